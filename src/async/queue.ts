@@ -1,0 +1,66 @@
+/**
+ * An unbounded queue between producers that push and one consumer that iterates.
+ *
+ * Values pushed before `end()` or `fail()` are all delivered first.
+ */
+export class AsyncQueue<T> implements AsyncIterableIterator<T> {
+  #values: T[] = [];
+  #waiting: PromiseWithResolvers<IteratorResult<T>>[] = [];
+  #ended = false;
+  #failure: { error: unknown } | undefined;
+
+  /** Adds a value. After the end it is dropped. */
+  push(value: T): void {
+    if (this.#ended) return;
+    const consumer = this.#waiting.shift();
+    if (consumer === undefined) this.#values.push(value);
+    else consumer.resolve({ value, done: false });
+  }
+
+  /** Ends the iteration once all values are delivered. */
+  end(): void {
+    this.#finish();
+  }
+
+  /** Ends the iteration with an error once all values are delivered. */
+  fail(error: unknown): void {
+    if (!this.#ended) this.#failure = { error };
+    this.#finish();
+  }
+
+  next(): Promise<IteratorResult<T>> {
+    if (this.#values.length > 0) {
+      return Promise.resolve({ value: this.#values.shift()!, done: false });
+    }
+    if (this.#ended) return this.#last();
+    const consumer = Promise.withResolvers<IteratorResult<T>>();
+    this.#waiting.push(consumer);
+    return consumer.promise;
+  }
+
+  return(): Promise<IteratorResult<T>> {
+    this.#values = [];
+    this.#failure = undefined;
+    this.#finish();
+    return this.#last();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  #finish(): void {
+    this.#ended = true;
+    for (const consumer of this.#waiting.splice(0)) {
+      this.#last().then(consumer.resolve, consumer.reject);
+    }
+  }
+
+  #last(): Promise<IteratorResult<T>> {
+    const failure = this.#failure;
+    this.#failure = undefined; // thrown once, as a generator would
+    return failure === undefined
+      ? Promise.resolve({ value: undefined, done: true })
+      : Promise.reject(failure.error);
+  }
+}

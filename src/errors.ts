@@ -1,0 +1,179 @@
+/**
+ * Every error class that a caller may want to catch.
+ *
+ * Bad options are `TypeError`s or `RangeError`s; an aborted operation rejects with its signal's own
+ * reason. The classes here carry the evidence of what went wrong as data.
+ *
+ * @module
+ */
+import type { Output } from "./kernel/outputs.ts";
+
+/** What is known of a child process that ended or never worked. */
+export interface ProcessEvidence {
+  /** Its exit code, or `null` when a signal ended it or it still runs. */
+  readonly exitCode: number | null;
+  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
+  readonly signal: string | null;
+  /** The last part of what it wrote to stderr, without terminal escapes. */
+  readonly stderrTail: string;
+}
+
+/** Something this machine lacks, and the command that provides it. */
+export class EnvironmentNotReadyError extends Error {
+  override readonly name: string = "EnvironmentNotReadyError";
+
+  /**
+   * @param message What is missing.
+   * @param fix The command or the step that fixes it.
+   * @param options The cause, where there is one.
+   */
+  constructor(message: string, readonly fix: string, options?: ErrorOptions) {
+    super(message, options);
+  }
+}
+
+/** The OS sandbox cannot be started or failed its self-test. No code was run. */
+export class SandboxUnavailableError extends EnvironmentNotReadyError {
+  override readonly name: string = "SandboxUnavailableError";
+}
+
+/** The kernel gateway did not start. */
+export class GatewayStartError extends Error implements ProcessEvidence {
+  override readonly name: string = "GatewayStartError";
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stderrTail: string;
+
+  constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
+    super(withTail(message, evidence.stderrTail), options);
+    this.exitCode = evidence.exitCode;
+    this.signal = evidence.signal;
+    this.stderrTail = evidence.stderrTail;
+  }
+}
+
+/** The kernel, or the gateway it runs under, died. */
+export class KernelDiedError extends Error implements ProcessEvidence {
+  override readonly name: string = "KernelDiedError";
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stderrTail: string;
+
+  constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
+    super(withTail(message, evidence.stderrTail), options);
+    this.exitCode = evidence.exitCode;
+    this.signal = evidence.signal;
+    this.stderrTail = evidence.stderrTail;
+  }
+}
+
+/** What a failed execution had produced before it failed. */
+export interface PartialResult {
+  /** The text so far, as in `ExecutionResult.text`. */
+  readonly text: string | null;
+  /** Paths of the images so far. */
+  readonly images: readonly string[];
+  /** All outputs so far, in order. */
+  readonly outputs: readonly Output[];
+}
+
+/** The executed code raised an exception. The fields are those of Jupyter's `error` message. */
+export class CodeExecutionError extends Error implements PartialResult {
+  override readonly name: string = "CodeExecutionError";
+  readonly text: string | null;
+  readonly images: readonly string[];
+  readonly outputs: readonly Output[];
+
+  /**
+   * @param ename The class name of the exception.
+   * @param evalue The exception's message.
+   * @param traceback The traceback as plain text, without frames of ipybox.
+   * @param partial What was produced before the exception.
+   */
+  constructor(
+    readonly ename: string,
+    readonly evalue: string,
+    readonly traceback: string,
+    partial: PartialResult = { text: null, images: [], outputs: [] },
+  ) {
+    super(`${ename}: ${evalue}\n${traceback}`);
+    this.text = partial.text;
+    this.images = partial.images;
+    this.outputs = partial.outputs;
+  }
+}
+
+/** Whether the kernel's variables survived an interruption. */
+export type KernelState = "kept" | "lost";
+
+/** An execution took longer than its `timeoutMs`, approval waits excluded. */
+export class ExecutionTimeoutError extends Error implements PartialResult {
+  override readonly name: string = "ExecutionTimeoutError";
+  readonly text: string | null;
+  readonly images: readonly string[];
+  readonly outputs: readonly Output[];
+
+  /**
+   * @param timeoutMs The limit that was exceeded, in milliseconds.
+   * @param state Whether the kernel's variables survived.
+   * @param partial What was produced before the timeout.
+   */
+  constructor(
+    readonly timeoutMs: number,
+    readonly state: KernelState,
+    partial: PartialResult = { text: null, images: [], outputs: [] },
+  ) {
+    const seconds = (timeoutMs / 1000).toFixed(2);
+    super(`Code execution exceeded timeout of ${seconds}s (approval wait excluded)`);
+    this.text = partial.text;
+    this.images = partial.images;
+    this.outputs = partial.outputs;
+  }
+}
+
+/** A file or an option of the user's does not say what it must. */
+export class ConfigError extends Error {
+  override readonly name: string = "ConfigError";
+
+  /**
+   * @param message What is wrong and how to put it right, with file, line and column where known.
+   * @param options The cause, where there is one.
+   */
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+  }
+}
+
+/** An MCP server could not be reached or started, or it stopped answering. */
+export class McpConnectionError extends Error implements ProcessEvidence {
+  override readonly name: string = "McpConnectionError";
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stderrTail: string;
+
+  /**
+   * @param serverName The server's registered name.
+   * @param message What happened.
+   * @param evidence What is known of the server's process; empty for a remote server.
+   * @param options The cause, where there is one.
+   */
+  constructor(
+    readonly serverName: string,
+    message: string,
+    evidence: Partial<ProcessEvidence> = {},
+    options?: ErrorOptions,
+  ) {
+    super(withTail(message, evidence.stderrTail ?? ""), options);
+    this.exitCode = evidence.exitCode ?? null;
+    this.signal = evidence.signal ?? null;
+    this.stderrTail = evidence.stderrTail ?? "";
+  }
+}
+
+/** Says the last lines of a process's stderr below a message. */
+function withTail(message: string, stderrTail: string): string {
+  const lines = stderrTail.trimEnd().split("\n").filter((line) => line.trim() !== "").slice(-8);
+  return lines.length === 0
+    ? message
+    : `${message}\nLast lines of its stderr:\n  ${lines.join("\n  ")}`;
+}

@@ -1,0 +1,25 @@
+/**
+ * What an execution produces, as data.
+ *
+ * @module
+ */
+
+/** A bundle of one value in several MIME types, as in Jupyter's `display_data`. */
+export type MimeBundle = Readonly<Record<string, unknown>>;
+
+/** One output of an execution, named after Jupyter's message types. */
+export type Output =
+  | { readonly type: "stream"; readonly name: "stdout" | "stderr"; readonly text: string }
+  | { readonly type: "execute_result"; readonly data: MimeBundle; readonly metadata: MimeBundle }
+  | {
+    readonly type: "display_data";
+    readonly data: MimeBundle;
+    readonly metadata: MimeBundle;
+    readonly displayId?: string;
+  }
+  | {
+    readonly type: "error";
+    readonly ename: string;
+    readonly evalue: string;
+    readonly traceback: readonly string[];
+  };

@@ -1,0 +1,32 @@
+/** What {@linkcode parseArgs} is told of a command line. */
+export interface ParseOptions {
+  /** Options that take no value. */
+  boolean?: readonly string[];
+  /** Options that take a value, which stays a string. */
+  string?: readonly string[];
+  /** Options that may be given more than once, and are then lists. */
+  collect?: readonly string[];
+  /** Boolean options that also exist as `--no-NAME`. */
+  negatable?: readonly string[];
+  /** Other names of an option. */
+  alias?: Record<string, string | readonly string[]>;
+  /** Values of options that were not given. */
+  default?: Record<string, unknown>;
+  /** Puts what follows `--` under the key `"--"`. */
+  "--"?: boolean;
+  /** Takes everything after the first positional argument as positional. */
+  stopEarly?: boolean;
+  /** Called for each argument that is no known option; returning `false` drops it. */
+  unknown?: (argument: string, key?: string, value?: unknown) => unknown;
+}
+
+/** A parsed command line: positional arguments under `_`, options by their names. */
+export interface Args {
+  _: (string | number)[];
+  "--"?: string[];
+  [name: string]: unknown;
+}
+
+export function parseArgs(args: readonly string[], options?: ParseOptions): Args;
+/** The number of terminal columns that `text` takes. */
+export function unicodeWidth(text: string): number;

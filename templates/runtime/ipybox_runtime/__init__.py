@@ -1,0 +1,1 @@
+"""Helps code in the kernel call MCP tools on the host."""
