@@ -1,0 +1,227 @@
+/**
+ * What a command of the command line is: its help, its options, its exit code.
+ *
+ * @module
+ */
+import { parseArgs, unicodeWidth } from "@std/cli";
+import type { Logger } from "../log.ts";
+
+/** The meaning of ipybox's exit codes. */
+export const EXIT = {
+  ok: 0,
+  /** The code action, the tool or the server failed. */
+  failed: 1,
+  /** Bad usage: an option, an argument or a file of the user's is wrong. */
+  usage: 2,
+  /** This machine lacks something; the message says what and how to get it. */
+  notReady: 3,
+  /** Ctrl-C, as shells report it. */
+  interrupted: 130,
+} as const;
+
+/** A command of `ipybox`. */
+export interface Command {
+  /** Its name on the command line. */
+  readonly name: string;
+  /** One line for the list of commands. */
+  readonly summary: string;
+  /** What follows the name in its usage line, such as `"NAME -- CMD ARGS…"`; lines are variants. */
+  readonly usage: string;
+  /** Its options beside `--help`. */
+  readonly options: Readonly<Record<string, OptionSpec>>;
+  /** Examples and whatever else its help should say. */
+  readonly notes: string;
+  /** Runs it and resolves to the exit code. */
+  run(args: readonly string[], io: CommandIo): Promise<number>;
+}
+
+/** An option of a command. */
+export interface OptionSpec {
+  /** One line for the help. */
+  readonly help: string;
+  /** The name of its value in the help. Without it the option is a switch. */
+  readonly value?: string;
+  /** A letter that means the same. */
+  readonly short?: string;
+  /** Whether it may be given more than once. */
+  readonly many?: boolean;
+}
+
+/** What a command has of the outside world. */
+export interface CommandIo {
+  /** Writes to stdout as it stands: results only. */
+  out(text: string): void;
+  /** Writes a line to stderr: everything else. */
+  err(line: string): void;
+  /** Logs to stderr. */
+  readonly log: Logger;
+  /** Whether a person can be asked: stdin and stderr are a terminal. */
+  readonly interactive: boolean;
+  /** Whether stdout is a terminal. */
+  readonly stdoutIsTerminal: boolean;
+  /** Whether stderr may carry colour. */
+  readonly color: boolean;
+  /** Aborts at the first Ctrl-C or SIGTERM. */
+  readonly signal: AbortSignal;
+  /** Asks the person at the terminal and resolves to the line, or to `null` at its end. */
+  ask(question: string, signal?: AbortSignal): Promise<string | null>;
+}
+
+/** The command line was used wrongly. */
+export class UsageError extends Error {
+  override readonly name: string = "UsageError";
+}
+
+/** A parsed command line. */
+export class ParsedArgs {
+  #values: Readonly<Record<string, unknown>>;
+
+  /**
+   * @param positional The arguments that are no options.
+   * @param rest The arguments after `--`.
+   * @param values The options by name.
+   */
+  constructor(
+    readonly positional: readonly string[],
+    readonly rest: readonly string[],
+    values: Readonly<Record<string, unknown>>,
+  ) {
+    this.#values = values;
+  }
+
+  /** Whether a switch was given. */
+  has(name: string): boolean {
+    return this.#values[name] === true;
+  }
+
+  /** An option's value, or `undefined` when it was not given. */
+  value(name: string): string | undefined {
+    const value = this.#values[name];
+    return typeof value === "string" ? value : undefined;
+  }
+
+  /** The values of an option that may be given more than once. */
+  values(name: string): string[] {
+    const value = this.#values[name];
+    return Array.isArray(value) ? value.map(String) : [];
+  }
+
+  /**
+   * An option's value as a number above 0.
+   *
+   * @throws {UsageError} If the value is no such number.
+   */
+  positiveNumber(name: string): number | undefined {
+    const text = this.value(name);
+    if (text === undefined) return undefined;
+    const number = Number(text);
+    if (!(number > 0 && Number.isFinite(number))) {
+      throw new UsageError(`Option --${name} needs a number above 0: received "${text}"`);
+    }
+    return number;
+  }
+}
+
+/**
+ * Parses the arguments of a command by its option list.
+ *
+ * @param command The command.
+ * @param args What follows the command's name.
+ * @param limits How many positional arguments it takes.
+ * @returns The parsed arguments.
+ * @throws {UsageError} If an option is unknown, lacks its value or is given twice, or the number of
+ * arguments is wrong.
+ */
+export function parseCommandLine(
+  command: Command,
+  args: readonly string[],
+  limits: { min?: number; max?: number } = {},
+): ParsedArgs {
+  const { min = 0, max = 0 } = limits;
+  const specs = Object.entries(command.options);
+  const valued = specs.filter(([, spec]) => spec.value !== undefined);
+  const separator = args.indexOf("--");
+  const own = separator === -1 ? args : args.slice(0, separator);
+  const rest = separator === -1 ? [] : args.slice(separator + 1);
+  const parsed = parseArgs(own, {
+    // Naming "_" keeps positional arguments that look like numbers as they were typed.
+    string: ["_", ...valued.map(([name]) => name)],
+    boolean: specs.filter(([, spec]) => spec.value === undefined).map(([name]) => name),
+    // All are collected, so that an option given twice is seen.
+    collect: valued.map(([name]) => name),
+    alias: Object.fromEntries(
+      specs.flatMap(([name, spec]) => spec.short === undefined ? [] : [[name, spec.short]]),
+    ),
+    unknown: (argument, key) => {
+      if (key !== undefined) throw new UsageError(`Unknown option ${argument.split("=")[0]}`);
+      return true;
+    },
+  });
+  const values: Record<string, unknown> = {};
+  for (const [name, spec] of specs) {
+    const given: unknown = parsed[name];
+    if (spec.value === undefined) {
+      values[name] = given === true;
+      continue;
+    }
+    const list = Array.isArray(given) ? given.map(String) : [];
+    if (list.includes("")) throw new UsageError(`Option --${name} needs a value: ${spec.value}`);
+    if (list.length > 1 && !spec.many) throw new UsageError(`Option --${name} was given twice`);
+    values[name] = spec.many ? list : list[0];
+  }
+  const positional = parsed._.map(String);
+  if (positional.length < min) throw new UsageError(`Missing argument: ${command.usage}`);
+  if (positional.length > max) {
+    throw new UsageError(`Unexpected argument "${positional[max]}"`);
+  }
+  return new ParsedArgs(positional, rest, values);
+}
+
+/** The help text of a command. */
+export function helpText(command: Command): string {
+  const usage = command.usage.split("\n")
+    .map((line, index) =>
+      `${index === 0 ? "Usage:" : "      "} ipybox ${command.name} ${line}`.trimEnd()
+    );
+  const options = table([
+    ...Object.entries(command.options).map(([name, spec]): [string, string] => [
+      `${spec.short === undefined ? "    " : `-${spec.short}, `}--${name}` +
+      (spec.value === undefined ? "" : ` ${spec.value}`),
+      spec.help,
+    ]),
+    ["-h, --help", "Show this help"],
+  ]);
+  return [
+    command.summary + ".",
+    "",
+    ...usage,
+    "",
+    "Options:",
+    ...options,
+    ...(command.notes === "" ? [] : ["", command.notes]),
+    "",
+  ].join("\n");
+}
+
+/** Lays out rows of a term and its text, the text wrapped to 80 columns where it can be. */
+export function table(rows: readonly (readonly [string, string])[]): string[] {
+  const width = Math.max(...rows.map(([term]) => unicodeWidth(term)));
+  return rows.flatMap(([term, text]) => {
+    const indent = " ".repeat(width + 4);
+    return wrap(text, 80 - indent.length).map((line, index) =>
+      index === 0 ? `  ${term}${" ".repeat(width - unicodeWidth(term))}  ${line}` : indent + line
+    );
+  });
+}
+
+function wrap(text: string, width: number): string[] {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const line = lines.at(-1) ?? "";
+    if (line === "") lines[lines.length - 1] = word;
+    else if (unicodeWidth(line) + 1 + unicodeWidth(word) <= Math.max(width, 30)) {
+      lines[lines.length - 1] = `${line} ${word}`;
+    } else lines.push(word);
+  }
+  return lines;
+}

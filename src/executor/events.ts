@@ -1,0 +1,42 @@
+/**
+ * What an execution tells its caller while it runs.
+ *
+ * @module
+ */
+import type { ApprovalRequest } from "../approval/request.ts";
+import type { Output } from "../kernel/outputs.ts";
+
+/** A piece of output as it was produced. */
+export interface ChunkEvent {
+  readonly type: "chunk";
+  /** Where the code wrote it. Results and displays count as stdout. */
+  readonly stream: "stdout" | "stderr";
+  /** The text, as it came. */
+  readonly text: string;
+}
+
+/** A tool call or a shell command waits for a decision. The time limit stands still meanwhile. */
+export interface ApprovalEvent {
+  readonly type: "approval";
+  /** What is asked for; answer it by `accept()` or `reject()`. */
+  readonly request: ApprovalRequest;
+}
+
+/** The code has run to its end. */
+export interface ResultEvent {
+  readonly type: "result";
+  readonly result: ExecutionResult;
+}
+
+/** An event of `CodeExecutor.stream()`; `type` tells which. */
+export type ExecutionEvent = ChunkEvent | ApprovalEvent | ResultEvent;
+
+/** What a finished execution produced. */
+export interface ExecutionResult {
+  /** All text: streams, results and displays, merged and trimmed; `null` if there was none. */
+  readonly text: string | null;
+  /** Absolute paths of the image files, in the order in which the images were produced. */
+  readonly images: readonly string[];
+  /** All outputs in order, with whole MIME bundles. */
+  readonly outputs: readonly Output[];
+}
