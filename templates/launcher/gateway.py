@@ -18,6 +18,10 @@ if sys.platform == "linux":
 SETTINGS = json.load(sys.stdin)
 os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 
+# Optional parts of jsonschema that check formats of no use here. They take a second to import.
+for name in ("isoduration", "rfc3986_validator", "rfc3987_syntax"):
+    sys.modules[name] = None
+
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel  # noqa: E402
 from kernel_gateway.gatewayapp import KernelGatewayApp  # noqa: E402
 from kernel_gateway.services.kernels.manager import (  # noqa: E402
