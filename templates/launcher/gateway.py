@@ -28,7 +28,11 @@ from kernel_gateway.services.kernels.manager import (  # noqa: E402
     KernelGatewayIOLoopKernelManager,
     SeedingMappingKernelManager,
 )
+from jupyter_server.services.kernels.connection.channels import (  # noqa: E402
+    ZMQChannelsWebsocketConnection,
+)
 from tornado.httpserver import HTTPServer  # noqa: E402
+from tornado.ioloop import IOLoop  # noqa: E402
 from traitlets.config import Config  # noqa: E402
 
 KERNEL_NAME = "python3"
@@ -72,6 +76,26 @@ class KernelManagers(SeedingMappingKernelManager):
         return "__main__.KernelManager"
 
 
+class Connection(ZMQChannelsWebsocketConnection):
+    """Finds out soon that a kernel's messages arrive."""
+
+    def nudge(self):
+        # The base class asks a kernel for a sign of life every half second, and a first one that
+        # came before the subscription did is lost: a new kernel would often be late by that time.
+        connected = super().nudge()
+        channel = self.kernel_manager.connect_control()
+
+        def ask():
+            if connected.done():
+                channel.close()
+                return
+            self.session.send(channel, "kernel_info_request")
+            IOLoop.current().call_later(0.025, ask)
+
+        ask()
+        return connected
+
+
 class Gateway(KernelGatewayApp):
     """The gateway without configuration files, on the socket that it is given."""
 
@@ -108,6 +132,7 @@ def main():
         force_kernel_name=KERNEL_NAME,
         kernel_manager_class=KernelManagers,
         kernel_spec_manager_class=OneKernelSpec,
+        kernel_websocket_connection_class=Connection,
         log_level="WARN",
     )
 

@@ -21,8 +21,11 @@ if sys.platform == "linux":
     if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
         sys.exit("The gateway ended while the kernel started")
 
-from ipykernel import kernelapp  # noqa: E402
+# Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
+sys.modules["debugpy"] = None
+from ipykernel import debugger, kernelapp  # noqa: E402, F401
 
+del sys.modules["debugpy"]
 sys.path[:0] = LATER
 
 if __name__ == "__main__":
