@@ -1,4 +1,4 @@
-import { abortable, anySignal } from "../async/signals.ts";
+import { abortable, anySignal, settledWithin } from "../async/signals.ts";
 import { GatewayStartError, type ProcessEvidence, SandboxUnavailableError } from "../errors.ts";
 import { Link } from "../link/link.ts";
 import { LinkPort } from "../link/port.ts";
@@ -13,7 +13,7 @@ import {
   sandboxFix,
   type SandboxOptions,
 } from "../sandbox/sandbox.ts";
-import { selfTestSchema } from "../sandbox/self_test.ts";
+import { type SelfTestReport, selfTestSchema } from "../sandbox/self_test.ts";
 import { askInterpreter, type Interpreter } from "./interpreter.ts";
 import { untilAnswers } from "./gateway_answer.ts";
 import { SessionFolder } from "./session_folder.ts";
@@ -190,8 +190,8 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   deadline.throwIfAborted();
   const launched = launch(parts, { command, prepared, folder, options, log });
   state.launched = launched;
-  const report = selfTestSchema.parse(await untilReady(launched, prepared, deadline));
-  log.debug(`Launcher is up: ${JSON.stringify(report)}`);
+  const report = parseReport(await untilReady(launched, prepared, deadline), launched);
+  log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   if (prepared !== undefined) requireSandbox(report, prepared.config, log);
 
   const token = randomToken();
@@ -199,7 +199,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   launched.link.start(
     gatewaySpec({ options, interpreter, folder, workspace, prepared, token, path }),
   );
-  await orExit(untilAnswers(port.number, token, deadline), launched);
+  await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
   return { port, token, folder, sandboxed: prepared !== undefined, exited: launched.exited };
 }
 
@@ -266,16 +266,35 @@ async function untilReady(
   }
 }
 
-/** Waits for a promise, unless the gateway ends before. */
-async function orExit<T>(promise: Promise<T>, { exited }: Launched): Promise<T> {
-  const ended = exited.then((last): never => {
-    throw new GatewayStartError(`The kernel gateway ${howEnded(last)}`, last);
+function parseReport(words: unknown, { process }: Launched): SelfTestReport {
+  const report = selfTestSchema.safeParse(words);
+  if (report.success) return report.data;
+  const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
+  throw new GatewayStartError("The launcher's report makes no sense", evidence, {
+    cause: report.error,
   });
-  ended.catch(() => {}); // it ends some time in any case
+}
+
+/** How long after a failed answer the gateway's end is waited for, which would explain it. */
+const EXPLANATION_MS = 2000;
+
+async function untilUp(
+  answer: Promise<void>,
+  { process, exited }: Launched,
+  deadline: AbortSignal,
+): Promise<void> {
   try {
-    return await Promise.race([promise, ended]);
-  } finally {
-    promise.catch(() => {}); // when it ended first
+    return await answer;
+  } catch (cause) {
+    deadline.throwIfAborted();
+    if (await settledWithin(exited, EXPLANATION_MS)) {
+      const last = await exited;
+      throw new GatewayStartError(`The kernel gateway ${howEnded(last)}`, last, { cause });
+    }
+    const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
+    throw new GatewayStartError("The kernel gateway does not answer as it should", evidence, {
+      cause,
+    });
   }
 }
 
