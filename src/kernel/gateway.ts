@@ -1,3 +1,4 @@
+import { allDone } from "../async/all.ts";
 import { abortable, anySignal, settledWithin } from "../async/signals.ts";
 import { GatewayStartError, type ProcessEvidence, SandboxUnavailableError } from "../errors.ts";
 import { Link } from "../link/link.ts";
@@ -13,7 +14,7 @@ import {
   sandboxFix,
   type SandboxOptions,
 } from "../sandbox/sandbox.ts";
-import { type SelfTestReport, selfTestSchema } from "../sandbox/self_test.ts";
+import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 import { askInterpreter, type Interpreter } from "./interpreter.ts";
 import { untilAnswers } from "./gateway_answer.ts";
 import { SessionFolder } from "./session_folder.ts";
@@ -157,7 +158,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const { options, deadline, state } = start;
   const { sandbox = true, log = silentLogger } = options;
   const folder = parts.use(await SessionFolder.create());
-  const [workspace, interpreter] = await Promise.all([
+  const [workspace, interpreter] = await allDone([
     realFolder(options.workspace),
     askInterpreter(options.python, deadline),
   ]);

@@ -1,3 +1,4 @@
+import { allDone } from "../async/all.ts";
 import { asset, assetTree } from "../assets/mod.ts";
 
 /**
@@ -39,7 +40,7 @@ export class SessionFolder implements AsyncDisposable {
     for (const path of [folder.session, folder.hostPrivate]) {
       await Deno.mkdir(path, { mode: 0o700 });
     }
-    await Promise.all([
+    await allDone([
       Deno.mkdir(folder.temporary),
       Deno.mkdir(`${folder.session}/jupyter/runtime`, { recursive: true, mode: 0o700 }),
       Deno.writeTextFile(folder.canary, "nobody inside reads this", { mode: 0o600 }),

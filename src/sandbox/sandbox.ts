@@ -1,3 +1,4 @@
+import { allDone } from "../async/all.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
@@ -5,8 +6,8 @@ import type { Logger } from "../log.ts";
 import type { ResourceLimits } from "./limits.ts";
 import { proxyFolder, sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
-import { findSrt, srtArguments } from "./srt.ts";
-import { selfTestFailures, type SelfTestReport } from "./self_test.ts";
+import { findSrt, srtArguments, trustedPath } from "./srt.ts";
+import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 
 /** How the sandbox differs from its defaults. */
 export interface SandboxOptions {
@@ -75,8 +76,9 @@ export async function prepareSandbox(
   command: readonly string[],
   options: PrepareSandboxOptions,
 ): Promise<PreparedSandbox> {
-  const { log, signal, path } = options;
+  const { log, signal } = options;
   const { workspace, hostPrivate } = folders;
+  const path = trustedPath(options.path, [workspace, folders.session]);
   if (Deno.build.os === "windows") {
     throw new SandboxUnavailableError(
       "There is no sandbox on Windows",
@@ -86,9 +88,9 @@ export async function prepareSandbox(
   const home = hostEnv("HOME");
   refuseWideWorkspace(workspace, home);
   await makeOwnFolders(workspace);
-  const [config, srt, protectedPaths] = await Promise.all([
+  const [config, srt, protectedPaths] = await allDone([
     userConfig(options),
-    findSrt({ path, untrusted: [workspace, folders.session], log, signal }),
+    findSrt({ path, log, signal }),
     findProtectedPaths(workspace, {
       onTruncated: () =>
         log.warn(

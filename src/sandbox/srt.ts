@@ -26,10 +26,8 @@ export interface SrtCommand {
 
 /** What {@linkcode findSrt} is told. */
 export interface FindSrtOptions {
-  /** Where programs are looked for. */
+  /** Where programs are looked for; see {@linkcode trustedPath}. */
   path: string;
-  /** Folders whose programs must not be run: what sandboxed code can write. */
-  untrusted: readonly string[];
   /** Where it says what it does. */
   log: Logger;
   /** Ends the search. */
@@ -60,9 +58,21 @@ export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
   return await onPath(options) ?? await throughDeno(options);
 }
 
-async function onPath({ path, untrusted, log }: FindSrtOptions): Promise<SrtCommand | undefined> {
+/**
+ * Leaves out of a search path what sandboxed code could put programs into.
+ *
+ * @param path Folders, separated by colons.
+ * @param untrusted Folders whose programs the host must not run.
+ * @returns The rest of the path, without folders relative to whatever the working directory is.
+ */
+export function trustedPath(path: string, untrusted: readonly string[]): string {
+  return path.split(":").filter((folder) =>
+    folder.startsWith("/") && !untrusted.some((root) => isInside(folder, root))
+  ).join(":");
+}
+
+async function onPath({ path, log }: FindSrtOptions): Promise<SrtCommand | undefined> {
   for (const folder of path.split(":")) {
-    if (!folder.startsWith("/") || untrusted.some((root) => isInside(folder, root))) continue;
     const command = `${folder}/srt`;
     const found = await packageOf(command);
     if (found === undefined) continue;
@@ -147,13 +157,13 @@ async function findVendor(npmCache: string): Promise<string | undefined> {
 async function denoOutput(
   deno: string,
   args: string[],
-  { signal }: FindSrtOptions,
+  { path, signal }: FindSrtOptions,
 ): Promise<string> {
   const fix = `deno cache npm:${SRT_PACKAGE}@${SRT_VERSION}`;
   try {
     const output = await new Deno.Command(deno, {
       args,
-      env: { NO_COLOR: "1" },
+      env: { NO_COLOR: "1", PATH: path },
       stdin: "null",
       ...(signal === undefined ? {} : { signal }),
     }).output();
