@@ -83,6 +83,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly exited: Promise<ProcessEvidence>;
 
   readonly #parts: AsyncDisposableStack;
+  readonly #process: ManagedProcess;
   #disposing: Promise<void> | undefined;
 
   private constructor(parts: AsyncDisposableStack, running: Running) {
@@ -92,6 +93,12 @@ export class KernelGateway implements AsyncDisposable {
     this.sessionDir = running.folder.session;
     this.sandboxed = running.sandboxed;
     this.exited = running.exited;
+    this.#process = running.process;
+  }
+
+  /** The last part of what the gateway and its kernels wrote to stderr. */
+  get stderrTail(): string {
+    return this.#process.stderrTail;
   }
 
   /**
@@ -151,6 +158,7 @@ interface Running {
   readonly token: string;
   readonly folder: SessionFolder;
   readonly sandboxed: boolean;
+  readonly process: ManagedProcess;
   readonly exited: Promise<ProcessEvidence>;
 }
 
@@ -201,7 +209,8 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
     gatewaySpec({ options, interpreter, folder, workspace, prepared, token, path }),
   );
   await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
-  return { port, token, folder, sandboxed: prepared !== undefined, exited: launched.exited };
+  const { process, exited } = launched;
+  return { port, token, folder, sandboxed: prepared !== undefined, process, exited };
 }
 
 interface LaunchOptions {

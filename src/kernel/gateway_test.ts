@@ -270,7 +270,7 @@ Deno.test("KernelGateway.start() names what is no Python, and packages that are 
 /** A Python that answers the first question truly and then does something else. */
 async function pretender(workspace: TempFolder, script: string): Promise<string> {
   const path = `${workspace.path}/pretender`;
-  const answer = JSON.stringify({ executable: path, prefixes: ["/usr"], missing: [] });
+  const answer = JSON.stringify({ links: [path], prefixes: ["/usr"], missing: [] });
   const text = `#!/bin/sh\nif [ "$2" = -c ]; then echo '${answer}'; exit; fi\n${script}\n`;
   await Deno.writeTextFile(path, text, { mode: 0o755 });
   return path;

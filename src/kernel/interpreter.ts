@@ -9,19 +9,32 @@ export interface Interpreter {
   readonly readable: readonly string[];
 }
 
+/** Prints where it is. Python follows the links itself, so that we need not be able to read them. */
 const QUERY = `
-import importlib.util, json, sys
+import importlib.util, json, os, sys
+
+def in_real_folder(path):
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
 needed = {"kernel_gateway": "jupyter_kernel_gateway", "ipykernel": "ipykernel"}
+prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+links = [in_real_folder(sys.executable)]
+while os.path.islink(links[-1]) and len(links) < 20:
+    target = os.path.join(os.path.dirname(links[-1]), os.readlink(links[-1]))
+    links.append(in_real_folder(target))
 print(json.dumps({
-    "executable": sys.executable,
-    "prefixes": sorted({sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}),
+    "links": links,
+    "prefixes": sorted({os.path.realpath(prefix) for prefix in prefixes}),
     "missing": [name for module, name in needed.items() if not importlib.util.find_spec(module)],
 }))
 `;
 
+const path = z.string().startsWith("/");
+
 const answerSchema = z.object({
-  executable: z.string().startsWith("/"),
-  prefixes: z.array(z.string().startsWith("/")),
+  /** The executable, and every link between it and its file. */
+  links: z.tuple([path], path),
+  prefixes: z.array(path),
   missing: z.array(z.string()),
 });
 
@@ -41,11 +54,9 @@ export async function askInterpreter(python: string, signal: AbortSignal): Promi
       `${python} -m pip install ${answer.missing.join(" ")}`,
     );
   }
-  const executable = await inRealFolder(answer.executable);
-  const prefixes = await Promise.all(answer.prefixes.map((path) => Deno.realPath(path)));
-  const links = await linksOf(executable);
+  const { links, prefixes } = answer;
   const outside = links.filter((link) => !prefixes.some((root) => link.startsWith(`${root}/`)));
-  return { executable, readable: [...prefixes, ...outside] };
+  return { executable: links[0], readable: [...prefixes, ...outside] };
 }
 
 async function query(python: string, signal: AbortSignal): Promise<z.infer<typeof answerSchema>> {
@@ -76,26 +87,4 @@ async function query(python: string, signal: AbortSignal): Promise<z.infer<typeo
       { cause },
     );
   }
-}
-
-function split(path: string): { folder: string; name: string } {
-  const at = path.lastIndexOf("/");
-  return { folder: path.slice(0, at) || "/", name: path.slice(at + 1) };
-}
-
-/** The last part of a path is not resolved: a virtual environment is known by its link. */
-async function inRealFolder(path: string): Promise<string> {
-  const { folder, name } = split(path);
-  return `${await Deno.realPath(folder)}/${name}`;
-}
-
-/** All symbolic links on the way from a path to its file, and the file. */
-async function linksOf(path: string): Promise<string[]> {
-  const links = [path];
-  for (let at = path; links.length < 20 && (await Deno.lstat(at)).isSymlink;) {
-    const target = await Deno.readLink(at);
-    at = await inRealFolder(target.startsWith("/") ? target : `${split(at).folder}/${target}`);
-    links.push(at);
-  }
-  return links;
 }

@@ -175,6 +175,7 @@ Deno.test("what is printed on stdout inside does not get into the link", async (
   await using launched = await Launched.start({ script: "import os; os.write(1, b'noise')" });
   assertEquals(await launched.link.exit, { exitCode: 0, signal: null });
   await launched.link.closed;
+  await launched.process.exited;
   assertEquals(launched.process.stderrTail, "noise\n");
 });
 

@@ -30,6 +30,9 @@ export interface FindProtectedPathsOptions {
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
 
+/** `srt` lets every sandbox of this user write there: their common place to meet. */
+const SHARED_BY_SANDBOXES = "/tmp/claude";
+
 const SECRET = /^\.env(\..*)?$|^\.npmrc$|^\.pypirc$|^\.netrc$/;
 const EXAMPLE = /\.(example|sample|template)$/;
 
@@ -91,7 +94,7 @@ export async function findProtectedPaths(
 ): Promise<ProtectedPaths> {
   const { maxDepth = 4, maxEntries = 50_000, onTruncated } = options;
   const unreadable: string[] = [];
-  const readOnly: string[] = [];
+  const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
   let entries = 0;
   for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
@@ -127,4 +130,8 @@ async function* listIfReadable(folder: string): AsyncGenerator<Deno.DirEntry> {
       throw error;
     }
   }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(() => true, () => false);
 }

@@ -122,7 +122,7 @@ const infoSchema = z.object({ denoDir: z.string(), npmCache: z.string() });
 async function throughDeno(options: FindSrtOptions): Promise<SrtCommand> {
   const { path, log, signal } = options;
   const specifier = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
-  const deno = Deno.build.standalone ? "deno" : Deno.execPath();
+  const deno = denoCommand();
   const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], options)));
   let vendor = await findVendor(info.npmCache);
   if (vendor === undefined) {
@@ -139,6 +139,14 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtCommand> {
     readable: vendor === undefined ? [] : [vendor],
     version: SRT_VERSION,
   };
+}
+
+/** Ourselves, unless we are compiled, or may only run what is called `deno`. */
+function denoCommand(): string {
+  if (Deno.build.standalone) return "deno";
+  const command = Deno.execPath();
+  const { state } = Deno.permissions.querySync({ name: "run", command });
+  return state === "granted" ? command : "deno";
 }
 
 /** The package's folder in Deno's cache, whatever registry it came from. */

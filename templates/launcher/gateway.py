@@ -122,7 +122,10 @@ def main():
     config = Config()
     config.ZMQChannelsWebsocketConnection.limit_rate = False
     config.MappingKernelManager.cull_idle_timeout = 0
-    config.KernelRestarter.time_to_dead = 0.5
+    # The host replaces a kernel that died, for it alone can set up a new one. It hears of it soon.
+    config.KernelRestarter.restart_limit = 0
+    config.KernelRestarter.time_to_dead = 0.1
+    config.KernelManager.shutdown_wait_time = 1
     Gateway.launch_instance(
         argv=[],
         config=config,
