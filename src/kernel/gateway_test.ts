@@ -1,0 +1,364 @@
+import {
+  assert,
+  assertEquals,
+  assertInstanceOf,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { processesWith, untilNoneWith } from "../../tests/support/processes.ts";
+import { testPython } from "../../tests/support/python.ts";
+import { RawKernel } from "../../tests/support/raw_kernel.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import {
+  ConfigError,
+  EnvironmentNotReadyError,
+  GatewayStartError,
+  SandboxUnavailableError,
+} from "../errors.ts";
+import type { Logger } from "../log.ts";
+import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
+
+/** A log that can be asked what was said. */
+class Recorder implements Logger {
+  readonly warnings: string[] = [];
+  debug(): void {}
+  info(): void {}
+  warn(message: string): void {
+    this.warnings.push(message);
+  }
+  error(message: string): void {
+    this.warnings.push(message);
+  }
+}
+
+function start(
+  workspace: TempFolder,
+  options: Partial<KernelGatewayOptions> = {},
+): Promise<KernelGateway> {
+  return KernelGateway.start({ python: testPython(), workspace: workspace.path, ...options });
+}
+
+/** What a gateway leaves nothing of: its processes and its folder. */
+async function assertNothingLeft(gateway: KernelGateway): Promise<void> {
+  await untilNoneWith(gateway.sessionDir);
+  await assertRejects(() => Deno.stat(gateway.sessionDir), Deno.errors.NotFound);
+}
+
+for (const sandbox of [true, false]) {
+  const where = sandbox ? "in the sandbox" : "without a sandbox";
+
+  Deno.test(`KernelGateway runs kernels ${where} and leaves nothing behind`, async () => {
+    await using workspace = await TempFolder.create();
+    const log = new Recorder();
+    const gateway = await start(workspace, { sandbox, log });
+    {
+      await using kernel = await RawKernel.start(gateway);
+      assertEquals(await kernel.run("x = 20\nprint(x + 1)"), "21\n");
+      assertEquals(await kernel.run("x / 0"), "division by zero");
+      assertEquals(await kernel.run("import os; print(os.getcwd())"), `${workspace.path}\n`);
+      assertEquals(
+        await kernel.run("import subprocess; subprocess.Popen(['setsid', 'sleep', '1000'])\n0;"),
+        "",
+      );
+    }
+    await gateway[Symbol.asyncDispose]();
+    await assertNothingLeft(gateway);
+    assertEquals((await gateway.exited).signal, null);
+    const expected = sandbox ? (Deno.uid() === 0 ? ["as root"] : []) : ["No sandbox"];
+    assertEquals(log.warnings.length, expected.length);
+    expected.forEach((text, i) => assertStringIncludes(log.warnings[i] ?? "", text));
+  });
+
+  Deno.test(`kernels ${where} get the documented environment and nothing of the host's`, async () => {
+    await using workspace = await TempFolder.create();
+    await Deno.mkdir(`${workspace.path}/mcptools/demo`, { recursive: true });
+    await Deno.writeTextFile(`${workspace.path}/mcptools/demo/__init__.py`, "ANSWER = 42");
+    await Deno.writeTextFile(`${workspace.path}/json.py`, "raise RuntimeError('shadowed')");
+    Deno.env.set("IPYBOX_TEST_SECRET", "leaked");
+    try {
+      await using gateway = await start(workspace, {
+        sandbox,
+        kernelEnv: { MINE: "a $HOME {b} 'c'" },
+        kernelDoor: { hostname: "127.0.0.1", port: 9 },
+        kernelToken: "door-token",
+      });
+      await using kernel = await RawKernel.start(gateway);
+      const names = await kernel.run("import os; print(*sorted(os.environ))");
+      const expected = "IPYBOX_TOOL_TOKEN IPYBOX_TOOL_URL IPYTHONDIR JUPYTER_CONFIG_DIR " +
+        "JUPYTER_DATA_DIR JUPYTER_NO_CONFIG JUPYTER_RUNTIME_DIR LANG MINE MPLCONFIGDIR PATH " +
+        "PYTHONPATH TMPDIR";
+      for (const name of expected.split(" ")) assert(names.split(/\s/).includes(name), name);
+      const secret = "import os; print('IPYBOX_TEST_SECRET' in os.environ, os.environ['MINE'])";
+      assertEquals(await kernel.run(secret), "False a $HOME {b} 'c'\n");
+      assertEquals(
+        await kernel.run("import ipybox_runtime, mcptools.demo; print(mcptools.demo.ANSWER)"),
+        "42\n",
+      );
+      const url = await kernel.run("print(os.environ['IPYBOX_TOOL_URL'], os.environ['HOME'])");
+      assertMatch(url, /^http:\/\/127\.0\.0\.1:\d+ \/.*\/session\n$/);
+    } finally {
+      Deno.env.delete("IPYBOX_TEST_SECRET");
+    }
+  });
+
+  Deno.test(`code in kernels ${where} reaches the door, and the host answers`, async () => {
+    await using workspace = await TempFolder.create();
+    await using door = Deno.serve(
+      { hostname: "127.0.0.1", port: 0, onListen() {} },
+      async (request) => new Response(`you said ${(await request.bytes()).length}`),
+    );
+    const kernelDoor = { hostname: "127.0.0.1", port: door.addr.port };
+    await using gateway = await start(workspace, { sandbox, kernelDoor });
+    await using kernel = await RawKernel.start(gateway);
+    const code = `
+import os, urllib.request
+def post(size):
+    url = os.environ["IPYBOX_TOOL_URL"]
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return opener.open(url, data=b"x" * size).read().decode()
+print(post(5), post(3_000_000))
+`;
+    assertEquals(await kernel.run(code), "you said 5 you said 3000000\n");
+  });
+
+  Deno.test(`a gateway that is killed ${where} says how it ended`, async () => {
+    await using workspace = await TempFolder.create();
+    await using gateway = await start(workspace, { sandbox });
+    const [pid] = await processesWith(`${gateway.sessionDir}/launcher/gateway.py`);
+    assert(pid !== undefined);
+    Deno.kill(pid, "SIGKILL");
+    const { exitCode, signal } = await gateway.exited;
+    assertEquals({ exitCode, signal }, { exitCode: null, signal: "SIGKILL" });
+    await untilNoneWith(gateway.sessionDir);
+  });
+
+  Deno.test(`the end of the launcher ${where} is the end of its kernels`, async () => {
+    await using workspace = await TempFolder.create();
+    await using gateway = await start(workspace, { sandbox });
+    await using _kernel = await RawKernel.start(gateway);
+    const ids = await processesWith(`${gateway.sessionDir}/launcher/launcher.py`);
+    // In the sandbox the launcher's name also is in the arguments of what starts the sandbox.
+    const pid = ids.at(-1);
+    assert(pid !== undefined);
+    Deno.kill(pid, "SIGKILL");
+    await gateway.exited;
+    await untilNoneWith(gateway.sessionDir);
+  });
+}
+
+Deno.test("sandboxed code sees neither the host's files, ports and processes nor its state", async () => {
+  const home = Deno.env.get("HOME");
+  assert(home !== undefined);
+  await using workspace = await TempFolder.create();
+  await using secrets = await TempFolder.create(home);
+  await using elsewhere = await TempFolder.create();
+  await Deno.writeTextFile(`${secrets.path}/canary`, "secret");
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, "secret");
+  await Deno.writeTextFile(`${workspace.path}/.env`, "KEY=secret");
+  await Deno.mkdir(`${workspace.path}/sub/.git/hooks`, { recursive: true });
+  using port = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  await using gateway = await start(workspace);
+  await using kernel = await RawKernel.start(gateway);
+  const attempt = (code: string) =>
+    kernel.run(`try:\n  print('DONE', ${code})\nexcept Exception as e:\n  print(type(e).__name__)`);
+  const write = (path: string) => attempt(`open(${JSON.stringify(path)}, 'w').write('x')`);
+  const read = (path: string) => attempt(`open(${JSON.stringify(path)}).read()`);
+
+  assertEquals(await read(`${secrets.path}/canary`), "FileNotFoundError\n");
+  assertEquals(await write(`${secrets.path}/new`), "FileNotFoundError\n");
+  assertEquals(await write(`${elsewhere.path}/new`), "FileNotFoundError\n");
+  assertEquals(await read(`${workspace.path}/.ipybox/mcp.json`), "FileNotFoundError\n");
+  assertEquals((await read(`${workspace.path}/.env`)).includes("secret"), false);
+  await write(`${workspace.path}/.ipybox/mcp.json`);
+  await write(`${workspace.path}/.env`);
+  assertEquals(await write(`${workspace.path}/mcptools/evil.py`), "OSError\n");
+  assertEquals(await write(`${workspace.path}/sub/.git/hooks/pre-commit`), "OSError\n");
+  assertEquals(await write(`${gateway.sessionDir}/launcher/kernel.py`), "OSError\n");
+  assertEquals(await write(`${gateway.sessionDir}/runtime/evil.py`), "OSError\n");
+  assertMatch(await attempt(`__import__('os').rename('.ipybox', 'x')`), /^(OS|Permission)Error\n$/);
+  const connect = `__import__('socket').create_connection(('127.0.0.1', ${port.addr.port}), 2)`;
+  assertEquals(await attempt(connect), "ConnectionRefusedError\n");
+  assertEquals(await attempt("__import__('socket').socket(1)"), "PermissionError\n");
+  assertEquals(await attempt(`__import__('os').kill(${Deno.pid}, 0)`), "ProcessLookupError\n");
+  assertEquals(await write(`${workspace.path}/mine`), "DONE 1\n");
+
+  assertEquals(await Deno.readTextFile(`${workspace.path}/mine`), "x");
+  assertEquals(await Deno.readTextFile(`${workspace.path}/.ipybox/mcp.json`), "secret");
+  assertEquals(await Deno.readTextFile(`${workspace.path}/.env`), "KEY=secret");
+});
+
+Deno.test("limits hold for code in the sandbox", async () => {
+  await using workspace = await TempFolder.create();
+  const limits = { memoryBytes: 2 * 1024 ** 3, fileBytes: 1_000_000 };
+  await using gateway = await start(workspace, { sandbox: { limits } });
+  await using kernel = await RawKernel.start(gateway);
+  const code = `
+try:
+    bytearray(3 * 1024 ** 3)
+except MemoryError:
+    print("refused")
+import signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+try:
+    open("big", "wb").write(b"x" * 2_000_000)
+except OSError as error:
+    print(error.strerror)
+`;
+  assertEquals(await kernel.run(code), "refused\nFile too large\n");
+});
+
+Deno.test("the gateway's token is not to be had from a kernel", async () => {
+  await using workspace = await TempFolder.create();
+  await using gateway = await start(workspace);
+  await using kernel = await RawKernel.start(gateway);
+  const found = await kernel.run(`
+import os, pathlib
+token = bytes.fromhex("${gateway.token.slice(0, 32)}").hex() + "${gateway.token.slice(32)}"
+seen = []
+for pid in os.listdir("/proc"):
+    if pid.isdigit() and int(pid) != os.getpid():
+        for name in ("environ", "cmdline"):
+            try:
+                if token.encode() in pathlib.Path("/proc", pid, name).read_bytes():
+                    seen.append((pid, name))
+            except OSError:
+                pass
+for path in pathlib.Path.home().rglob("*"):
+    try:
+        if token.encode() in path.read_bytes():
+            seen.append(str(path))
+    except OSError:
+        pass
+print(seen)
+`);
+  assertEquals(found, "[]\n");
+  const refused = await fetch(new URL("api/kernels", gateway.url), { method: "POST" });
+  await refused.body?.cancel();
+  assertEquals(refused.status, 401);
+});
+
+Deno.test("KernelGateway.start() names a Python that does not exist", async () => {
+  await using workspace = await TempFolder.create();
+  const error = await assertRejects(
+    () => start(workspace, { python: "/no/such/python" }),
+    EnvironmentNotReadyError,
+    "Cannot start /no/such/python: command not found",
+  );
+  assertEquals(error.fix, "ipybox setup");
+});
+
+Deno.test("KernelGateway.start() names what is no Python, and packages that are missing", async () => {
+  await using workspace = await TempFolder.create();
+  await assertRejects(
+    () => start(workspace, { python: "/bin/false" }),
+    EnvironmentNotReadyError,
+    "/bin/false is not a Python that works (exit code 1)",
+  );
+  const bare = `${workspace.path}/python`;
+  const script = `#!/bin/sh\nexec ${testPython()} -S "$@"\n`; // without site-packages
+  await Deno.writeTextFile(bare, script, { mode: 0o755 });
+  const error = await assertRejects(
+    () => start(workspace, { python: bare }),
+    EnvironmentNotReadyError,
+    "lacks jupyter_kernel_gateway and ipykernel",
+  );
+  assertEquals(error.fix, `${bare} -m pip install jupyter_kernel_gateway ipykernel`);
+});
+
+/** A Python that answers the first question truly and then does something else. */
+async function pretender(workspace: TempFolder, script: string): Promise<string> {
+  const path = `${workspace.path}/pretender`;
+  const answer = JSON.stringify({ links: [path], prefixes: ["/usr"], missing: [] });
+  const text = `#!/bin/sh\nif [ "$2" = -c ]; then echo '${answer}'; exit; fi\n${script}\n`;
+  await Deno.writeTextFile(path, text, { mode: 0o755 });
+  return path;
+}
+
+Deno.test("KernelGateway.start() reports the launcher's last words", async () => {
+  await using workspace = await TempFolder.create();
+  const python = await pretender(workspace, "echo 'it broke' >&2; exit 3");
+  const error = await assertRejects(
+    () => start(workspace, { python, sandbox: false }),
+    GatewayStartError,
+    "The launcher exited with code 3",
+  );
+  assertEquals([error.exitCode, error.signal, error.stderrTail], [3, null, "it broke\n"]);
+});
+
+Deno.test("KernelGateway.start() does not believe a launcher that sends garbage", async () => {
+  await using workspace = await TempFolder.create();
+  const python = await pretender(workspace, "echo 'Welcome to the machine'; cat >/dev/null");
+  const error = await assertRejects(
+    () => start(workspace, { python, sandbox: false }),
+    GatewayStartError,
+    "The link carried a frame of unknown type 87",
+  );
+  assertEquals(error.exitCode, 0);
+});
+
+Deno.test("KernelGateway.start() does not believe a READY that is no report", async () => {
+  await using workspace = await TempFolder.create();
+  const frame = String.raw`printf '\005\000\000\000\000\000\000\000\002{}'`;
+  const python = await pretender(workspace, `${frame}; cat >/dev/null`);
+  await assertRejects(() => start(workspace, { python, sandbox: false }), GatewayStartError);
+});
+
+Deno.test("KernelGateway.start() refuses to run code when the sandbox does not hold", async () => {
+  await using workspace = await TempFolder.create();
+  await assertRejects(
+    () => start(workspace, { sandbox: { config: { filesystem: { disabled: true } } } }),
+    ConfigError,
+    "filesystem.disabled would let sandboxed code out",
+  );
+  const config = { filesystem: { disabled: true }, network: { allowAllUnixSockets: true } };
+  const error = await assertRejects(
+    () => start(workspace, { sandbox: { config, allowUnsafe: true } }),
+    SandboxUnavailableError,
+    "a file outside the workspace can be opened",
+  );
+  assertInstanceOf(error, EnvironmentNotReadyError);
+});
+
+Deno.test("KernelGateway.start() reports a gateway that exits at once", async () => {
+  await using workspace = await TempFolder.create();
+  const script = `case "$2" in *gateway.py) echo 'no such module' >&2; exit 5;; esac`;
+  const python = await pretender(workspace, `${script}\nexec ${testPython()} "$@"`);
+  const error = await assertRejects(
+    () => start(workspace, { python, sandbox: false }),
+    GatewayStartError,
+    "The kernel gateway exited with code 5",
+  );
+  assertEquals([error.exitCode, error.stderrTail], [5, "no such module\n"]);
+});
+
+Deno.test("KernelGateway.start() gives up in time, and when it is told to", async () => {
+  await using workspace = await TempFolder.create();
+  const python = await pretender(workspace, "echo 'thinking' >&2; while read -r _; do :; done");
+  const late = await assertRejects(
+    () => start(workspace, { python, sandbox: false, startTimeoutMs: 300 }),
+    GatewayStartError,
+    "did not answer within 0.3 seconds",
+  );
+  assertStringIncludes(late.message, "thinking");
+
+  const controller = new AbortController();
+  const reason = new Error("changed my mind");
+  const starting = start(workspace, { python, sandbox: false, signal: controller.signal });
+  controller.abort(reason);
+  assertEquals(await starting.catch((error: unknown) => error), reason);
+});
+
+Deno.test("KernelGateway.start() refuses a workspace that is missing or too wide", async () => {
+  await assertRejects(
+    () => KernelGateway.start({ python: testPython(), workspace: "/no/such/workspace" }),
+    Deno.errors.NotFound,
+    "Cannot use /no/such/workspace as workspace",
+  );
+  await assertRejects(
+    () => KernelGateway.start({ python: testPython(), workspace: "/" }),
+    ConfigError,
+    "sandboxed code could read the whole home directory",
+  );
+});

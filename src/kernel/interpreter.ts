@@ -1,0 +1,90 @@
+import { z } from "zod";
+import { EnvironmentNotReadyError } from "../errors.ts";
+
+/** A Python that can run the gateway, and what it consists of. */
+export interface Interpreter {
+  /** Its path, whose folder is free of symbolic links. */
+  readonly executable: string;
+  /** Files and folders that must be readable to run it. */
+  readonly readable: readonly string[];
+}
+
+/** Prints where it is. Python follows the links itself, so that we need not be able to read them. */
+const QUERY = `
+import importlib.util, json, os, sys
+
+def in_real_folder(path):
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+needed = {"kernel_gateway": "jupyter_kernel_gateway", "ipykernel": "ipykernel"}
+prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+links = [in_real_folder(sys.executable)]
+while os.path.islink(links[-1]) and len(links) < 20:
+    target = os.path.join(os.path.dirname(links[-1]), os.readlink(links[-1]))
+    links.append(in_real_folder(target))
+print(json.dumps({
+    "links": links,
+    "prefixes": sorted({os.path.realpath(prefix) for prefix in prefixes}),
+    "missing": [name for module, name in needed.items() if not importlib.util.find_spec(module)],
+}))
+`;
+
+const path = z.string().startsWith("/");
+
+const answerSchema = z.object({
+  /** The executable, and every link between it and its file. */
+  links: z.tuple([path], path),
+  prefixes: z.array(path),
+  missing: z.array(z.string()),
+});
+
+/**
+ * Asks a Python where it is and whether it can run the gateway.
+ *
+ * @param python Its path.
+ * @param signal Ends the question.
+ * @returns What it answered.
+ * @throws {EnvironmentNotReadyError} It does not exist, does not work, or lacks packages.
+ */
+export async function askInterpreter(python: string, signal: AbortSignal): Promise<Interpreter> {
+  const answer = await query(python, signal);
+  if (answer.missing.length > 0) {
+    throw new EnvironmentNotReadyError(
+      `${python} lacks ${answer.missing.join(" and ")}`,
+      `${python} -m pip install ${answer.missing.join(" ")}`,
+    );
+  }
+  const { links, prefixes } = answer;
+  const outside = links.filter((link) => !prefixes.some((root) => link.startsWith(`${root}/`)));
+  return { executable: links[0], readable: [...prefixes, ...outside] };
+}
+
+async function query(python: string, signal: AbortSignal): Promise<z.infer<typeof answerSchema>> {
+  let output: Deno.CommandOutput;
+  try {
+    output = await new Deno.Command(python, {
+      args: ["-I", "-c", QUERY],
+      clearEnv: true,
+      stdin: "null",
+      signal,
+    }).output();
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new EnvironmentNotReadyError(
+      `Cannot start ${python}: command not found`,
+      "ipybox setup",
+      { cause },
+    );
+  }
+  signal.throwIfAborted();
+  try {
+    return answerSchema.parse(JSON.parse(new TextDecoder().decode(output.stdout)));
+  } catch (cause) {
+    const stderr = new TextDecoder().decode(output.stderr).trim();
+    throw new EnvironmentNotReadyError(
+      `${python} is not a Python that works (exit code ${output.code}): ${stderr}`,
+      "ipybox setup",
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,97 @@
+import { allDone } from "../async/all.ts";
+import { asset, assetTree } from "../assets/mod.ts";
+
+/**
+ * The folders of one gateway, readable by nobody else, outside the workspace. Disposing removes
+ * them.
+ */
+export class SessionFolder implements AsyncDisposable {
+  /** What kernels see and write: their home directory. */
+  readonly session: string;
+  /** Our programs in it, which must not be changed. */
+  readonly launcher: string;
+  /** The kernel's half of the tool runtime, which must not be changed. */
+  readonly runtime: string;
+  /** Where temporary files of kernels go. */
+  readonly temporary: string;
+  /** What only the host sees. */
+  readonly hostPrivate: string;
+  /** A file that nobody inside may open, and that no rule of the sandbox names. */
+  readonly canary: string;
+
+  private constructor(readonly root: string) {
+    this.session = `${root}/session`;
+    this.launcher = `${this.session}/launcher`;
+    this.runtime = `${this.session}/runtime`;
+    this.temporary = `${this.session}/tmp`;
+    this.hostPrivate = `${root}/host`;
+    this.canary = `${root}/canary`;
+  }
+
+  /**
+   * Makes the folders and writes what runs in them.
+   *
+   * @returns The folders.
+   */
+  static async create(): Promise<SessionFolder> {
+    await using stack = new AsyncDisposableStack();
+    const made = await Deno.makeTempDir({ prefix: "ipybox-" });
+    const folder = stack.use(new SessionFolder(await Deno.realPath(made)));
+    for (const path of [folder.session, folder.hostPrivate]) {
+      await Deno.mkdir(path, { mode: 0o700 });
+    }
+    await allDone([
+      Deno.mkdir(folder.temporary),
+      Deno.mkdir(`${folder.session}/jupyter/runtime`, { recursive: true, mode: 0o700 }),
+      Deno.writeTextFile(folder.canary, "nobody inside reads this", { mode: 0o600 }),
+      folder.#write("launcher/launcher.py", asset("launcher/launcher.py")),
+      folder.#write("launcher/gateway.py", asset("launcher/gateway.py")),
+      folder.#write("launcher/kernel.py", asset("launcher/kernel.py")),
+      ...assetTree("runtime").map(({ path, text }) => folder.#write(`runtime/${path}`, text)),
+    ]);
+    stack.move();
+    return folder;
+  }
+
+  /**
+   * The variables that lead Jupyter, IPython and Matplotlib into the session.
+   *
+   * @returns The variables.
+   */
+  environment(): Record<string, string> {
+    return {
+      HOME: this.session,
+      TMPDIR: this.temporary,
+      MPLCONFIGDIR: `${this.session}/matplotlib`,
+      IPYTHONDIR: `${this.session}/ipython`,
+      JUPYTER_CONFIG_DIR: `${this.session}/jupyter/config`,
+      JUPYTER_DATA_DIR: `${this.session}/jupyter/data`,
+      JUPYTER_RUNTIME_DIR: `${this.session}/jupyter/runtime`,
+      JUPYTER_NO_CONFIG: "1",
+    };
+  }
+
+  /** Removes the folders, whatever was done to them. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await Deno.remove(this.root, { recursive: true });
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return;
+      await makeRemovable(this.root); // code inside can take its own folders' rights away
+      await Deno.remove(this.root, { recursive: true });
+    }
+  }
+
+  async #write(path: string, text: string): Promise<void> {
+    const target = `${this.session}/${path}`;
+    await Deno.mkdir(target.slice(0, target.lastIndexOf("/")), { recursive: true });
+    await Deno.writeTextFile(target, text);
+  }
+}
+
+async function makeRemovable(folder: string): Promise<void> {
+  await Deno.chmod(folder, 0o700);
+  for await (const entry of Deno.readDir(folder)) {
+    if (entry.isDirectory) await makeRemovable(`${folder}/${entry.name}`);
+  }
+}

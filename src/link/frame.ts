@@ -1,0 +1,172 @@
+/**
+ * The frames of the link: `type u8, stream u32, length u32, payload`, big-endian.
+ *
+ * @module
+ */
+
+/** What a frame says. The launcher has the same numbers. */
+export const FrameType = {
+  /** A stream begins. */
+  OPEN: 0,
+  /** Bytes of a stream. */
+  DATA: 1,
+  /** The sender will send no more bytes of this stream. */
+  EOF: 2,
+  /** The stream is gone, in both directions. */
+  RST: 3,
+  /** The sender has taken so many bytes (u32); as many more may be sent. */
+  WIN: 4,
+  /** The launcher is up (JSON). */
+  READY: 5,
+  /** What the launcher shall start (JSON). */
+  START: 6,
+  /** What the launcher started has ended (JSON). */
+  EXIT: 7,
+} as const;
+
+/** One of the numbers of {@linkcode FrameType}. */
+export type FrameType = (typeof FrameType)[keyof typeof FrameType];
+
+/** A frame of the link. */
+export interface Frame {
+  readonly type: FrameType;
+  /** The stream that it belongs to; 0 for frames that belong to none. */
+  readonly stream: number;
+  readonly payload: Uint8Array;
+}
+
+/** The link carried what it must not carry; it cannot be used any more. */
+export class LinkError extends Error {
+  override readonly name: string = "LinkError";
+}
+
+/** How many bytes come before a frame's payload. */
+export const HEADER_LENGTH = 9;
+
+/** The longest payload that is accepted. */
+export const MAX_PAYLOAD: number = 1 << 16;
+
+const NOTHING = new Uint8Array(0);
+
+/** The exact payload lengths of the frames that have one. */
+const LENGTHS: Readonly<Record<number, number>> = {
+  [FrameType.OPEN]: 0,
+  [FrameType.EOF]: 0,
+  [FrameType.RST]: 0,
+  [FrameType.WIN]: 4,
+};
+
+/**
+ * Writes a frame's header.
+ *
+ * @param target Where it goes; its first nine bytes are overwritten.
+ * @param frame The frame's type, stream and payload length.
+ */
+export function writeHeader(
+  target: Uint8Array,
+  frame: { type: FrameType; stream: number; length: number },
+): void {
+  const view = new DataView(target.buffer, target.byteOffset, HEADER_LENGTH);
+  view.setUint8(0, frame.type);
+  view.setUint32(1, frame.stream);
+  view.setUint32(5, frame.length);
+}
+
+/**
+ * Encodes a frame.
+ *
+ * @param type What it says.
+ * @param stream The stream that it belongs to.
+ * @param payload Its payload.
+ * @returns The frame's bytes.
+ */
+export function encodeFrame(
+  type: FrameType,
+  stream: number,
+  payload: Uint8Array = NOTHING,
+): Uint8Array {
+  const bytes = new Uint8Array(HEADER_LENGTH + payload.length);
+  writeHeader(bytes, { type, stream, length: payload.length });
+  bytes.set(payload, HEADER_LENGTH);
+  return bytes;
+}
+
+/**
+ * Encodes a `WIN` frame.
+ *
+ * @param stream The stream.
+ * @param count How many bytes were taken.
+ * @returns The frame's bytes.
+ */
+export function encodeCredit(stream: number, count: number): Uint8Array {
+  const payload = new Uint8Array(4);
+  new DataView(payload.buffer).setUint32(0, count);
+  return encodeFrame(FrameType.WIN, stream, payload);
+}
+
+/**
+ * Reads the number in a `WIN` frame.
+ *
+ * @param frame The frame.
+ * @returns How many bytes were taken.
+ */
+export function creditOf(frame: Frame): number {
+  return new DataView(frame.payload.buffer, frame.payload.byteOffset, 4).getUint32(0);
+}
+
+/**
+ * Cuts a sequence of bytes into frames. It never keeps more than one frame, and it copies only
+ * payloads that were split between two chunks.
+ */
+export class FrameDecoder {
+  #rest = NOTHING;
+
+  /** How many bytes of a frame that is not complete are kept. */
+  get pending(): number {
+    return this.#rest.length;
+  }
+
+  /**
+   * Takes the next bytes.
+   *
+   * @param chunk The bytes, which the payloads of the frames refer to.
+   * @returns The frames that they complete, in order.
+   * @throws {LinkError} The bytes are no frames.
+   */
+  *push(chunk: Uint8Array): Generator<Frame, void, undefined> {
+    let bytes = chunk;
+    if (this.#rest.length > 0) {
+      bytes = new Uint8Array(this.#rest.length + chunk.length);
+      bytes.set(this.#rest);
+      bytes.set(chunk, this.#rest.length);
+      this.#rest = NOTHING;
+    }
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    let at = 0;
+    while (bytes.length - at >= HEADER_LENGTH) {
+      const type = frameType(view.getUint8(at));
+      const stream = view.getUint32(at + 1);
+      const length = view.getUint32(at + 5);
+      checkLength(type, length);
+      const end = at + HEADER_LENGTH + length;
+      if (end > bytes.length) break;
+      yield { type, stream, payload: bytes.subarray(at + HEADER_LENGTH, end) };
+      at = end;
+    }
+    this.#rest = at === bytes.length ? NOTHING : bytes.slice(at);
+  }
+}
+
+function frameType(number: number): FrameType {
+  for (const type of Object.values(FrameType)) {
+    if (type === number) return type;
+  }
+  throw new LinkError(`The link carried a frame of unknown type ${number}`);
+}
+
+function checkLength(type: FrameType, length: number): void {
+  const expected = LENGTHS[type];
+  if (length > MAX_PAYLOAD || (expected !== undefined && length !== expected)) {
+    throw new LinkError(`The link carried a frame of type ${type} with ${length} bytes`);
+  }
+}

@@ -1,0 +1,264 @@
+import type { ExitStatus } from "../process/managed_process.ts";
+import { z } from "zod";
+import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
+import { LinkStream, type StreamCarrier } from "./link_stream.ts";
+
+/** How many streams may be open at once. */
+const MAX_STREAMS = 256;
+
+/** How much may wait to be sent before connections are no longer read. */
+const CONGESTED = 1 << 20;
+
+/** How much may wait to be sent at all: only a launcher that does not read gets here. */
+const MAX_OUTBOX = 64 << 20;
+
+/** How much is written at once. */
+const MAX_BATCH = 1 << 18;
+
+/** What {@linkcode Link.open} needs. */
+export interface LinkOptions {
+  /** What the launcher writes. */
+  input: ReadableStream<Uint8Array>;
+  /** What the launcher reads. */
+  output: WritableStream<Uint8Array>;
+  /** Connects a stream that is opened from inside. Without it none may be. */
+  dial?: () => Promise<Deno.TcpConn>;
+}
+
+/**
+ * The host's end of the link: streams in both directions over a child's stdin and stdout.
+ *
+ * Everything that comes out of it is hostile input. What breaks its rules breaks the link.
+ */
+export class Link implements AsyncDisposable {
+  /** The launcher's first words, any JSON value. Rejects when the link ends before them. */
+  readonly ready: Promise<unknown>;
+  /** How what the launcher started ended, or `null` when the link ended without saying so. */
+  readonly exit: Promise<ExitStatus | null>;
+  /** Resolves when the link has ended. Rejects when it was broken. */
+  readonly closed: Promise<void>;
+
+  readonly #options: LinkOptions;
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #ready = Promise.withResolvers<unknown>();
+  readonly #exit = Promise.withResolvers<ExitStatus | null>();
+  readonly #streams = new Map<number, LinkStream>();
+  readonly #pumps = new Set<Promise<void>>();
+  readonly #carrier: StreamCarrier;
+  #isReady = false;
+  #ended = false;
+  #failure: LinkError | undefined;
+  #nextStream = 2;
+  #lastPeerStream = -1;
+  #outbox: Uint8Array[] = [];
+  #outboxSize = 0;
+  #flushing: Promise<void> | undefined;
+  #drained: PromiseWithResolvers<void> | undefined;
+
+  private constructor(options: LinkOptions) {
+    this.#options = options;
+    this.#reader = options.input.getReader();
+    this.#writer = options.output.getWriter();
+    this.#carrier = {
+      send: (frame) => this.#send(frame),
+      uncongested: () => this.#drained?.promise,
+      over: (stream) => this.#streams.delete(stream.id),
+    };
+    this.ready = this.#ready.promise;
+    this.exit = this.#exit.promise;
+    this.closed = this.#run();
+    for (const promise of [this.ready, this.closed]) promise.catch(() => {}); // not all await both
+  }
+
+  /**
+   * Takes over a child's stdin and stdout.
+   *
+   * @param options The two, and where streams from inside lead to.
+   * @returns The link.
+   */
+  static open(options: LinkOptions): Link {
+    return new Link(options);
+  }
+
+  /**
+   * Tells the launcher what to start.
+   *
+   * @param spec Any JSON value that the launcher understands.
+   */
+  start(spec: unknown): void {
+    this.#send(encodeFrame(FrameType.START, 0, new TextEncoder().encode(JSON.stringify(spec))));
+  }
+
+  /**
+   * Leads a connection to what the launcher started. A link that has ended, or that has too many
+   * streams, closes it.
+   *
+   * @param connection The connection, which the link owns from here.
+   */
+  connect(connection: Deno.TcpConn): void {
+    if (this.#ended || this.#streams.size >= MAX_STREAMS) return connection.close();
+    const id = this.#nextStream;
+    this.#nextStream += 2;
+    this.#send(encodeFrame(FrameType.OPEN, id));
+    this.#add(id, connection);
+  }
+
+  /** Ends all streams and gives stdin and stdout back. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#end();
+    await this.#reader.cancel().catch(() => {}); // it may have failed before, which closed says
+    await this.closed.catch(() => {}); // as above
+    await this.#flushing;
+    while (this.#pumps.size > 0) await Promise.all(this.#pumps);
+    this.#writer.releaseLock();
+  }
+
+  async #run(): Promise<void> {
+    const decoder = new FrameDecoder();
+    try {
+      while (true) {
+        const { value, done } = await this.#reader.read();
+        if (done || this.#ended) break;
+        for (const frame of decoder.push(value)) this.#receive(frame);
+      }
+      if (this.#failure !== undefined) throw this.#failure;
+      if (decoder.pending > 0 && !this.#ended) throw new LinkError("The link ended within a frame");
+    } finally {
+      this.#end();
+    }
+  }
+
+  #receive(frame: Frame): void {
+    switch (frame.type) {
+      case FrameType.READY:
+        if (this.#isReady) throw new LinkError("The link carried a second READY");
+        this.#isReady = true;
+        return this.#ready.resolve(parseJson(frame.payload));
+      case FrameType.EXIT:
+        return this.#exit.resolve(parseExit(frame.payload));
+      case FrameType.START:
+        throw new LinkError("The link carried a START from inside");
+      case FrameType.OPEN:
+        return this.#accept(frame.stream);
+      case FrameType.DATA:
+        return this.#find(frame)?.receive(frame.payload);
+      case FrameType.EOF:
+        return this.#find(frame)?.receiveEnd();
+      case FrameType.WIN:
+        return this.#find(frame)?.receiveCredit(creditOf(frame));
+      case FrameType.RST:
+        return this.#find(frame)?.abandon();
+    }
+  }
+
+  /** The stream of a frame; `undefined` when it was closed while the frame was on its way. */
+  #find(frame: Frame): LinkStream | undefined {
+    const id = frame.stream;
+    const known = id % 2 === 0 ? id > 0 && id < this.#nextStream : id <= this.#lastPeerStream;
+    if (!known) throw new LinkError(`The link carried a frame for stream ${id}, which never was`);
+    return this.#streams.get(id);
+  }
+
+  #accept(id: number): void {
+    const { dial } = this.#options;
+    if (dial === undefined || id % 2 === 0 || id <= this.#lastPeerStream) {
+      throw new LinkError(`The link must not open stream ${id}`);
+    }
+    this.#lastPeerStream = id;
+    // Dials that are still under way count, so that opening and resetting gains nothing.
+    if (this.#pumps.size >= MAX_STREAMS) return this.#send(encodeFrame(FrameType.RST, id));
+    this.#add(id, dial());
+  }
+
+  #add(id: number, connection: Deno.TcpConn | Promise<Deno.TcpConn>): void {
+    const stream = new LinkStream(id, this.#carrier, connection);
+    this.#streams.set(id, stream);
+    const pump = stream.done.then(() => void this.#pumps.delete(pump));
+    this.#pumps.add(pump);
+  }
+
+  #send(bytes: Uint8Array): void {
+    if (this.#ended) return;
+    this.#outbox.push(bytes);
+    this.#outboxSize += bytes.length;
+    if (this.#outboxSize > MAX_OUTBOX) {
+      this.#failure = new LinkError("The launcher does not read what it is sent");
+      return this.#end();
+    }
+    if (this.#outboxSize > CONGESTED) this.#drained ??= Promise.withResolvers();
+    this.#flushing ??= this.#flush();
+  }
+
+  /** Writes what there is; what comes meanwhile goes together into the next write. */
+  async #flush(): Promise<void> {
+    try {
+      while (this.#outbox.length > 0) {
+        const batch = this.#takeBatch();
+        await this.#writer.write(batch);
+        this.#outboxSize -= batch.length;
+        if (this.#outboxSize <= CONGESTED) {
+          this.#drained?.resolve();
+          this.#drained = undefined;
+        }
+      }
+    } catch {
+      this.#end(); // the launcher is gone; how it ended is known to whoever owns its process
+    } finally {
+      this.#flushing = undefined;
+    }
+  }
+
+  #takeBatch(): Uint8Array {
+    const [first] = this.#outbox;
+    if (first === undefined) return new Uint8Array(0);
+    let count = 1;
+    let size = first.length;
+    for (; count < this.#outbox.length; count++) {
+      const next = this.#outbox[count]?.length ?? 0;
+      if (size + next > MAX_BATCH) break;
+      size += next;
+    }
+    const parts = this.#outbox.splice(0, count);
+    if (count === 1) return first;
+    const batch = new Uint8Array(size);
+    let at = 0;
+    for (const part of parts) {
+      batch.set(part, at);
+      at += part.length;
+    }
+    return batch;
+  }
+
+  #end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#outbox = [];
+    this.#outboxSize = 0;
+    this.#drained?.resolve();
+    this.#drained = undefined;
+    for (const stream of [...this.#streams.values()]) stream.abandon();
+    this.#ready.reject(new LinkError("The link ended before the launcher was ready"));
+    this.#exit.resolve(null);
+    this.#reader.cancel().catch(() => {}); // it may have failed before, which closed says
+  }
+}
+
+const exitSchema = z.object({
+  code: z.number().int().nullable(),
+  signal: z.string().regex(/^SIG[A-Z0-9]{1,12}$/).nullable(),
+});
+
+function parseJson(payload: Uint8Array): unknown {
+  try {
+    return JSON.parse(new TextDecoder().decode(payload));
+  } catch (cause) {
+    throw new LinkError("The link carried text that is not JSON", { cause });
+  }
+}
+
+function parseExit(payload: Uint8Array): ExitStatus {
+  const exit = exitSchema.safeParse(parseJson(payload));
+  if (!exit.success) throw new LinkError("The link carried an EXIT that says nothing");
+  return { exitCode: exit.data.code, signal: exit.data.signal };
+}

@@ -1,0 +1,48 @@
+import type { Link } from "./link.ts";
+
+/** A loopback port of the host whose connections lead through a link. Disposing it closes it. */
+export class LinkPort implements AsyncDisposable {
+  readonly #listener: Deno.TcpListener;
+  readonly #accepting: Promise<void>;
+
+  private constructor(link: Link) {
+    this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    this.#accepting = this.#accept(link);
+  }
+
+  /**
+   * Listens on a free port of 127.0.0.1.
+   *
+   * @param link Where its connections lead.
+   * @returns The port.
+   */
+  static open(link: Link): LinkPort {
+    return new LinkPort(link);
+  }
+
+  /** The port's number. */
+  get number(): number {
+    return this.#listener.addr.port;
+  }
+
+  /** Closes the port. Connections that were made stay. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#listener.close();
+    } catch {
+      // A failure of its own has closed it already.
+    }
+    await this.#accepting;
+  }
+
+  async #accept(link: Link): Promise<void> {
+    while (true) {
+      try {
+        link.connect(await this.#listener.accept());
+      } catch (error) {
+        if (error instanceof Deno.errors.ConnectionAborted) continue; // by the client, meanwhile
+        return; // closed
+      }
+    }
+  }
+}

@@ -1,0 +1,44 @@
+import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { ConfigError } from "../errors.ts";
+import { parseSandboxConfig, readSandboxConfig } from "./config.ts";
+
+Deno.test("parseSandboxConfig() takes what it knows", () => {
+  const config = { network: { allowedDomains: ["a.org"] }, filesystem: { denyRead: ["x"] } };
+  assertEquals(parseSandboxConfig(config), config);
+});
+
+Deno.test("parseSandboxConfig() refuses keys that it does not know, and names them", () => {
+  const refused = (value: unknown, text: string) =>
+    assertThrows(() => parseSandboxConfig(value), ConfigError, text);
+  refused({ filesystem: { denyReed: ["/etc"] } }, "denyReed");
+  refused({ filesystem: { denyRead: "/etc" } }, "filesystem.denyRead");
+  refused({ netwerk: {} }, "netwerk");
+  refused([], "Invalid sandbox config");
+});
+
+for (
+  const unsafe of [
+    { network: { allowAllUnixSockets: true } },
+    { filesystem: { disabled: true } },
+    { enableWeakerNestedSandbox: true },
+    { allowNestedUserNamespaces: true },
+  ]
+) {
+  Deno.test(`parseSandboxConfig() wants a word more for ${JSON.stringify(unsafe)}`, () => {
+    assertThrows(() => parseSandboxConfig(unsafe), ConfigError, "allowUnsafe");
+    assertEquals(parseSandboxConfig(unsafe, { allowUnsafe: true }), unsafe);
+  });
+}
+
+Deno.test("readSandboxConfig() says which file is wrong and how", async () => {
+  await using folder = await TempFolder.create();
+  const path = `${folder.path}/sandbox.json`;
+  await assertRejects(() => readSandboxConfig(path), ConfigError, `${path} does not exist`);
+  await Deno.writeTextFile(path, '{\n  "network": }');
+  await assertRejects(() => readSandboxConfig(path), ConfigError, `${path}: not JSON`);
+  await Deno.writeTextFile(path, '{ "network": { "allow": [] } }');
+  await assertRejects(() => readSandboxConfig(path), ConfigError, path);
+  await Deno.writeTextFile(path, '{ "network": { "allowedDomains": ["a.org"] } }');
+  assertEquals(await readSandboxConfig(path), { network: { allowedDomains: ["a.org"] } });
+});

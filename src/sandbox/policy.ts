@@ -1,0 +1,161 @@
+import type { SandboxConfig } from "./config.ts";
+import type { ProtectedPaths } from "./protected_paths.ts";
+
+/** A path in `srt`'s settings: plain text is a pattern when it looks like one. */
+export type SettingsPath = string | { readonly path: string; readonly literal: true };
+
+/** The part of `srt`'s settings file that we write. */
+export interface SandboxSettings {
+  readonly network: {
+    readonly allowedDomains: readonly string[];
+    readonly deniedDomains: readonly string[];
+    readonly strictAllowlist: boolean;
+    readonly allowLocalBinding: boolean;
+    readonly allowAllUnixSockets?: boolean;
+  };
+  readonly filesystem: {
+    readonly denyRead: readonly SettingsPath[];
+    readonly allowRead: readonly SettingsPath[];
+    readonly allowWrite: readonly SettingsPath[];
+    readonly denyWrite: readonly SettingsPath[];
+    readonly disabled?: boolean;
+  };
+  readonly enableWeakerNestedSandbox?: boolean;
+  readonly allowNestedUserNamespaces?: boolean;
+}
+
+/** What the settings are made of. All paths are absolute and free of symbolic links. */
+export interface PolicyInput {
+  /** The session's folder, which code inside may write. */
+  session: string;
+  /** Folders of the session that it may only read. */
+  sessionReadOnly: readonly string[];
+  /** The host's own folder of this session, which must stay out of sight. */
+  hostPrivate: string;
+  /** The kernel's working directory. */
+  workspace: string;
+  /** What in it must not be read or written. */
+  protectedPaths: ProtectedPaths;
+  /** What else must be readable: the Python installation, the sandbox's own helpers. */
+  readable: readonly string[];
+  /** What the user adds. */
+  config?: SandboxConfig;
+  /**
+   * The home directory, for `~` in the user's paths.
+   */
+  home?: string;
+}
+
+/** What every program needs: code, locale, names of users and hosts, certificates, fonts. */
+const SYSTEM: Readonly<Record<string, readonly string[]>> = {
+  linux: [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/etc/alternatives",
+    "/etc/fonts",
+    "/etc/group",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+  ],
+  darwin: [
+    "/System",
+    "/Library",
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/dev",
+    "/opt/homebrew",
+    "/private/etc",
+    "/private/var/db/timezone",
+    "/private/var/select",
+  ],
+};
+
+/**
+ * Makes the sandbox's settings: nothing can be read but the system's programs, Python, the session
+ * and the workspace; nothing can be written but the last two, and not what in them the host or
+ * another program would act upon; there is no network.
+ *
+ * @param input The folders of this session and what the user adds.
+ * @returns The settings for `srt`.
+ */
+export function sandboxSettings(input: PolicyInput): SandboxSettings {
+  const { session, workspace, config = {} } = input;
+  const { network = {}, filesystem = {} } = config;
+  const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, input));
+  const own = (...paths: string[]) => paths.map(literal);
+  // The proxy's socket is in the host's folder. Without domains nobody has to reach it.
+  const online = (network.allowedDomains ?? []).length > 0;
+  return {
+    network: {
+      allowedDomains: network.allowedDomains ?? [],
+      deniedDomains: network.deniedDomains ?? [],
+      strictAllowlist: true,
+      // Only macOS looks at it: kernels talk to the gateway over loopback there.
+      allowLocalBinding: Deno.build.os === "darwin",
+      ...(network.allowAllUnixSockets ? { allowAllUnixSockets: true } : {}),
+    },
+    filesystem: {
+      denyRead: [
+        ...own("/"),
+        ...own(input.hostPrivate, ...input.protectedPaths.unreadable),
+        ...user(filesystem.denyRead),
+      ],
+      allowRead: [
+        ...own(...SYSTEM[Deno.build.os] ?? []),
+        ...own(...input.readable, session, workspace),
+        ...own(...(online ? [proxyFolder(input.hostPrivate)] : [])),
+        ...user(filesystem.allowRead),
+      ],
+      allowWrite: [...own(session, workspace), ...user(filesystem.allowWrite)],
+      denyWrite: [
+        ...own(...input.sessionReadOnly),
+        ...own(...input.protectedPaths.unreadable, ...input.protectedPaths.readOnly),
+        ...user(filesystem.denyWrite),
+      ],
+      ...(filesystem.disabled ? { disabled: true } : {}),
+    },
+    ...(config.enableWeakerNestedSandbox ? { enableWeakerNestedSandbox: true } : {}),
+    ...(config.allowNestedUserNamespaces ? { allowNestedUserNamespaces: true } : {}),
+  };
+}
+
+/**
+ * Where `srt` keeps its sockets.
+ *
+ * @param hostPrivate The host's own folder of the session.
+ * @returns The folder.
+ */
+export function proxyFolder(hostPrivate: string): string {
+  return `${hostPrivate}/proxy`;
+}
+
+/** A path of ours is never a pattern, whatever characters it has. */
+function literal(path: string): SettingsPath {
+  return /[*?[\]{}]/.test(path) ? { path, literal: true } : path;
+}
+
+/** Users may write patterns, `~`, and paths relative to the workspace. */
+function userPath(path: string, input: PolicyInput): SettingsPath {
+  if (path === "~" || path.startsWith("~/")) {
+    if (input.home === undefined) {
+      throw new TypeError(
+        `Cannot tell what ${path} in the sandbox config is: HOME is not readable`,
+      );
+    }
+    return input.home + path.slice(1);
+  }
+  return path.startsWith("/") ? path : `${input.workspace}/${path.replace(/^\.\//, "")}`;
+}

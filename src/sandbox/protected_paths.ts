@@ -1,0 +1,137 @@
+import { ConfigError } from "../errors.ts";
+
+/** What in a workspace sandboxed code must not touch. All of these exist. */
+export interface ProtectedPaths {
+  /** Neither to be read nor written: the host's own state, and secrets. */
+  readonly unreadable: readonly string[];
+  /** To be read only: what the host or another program would run or obey. */
+  readonly readOnly: readonly string[];
+}
+
+/** How far {@linkcode findProtectedPaths} looks. */
+export interface FindProtectedPathsOptions {
+  /**
+   * How many folders deep.
+   *
+   * @default {4}
+   */
+  maxDepth?: number;
+  /**
+   * How many entries at most.
+   *
+   * @default {50000}
+   */
+  maxEntries?: number;
+  /** Called once when there were more entries than that. */
+  onTruncated?: () => void;
+}
+
+/** The folders of ours, which are made so that code inside cannot make them. */
+const OWN_STATE = ".ipybox";
+const GENERATED = "mcptools";
+
+/** `srt` lets every sandbox of this user write there: their common place to meet. */
+const SHARED_BY_SANDBOXES = "/tmp/claude";
+
+const SECRET = /^\.env(\..*)?$|^\.npmrc$|^\.pypirc$|^\.netrc$/;
+const EXAMPLE = /\.(example|sample|template)$/;
+
+const OBEYED: ReadonlySet<string> = new Set([
+  ".bash_profile",
+  ".bashrc",
+  ".claude",
+  ".cursor",
+  ".devcontainer",
+  ".envrc",
+  ".git",
+  ".gitconfig",
+  ".github",
+  ".gitmodules",
+  ".husky",
+  ".idea",
+  ".mcp.json",
+  ".pre-commit-config.yaml",
+  ".profile",
+  ".venv",
+  ".vscode",
+  ".zshrc",
+  "node_modules",
+  "venv",
+]);
+
+/**
+ * Makes the folders of a workspace that the host relies on, so that sandboxed code cannot make
+ * them first.
+ *
+ * @param workspace The workspace, without symbolic links in its path.
+ * @throws {ConfigError} One of them is a symbolic link or a file.
+ */
+export async function makeOwnFolders(workspace: string): Promise<void> {
+  for (const [name, mode] of [[OWN_STATE, 0o700], [GENERATED, 0o755]] as const) {
+    const path = `${workspace}/${name}`;
+    try {
+      await Deno.mkdir(path, { mode });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+    }
+    if (!(await Deno.lstat(path)).isDirectory) {
+      throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
+    }
+  }
+}
+
+/**
+ * Looks for what sandboxed code must not touch. Only what exists can be protected: a path that does
+ * not would be made, on the host, by the sandbox itself.
+ *
+ * @param workspace The workspace, without symbolic links in its path.
+ * @param options How far to look.
+ * @returns The paths.
+ */
+export async function findProtectedPaths(
+  workspace: string,
+  options: FindProtectedPathsOptions = {},
+): Promise<ProtectedPaths> {
+  const { maxDepth = 4, maxEntries = 50_000, onTruncated } = options;
+  const unreadable: string[] = [];
+  const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
+  let level = [workspace];
+  let entries = 0;
+  for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
+    const next: string[] = [];
+    for (const folder of level) {
+      for await (const entry of listIfReadable(folder)) {
+        if (++entries > maxEntries) {
+          onTruncated?.();
+          return { unreadable, readOnly };
+        }
+        // A link is not followed: what it leads to is protected by where it is.
+        if (entry.isSymlink) continue;
+        const path = `${folder}/${entry.name}`;
+        if (depth === 0 && entry.name === OWN_STATE) unreadable.push(path);
+        else if (depth === 0 && entry.name === GENERATED) readOnly.push(path);
+        else if (entry.isFile && SECRET.test(entry.name) && !EXAMPLE.test(entry.name)) {
+          unreadable.push(path);
+        } else if (OBEYED.has(entry.name)) readOnly.push(path);
+        else if (entry.isDirectory) next.push(path);
+      }
+    }
+    level = next;
+  }
+  return { unreadable, readOnly };
+}
+
+async function* listIfReadable(folder: string): AsyncGenerator<Deno.DirEntry> {
+  try {
+    yield* Deno.readDir(folder);
+  } catch (error) {
+    // What we may not list as this user, sandboxed code may not list either.
+    if (!(error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotFound)) {
+      throw error;
+    }
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(() => true, () => false);
+}

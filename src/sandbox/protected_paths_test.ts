@@ -1,0 +1,69 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { ConfigError } from "../errors.ts";
+import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
+
+async function make(folder: TempFolder, ...paths: string[]): Promise<void> {
+  for (const path of paths) {
+    const target = `${folder.path}/${path}`;
+    if (path.endsWith("/")) await Deno.mkdir(target, { recursive: true });
+    else {
+      await Deno.mkdir(target.slice(0, target.lastIndexOf("/")), { recursive: true });
+      await Deno.writeTextFile(target, "");
+    }
+  }
+}
+
+Deno.test("findProtectedPaths() finds what the host or others would obey, at every depth", async () => {
+  await using workspace = await TempFolder.create();
+  await make(
+    workspace,
+    ".ipybox/",
+    "mcptools/",
+    ".git/hooks/",
+    ".env",
+    ".env.local",
+    ".env.example",
+    ".mcp.json",
+    "a/.git/hooks/",
+    "a/b/.env",
+    "a/b/.venv/bin/",
+    "a/mcptools/",
+    "node_modules/x/.git/",
+    "plain.txt",
+  );
+  await Deno.symlink("/etc", `${workspace.path}/.vscode`);
+  const { unreadable, readOnly } = await findProtectedPaths(workspace.path);
+  const names = (paths: readonly string[]) =>
+    paths.filter((path) => path.startsWith(workspace.path))
+      .map((path) => path.slice(workspace.path.length + 1)).sort();
+  assertEquals(names(unreadable), [".env", ".env.local", ".ipybox", "a/b/.env"]);
+  assertEquals(names(readOnly), [
+    ".git",
+    ".mcp.json",
+    "a/.git",
+    "a/b/.venv",
+    "mcptools",
+    "node_modules",
+  ]);
+});
+
+Deno.test("findProtectedPaths() stops after so many entries, and says so", async () => {
+  await using workspace = await TempFolder.create();
+  await make(workspace, ...Array.from({ length: 20 }, (_, i) => `file${i}`));
+  let truncated = 0;
+  await findProtectedPaths(workspace.path, { maxEntries: 10, onTruncated: () => truncated++ });
+  assertEquals(truncated, 1);
+});
+
+Deno.test("makeOwnFolders() makes the host's folders, and accepts nothing else in their place", async () => {
+  await using workspace = await TempFolder.create();
+  await makeOwnFolders(workspace.path);
+  await makeOwnFolders(workspace.path);
+  const mode = (await Deno.stat(`${workspace.path}/.ipybox`)).mode ?? 0;
+  assertEquals(mode & 0o777, 0o700);
+
+  await Deno.remove(`${workspace.path}/mcptools`);
+  await Deno.symlink("/tmp", `${workspace.path}/mcptools`);
+  await assertRejects(() => makeOwnFolders(workspace.path), ConfigError, "symbolic link");
+});

@@ -1,0 +1,192 @@
+import { allDone } from "../async/all.ts";
+import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { ConfigError, SandboxUnavailableError } from "../errors.ts";
+import { hostEnv } from "../process/host_env.ts";
+import type { Logger } from "../log.ts";
+import type { ResourceLimits } from "./limits.ts";
+import { proxyFolder, sandboxSettings } from "./policy.ts";
+import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
+import { findSrt, srtArguments, trustedPath } from "./srt.ts";
+import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
+
+/** How the sandbox differs from its defaults. */
+export interface SandboxOptions {
+  /** What is added to its settings: an object, or the path of a JSON file. */
+  config?: SandboxConfig | string;
+  /**
+   * Accepts settings that take its protection away.
+   *
+   * @default {false}
+   */
+  allowUnsafe?: boolean;
+  /** What one process inside may take. */
+  limits?: ResourceLimits;
+}
+
+/** The folders that a sandbox is made for. All are absolute and free of symbolic links. */
+export interface SandboxFolders {
+  /** What code inside may write, and the working directory of the sandbox itself. */
+  session: string;
+  /** Parts of it that may only be read. */
+  sessionReadOnly: readonly string[];
+  /** What only the host sees. It exists. */
+  hostPrivate: string;
+  /** The kernel's working directory. */
+  workspace: string;
+  /** What else must be readable. */
+  readable: readonly string[];
+}
+
+/** What {@linkcode prepareSandbox} needs besides the folders. */
+export interface PrepareSandboxOptions extends SandboxOptions {
+  /** Where it says what it does. */
+  log: Logger;
+  /** Ends the preparation. */
+  signal: AbortSignal;
+  /** Where programs are looked for. */
+  path: string;
+}
+
+/** How a command is started inside the sandbox. */
+export interface PreparedSandbox {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  /** Which variables of the sandbox's own lead programs inside to its proxy. */
+  readonly proxyVariables: readonly string[];
+  /** The settings that the user added. */
+  readonly config: SandboxConfig;
+}
+
+const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
+  .flatMap((name) => [name, name.toLowerCase()]);
+
+/**
+ * Writes the sandbox's settings and says how a command is started inside it.
+ *
+ * @param folders What is inside, and how.
+ * @param command The command, by its path, and its arguments.
+ * @param options What the user changed.
+ * @returns The command that starts the sandbox with the command.
+ * @throws {ConfigError} The workspace or the user's settings would give the sandbox away.
+ * @throws {SandboxUnavailableError} The sandbox runtime is not there.
+ */
+export async function prepareSandbox(
+  folders: SandboxFolders,
+  command: readonly string[],
+  options: PrepareSandboxOptions,
+): Promise<PreparedSandbox> {
+  const { log, signal } = options;
+  const { workspace, hostPrivate } = folders;
+  const path = trustedPath(options.path, [workspace, folders.session]);
+  if (Deno.build.os === "windows") {
+    throw new SandboxUnavailableError(
+      "There is no sandbox on Windows",
+      "Run ipybox in WSL 2, or without a sandbox: `sandbox: false`, `--no-sandbox`",
+    );
+  }
+  const home = hostEnv("HOME");
+  refuseWideWorkspace(workspace, home);
+  await makeOwnFolders(workspace);
+  const [config, srt, protectedPaths] = await allDone([
+    userConfig(options),
+    findSrt({ path, log, signal }),
+    findProtectedPaths(workspace, {
+      onTruncated: () =>
+        log.warn(
+          `${workspace} is too large to look for all files that sandboxed code must not touch`,
+        ),
+    }),
+  ]);
+  const settings = sandboxSettings({
+    ...folders,
+    readable: [...folders.readable, ...srt.readable],
+    protectedPaths,
+    config,
+    ...(home === undefined ? {} : { home }),
+  });
+  await Deno.mkdir(proxyFolder(hostPrivate));
+  await Deno.writeTextFile(`${hostPrivate}/srt.json`, JSON.stringify(settings));
+  return {
+    command: srt.command,
+    args: [...srt.args, ...srtArguments(`${hostPrivate}/srt.json`, command)],
+    env: {
+      PATH: path,
+      LANG: "C.UTF-8",
+      HOME: hostPrivate, // srt lets code inside write to some folders below it
+      TMPDIR: proxyFolder(hostPrivate),
+      CLAUDE_CODE_TMPDIR: `${folders.session}/tmp`,
+      ...srt.env,
+    },
+    proxyVariables: settings.network.allowedDomains.length > 0 ? PROXY_VARIABLES : [],
+    config,
+  };
+}
+
+/**
+ * Decides whether the sandbox holds.
+ *
+ * @param report What the launcher saw inside.
+ * @param config The settings that the user added.
+ * @param log Where it says what is weaker for root.
+ * @throws {SandboxUnavailableError} It does not hold.
+ */
+export function requireSandbox(report: SelfTestReport, config: SandboxConfig, log: Logger): void {
+  const failures = selfTestFailures(report, {
+    allowUnixSockets: config.network?.allowAllUnixSockets ?? false,
+    // Small ids exist inside too, and in a nested sandbox the user chose to see them all.
+    ambiguousProcess: Deno.pid <= 64 || (config.enableWeakerNestedSandbox ?? false),
+  });
+  if (failures.length > 0) {
+    throw new SandboxUnavailableError(
+      `The sandbox does not hold, no code was run: ${failures.join("; ")}`,
+      "ipybox doctor",
+    );
+  }
+  if (report.uid === 0) {
+    log.warn(
+      "The sandbox runs as root: system call filter and resource limits are weaker than for a " +
+        "user without privileges; run ipybox as another user, for instance with `su USER -c …`",
+    );
+  }
+}
+
+/**
+ * Says what to do when the sandbox did not start.
+ *
+ * @param stderr What it said.
+ * @returns The step that fixes it.
+ */
+export function sandboxFix(stderr: string): string {
+  if (/RTM_NEWADDR|uid map|user namespace|unshare/i.test(stderr)) {
+    return "Allow user namespaces: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 " +
+      "kernel.unprivileged_userns_clone=1";
+  }
+  if (/mount proc|\/newroot\/proc/i.test(stderr)) {
+    return "In a container, start it with --security-opt seccomp=unconfined " +
+      "--security-opt systempaths=unconfined, or let the container be the sandbox: --no-sandbox";
+  }
+  if (/bwrap|bubblewrap|socat|ripgrep|\brg\b/i.test(stderr)) {
+    return "sudo apt-get install -y bubblewrap socat ripgrep";
+  }
+  return "ipybox doctor";
+}
+
+async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
+  const { config = {}, allowUnsafe = false } = options;
+  return typeof config === "string"
+    ? await readSandboxConfig(config, { allowUnsafe })
+    : parseSandboxConfig(config, { allowUnsafe });
+}
+
+/** A workspace can be read whole. The home directory must not be. */
+function refuseWideWorkspace(workspace: string, home: string | undefined): void {
+  const above = workspace === "/" ||
+    (home !== undefined && (home === workspace || home.startsWith(`${workspace}/`)));
+  if (above) {
+    throw new ConfigError(
+      `Cannot use ${workspace} as workspace: sandboxed code could read the whole home directory; ` +
+        "choose a folder of its own",
+    );
+  }
+}

@@ -1,0 +1,69 @@
+import { z } from "zod";
+
+/** What the launcher saw when it tried what the sandbox must refuse. */
+export const selfTestSchema: z.ZodType<SelfTestReport> = z.object({
+  pid: z.number(),
+  uid: z.number(),
+  platform: z.string(),
+  unix_socket: z.string(),
+  seccomp: z.string().optional(),
+  no_new_privs: z.string().optional(),
+  canary_file: z.string(),
+  canary_port: z.string(),
+  canary_process: z.string(),
+});
+
+/** The launcher's report, by the names that it has on the link. */
+export interface SelfTestReport {
+  readonly pid: number;
+  readonly uid: number;
+  readonly platform: string;
+  /** `"allowed"`, or the name of the error. */
+  readonly unix_socket: string;
+  readonly seccomp?: string | undefined;
+  readonly no_new_privs?: string | undefined;
+  /** `"open"`, or the name of the error. */
+  readonly canary_file: string;
+  readonly canary_port: string;
+  /** `"visible"`, or the name of the error. */
+  readonly canary_process: string;
+}
+
+/** What a report may leave open. */
+export interface SelfTestOptions {
+  /** The user wants Unix sockets, knowing what that means. */
+  allowUnixSockets?: boolean;
+  /** The process ids inside and outside may be the same by chance. */
+  ambiguousProcess?: boolean;
+}
+
+/**
+ * Judges a report.
+ *
+ * @param report What was seen inside.
+ * @param options What may be open.
+ * @returns A sentence for each thing that should have been refused; none when the sandbox holds.
+ */
+export function selfTestFailures(
+  report: SelfTestReport,
+  options: SelfTestOptions = {},
+): string[] {
+  const failures: string[] = [];
+  const check = (holds: boolean, failure: string) => {
+    if (!holds) failures.push(failure);
+  };
+  check(report.canary_file !== "open", "a file outside the workspace can be opened");
+  if (report.platform === "linux") {
+    const { allowUnixSockets = false, ambiguousProcess = false } = options;
+    const socket = report.unix_socket === "EPERM" || report.unix_socket === "EACCES";
+    check(socket || allowUnixSockets, "Unix sockets can be made");
+    check(report.seccomp === "2" || allowUnixSockets, "no seccomp filter is active");
+    check(report.no_new_privs === "1", "privileges can be gained (no_new_privs is off)");
+    check(report.canary_port !== "open", "a port of the host can be reached");
+    check(
+      report.canary_process !== "visible" || ambiguousProcess,
+      "processes of the host are visible",
+    );
+  }
+  return failures;
+}

@@ -1,0 +1,144 @@
+"""Runs the Jupyter Kernel Gateway on a listening socket that it is given.
+
+Settings come as one JSON object on stdin, so that the token is in no argument, no environment and
+no file. `python -I` runs it: neither the workspace nor any configuration file has a say.
+"""
+
+import ctypes
+import json
+import os
+import secrets
+import socket
+import sys
+
+PR_SET_DUMPABLE = 4
+
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # kernels must not read our memory
+SETTINGS = json.load(sys.stdin)
+os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
+
+# Optional parts of jsonschema that check formats of no use here. They take a second to import.
+for name in ("isoduration", "rfc3986_validator", "rfc3987_syntax"):
+    sys.modules[name] = None
+
+from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel  # noqa: E402
+from kernel_gateway.gatewayapp import KernelGatewayApp  # noqa: E402
+from kernel_gateway.services.kernels.manager import (  # noqa: E402
+    KernelGatewayIOLoopKernelManager,
+    SeedingMappingKernelManager,
+)
+from jupyter_server.services.kernels.connection.channels import (  # noqa: E402
+    ZMQChannelsWebsocketConnection,
+)
+from tornado.httpserver import HTTPServer  # noqa: E402
+from tornado.ioloop import IOLoop  # noqa: E402
+from traitlets.config import Config  # noqa: E402
+
+KERNEL_NAME = "python3"
+
+
+def kernel_environment():
+    """The whole environment of a kernel."""
+    environment = {**SETTINGS["inherited"], **SETTINGS["kernel_env"]}
+    if SETTINGS["door_port"] is not None:
+        environment["IPYBOX_TOOL_URL"] = f"http://127.0.0.1:{SETTINGS['door_port']}"
+    return environment
+
+
+class OneKernelSpec(KernelSpecManager):
+    """Knows one kernel, whatever kernelspecs lie around on this machine."""
+
+    def find_kernel_specs(self):
+        return {KERNEL_NAME: SETTINGS["resource_dir"]}
+
+    def get_kernel_spec(self, kernel_name):
+        if kernel_name != KERNEL_NAME:
+            raise NoSuchKernel(kernel_name)
+        return KernelSpec(
+            resource_dir=SETTINGS["resource_dir"],
+            argv=[sys.executable, SETTINGS["kernel_script"], "-f", "{connection_file}"],
+            display_name="Python 3",
+            language="python",
+        )
+
+
+class KernelManager(KernelGatewayIOLoopKernelManager):
+    """Starts kernels with exactly the environment that the host asked for."""
+
+    async def _async_launch_kernel(self, kernel_cmd, **kw):
+        kw["env"] = kernel_environment()
+        return await super()._async_launch_kernel(kernel_cmd, **kw)
+
+
+class KernelManagers(SeedingMappingKernelManager):
+    def _kernel_manager_class_default(self):
+        return "__main__.KernelManager"
+
+
+class Connection(ZMQChannelsWebsocketConnection):
+    """Finds out soon that a kernel's messages arrive."""
+
+    def nudge(self):
+        # The base class asks a kernel for a sign of life every half second, and a first one that
+        # came before the subscription did is lost: a new kernel would often be late by that time.
+        connected = super().nudge()
+        channel = self.kernel_manager.connect_control()
+
+        def ask():
+            if connected.done():
+                channel.close()
+                return
+            self.session.send(channel, "kernel_info_request")
+            IOLoop.current().call_later(0.025, ask)
+
+        ask()
+        return connected
+
+
+class Gateway(KernelGatewayApp):
+    """The gateway without configuration files, on the socket that it is given."""
+
+    def load_config_file(self, *args, **kwargs):
+        pass  # the first place it would look at is the working directory
+
+    def migrate_config(self):
+        pass
+
+    def init_webapp(self):
+        super().init_webapp()
+        self.web_app.settings["websocket_max_message_size"] = 1 << 30
+
+    def init_http_server(self):
+        listener = socket.socket(fileno=SETTINGS["listen_fd"])
+        listener.setblocking(False)
+        listener.set_inheritable(False)
+        self.port = listener.getsockname()[1]
+        self.http_server = HTTPServer(self.web_app)
+        self.http_server.add_socket(listener)
+
+
+def main():
+    config = Config()
+    config.ZMQChannelsWebsocketConnection.limit_rate = False
+    config.MappingKernelManager.cull_idle_timeout = 0
+    # The host replaces a kernel that died, for it alone can set up a new one. It hears of it soon.
+    config.KernelRestarter.restart_limit = 0
+    config.KernelRestarter.time_to_dead = 0.1
+    config.KernelManager.shutdown_wait_time = 1
+    Gateway.launch_instance(
+        argv=[],
+        config=config,
+        auth_token=SETTINGS["token"],
+        cookie_secret=secrets.token_bytes(32),
+        default_kernel_name=KERNEL_NAME,
+        force_kernel_name=KERNEL_NAME,
+        kernel_manager_class=KernelManagers,
+        kernel_spec_manager_class=OneKernelSpec,
+        kernel_websocket_connection_class=Connection,
+        log_level="WARN",
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Starts one IPython kernel, which ends with the gateway that started it.
+
+While the kernel's own modules are imported, the folders of PYTHONPATH are left out: a file of the
+workspace that is called like a standard module must not keep the kernel from starting.
+"""
+
+import os
+import sys
+
+sys.path.pop(0)  # the folder of this file
+OWN = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+LATER = [path for path in sys.path if path in OWN]
+sys.path[:] = [path for path in sys.path if path not in OWN]
+
+if sys.platform == "linux":
+    import ctypes
+    import signal
+
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
+        sys.exit("The gateway ended while the kernel started")
+
+# Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
+sys.modules["debugpy"] = None
+from ipykernel import debugger, kernelapp  # noqa: E402, F401
+
+del sys.modules["debugpy"]
+sys.path[:0] = LATER
+
+if __name__ == "__main__":
+    kernelapp.launch_new_instance()

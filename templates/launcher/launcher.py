@@ -1,0 +1,637 @@
+"""Starts a server and carries TCP streams between it and the host over stdin and stdout.
+
+This is the first process inside the sandbox. It uses the standard library only and is run with
+`python -I -S`, so that nothing of the workspace is imported.
+
+A frame is `type u8, stream u32, length u32, payload`, big-endian. Even streams are opened by the
+host and lead to the server, odd ones are opened by whoever connects to the door and lead to one
+fixed address on the host. Each direction of a stream has a window: no more than WINDOW bytes may
+be on their way that the other side has not taken yet.
+
+The server gets a listening socket, and one JSON object on its stdin. When our stdin ends, however
+the host came to its end, the server and everything it started are ended too.
+"""
+
+import collections
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import resource
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+OPEN, DATA, EOF, RST, WIN, READY, START, EXIT = range(8)
+HEADER = struct.Struct(">BII")
+CREDIT = struct.Struct(">I")
+
+WINDOW = 1 << 18
+CHUNK = 1 << 16
+MAX_PAYLOAD = 1 << 16
+MAX_START = 1 << 22
+MAX_STREAMS = 512
+CONGESTED = 1 << 20  # bytes waiting for the host beyond which no socket is read
+
+STOP_GRACE = 3.0
+FLUSH_GRACE = 1.0
+SWEEP_GRACE = 2.0
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+QUICKACK = getattr(socket, "TCP_QUICKACK", None)
+
+
+class LinkError(Exception):
+    """The host sent what it must not send."""
+
+
+def prctl(option, value):
+    """Calls Linux's prctl(2); elsewhere there is nothing to call."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def take_descriptors():
+    """Makes stdin and stdout ours alone, and closes every descriptor that leaked in.
+
+    What we start reads nothing from the link, and what it prints goes to stderr.
+    """
+    link_in = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    link_out = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    try:
+        names = os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")
+        inherited = [int(name) for name in names]
+    except OSError:
+        inherited = range(3, 4096)
+    for fd in inherited:
+        if fd > 2 and fd not in (link_in, link_out):
+            try:
+                os.close(fd)
+            except OSError:
+                pass  # the one that listed the folder, already closed
+    for fd in (link_in, link_out):
+        os.set_blocking(fd, False)
+        try:
+            fcntl.fcntl(fd, 1031, 1 << 20)  # F_SETPIPE_SZ: fewer wake-ups for bulk output
+        except OSError:
+            pass  # not a pipe, or not allowed: only slower
+    return link_in, link_out
+
+
+def harden():
+    """Keeps other processes of our user out of this one's memory and descriptors."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")  # when memory runs out, this goes before the user's programs
+    except OSError:
+        pass  # not Linux, or /proc is read-only
+    prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def self_test(probe):
+    """Tries what the sandbox must refuse.
+
+    `probe` names a host file, a host port and a host process. The report says what was seen, not
+    whether it is good: the host decides that.
+    """
+    report = {"pid": os.getpid(), "uid": os.getuid(), "platform": sys.platform}
+    try:
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM).close()
+        report["unix_socket"] = "allowed"
+    except OSError as error:
+        report["unix_socket"] = errno.errorcode.get(error.errno, str(error.errno))
+    if sys.platform == "linux":
+        with open("/proc/self/status") as file:
+            status = dict(line.split(":", 1) for line in file if ":" in line)
+        report["seccomp"] = status.get("Seccomp", "").strip()
+        report["no_new_privs"] = status.get("NoNewPrivs", "").strip()
+    report["canary_file"] = probe_file(probe["file"])
+    report["canary_port"] = probe_port(probe["port"])
+    report["canary_process"] = probe_process(probe["process"])
+    return report
+
+
+def probe_file(path):
+    for mode in ("rb", "r+b"):
+        try:
+            open(path, mode).close()
+            return "open"
+        except OSError as error:
+            result = errno.errorcode.get(error.errno, str(error.errno))
+    return result
+
+
+def probe_port(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+        return "open"
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, "unreachable")
+
+
+def probe_process(pid):
+    try:
+        os.kill(pid, 0)
+        return "visible"
+    except PermissionError:
+        return "visible"
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error.errno))
+
+
+class Stream:
+    """One TCP connection on this side and its state on the link."""
+
+    __slots__ = (
+        "backlog",
+        "connecting",
+        "credit",
+        "ended_by_host",
+        "ended_by_us",
+        "events",
+        "sid",
+        "sock",
+        "taken",
+        "window",
+    )
+
+    def __init__(self, sid, sock, connecting):
+        self.sid = sid
+        self.sock = sock
+        self.connecting = connecting
+        self.credit = WINDOW  # what we may still send
+        self.window = WINDOW  # what the host may still send
+        self.taken = 0  # what it sent, was taken, and is not yet told to it
+        self.backlog = collections.deque()  # what the socket would not take yet
+        self.ended_by_us = False
+        self.ended_by_host = False
+        self.events = 0
+
+
+class Launcher:
+    """The event loop: one thread, no blocking calls."""
+
+    def __init__(self, link_in, link_out):
+        self.link_in = link_in
+        self.link_out = link_out
+        self.selector = selectors.DefaultSelector()
+        self.streams = {}
+        self.last_host_sid = 0
+        self.next_sid = 1
+        self.inbox = bytearray()
+        self.outbox = collections.deque()
+        self.outbox_size = 0
+        self.out_registered = False
+        self.congested = False
+        self.gateway = None  # the address that host-opened streams lead to
+        self.server = None
+        self.exit = None
+        self.stopping = False
+        self.wake_in, self.wake_out = os.pipe()
+        for fd in (self.wake_in, self.wake_out):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self.wake_out, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # it only has to wake the loop
+        for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(name, self.on_stop_signal)
+        self.selector.register(self.link_in, READ, self.on_link)
+        self.selector.register(self.wake_in, READ, self.on_wake)
+
+    def run(self):
+        """Runs until the host ends the link or the server ends, and gives our exit code."""
+        while not self.stopping and self.exit is None:
+            for key, events in self.selector.select():
+                key.data(events)
+            self.flush()
+        self.stop_server()
+        return self.exit[0] if self.exit is not None and self.exit[0] is not None else 0
+
+    # --- link ---------------------------------------------------------------------------------
+
+    def send(self, kind, sid, payload=b""):
+        self.outbox.append(HEADER.pack(kind, sid, len(payload)))
+        self.outbox_size += HEADER.size + len(payload)
+        if payload:
+            self.outbox.append(payload)
+
+    def flush(self):
+        """Writes as much as the pipe takes, in as few calls as possible."""
+        outbox = self.outbox
+        while outbox:
+            batch = [outbox[i] for i in range(min(len(outbox), 256))]
+            try:
+                written = os.writev(self.link_out, batch)
+            except BlockingIOError:
+                break
+            except OSError:  # the host is gone; the end of stdin says so too
+                self.stopping = True
+                outbox.clear()
+                self.outbox_size = 0
+                return
+            self.outbox_size -= written
+            while written:
+                first = outbox[0]
+                if written >= len(first):
+                    written -= len(first)
+                    outbox.popleft()
+                else:
+                    outbox[0] = memoryview(first)[written:]
+                    written = 0
+        if bool(outbox) != self.out_registered:
+            self.out_registered = bool(outbox)
+            if self.out_registered:
+                self.selector.register(self.link_out, WRITE, lambda _: None)
+            else:
+                self.selector.unregister(self.link_out)
+        if (self.outbox_size > CONGESTED) != self.congested:
+            self.congested = not self.congested
+            for stream in self.streams.values():
+                self.watch(stream)
+
+    def on_link(self, _):
+        try:
+            data = os.read(self.link_in, 1 << 18)
+        except BlockingIOError:
+            return
+        if not data:
+            self.stopping = True
+            return
+        if self.inbox:
+            self.inbox += data
+            data = bytes(self.inbox)
+            self.inbox.clear()
+        at, end, view = 0, len(data), memoryview(data)
+        while end - at >= HEADER.size:
+            kind, sid, length = HEADER.unpack_from(data, at)
+            if length > (MAX_START if kind == START else MAX_PAYLOAD):
+                raise LinkError(f"a frame of {length} bytes")
+            if end - at - HEADER.size < length:
+                break
+            at += HEADER.size
+            self.on_frame(kind, sid, view[at : at + length])
+            at += length
+        self.inbox += view[at:]
+
+    def on_frame(self, kind, sid, payload):
+        if kind == START:
+            if self.server is not None:
+                raise LinkError("a second START")
+            self.start_server(json.loads(bytes(payload)))
+            return
+        if kind == OPEN:
+            if sid % 2 or sid <= self.last_host_sid or self.gateway is None:
+                raise LinkError(f"OPEN of stream {sid}")
+            self.last_host_sid = sid
+            self.dial(sid)
+            return
+        stream = self.streams.get(sid)
+        if stream is None:
+            known = sid < self.next_sid if sid % 2 else sid <= self.last_host_sid
+            if not known or kind not in (DATA, EOF, RST, WIN):
+                raise LinkError(f"frame {kind} for stream {sid}")
+            return  # it was on its way when we closed the stream
+        if kind == DATA:
+            stream.window -= len(payload)
+            if stream.window < 0 or stream.ended_by_host:
+                raise LinkError(f"more data for stream {sid} than it was given credit for")
+            self.deliver(stream, payload)
+        elif kind == EOF:
+            stream.ended_by_host = True
+            self.drain(stream)
+        elif kind == WIN:
+            stream.credit += CREDIT.unpack(payload)[0]
+            if stream.credit > WINDOW:
+                raise LinkError(f"too much credit for stream {sid}")
+            self.watch(stream)
+        elif kind == RST:
+            self.close(stream, abort=True)
+        else:
+            raise LinkError(f"frame {kind} for stream {sid}")
+
+    # --- streams ------------------------------------------------------------------------------
+
+    def dial(self, sid):
+        """Leads a stream of the host's to the server."""
+        if len(self.streams) >= MAX_STREAMS:
+            self.send(RST, sid)
+            return
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        failed = sock.connect_ex(self.gateway)
+        if failed not in (0, errno.EINPROGRESS):
+            sock.close()
+            self.send(RST, sid)
+            return
+        self.add(Stream(sid, sock, connecting=failed != 0))
+
+    def on_door(self, _, door=None):
+        """Leads connections to the door to the host."""
+        while True:
+            try:
+                sock, _ = door.accept()
+            except OSError:
+                return
+            if len(self.streams) >= MAX_STREAMS:
+                sock.close()
+                continue
+            sock.setblocking(False)
+            sid = self.next_sid
+            self.next_sid += 2
+            self.send(OPEN, sid)
+            self.add(Stream(sid, sock, connecting=False))
+
+    def add(self, stream):
+        stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.quick_ack(stream.sock)
+        self.streams[stream.sid] = stream
+        self.watch(stream)
+
+    def quick_ack(self, sock):
+        # Delayed acknowledgements and Nagle's algorithm in the peer would add 40 ms to every
+        # exchange. The kernel forgets this option, so it is set again after each read.
+        if QUICKACK is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
+
+    def watch(self, stream):
+        """Registers for exactly those events that can be acted upon."""
+        events = 0
+        if stream.connecting:
+            events = WRITE
+        else:
+            if stream.credit > 0 and not stream.ended_by_us and not self.congested:
+                events |= READ
+            if stream.backlog:
+                events |= WRITE
+        if events == stream.events:
+            return
+        if stream.events == 0:
+            self.selector.register(stream.sock, events, lambda got: self.on_socket(stream, got))
+        elif events == 0:
+            self.selector.unregister(stream.sock)
+        else:
+            self.selector.modify(stream.sock, events, lambda got: self.on_socket(stream, got))
+        stream.events = events
+
+    def on_socket(self, stream, events):
+        if self.streams.get(stream.sid) is not stream:
+            return  # closed by an earlier event of the same round
+        if events & WRITE:
+            if stream.connecting:
+                if stream.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                    self.reset(stream)
+                    return
+                stream.connecting = False
+                self.quick_ack(stream.sock)
+            self.drain(stream)
+            if self.streams.get(stream.sid) is not stream:
+                return
+        if events & READ:
+            self.read(stream)
+        else:
+            self.watch(stream)
+
+    def read(self, stream):
+        try:
+            data = stream.sock.recv(min(CHUNK, stream.credit))
+        except BlockingIOError:
+            return
+        except OSError:
+            self.reset(stream)
+            return
+        if data:
+            self.quick_ack(stream.sock)
+            stream.credit -= len(data)
+            self.send(DATA, stream.sid, data)
+        else:
+            stream.ended_by_us = True
+            self.send(EOF, stream.sid)
+            if self.close_if_ended(stream):
+                return
+        self.watch(stream)
+
+    def deliver(self, stream, payload):
+        """Gives bytes of the host's to the socket, and keeps what it does not take yet."""
+        if not stream.backlog and not stream.connecting:
+            try:
+                sent = stream.sock.send(payload)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self.reset(stream)
+                return
+            self.took(stream, sent)
+            payload = payload[sent:]
+        if len(payload) > 0:
+            stream.backlog.append(bytes(payload))
+            self.watch(stream)
+
+    def drain(self, stream):
+        backlog = stream.backlog
+        while backlog and not stream.connecting:
+            try:
+                sent = stream.sock.send(backlog[0])
+            except BlockingIOError:
+                break
+            except OSError:
+                self.reset(stream)
+                return
+            self.took(stream, sent)
+            if sent == len(backlog[0]):
+                backlog.popleft()
+            else:
+                backlog[0] = backlog[0][sent:]
+        if stream.ended_by_host and not backlog and not stream.connecting:
+            try:
+                stream.sock.shutdown(socket.SHUT_WR)
+            except OSError:
+                pass  # the peer has closed already, which reading will show
+            if self.close_if_ended(stream):
+                return
+        self.watch(stream)
+
+    def took(self, stream, count):
+        stream.taken += count
+        if stream.taken >= WINDOW // 4:
+            self.send(WIN, stream.sid, CREDIT.pack(stream.taken))
+            stream.window += stream.taken
+            stream.taken = 0
+
+    def close_if_ended(self, stream):
+        if stream.ended_by_us and stream.ended_by_host and not stream.backlog:
+            self.close(stream)
+            return True
+        return False
+
+    def reset(self, stream):
+        self.send(RST, stream.sid)
+        self.close(stream, abort=True)
+
+    def close(self, stream, abort=False):
+        del self.streams[stream.sid]
+        if stream.events:
+            self.selector.unregister(stream.sock)
+        if abort:
+            linger = struct.pack("ii", 1, 0)
+            stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        stream.sock.close()
+
+    # --- server -------------------------------------------------------------------------------
+
+    def start_server(self, spec):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        # Accepted sockets inherit it on Linux: a server that never sets it has no Nagle stall.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        listener.listen(128)
+        self.gateway = listener.getsockname()
+        facts = {"listen_fd": listener.fileno(), "door_port": None}
+        if spec["door"]:
+            door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            door.bind(("127.0.0.1", 0))
+            door.listen(128)
+            door.setblocking(False)
+            facts["door_port"] = door.getsockname()[1]
+            self.selector.register(door, READ, lambda events: self.on_door(events, door))
+        facts["inherited"] = {k: os.environ[k] for k in spec["inherit"] if k in os.environ}
+        for name, value in spec["limits"].items():
+            limit(getattr(resource, name), value)
+        parent = os.getpid()
+
+        def before_exec():
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+
+        try:
+            self.server = subprocess.Popen(
+                spec["argv"],
+                cwd=spec["cwd"],
+                env=spec["env"],
+                stdin=subprocess.PIPE,
+                stdout=2,
+                pass_fds=[listener.fileno()],
+                preexec_fn=before_exec,
+            )
+        except OSError as error:
+            print(f"Cannot start {spec['argv'][0]}: {error.strerror}", file=sys.stderr)
+            self.report_exit(127, None)
+            return
+        listener.close()
+        try:
+            with self.server.stdin as stdin:
+                stdin.write(json.dumps({**spec["input"], **facts}).encode())
+        except BrokenPipeError:
+            pass  # it has ended, which the loop is about to see
+
+    def on_stop_signal(self, *_):
+        self.stopping = True
+
+    def on_wake(self, _):
+        try:
+            os.read(self.wake_in, 4096)
+        except BlockingIOError:
+            pass
+        self.reap()
+
+    def reap(self):
+        """Takes the exit status of every child, for orphans of the server's come to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self.server is not None and pid == self.server.pid:
+                code = os.waitstatus_to_exitcode(status)
+                self.server.returncode = code
+                self.report_exit(*((code, None) if code >= 0 else (None, -code)))
+
+    def report_exit(self, code, number):
+        self.exit = (code, number)
+        name = None if number is None else signal.Signals(number).name
+        self.send(EXIT, 0, json.dumps({"code": code, "signal": name}).encode())
+
+    def stop_server(self):
+        """Ends the server and all it started, and says the last words to the host."""
+        if self.server is not None and self.exit is None:
+            self.server.send_signal(signal.SIGTERM)
+            self.wait_until(lambda: self.exit is not None, STOP_GRACE)
+            if self.exit is None:
+                self.server.kill()
+                self.wait_until(lambda: self.exit is not None, STOP_GRACE)
+        self.sweep()
+        deadline = time.monotonic() + FLUSH_GRACE
+        self.flush()
+        while self.outbox and time.monotonic() < deadline:
+            self.selector.select(deadline - time.monotonic())
+            self.flush()
+
+    def wait_until(self, done, seconds):
+        deadline = time.monotonic() + seconds
+        with selectors.DefaultSelector() as waking:
+            waking.register(self.wake_in, READ)
+            self.reap()
+            while not done() and (left := deadline - time.monotonic()) > 0:
+                if waking.select(left):
+                    self.on_wake(READ)
+
+    def sweep(self):
+        """Kills what is left: as the subreaper we are the parent of every orphan."""
+        deadline = time.monotonic() + SWEEP_GRACE
+        while (children := own_children()) and time.monotonic() < deadline:
+            for pid in children:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass  # it ended in between
+            self.wait_until(lambda gone=children: not set(gone) & set(own_children()), 0.5)
+
+
+def own_children():
+    try:
+        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []  # no such list here: what is left ends with its own parent's watch
+
+
+def limit(which, value):
+    """Lowers a resource limit; one that already is lower stays."""
+    _, hard = resource.getrlimit(which)
+    if hard != resource.RLIM_INFINITY:
+        value = min(value, hard)
+    resource.setrlimit(which, (value, value))
+
+
+def main():
+    link_in, link_out = take_descriptors()
+    harden()
+    launcher = Launcher(link_in, link_out)
+    launcher.send(READY, 0, json.dumps(self_test(json.loads(sys.argv[1]))).encode())
+    launcher.flush()
+    try:
+        code = launcher.run()
+    except (LinkError, ValueError, KeyError, struct.error) as error:
+        print(f"The link is broken: {error}", file=sys.stderr)
+        launcher.stop_server()
+        code = 70
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+import { assert, assertEquals } from "@std/assert";
+import { ManagedProcess } from "../../src/process/managed_process.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const host = new URL("../fixtures/gateway_host.ts", import.meta.url).pathname;
+
+for (const sandbox of ["sandbox", "none"]) {
+  Deno.test(`a host that is killed leaves no process (${sandbox})`, async () => {
+    await using workspace = await TempFolder.create();
+    await using temporary = await TempFolder.create(); // where the dead host's session stays
+    await using process = ManagedProcess.spawn({
+      command: Deno.execPath(),
+      args: ["run", "-A", host, workspace.path, sandbox],
+      env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
+    });
+    const { value } = await process.stdout.getReader().read();
+    assert(value !== undefined, process.stderrTail);
+    const session = new TextDecoder().decode(value);
+    assert(session.startsWith(temporary.path));
+    assert((await processesWith(session)).length >= 4); // launcher, gateway, kernel, its child
+
+    Deno.kill(process.pid, "SIGKILL");
+
+    assertEquals((await process.exited).signal, "SIGKILL");
+    await untilNoneWith(temporary.path);
+  });
+}
