@@ -29,6 +29,8 @@ export interface BuildOptions {
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
   cacheDir?: string | undefined;
+  /** Whether an environment that is ready is built again, for instance because it is damaged. */
+  rebuild?: boolean | undefined;
   /**
    * The interpreter that the environment is made of.
    *
@@ -75,11 +77,13 @@ export async function buildPythonEnvironment(
   const cacheDir = resolve(options.cacheDir ?? managedDirectory());
   signal?.throwIfAborted();
   const ready = await readManaged(recipe, cacheDir);
-  if (ready !== undefined) return ready;
+  if (ready !== undefined && !options.rebuild) return ready;
   await Deno.mkdir(cacheDir, { recursive: true });
   using _lock = await lockBuilds(cacheDir, options);
   const builtMeanwhile = await readManaged(recipe, cacheDir);
-  if (builtMeanwhile !== undefined) return builtMeanwhile;
+  // Built again is also what another process has built while this one waited.
+  const isNew = builtMeanwhile !== undefined && builtMeanwhile.prefix !== ready?.prefix;
+  if (isNew) return builtMeanwhile;
   await removeLeftovers(cacheDir);
   const build = await planBuild(recipe, cacheDir, options);
   try {
@@ -95,6 +99,16 @@ export async function buildPythonEnvironment(
     });
     throw error;
   }
+}
+
+/**
+ * The interpreter that a managed environment would be made of.
+ *
+ * @returns Its path, or `undefined` when there is none that will do.
+ */
+export async function findBasePython(): Promise<string | undefined> {
+  const base = await findBaseInterpreter(!await hasUv(Deno.env.toObject()));
+  return base?.executable;
 }
 
 /** Locks the directory against other builds. The system unlocks it when this process dies. */

@@ -7,6 +7,7 @@ import { EnvironmentNotReadyError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
 import {
+  type EnvironmentRecipe,
   KERNEL_MODULES,
   kernelRecipe,
   managedDirectory,
@@ -16,8 +17,11 @@ import {
   toEnvironment,
 } from "./managed.ts";
 
-export { type BuildOptions, buildPythonEnvironment } from "./build.ts";
+export { type BuildOptions, buildPythonEnvironment, findBasePython } from "./build.ts";
 export type { EnvironmentRecipe, PythonEnvironment } from "./managed.ts";
+
+/** The packages that kernels need, in the order of a report. */
+export const KERNEL_PACKAGES: readonly string[] = Object.values(KERNEL_MODULES);
 
 /** Options of {@linkcode findPython}. */
 export interface FindPythonOptions {
@@ -68,7 +72,7 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
     log.debug(`Python ${environment.version} at ${environment.executable}, as named`);
     return environment;
   }
-  const environment = await readManaged(kernelRecipe(), options.cacheDir ?? managedDirectory());
+  const environment = await readManagedEnvironment(undefined, options.cacheDir);
   if (environment === undefined) {
     throw new EnvironmentNotReadyError(
       "The managed Python environment has not been built yet",
@@ -79,10 +83,24 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
   return environment;
 }
 
+/**
+ * The managed environment, if it is ready. Starts no Python.
+ *
+ * @param recipe What it is made of; by default what kernels need.
+ * @param cacheDir The directory of the managed environments.
+ * @returns The environment, or `undefined` when it has to be built.
+ */
+export async function readManagedEnvironment(
+  recipe: EnvironmentRecipe = kernelRecipe(),
+  cacheDir: string = managedDirectory(),
+): Promise<PythonEnvironment | undefined> {
+  return await readManaged(recipe, cacheDir);
+}
+
 /** A managed environment, when it is its interpreter that was named: that was checked. */
 async function managedAt(named: string): Promise<PythonEnvironment | undefined> {
   try {
-    return await readManagedAt(named, Object.values(KERNEL_MODULES));
+    return await readManagedAt(named, KERNEL_PACKAGES);
   } catch (error) {
     if (error instanceof Deno.errors.NotCapable) return undefined; // then it is checked by running
     throw error;
@@ -90,24 +108,58 @@ async function managedAt(named: string): Promise<PythonEnvironment | undefined> 
 }
 
 async function checkNamed(named: string): Promise<PythonEnvironment> {
-  const interpreter = await inspectInterpreter(named, KERNEL_MODULES);
-  const name = `Python ${interpreter.version} at ${interpreter.executable}`;
-  if (!isNewEnough(interpreter.version)) {
-    throw new EnvironmentNotReadyError(
-      `${name} is too old: kernels need 3.10 or newer`,
-      "Name a newer Python, or none to use the managed environment",
-    );
-  }
-  const missing: Record<string, string> = { ...interpreter.missing };
-  const { pydantic } = interpreter.packages;
-  if (pydantic?.startsWith("1.")) missing.pydantic = `version ${pydantic} is older than 2`;
+  const { environment, missing, problem, fix } = await inspect(named, false);
+  const name = `Python ${environment.version} at ${environment.executable}`;
+  if (problem !== undefined) throw new EnvironmentNotReadyError(`${name} ${problem}`, fix);
   const lines = Object.entries(missing).map(([item, reason]) => `\n  ${item}: ${reason}`);
-  if (lines.length > 0) {
-    throw new EnvironmentNotReadyError(
-      `${name} lacks what kernels need:${lines.join("")}`,
-      `${interpreter.executable} -m pip install -U ${Object.keys(missing).join(" ")}\n` +
-        "or name no Python and run: ipybox setup",
-    );
-  }
-  return toEnvironment(interpreter, false);
+  if (lines.length === 0) return environment;
+  throw new EnvironmentNotReadyError(`${name} lacks what kernels need:${lines.join("")}`, fix);
+}
+
+/** What {@linkcode checkPython} found. */
+export interface PythonCheck {
+  /** The Python that kernels would get. */
+  readonly environment: PythonEnvironment;
+  /** What is wrong with the Python itself, or `undefined`. */
+  readonly problem: string | undefined;
+  /** Why packages cannot be imported, by name. */
+  readonly missing: Readonly<Record<string, string>>;
+  /** What helps when something is wrong. */
+  readonly fix: string;
+}
+
+/**
+ * Finds the Python that runs kernels and tries it, also the managed one.
+ *
+ * @param options Which Python.
+ * @returns What works and what does not.
+ * @throws {EnvironmentNotReadyError} If there is none to try.
+ */
+export async function checkPython(options: FindPythonOptions = {}): Promise<PythonCheck> {
+  const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
+  if (named !== undefined && await managedAt(named) === undefined) return inspect(named, false);
+  const { executable } = await findPython(options);
+  return inspect(executable, true);
+}
+
+async function inspect(python: string, managed: boolean): Promise<PythonCheck> {
+  const interpreter = await inspectInterpreter(python, KERNEL_MODULES);
+  const environment = toEnvironment(interpreter, managed);
+  const { executable, packages: { pydantic, ...packages } } = interpreter;
+  const missing: Record<string, string> = { ...interpreter.missing };
+  if (pydantic?.startsWith("1.")) missing.pydantic = `version ${pydantic} is older than 2`;
+  const problem = isNewEnough(interpreter.version)
+    ? undefined
+    : "is too old: kernels need 3.10 or newer";
+  return {
+    environment: "pydantic" in missing ? { ...environment, packages } : environment,
+    problem,
+    missing,
+    fix: managed
+      ? "ipybox setup --rebuild"
+      : problem === undefined
+      ? `${executable} -m pip install -U ${Object.keys(missing).join(" ")}\n` +
+        "or name no Python and run: ipybox setup"
+      : "Name a newer Python, or none and run: ipybox setup",
+  };
 }
