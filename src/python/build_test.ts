@@ -30,15 +30,18 @@ Deno.test("buildPythonEnvironment() builds once, and again only when it is told 
   assertEquals(await readManagedEnvironment(recipe, cacheDir), again);
 });
 
-Deno.test("buildPythonEnvironment() installs nothing that has another hash", async () => {
+Deno.test("buildPythonEnvironment() installs nothing without its hash", async () => {
   await using directory = await TempDirectory.create();
   const { requirements, modules } = await tinyRecipe(directory.path);
-  const recipe = { modules, requirements: requirements.replace(/[0-9a-f]{64}/, "0".repeat(64)) };
   const cacheDir = `${directory.path}/cache`;
+  const build = (text: string) => () =>
+    buildPythonEnvironment({ recipe: { modules, requirements: text }, cacheDir });
 
-  const building = buildPythonEnvironment({ recipe, cacheDir });
+  const otherHash = build(requirements.replace(/[0-9a-f]{64}/, "0".repeat(64)));
+  await assertRejects(otherHash, EnvironmentNotReadyError, "0".repeat(64));
+  const noHash = build(requirements.replace(/ --hash=.*/, ""));
+  await assertRejects(noHash, EnvironmentNotReadyError, "ash"); // pip: "Hashes", uv: "hash"
 
-  await assertRejects(() => building, EnvironmentNotReadyError, "0".repeat(64));
   assertEquals(await directory.list("cache"), ["build.lock"]);
 });
 

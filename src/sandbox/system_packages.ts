@@ -192,7 +192,7 @@ async function privilege(
 function whyNot(manager: PackageManager, options: InstallOptions): string {
   if (manager.asUser) return `${manager.name} does not run as root`;
   return options.yes
-    ? "not installed: sudo asks for a password here"
+    ? "not installed: passwordless sudo does not work here"
     : "not installed: that needs root, or --yes with passwordless sudo";
 }
 

@@ -6,27 +6,39 @@ export class SilentIndex implements AsyncDisposable {
   readonly hungUp: Promise<void>;
   /** Its address. */
   readonly url: string;
-  #server: Deno.HttpServer<Deno.NetAddr>;
-  #answer = Promise.withResolvers<Response>();
+  #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  #asked = Promise.withResolvers<void>();
+  #hungUp = Promise.withResolvers<void>();
+  #connections = new Set<Deno.TcpConn>();
+  #accepting: Promise<void>;
 
   constructor() {
-    const asked = Promise.withResolvers<void>();
-    const hungUp = Promise.withResolvers<void>();
-    this.asked = asked.promise;
-    this.hungUp = hungUp.promise;
-    this.#server = Deno.serve(
-      { hostname: "127.0.0.1", port: 0, onListen() {} },
-      (request) => {
-        asked.resolve();
-        request.signal.addEventListener("abort", () => hungUp.resolve());
-        return this.#answer.promise;
-      },
-    );
-    this.url = `http://127.0.0.1:${this.#server.addr.port}/simple`;
+    this.asked = this.#asked.promise;
+    this.hungUp = this.#hungUp.promise;
+    this.url = `http://127.0.0.1:${this.#listener.addr.port}/simple`;
+    this.#accepting = this.#accept();
+  }
+
+  async #accept(): Promise<void> {
+    const held: Promise<void>[] = [];
+    for await (const connection of this.#listener) held.push(this.#hold(connection));
+    await Promise.all(held);
+  }
+
+  async #hold(connection: Deno.TcpConn): Promise<void> {
+    this.#connections.add(connection);
+    try {
+      for await (const _bytes of connection.readable) this.#asked.resolve();
+    } catch {
+      // Reset by the installer, or closed by us: over in either case.
+    }
+    this.#connections.delete(connection);
+    this.#hungUp.resolve();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#answer.resolve(new Response(null, { status: 404 }));
-    await this.#server.shutdown();
+    this.#listener.close();
+    for (const connection of this.#connections) connection.close();
+    await this.#accepting;
   }
 }
