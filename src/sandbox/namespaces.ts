@@ -4,11 +4,13 @@
  * @module
  */
 
-/** Arguments of `bwrap` that ask for the namespaces and mounts that `srt` asks for, in short. */
+/**
+ * Arguments of `bwrap` that ask for the namespaces and mounts that `srt` asks for, in short. What
+ * runs inside is `bwrap` again: it is known to be on the PATH.
+ */
 export const NAMESPACE_PROBE: readonly string[] =
-  "--unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev --proc /proc true".split(
-    " ",
-  );
+  "--unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev --proc /proc bwrap --version"
+    .split(" ");
 
 /** Kernel settings that matter to user namespaces; `undefined` where the kernel has no such. */
 export interface NamespaceSettings {
