@@ -28,5 +28,3 @@ export interface Args {
 }
 
 export function parseArgs(args: readonly string[], options?: ParseOptions): Args;
-/** The number of terminal columns that `text` takes. */
-export function unicodeWidth(text: string): number;

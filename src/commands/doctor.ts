@@ -1,0 +1,65 @@
+import { unicodeWidth } from "@std/cli";
+import type { Prerequisite } from "../sandbox/preflight.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+import { checkPrerequisites } from "./prerequisites.ts";
+
+/** `ipybox doctor`: says what works, what is missing, and the command that fixes it. */
+export const doctor: Command = {
+  name: "doctor",
+  summary: "Say what works, what is missing and how to fix it",
+  usage: "[OPTIONS]",
+  options: {
+    json: { help: "Print the report as JSON" },
+    python: { value: "PATH", help: "Check this Python instead of the managed environment" },
+  },
+  notes: [
+    "Exit codes: 0 when ipybox is ready, 3 when something is missing. Warnings do not count.",
+    "",
+    "Example:",
+    "",
+    "  ipybox doctor --json",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(doctor, args);
+  const prerequisites = await checkPrerequisites({ python: parsed.value("python") });
+  const ready = prerequisites.every(({ state }) => state !== "missing");
+  io.out(
+    parsed.has("json")
+      ? JSON.stringify({ ready, prerequisites }, null, 2) + "\n"
+      : report(prerequisites),
+  );
+  return ready ? EXIT.ok : EXIT.notReady;
+}
+
+/**
+ * The report for people.
+ *
+ * @param prerequisites What was found.
+ * @returns Lines: one for each, with a second one for what fixes it, and a last one for all.
+ */
+export function report(prerequisites: readonly Prerequisite[]): string {
+  const nameWidth = Math.max(...prerequisites.map(({ name }) => unicodeWidth(name)));
+  const versionWidth = Math.max(...prerequisites.map(({ version }) => version?.length ?? 1));
+  const indent = " ".repeat("missing  ".length);
+  const lines = prerequisites.flatMap(({ name, state, version, detail, fix }) => {
+    const padding = " ".repeat(nameWidth - unicodeWidth(name));
+    const [first = "", ...more] = detail.split("\n");
+    return [
+      `${state.padEnd(7)}  ${name}${padding}  ${(version ?? "-").padEnd(versionWidth)}  ${first}`,
+      ...more.map((line) => indent + line),
+      ...(fix ?? "").split("\n").filter((line) => line !== "")
+        .map((line, index) => `${indent}${index === 0 ? "fix: " : "     "}${line}`),
+    ];
+  });
+  return [...lines, "", verdict(prerequisites), ""].join("\n");
+}
+
+function verdict(prerequisites: readonly Prerequisite[]): string {
+  const missing = prerequisites.filter(({ state }) => state === "missing").length;
+  if (missing === 0) return "ipybox is ready";
+  const things = missing === 1 ? "1 thing is" : `${missing} things are`;
+  return `ipybox is not ready: ${things} missing. \`ipybox setup\` installs what it can`;
+}

@@ -1,0 +1,78 @@
+/**
+ * Everything that ipybox needs of a machine, checked by trying it.
+ *
+ * @module
+ */
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { checkPython, KERNEL_PACKAGES, type PythonCheck } from "../python/environment.ts";
+import { checkSandbox, type Prerequisite } from "../sandbox/preflight.ts";
+import { checkSrt } from "../sandbox/srt_package.ts";
+
+/** The oldest Deno that ipybox is tested with. */
+const MINIMUM_DENO = "2.9.0";
+
+/**
+ * Checks all prerequisites. Takes about two seconds: the Python packages are really imported.
+ *
+ * @param options Which Python to check; the one that kernels would get by default.
+ * @returns What was found, in the order of a report.
+ */
+export async function checkPrerequisites(
+  options: { python?: string | undefined } = {},
+): Promise<Prerequisite[]> {
+  const [python, srt, sandbox] = await Promise.all([
+    pythonRows(options),
+    checkSrt(),
+    checkSandbox(),
+  ]);
+  return [denoRow(), ...python, srt, ...sandbox];
+}
+
+function denoRow(): Prerequisite {
+  const version = Deno.version.deno;
+  const common = { name: "Deno", version } as const;
+  if (version.localeCompare(MINIMUM_DENO, "en", { numeric: true }) >= 0) {
+    return { ...common, state: "ok", detail: Deno.execPath(), fix: null };
+  }
+  const detail = `is older than ${MINIMUM_DENO}, the oldest that ipybox is tested with`;
+  return { ...common, state: "warn", detail, fix: "deno upgrade" };
+}
+
+async function pythonRows(options: { python?: string | undefined }): Promise<Prerequisite[]> {
+  let check: PythonCheck;
+  try {
+    check = await checkPython(options);
+  } catch (error) {
+    if (!(error instanceof EnvironmentNotReadyError)) throw error;
+    const { message: detail, fix } = error;
+    const missing = { state: "missing", version: null, fix } as const;
+    return [
+      { ...missing, name: "Python", detail },
+      ...KERNEL_PACKAGES.map((name) => ({ ...missing, name, detail: "needs the Python above" })),
+    ];
+  }
+  const { environment, problem, fix } = check;
+  const { version, executable, managed, packages } = environment;
+  const python: Prerequisite = {
+    name: "Python",
+    state: problem === undefined ? "ok" : "missing",
+    version,
+    detail: problem ?? `${executable} (${managed ? "managed" : "named"})`,
+    fix: problem === undefined ? null : fix,
+  };
+  const present = Object.entries(packages).map(([name, version]): Prerequisite => ({
+    name,
+    state: "ok",
+    version,
+    detail: "can be imported",
+    fix: null,
+  }));
+  const missing = Object.entries(check.missing).map(([name, detail]): Prerequisite => ({
+    name,
+    state: "missing",
+    version: null,
+    detail,
+    fix,
+  }));
+  return [python, ...present, ...missing];
+}

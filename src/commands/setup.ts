@@ -1,0 +1,145 @@
+import {
+  buildPythonEnvironment,
+  type EnvironmentRecipe,
+  findBasePython,
+  findPython,
+  type PythonEnvironment,
+  readManagedEnvironment,
+} from "../python/environment.ts";
+import { checkSandbox, missingTools, requireSandbox } from "../sandbox/preflight.ts";
+import { cacheSrt, checkSrt, SRT_VERSION } from "../sandbox/srt_package.ts";
+import {
+  findPackageManager,
+  installSystemPackages,
+  type SystemTool,
+} from "../sandbox/system_packages.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+
+/** `ipybox setup`: installs what ipybox needs and this machine lacks. */
+export const setup: Command = {
+  name: "setup",
+  summary: "Install what ipybox needs on this machine",
+  usage: "[OPTIONS]",
+  options: {
+    yes: { short: "y", help: "Install system packages with sudo, where that asks for no password" },
+    python: {
+      value: "PATH",
+      help: "Check this Python for what kernels need, instead of building the managed environment",
+    },
+    rebuild: { help: "Build the managed Python environment again" },
+    "no-sandbox": { help: "Leave out what only the sandbox needs" },
+  },
+  notes: [
+    "It says what it installs before it does: system packages (as root, or with --yes and",
+    "passwordless sudo), a Python environment in the user's cache directory, and the sandbox",
+    "runtime in Deno's cache. What is there is left alone, so it can be run again at any time.",
+    "",
+    "Example:",
+    "",
+    "  ipybox setup --yes",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(setup, args);
+  const { python, installed } = await setUp({
+    yes: parsed.has("yes"),
+    python: parsed.value("python"),
+    rebuild: parsed.has("rebuild"),
+    sandbox: !parsed.has("no-sandbox"),
+    onProgress: (line) => io.err(line),
+    signal: io.signal,
+  });
+  const state = installed.length === 0 ? "Everything is in place" : "Everything is set up";
+  io.out(`${state}: Python ${python.version} at ${python.executable}\n`);
+  return EXIT.ok;
+}
+
+/** Options of {@linkcode setUp}. */
+export interface SetUpOptions {
+  /** Whether passwordless sudo may be used for system packages. */
+  yes?: boolean | undefined;
+  /** A Python of the user's to check, instead of building the managed environment. */
+  python?: string | undefined;
+  /** Whether a managed environment that is there is built again. */
+  rebuild?: boolean | undefined;
+  /**
+   * Whether the sandbox is wanted, with all that it needs.
+   *
+   * @default {true}
+   */
+  sandbox?: boolean | undefined;
+  /**
+   * What the managed environment is made of.
+   *
+   * @default {what kernels need}
+   */
+  recipe?: EnvironmentRecipe | undefined;
+  /** Called with each line that a person should see. With nothing to install there is none. */
+  onProgress?: ((line: string) => void) | undefined;
+  /** Stops it, and removes what is half done. */
+  signal?: AbortSignal | undefined;
+}
+
+/** What {@linkcode setUp} did. */
+export interface SetUpResult {
+  /** The Python that runs kernels. */
+  readonly python: PythonEnvironment;
+  /** What was installed; nothing when all was there. */
+  readonly installed: readonly string[];
+}
+
+/**
+ * Installs what ipybox needs and this machine lacks, and says so before. Takes a fraction of a
+ * second when nothing is missing.
+ *
+ * @param options Whether sudo may be used, and who is told.
+ * @returns The Python that runs kernels, and what was installed.
+ * @throws {EnvironmentNotReadyError} If something cannot be installed; `fix` says what helps.
+ * @throws {unknown} The signal's reason when it aborts.
+ */
+export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
+  const { sandbox = true, onProgress, signal } = options;
+  const [python, prerequisites, srt] = await Promise.all([
+    presentPython(options),
+    sandbox ? checkSandbox() : [],
+    sandbox ? checkSrt() : undefined,
+  ]);
+  const tools: SystemTool[] = missingTools(prerequisites);
+  if (python === undefined && await findBasePython() === undefined) tools.push("python3");
+  const installed: string[] = [];
+  const plan: string[] = [];
+  if (tools.length > 0) plan.push(await packagesLine(tools));
+  if (srt?.state === "missing") plan.push(`the sandbox runtime srt ${SRT_VERSION} (Deno's cache)`);
+  if (python === undefined) plan.push("a Python environment for kernels (about 170 MB, cached)");
+  if (plan.length > 0) onProgress?.(`ipybox installs:\n${plan.map((l) => `  - ${l}`).join("\n")}`);
+  if (tools.length > 0) {
+    await installSystemPackages(tools, options);
+    installed.push(...tools);
+  }
+  if (sandbox) await requireSandbox(); // before the long part: no packages help where this fails
+  if (srt?.state === "missing") {
+    onProgress?.(`Downloading srt ${SRT_VERSION}`);
+    await cacheSrt(signal);
+    installed.push("srt");
+  }
+  if (python !== undefined) return { python, installed };
+  const { recipe, rebuild } = options;
+  const built = await buildPythonEnvironment({ recipe, rebuild, onProgress, signal });
+  return { python: built, installed: [...installed, "Python environment"] };
+}
+
+/** The Python that is already there. A named one must do, or it is an error. */
+async function presentPython(options: SetUpOptions): Promise<PythonEnvironment | undefined> {
+  const named = options.python ??
+    (options.recipe === undefined ? Deno.env.get("IPYBOX_PYTHON") || undefined : undefined);
+  if (named !== undefined) return await findPython({ python: named });
+  return options.rebuild ? undefined : await readManagedEnvironment(options.recipe);
+}
+
+async function packagesLine(tools: readonly SystemTool[]): Promise<string> {
+  const manager = await findPackageManager();
+  const packages = tools.flatMap((tool) => manager?.packages[tool] ?? [tool]);
+  return `system packages: ${packages.join(", ")} (${manager?.name ?? "no package manager known"})`;
+}

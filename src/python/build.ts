@@ -1,0 +1,224 @@
+import { join, resolve } from "node:path";
+import { abortable } from "../async/signals.ts";
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { findBaseInterpreter, inspectInterpreter, type Interpreter } from "./interpreter.ts";
+import {
+  environmentKey,
+  type EnvironmentRecipe,
+  kernelRecipe,
+  managedDirectory,
+  type PythonEnvironment,
+  readManaged,
+  removeLeftovers,
+  toEnvironment,
+  writeMarker,
+} from "./managed.ts";
+import { runStep, type StepOptions } from "./step.ts";
+
+/** Options of {@linkcode buildPythonEnvironment}. */
+export interface BuildOptions {
+  /**
+   * What the environment is made of.
+   *
+   * @default {what kernels need}
+   */
+  recipe?: EnvironmentRecipe | undefined;
+  /**
+   * The directory of the managed environments.
+   *
+   * @default {"$XDG_CACHE_HOME/ipybox/python"}
+   */
+  cacheDir?: string | undefined;
+  /** Whether an environment that is ready is built again, for instance because it is damaged. */
+  rebuild?: boolean | undefined;
+  /**
+   * The interpreter that the environment is made of.
+   *
+   * @default {the first on the PATH that is new enough}
+   */
+  basePython?: string | undefined;
+  /** Variables for the installer, over those of this process, such as `PIP_INDEX_URL`. */
+  env?: Readonly<Record<string, string>> | undefined;
+  /** Called with a line whenever there is something new to say, at least every few seconds. */
+  onProgress?: ((line: string) => void) | undefined;
+  /** Stops the build and removes what it had made. */
+  signal?: AbortSignal | undefined;
+}
+
+/** How often a build that waits for another one looks whether that has ended. */
+const LOCK_POLL_MS = 200;
+
+/**
+ * Builds the managed Python environment, unless it is ready.
+ *
+ * It is installed by `uv` where that is on the `PATH`, else by `venv` and pip, and every file is
+ * checked against the hash that ipybox was tested with. A build that fails or is interrupted, also
+ * by SIGKILL, never leaves an environment that would be taken for ready; processes that build at the
+ * same time wait for the first. Needs `--allow-env`, `--allow-run`, and access to the cache.
+ *
+ * @param options Where and of what.
+ * @returns The environment.
+ * @throws {EnvironmentNotReadyError} If there is no Python to make it of, or it cannot be installed;
+ * the message has the installer's last lines.
+ * @throws {unknown} The signal's reason when it aborts.
+ *
+ * @example
+ * ```ts no-assert
+ * import { buildPythonEnvironment } from "@ipybox/ipybox";
+ *
+ * const python = await buildPythonEnvironment({ onProgress: (line) => console.error(line) });
+ * console.error(python.executable);
+ * ```
+ */
+export async function buildPythonEnvironment(
+  options: BuildOptions = {},
+): Promise<PythonEnvironment> {
+  const { recipe = kernelRecipe(), signal } = options;
+  const cacheDir = resolve(options.cacheDir ?? managedDirectory());
+  signal?.throwIfAborted();
+  const ready = await readManaged(recipe, cacheDir);
+  if (ready !== undefined && !options.rebuild) return ready;
+  await Deno.mkdir(cacheDir, { recursive: true });
+  using _lock = await lockBuilds(cacheDir, options);
+  const builtMeanwhile = await readManaged(recipe, cacheDir);
+  // Built again is also what another process has built while this one waited.
+  const isNew = builtMeanwhile !== undefined && builtMeanwhile.prefix !== ready?.prefix;
+  if (isNew) return builtMeanwhile;
+  await removeLeftovers(cacheDir);
+  const build = await planBuild(recipe, cacheDir, options);
+  try {
+    await install(build);
+    const interpreter = await inspectInterpreter(build.python, recipe.modules);
+    assertComplete(interpreter);
+    signal?.throwIfAborted();
+    await writeMarker(recipe, cacheDir, interpreter);
+    return toEnvironment(interpreter, true);
+  } catch (error) {
+    await Deno.remove(build.directory, { recursive: true }).catch((cause: unknown) => {
+      if (!(cause instanceof Deno.errors.NotFound)) throw new AggregateError([error, cause]);
+    });
+    throw error;
+  }
+}
+
+/**
+ * The interpreter that a managed environment would be made of.
+ *
+ * @returns Its path, or `undefined` when there is none that will do.
+ */
+export async function findBasePython(): Promise<string | undefined> {
+  const base = await findBaseInterpreter(!await hasUv(Deno.env.toObject()));
+  return base?.executable;
+}
+
+/** Locks the directory against other builds. The system unlocks it when this process dies. */
+async function lockBuilds(cacheDir: string, options: BuildOptions): Promise<Disposable> {
+  const file = await Deno.open(join(cacheDir, "build.lock"), { create: true, write: true });
+  try {
+    if (await file.tryLock(true)) return file;
+    options.onProgress?.("Waiting for another process that builds the Python environment");
+    while (!await file.tryLock(true)) await pause(LOCK_POLL_MS, options.signal);
+    return file;
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, ms);
+  try {
+    await (signal === undefined ? promise : abortable(promise, signal));
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** A build that is about to happen. */
+interface Build {
+  readonly base: string;
+  readonly uv: boolean;
+  readonly directory: string;
+  readonly python: string;
+  readonly requirements: string;
+  readonly step: StepOptions;
+}
+
+async function planBuild(
+  recipe: EnvironmentRecipe,
+  cacheDir: string,
+  options: BuildOptions,
+): Promise<Build> {
+  const { onProgress, signal } = options;
+  const step = { env: { ...installerEnv(), ...options.env }, onProgress, signal };
+  const uv = await hasUv(step.env);
+  const base = options.basePython === undefined
+    ? await findBaseInterpreter(!uv)
+    : await inspectInterpreter(options.basePython);
+  if (base === undefined) {
+    throw new EnvironmentNotReadyError(
+      "There is no Python 3.10 or newer on the PATH that can make virtual environments",
+      "Install python3 with venv (on Debian and Ubuntu: apt-get install -y python3 python3-venv)",
+    );
+  }
+  const [major, minor] = base.version.split(".");
+  const suffix = crypto.randomUUID().slice(0, 8);
+  const name = `${await environmentKey(recipe)}-py${major}.${minor}-${suffix}`;
+  const directory = join(cacheDir, name);
+  return {
+    base: base.executable,
+    uv,
+    directory,
+    python: join(directory, "bin", "python"),
+    requirements: recipe.requirements,
+    step,
+  };
+}
+
+async function install({ base, uv, directory, python, requirements, step }: Build): Promise<void> {
+  step.onProgress?.(`Creating a Python environment in ${directory}`);
+  if (uv) await runStep("uv", ["venv", "--no-project", "--python", base, directory], step);
+  else await runStep(base, ["-I", "-m", "venv", directory], step);
+  const file = join(directory, "requirements.txt");
+  await Deno.writeTextFile(file, requirements);
+  // The file pins everything, so nothing is resolved; only what it names with a hash gets in.
+  const what = ["install", "--no-deps", "--require-hashes", "-r", file];
+  step.onProgress?.(`Installing its packages with ${uv ? "uv" : "pip"}`);
+  if (uv) {
+    // pip compiles by itself; a sandboxed kernel could not and would be slow at every start.
+    await runStep("uv", ["pip", ...what, "--python", python, "--compile-bytecode"], step);
+  } else {
+    await runStep(python, ["-I", "-m", "pip", ...what, "--no-input"], step);
+  }
+}
+
+function assertComplete({ missing }: Interpreter): void {
+  const lines = Object.entries(missing).map(([name, reason]) => `\n  ${name}: ${reason}`);
+  if (lines.length === 0) return;
+  throw new EnvironmentNotReadyError(
+    `The new Python environment does not work:${lines.join("")}`,
+    "Name another Python with --python or IPYBOX_PYTHON",
+  );
+}
+
+async function hasUv(env: Readonly<Record<string, string>>): Promise<boolean> {
+  try {
+    const uv = new Deno.Command("uv", { args: ["--version"], env: { ...env }, clearEnv: true });
+    return (await uv.output()).success;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+/** Variables that would make an installer put packages elsewhere, or other packages in. */
+const MISLEADING =
+  /^(PYTHON.*|VIRTUAL_ENV|CONDA_PREFIX|__PYVENV_LAUNCHER__|(PIP|UV)_(TARGET|PREFIX|ROOT|USER|CONSTRAINT|OVERRIDE|PYTHON|DRY_RUN|REQUIREMENT|EXCLUDE|EDITABLE|BREAK_SYSTEM_PACKAGES))$/;
+
+/** The user's environment, whose proxies, certificates and package indexes installers need. */
+function installerEnv(): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(Deno.env.toObject()).filter(([name]) => !MISLEADING.test(name)),
+  );
+}

@@ -1,0 +1,165 @@
+/**
+ * The Python that runs kernels: the user's own, or the managed one.
+ *
+ * @module
+ */
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { type Logger, silentLogger } from "../log.ts";
+import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
+import {
+  type EnvironmentRecipe,
+  KERNEL_MODULES,
+  kernelRecipe,
+  managedDirectory,
+  type PythonEnvironment,
+  readManaged,
+  readManagedAt,
+  toEnvironment,
+} from "./managed.ts";
+
+export { type BuildOptions, buildPythonEnvironment, findBasePython } from "./build.ts";
+export type { EnvironmentRecipe, PythonEnvironment } from "./managed.ts";
+
+/** The packages that kernels need, in the order of a report. */
+export const KERNEL_PACKAGES: readonly string[] = Object.values(KERNEL_MODULES);
+
+/** Options of {@linkcode findPython}. */
+export interface FindPythonOptions {
+  /**
+   * The path of a Python interpreter that has what kernels need. Then no environment variable is
+   * read.
+   *
+   * @default {the environment variable IPYBOX_PYTHON, else the managed environment}
+   */
+  python?: string | undefined;
+  /**
+   * The directory of the managed environments.
+   *
+   * @default {"$XDG_CACHE_HOME/ipybox/python"}
+   */
+  cacheDir?: string | undefined;
+  /** Told which Python was taken. */
+  log?: Logger | undefined;
+}
+
+/**
+ * Finds the Python that runs kernels.
+ *
+ * The user's own Python is started and must import what kernels need; the managed environment was
+ * checked when it was built, so finding it takes about a millisecond.
+ *
+ * Needs `--allow-env=IPYBOX_PYTHON,XDG_CACHE_HOME,HOME` and read access to the managed environment,
+ * or `--allow-run` for the Python that is named.
+ *
+ * @param options Which Python; by default the one that `IPYBOX_PYTHON` names, else the managed one.
+ * @returns The environment.
+ * @throws {EnvironmentNotReadyError} If the named Python lacks something, or there is no managed
+ * environment yet. Its `fix` is the command that helps.
+ *
+ * @example
+ * ```ts no-assert
+ * import { findPython } from "@ipybox/ipybox";
+ *
+ * const python = await findPython();
+ * console.error(python.executable, python.version);
+ * ```
+ */
+export async function findPython(options: FindPythonOptions = {}): Promise<PythonEnvironment> {
+  const { log = silentLogger } = options;
+  const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
+  if (named !== undefined) {
+    const environment = await managedAt(named) ?? await checkNamed(named);
+    log.debug(`Python ${environment.version} at ${environment.executable}, as named`);
+    return environment;
+  }
+  const environment = await readManagedEnvironment(undefined, options.cacheDir);
+  if (environment === undefined) {
+    throw new EnvironmentNotReadyError(
+      "The managed Python environment has not been built yet",
+      "ipybox setup",
+    );
+  }
+  log.debug(`Python ${environment.version} at ${environment.executable}, managed`);
+  return environment;
+}
+
+/**
+ * The managed environment, if it is ready. Starts no Python.
+ *
+ * @param recipe What it is made of; by default what kernels need.
+ * @param cacheDir The directory of the managed environments.
+ * @returns The environment, or `undefined` when it has to be built.
+ */
+export async function readManagedEnvironment(
+  recipe: EnvironmentRecipe = kernelRecipe(),
+  cacheDir: string = managedDirectory(),
+): Promise<PythonEnvironment | undefined> {
+  return await readManaged(recipe, cacheDir);
+}
+
+/** A managed environment, when it is its interpreter that was named: that was checked. */
+async function managedAt(named: string): Promise<PythonEnvironment | undefined> {
+  try {
+    return await readManagedAt(named, KERNEL_PACKAGES);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotCapable) return undefined; // then it is checked by running
+    throw error;
+  }
+}
+
+async function checkNamed(named: string): Promise<PythonEnvironment> {
+  const { environment, missing, problem, fix } = await inspect(named, false);
+  const name = `Python ${environment.version} at ${environment.executable}`;
+  if (problem !== undefined) throw new EnvironmentNotReadyError(`${name} ${problem}`, fix);
+  const lines = Object.entries(missing).map(([item, reason]) => `\n  ${item}: ${reason}`);
+  if (lines.length === 0) return environment;
+  throw new EnvironmentNotReadyError(`${name} lacks what kernels need:${lines.join("")}`, fix);
+}
+
+/** What {@linkcode checkPython} found. */
+export interface PythonCheck {
+  /** The Python that kernels would get. */
+  readonly environment: PythonEnvironment;
+  /** What is wrong with the Python itself, or `undefined`. */
+  readonly problem: string | undefined;
+  /** Why packages cannot be imported, by name. */
+  readonly missing: Readonly<Record<string, string>>;
+  /** What helps when something is wrong. */
+  readonly fix: string;
+}
+
+/**
+ * Finds the Python that runs kernels and tries it, also the managed one.
+ *
+ * @param options Which Python.
+ * @returns What works and what does not.
+ * @throws {EnvironmentNotReadyError} If there is none to try.
+ */
+export async function checkPython(options: FindPythonOptions = {}): Promise<PythonCheck> {
+  const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
+  if (named !== undefined && await managedAt(named) === undefined) return inspect(named, false);
+  const { executable } = await findPython(options);
+  return inspect(executable, true);
+}
+
+async function inspect(python: string, managed: boolean): Promise<PythonCheck> {
+  const interpreter = await inspectInterpreter(python, KERNEL_MODULES);
+  const environment = toEnvironment(interpreter, managed);
+  const { executable, packages: { pydantic, ...packages } } = interpreter;
+  const missing: Record<string, string> = { ...interpreter.missing };
+  if (pydantic?.startsWith("1.")) missing.pydantic = `version ${pydantic} is older than 2`;
+  const problem = isNewEnough(interpreter.version)
+    ? undefined
+    : "is too old: kernels need 3.10 or newer";
+  return {
+    environment: "pydantic" in missing ? { ...environment, packages } : environment,
+    problem,
+    missing,
+    fix: managed
+      ? "ipybox setup --rebuild"
+      : problem === undefined
+      ? `${executable} -m pip install -U ${Object.keys(missing).join(" ")}\n` +
+        "or name no Python and run: ipybox setup"
+      : "Name a newer Python, or none and run: ipybox setup",
+  };
+}

@@ -1,0 +1,145 @@
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { checkPython, findPython } from "./environment.ts";
+import { isNewEnough } from "./interpreter.ts";
+import { environmentKey, kernelRecipe } from "./managed.ts";
+
+Deno.test("findPython() before the first setup names the command that helps", async () => {
+  await using directory = await TempDirectory.create();
+  using _env = withoutVariable("IPYBOX_PYTHON");
+
+  const finding = findPython({ cacheDir: directory.path });
+
+  const error = await assertRejects(() => finding, EnvironmentNotReadyError);
+  assertEquals(error.fix, "ipybox setup");
+});
+
+Deno.test("findPython() names all that a Python lacks, and the command that installs it", async () => {
+  await using directory = await TempDirectory.create();
+  const python = await bareEnvironment(directory.path);
+
+  const finding = findPython({ python });
+
+  const error = await assertRejects(() => finding, EnvironmentNotReadyError);
+  for (const name of ["jupyter_kernel_gateway", "ipykernel", "pydantic"]) {
+    assertStringIncludes(error.message, `${name}: ModuleNotFoundError`);
+  }
+  assertStringIncludes(
+    error.fix,
+    `${python} -m pip install -U jupyter_kernel_gateway ipykernel pydantic`,
+  );
+});
+
+Deno.test("findPython() really imports: broken and old packages count as missing", async () => {
+  await using directory = await TempDirectory.create();
+  const python = await bareEnvironment(directory.path);
+  await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
+  await addPackage(directory.path, "pydantic", "pydantic", "1.10.13");
+  await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0", "print('hi'); 1 / 0");
+
+  const error = await assertRejects(() => findPython({ python }), EnvironmentNotReadyError);
+
+  assertStringIncludes(error.message, "ipykernel: ZeroDivisionError");
+  assertStringIncludes(error.message, "pydantic: version 1.10.13 is older than 2");
+  assertEquals(error.message.includes("jupyter_kernel_gateway"), false);
+});
+
+Deno.test("findPython() takes any Python that has what is needed", async () => {
+  await using directory = await TempDirectory.create();
+  const python = await bareEnvironment(directory.path);
+  await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
+  await addPackage(directory.path, "pydantic", "pydantic", "2.11.1");
+  await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0");
+
+  const environment = await findPython({ python });
+
+  assertEquals(environment.executable, python);
+  assertEquals(environment.managed, false);
+  assertEquals(environment.packages, {
+    jupyter_kernel_gateway: "3.0.1",
+    ipykernel: "7.4.0",
+    pydantic: "2.11.1",
+  });
+  const check = await checkPython({ python });
+  assertEquals({ missing: check.missing, problem: check.problem }, {
+    missing: {},
+    problem: undefined,
+  });
+});
+
+Deno.test("findPython() says why something is no Python", async () => {
+  const find = (python: string) => () => findPython({ python });
+  await assertRejects(find("/nowhere/python"), EnvironmentNotReadyError, "no such command");
+  await assertRejects(find("/bin/false"), EnvironmentNotReadyError, "it exited with code 1");
+  await assertRejects(find("/bin/echo"), EnvironmentNotReadyError, "it exited with code 0");
+});
+
+Deno.test("findPython() trusts the marker of a managed environment, and only that", async () => {
+  await using directory = await TempDirectory.create();
+  using _env = withoutVariable("IPYBOX_PYTHON");
+  const key = await environmentKey(kernelRecipe());
+  const prefix = `${directory.path}/${key}-py3.12-0a1b2c3d`;
+  const executable = `${prefix}/bin/python`;
+  const packages = { jupyter_kernel_gateway: "3", ipykernel: "7", pydantic: "2" };
+  const marker = `${directory.path}/${key}.json`;
+  const write = (text: string) => Deno.writeTextFile(marker, text);
+  const find = () => findPython({ cacheDir: directory.path });
+
+  await write(JSON.stringify({
+    ...{ executable, prefix, basePrefix: "/usr", version: "3.12.1" },
+    ...{ makesEnvironments: true, packages, missing: {} },
+  }));
+  await assertRejects(find, EnvironmentNotReadyError); // its interpreter is gone
+  await Deno.mkdir(`${prefix}/bin`, { recursive: true });
+  await Deno.writeTextFile(executable, "it must not be started"); // and is not executable either
+  assertEquals((await find()).executable, executable);
+  assertEquals((await findPython({ python: executable })).managed, true);
+  await write(`{"executable": `);
+  await assertRejects(find, EnvironmentNotReadyError);
+});
+
+Deno.test("isNewEnough() compares versions by their numbers", () => {
+  assertEquals(["3.9.18", "3.10.0", "3.13.0", "2.7.18", "4.0"].map(isNewEnough), [
+    false,
+    true,
+    true,
+    false,
+    true,
+  ]);
+});
+
+/** An environment without any package; its interpreter's path. */
+async function bareEnvironment(directory: string): Promise<string> {
+  const args = ["-I", "-m", "venv", "--without-pip", `${directory}/bare`];
+  const { success } = await new Deno.Command("python3", { args }).output();
+  assertEquals(success, true);
+  return `${directory}/bare/bin/python`;
+}
+
+async function addPackage(
+  directory: string,
+  module: string,
+  name: string,
+  version: string,
+  code = "",
+): Promise<void> {
+  const lib = `${directory}/bare/lib`;
+  const [python] = await Array.fromAsync(Deno.readDir(lib));
+  const site = `${lib}/${python?.name}/site-packages`;
+  const info = `${site}/${name}-${version}.dist-info`;
+  await Deno.mkdir(info);
+  await Deno.writeTextFile(`${info}/METADATA`, `Name: ${name}\nVersion: ${version}\n`);
+  await Deno.writeTextFile(`${site}/${module}.py`, code);
+}
+
+/** Takes a variable out of the environment until it is disposed of. */
+function withoutVariable(name: string): Disposable {
+  const value = Deno.env.get(name);
+  Deno.env.delete(name);
+  return {
+    [Symbol.dispose]() {
+      if (value !== undefined) Deno.env.set(name, value);
+    },
+  };
+}

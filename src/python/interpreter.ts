@@ -1,0 +1,158 @@
+/**
+ * What a Python interpreter says of itself.
+ *
+ * @module
+ */
+import { EnvironmentNotReadyError } from "../errors.ts";
+
+/** The least version of Python that runs kernels. */
+export const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
+
+/** What {@linkcode inspectInterpreter} found. */
+export interface Interpreter {
+  /** The interpreter's own absolute path; never a shim. */
+  readonly executable: string;
+  /** The directory of its environment (`sys.prefix`). */
+  readonly prefix: string;
+  /** The directory of the Python it is based on (`sys.base_prefix`). */
+  readonly basePrefix: string;
+  /** Its version, such as `"3.11.7"`. */
+  readonly version: string;
+  /** Whether it can make virtual environments that have pip. Debian packages that apart. */
+  readonly makesEnvironments: boolean;
+  /** The versions of the packages whose modules could be imported, by package name. */
+  readonly packages: Readonly<Record<string, string>>;
+  /** Why modules could not be imported, by package name. */
+  readonly missing: Readonly<Record<string, string>>;
+}
+
+// The modules are imported and not only looked for: a package that was built for another Python, or
+// half removed, is found but does not work. What they print must not get between us and the answer.
+const INSPECT = `
+import importlib, importlib.util, json, os, sys
+out = os.fdopen(os.dup(1), "w"); os.dup2(2, 1)
+packages, missing = {}, {}
+for argument in sys.argv[1:]:
+    module, _, package = argument.partition("=")
+    try:
+        importlib.import_module(module)
+        from importlib.metadata import PackageNotFoundError, version
+        try:
+            packages[package] = version(package)
+        except PackageNotFoundError:
+            packages[package] = "unknown"
+    except BaseException as error:
+        missing[package] = f"{type(error).__name__}: {error}"
+json.dump({
+    "executable": sys.executable, "prefix": sys.prefix,
+    "basePrefix": getattr(sys, "base_prefix", sys.prefix),
+    "version": ".".join(map(str, sys.version_info[:3])),
+    "makesEnvironments": all(map(importlib.util.find_spec, ("venv", "ensurepip"))),
+    "packages": packages, "missing": missing,
+}, out)
+out.close()
+`;
+
+/** Importing takes 2 s from a cold disk; an interpreter that takes this long hangs. */
+const TIMEOUT_MS = 60_000;
+
+/**
+ * Starts a Python interpreter and asks it what it is and what it can import.
+ *
+ * @param command The interpreter's path, or its name on the `PATH`.
+ * @param modules The packages to import: the module by which each is imported → its name.
+ * @returns What it said.
+ * @throws {EnvironmentNotReadyError} If it cannot be started or is no Python.
+ * @throws {Deno.errors.NotCapable} If Deno's permissions do not allow to run it.
+ */
+export async function inspectInterpreter(
+  command: string,
+  modules: Readonly<Record<string, string>> = {},
+): Promise<Interpreter> {
+  const names = Object.entries(modules).map(([module, name]) => `${module}=${name}`);
+  // -I: neither the current folder, nor PYTHONPATH, nor the user's site reach a kernel either.
+  const { stdout, stderr, code } = await output(command, ["-I", "-c", INSPECT, ...names]);
+  const answer = parseInterpreter(new TextDecoder().decode(stdout));
+  if (answer !== undefined) return answer;
+  const lastLine = new TextDecoder().decode(stderr).trim().split("\n").at(-1) ?? "";
+  throw notPython(command, lastLine === "" ? `it exited with code ${code}` : lastLine);
+}
+
+/**
+ * Whether a version of Python is new enough for kernels.
+ *
+ * @param version The version, such as `"3.11.7"`.
+ * @returns Whether it is.
+ */
+export function isNewEnough(version: string): boolean {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  const [leastMajor, leastMinor] = MINIMUM_PYTHON;
+  return major > leastMajor || (major === leastMajor && minor >= leastMinor);
+}
+
+/**
+ * The first interpreter on the `PATH` that virtual environments can be made of.
+ *
+ * @param needsVenv Whether it must have `venv` and `ensurepip` of its own.
+ * @returns The interpreter, or `undefined` when there is none.
+ */
+export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpreter | undefined> {
+  for (const name of ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]) {
+    const interpreter = await inspectInterpreter(name).catch((error: unknown) => {
+      if (error instanceof EnvironmentNotReadyError) return undefined; // the next may do
+      throw error;
+    });
+    if (interpreter === undefined || !isNewEnough(interpreter.version)) continue;
+    if (!needsVenv || interpreter.makesEnvironments) return interpreter;
+  }
+  return undefined;
+}
+
+/**
+ * Reads what an interpreter, or a file that keeps it, says.
+ *
+ * @param text The JSON text.
+ * @returns What it says, or `undefined` when it says nothing of use.
+ */
+export function parseInterpreter(text: string): Interpreter | undefined {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined; // the caller says what that means
+  }
+  return isInterpreter(value) ? value : undefined;
+}
+
+async function output(command: string, args: string[]): Promise<Deno.CommandOutput> {
+  try {
+    const signal = AbortSignal.timeout(TIMEOUT_MS);
+    return await new Deno.Command(command, { args, stdin: "null", signal }).output();
+  } catch (cause) {
+    if (cause instanceof Deno.errors.NotCapable) throw cause; // it names the flag that is missing
+    const reason = cause instanceof Deno.errors.NotFound ? "no such command" : String(cause);
+    throw notPython(command, reason, cause);
+  }
+}
+
+function isInterpreter(value: unknown): value is Interpreter {
+  if (typeof value !== "object" || value === null) return false;
+  const fields: Record<string, unknown> = { ...value };
+  return ["executable", "prefix", "basePrefix", "version"]
+    .every((name) => typeof fields[name] === "string" && fields[name] !== "") &&
+    typeof fields.makesEnvironments === "boolean" &&
+    isTextRecord(fields.packages) && isTextRecord(fields.missing);
+}
+
+function isTextRecord(value: unknown): value is Record<string, string> {
+  return typeof value === "object" && value !== null &&
+    Object.values(value).every((item) => typeof item === "string");
+}
+
+function notPython(command: string, reason: string, cause?: unknown): EnvironmentNotReadyError {
+  return new EnvironmentNotReadyError(
+    `Cannot use "${command}" as Python: ${reason}`,
+    "Name the path of a Python 3.10 or newer, or none to use the managed environment",
+    { cause },
+  );
+}

@@ -1,0 +1,187 @@
+/**
+ * The managed environments in the user's cache directory: where they are and which are ready.
+ *
+ * ```
+ * <cache>/ipybox/python/
+ *   build.lock               locked by the process that builds; the lock dies with its holder
+ *   <key>.json               written last: the environment that is ready for these requirements
+ *   <key>-py3.11-<random>/   a virtual environment, never moved and never built into again
+ * ```
+ *
+ * @module
+ */
+import { basename, join } from "node:path";
+import { asset } from "../assets/mod.ts";
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { type Interpreter, parseInterpreter } from "./interpreter.ts";
+
+/** A Python that can run kernels. */
+export interface PythonEnvironment {
+  /** The interpreter's absolute path. */
+  readonly executable: string;
+  /** The directory of the environment (`sys.prefix`). */
+  readonly prefix: string;
+  /** The directory of the Python it is based on (`sys.base_prefix`); the same without one. */
+  readonly basePrefix: string;
+  /** The version of Python, such as `"3.11.7"`. */
+  readonly version: string;
+  /** The versions of the packages that kernels need, by name. */
+  readonly packages: Readonly<Record<string, string>>;
+  /** Whether ipybox built it and may change it. */
+  readonly managed: boolean;
+}
+
+/** What a managed environment is made of. */
+export interface EnvironmentRecipe {
+  /** The text of a requirements file that pins every package with its hashes. */
+  readonly requirements: string;
+  /** What must be importable in the end: module → package name. */
+  readonly modules: Readonly<Record<string, string>>;
+}
+
+/** What kernels need: module → package name. */
+export const KERNEL_MODULES: Readonly<Record<string, string>> = {
+  kernel_gateway: "jupyter_kernel_gateway",
+  ipykernel: "ipykernel",
+  pydantic: "pydantic",
+};
+
+/** The recipe of the environment that runs kernels. */
+export function kernelRecipe(): EnvironmentRecipe {
+  return { requirements: asset("environment/requirements.txt"), modules: KERNEL_MODULES };
+}
+
+/**
+ * The directory of all managed environments.
+ *
+ * @returns `$XDG_CACHE_HOME/ipybox/python`, else the platform's usual place for caches.
+ * @throws {EnvironmentNotReadyError} If the environment names neither.
+ */
+export function managedDirectory(): string {
+  const cache = Deno.env.get("XDG_CACHE_HOME");
+  // A relative path is to be ignored, says the XDG specification.
+  if (cache?.startsWith("/")) return join(cache, "ipybox", "python");
+  const home = Deno.env.get("HOME");
+  if (home === undefined || home === "") {
+    throw new EnvironmentNotReadyError(
+      "Cannot tell the user's cache directory: neither HOME nor XDG_CACHE_HOME is set",
+      "Set HOME, or name a Python with --python or IPYBOX_PYTHON",
+    );
+  }
+  const caches = Deno.build.os === "darwin" ? ["Library", "Caches"] : [".cache"];
+  return join(home, ...caches, "ipybox", "python");
+}
+
+/**
+ * The key under which an environment is kept.
+ *
+ * @param recipe What it is made of.
+ * @returns A short hash of the requirements.
+ */
+export async function environmentKey(recipe: EnvironmentRecipe): Promise<string> {
+  const bytes = new TextEncoder().encode(recipe.requirements);
+  const hash = await crypto.subtle.digest("SHA-256", bytes);
+  return new Uint8Array(hash).toHex().slice(0, 16);
+}
+
+/**
+ * The managed environment of a recipe, if it is ready. Starts no Python.
+ *
+ * @param recipe What it is made of.
+ * @param directory The directory of the managed environments.
+ * @returns The environment, or `undefined` when it has to be built.
+ */
+export async function readManaged(
+  recipe: EnvironmentRecipe,
+  directory: string,
+): Promise<PythonEnvironment | undefined> {
+  const interpreter = await readReady(join(directory, `${await environmentKey(recipe)}.json`));
+  return interpreter === undefined ? undefined : toEnvironment(interpreter, true);
+}
+
+/**
+ * The managed environment of any recipe, by the path of its interpreter. Starts no Python.
+ *
+ * @param executable The interpreter's absolute path.
+ * @param packages What it must have.
+ * @returns The environment, or `undefined` when the path is none of a ready managed environment.
+ */
+export async function readManagedAt(
+  executable: string,
+  packages: readonly string[],
+): Promise<PythonEnvironment | undefined> {
+  const marker = /^(\/.*\/[0-9a-f]{16})-[^/]+\/bin\/python$/.exec(executable)?.[1];
+  if (marker === undefined) return undefined;
+  const interpreter = await readReady(`${marker}.json`);
+  if (interpreter?.executable !== executable) return undefined;
+  if (!packages.every((name) => name in interpreter.packages)) return undefined;
+  return toEnvironment(interpreter, true);
+}
+
+/**
+ * Makes an environment the one that is ready for a recipe.
+ *
+ * @param recipe What it is made of.
+ * @param directory The directory of the managed environments.
+ * @param interpreter What its interpreter says of itself.
+ */
+export async function writeMarker(
+  recipe: EnvironmentRecipe,
+  directory: string,
+  interpreter: Interpreter,
+): Promise<void> {
+  const path = join(directory, `${await environmentKey(recipe)}.json`);
+  const temporary = `${path}.${crypto.randomUUID()}.tmp`;
+  await Deno.writeTextFile(temporary, JSON.stringify(interpreter, null, 2) + "\n");
+  await Deno.rename(temporary, path);
+}
+
+/**
+ * Removes what interrupted builds left. Only for the holder of the build lock.
+ *
+ * @param directory The directory of the managed environments.
+ */
+export async function removeLeftovers(directory: string): Promise<void> {
+  const ready = new Set<string>();
+  const candidates: string[] = [];
+  for await (const entry of Deno.readDir(directory)) {
+    const path = join(directory, entry.name);
+    if (entry.isDirectory || entry.name.endsWith(".tmp")) candidates.push(path);
+    if (!entry.name.endsWith(".json")) continue;
+    const interpreter = await readMarker(path);
+    if (interpreter !== undefined) ready.add(basename(interpreter.prefix));
+  }
+  for (const path of candidates) {
+    if (ready.has(basename(path))) continue;
+    // An installer whose parent was killed may still be writing there: the next build removes it.
+    await Deno.remove(path, { recursive: true }).catch(() => {});
+  }
+}
+
+/** An interpreter that was found fit, as callers see it. */
+export function toEnvironment(interpreter: Interpreter, managed: boolean): PythonEnvironment {
+  const { executable, prefix, basePrefix, version, packages } = interpreter;
+  return { executable, prefix, basePrefix, version, packages, managed };
+}
+
+async function readReady(marker: string): Promise<Interpreter | undefined> {
+  const interpreter = await readMarker(marker);
+  if (interpreter === undefined) return undefined;
+  try {
+    // Follows the link to the base interpreter, which may have been upgraded or removed since.
+    await Deno.stat(interpreter.executable);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  return interpreter;
+}
+
+async function readMarker(path: string): Promise<Interpreter | undefined> {
+  try {
+    return parseInterpreter(await Deno.readTextFile(path));
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,98 @@
+import { abortable } from "../async/signals.ts";
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+
+/** Options of {@linkcode runStep}. */
+export interface StepOptions {
+  /** The whole environment of the program. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Called with a line at most every two seconds. */
+  readonly onProgress?: ((line: string) => void) | undefined;
+  /** Ends the program, with all that it started. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Short enough to be seen to move, long enough for a log. */
+const PROGRESS_EVERY_MS = 2000;
+
+/** How many of its last lines a failure shows. */
+const LAST_LINES = 8;
+
+/**
+ * Runs one program of an installation to its end.
+ *
+ * @param command The program.
+ * @param args Its arguments.
+ * @param options Its environment, and who is told of what it says.
+ * @throws {EnvironmentNotReadyError} If it cannot be started or fails; with its last lines.
+ * @throws {unknown} The signal's reason when it aborts. The program has ended by then.
+ */
+export async function runStep(
+  command: string,
+  args: readonly string[],
+  options: StepOptions,
+): Promise<void> {
+  const { env, signal } = options;
+  signal?.throwIfAborted();
+  const lines = new StepOutput(options);
+  // An installer has nothing to lose, so it does not get long to end.
+  await using process = ManagedProcess.spawn({
+    command,
+    args,
+    env,
+    onStderr: (line) => lines.add(line),
+    inputGraceMs: 0,
+    termGraceMs: 1000,
+  });
+  const read = lines.readFrom(process.stdout);
+  const ended = signal === undefined ? process.exited : abortable(process.exited, signal);
+  const { exitCode, signal: killedBy } = await ended;
+  await read;
+  if (exitCode === 0) return;
+  const how = killedBy === null ? `exited with code ${exitCode}` : `was ended by ${killedBy}`;
+  throw new EnvironmentNotReadyError(
+    `Cannot build the Python environment: ${command} ${how}${lines.last()}`,
+    "Look at its last lines; when the network is the reason, connect and run `ipybox setup` again",
+  );
+}
+
+/** What a program says, on both streams, as far as it matters. */
+class StepOutput {
+  #options: StepOptions;
+  #last: string[] = [];
+  #packages = 0;
+  #spokenAt = Date.now();
+
+  constructor(options: StepOptions) {
+    this.#options = options;
+  }
+
+  add(line: string): void {
+    if (line.trim() === "") return;
+    this.#last.push(line.trimEnd());
+    if (this.#last.length > LAST_LINES) this.#last.shift();
+    if (line.startsWith("Collecting ")) this.#packages++;
+    if (Date.now() - this.#spokenAt < PROGRESS_EVERY_MS) return;
+    if (line.startsWith("Successfully")) return;
+    this.#spokenAt = Date.now();
+    this.#options.onProgress?.(
+      line.startsWith("Collecting ") || line.startsWith("  ")
+        ? `  ${this.#packages} packages so far`
+        : `  ${line.trim().slice(0, 70)}`,
+    );
+  }
+
+  async readFrom(stdout: ReadableStream<Uint8Array>): Promise<void> {
+    let rest = "";
+    for await (const text of stdout.pipeThrough(new TextDecoderStream())) {
+      const lines = (rest + text).split(/\r?\n|\r/);
+      rest = lines.pop() ?? "";
+      for (const line of lines) this.add(line);
+    }
+    if (rest !== "") this.add(rest);
+  }
+
+  last(): string {
+    return this.#last.map((line) => `\n  ${line}`).join("");
+  }
+}

@@ -1,0 +1,246 @@
+/**
+ * System packages: which package manager this machine has, how its packages are called, and
+ * installing them where that needs no prompt.
+ *
+ * @module
+ */
+import { EnvironmentNotReadyError } from "../errors.ts";
+
+/** A program that comes with a system package. */
+export type SystemTool = "bwrap" | "socat" | "rg" | "python3";
+
+/** How a package manager is used. */
+export interface PackageManager {
+  /** Its program. */
+  readonly name: string;
+  /** Where its program is. */
+  readonly paths: readonly string[];
+  /** The arguments that fetch its lists, where that is a step of its own. */
+  readonly refresh?: readonly string[];
+  /** The arguments that install packages without asking. */
+  readonly install: readonly string[];
+  /** Arguments that only matter where nobody watches. */
+  readonly unattended?: readonly string[];
+  /** The packages of each program. */
+  readonly packages: Readonly<Record<SystemTool, readonly string[]>>;
+  /** Whether it refuses to run as root. */
+  readonly asUser?: boolean;
+}
+
+const PACKAGES: PackageManager["packages"] = {
+  bwrap: ["bubblewrap"],
+  socat: ["socat"],
+  rg: ["ripgrep"],
+  python3: ["python3"],
+};
+
+/** The package managers that are known. */
+export const PACKAGE_MANAGERS: readonly PackageManager[] = [
+  {
+    name: "apt-get",
+    paths: ["/usr/bin/apt-get"],
+    refresh: ["update"],
+    install: ["install", "-y", "--no-install-recommends"],
+    // An upgrade that runs in the background may finish first.
+    unattended: ["-o", "DPkg::Lock::Timeout=120"],
+    packages: { ...PACKAGES, python3: ["python3", "python3-venv"] },
+  },
+  { name: "dnf", paths: ["/usr/bin/dnf"], install: ["install", "-y"], packages: PACKAGES },
+  {
+    name: "pacman",
+    paths: ["/usr/bin/pacman"],
+    // Not -Sy: fresh lists with old packages are a partial upgrade, which Arch does not support.
+    install: ["-S", "--noconfirm", "--needed"],
+    packages: { ...PACKAGES, python3: ["python"] },
+  },
+  { name: "apk", paths: ["/sbin/apk"], install: ["add", "--no-cache"], packages: PACKAGES },
+  {
+    name: "zypper",
+    paths: ["/usr/bin/zypper"],
+    install: ["--non-interactive", "install", "--no-recommends"],
+    packages: PACKAGES,
+  },
+  {
+    name: "brew",
+    paths: ["/opt/homebrew/bin/brew", "/usr/local/bin/brew", "/home/linuxbrew/.linuxbrew/bin/brew"],
+    install: ["install"],
+    packages: { ...PACKAGES, python3: ["python@3.13"] },
+    asUser: true,
+  },
+];
+
+/**
+ * The package manager of this machine.
+ *
+ * @returns It, or `undefined` when none is known or its program may not be looked for.
+ */
+export async function findPackageManager(): Promise<PackageManager | undefined> {
+  for (const manager of PACKAGE_MANAGERS) {
+    for (const path of manager.paths) if (await exists(path)) return manager;
+  }
+  return undefined;
+}
+
+/**
+ * The command that installs programs, as a person types it.
+ *
+ * @param tools The programs.
+ * @param options The package manager, or `undefined` where it is not known; and who types.
+ * @returns The command.
+ */
+export function installCommand(
+  tools: readonly SystemTool[],
+  options: { manager: PackageManager | undefined; root: boolean },
+): string {
+  const { manager, root } = options;
+  if (manager === undefined) {
+    const names = tools.flatMap((tool) => PACKAGES[tool]);
+    return `Install ${names.join(", ")} with the package manager of this system`;
+  }
+  const sudo = root || manager.asUser ? [] : ["sudo"];
+  const packages = tools.flatMap((tool) => manager.packages[tool]);
+  const steps = manager.refresh === undefined ? [] : [manager.refresh];
+  return [...steps, [...manager.install, ...packages]]
+    .map((args) => [...sudo, manager.name, ...args].join(" "))
+    .join(" && ");
+}
+
+/** {@linkcode installCommand} for this machine and this user. */
+export async function installCommandHere(tools: readonly SystemTool[]): Promise<string> {
+  const manager = await findPackageManager();
+  return installCommand(tools, { manager, root: isRoot() === true });
+}
+
+/** Options of {@linkcode installSystemPackages}. */
+export interface InstallOptions {
+  /** Whether passwordless sudo may be used. Root needs no leave. */
+  yes?: boolean | undefined;
+  /** Called with each command, before it is run. */
+  onProgress?: ((line: string) => void) | undefined;
+  /** Ends the package manager. */
+  signal?: AbortSignal | undefined;
+}
+
+/**
+ * Installs programs with the system's package manager, if that is possible without a prompt: as
+ * root, or with `yes` and passwordless sudo. Says what it runs before it runs it.
+ *
+ * @param tools The programs.
+ * @param options Whether sudo may be used.
+ * @throws {EnvironmentNotReadyError} If it is not possible or fails; `fix` is the exact command.
+ * @throws {unknown} The signal's reason when it aborts.
+ */
+export async function installSystemPackages(
+  tools: readonly SystemTool[],
+  options: InstallOptions = {},
+): Promise<void> {
+  if (tools.length === 0) return;
+  const manager = await findPackageManager();
+  const root = isRoot() === true;
+  const fix = installCommand(tools, { manager, root });
+  const missing = `Programs are missing: ${tools.join(", ")}`;
+  if (manager === undefined) throw new EnvironmentNotReadyError(missing, fix);
+  const prefix = await privilege(manager, options);
+  if (prefix === undefined) {
+    throw new EnvironmentNotReadyError(`${missing} (${whyNot(manager, options)})`, fix);
+  }
+  const run = async (args: readonly string[]) => {
+    const [command = "", ...rest] = [...prefix, manager.name, ...args];
+    options.onProgress?.(`$ ${[command, ...rest].join(" ")}`);
+    return await runToEnd(command, rest, options.signal);
+  };
+  const packages = tools.flatMap((tool) => manager.packages[tool]);
+  const install = [...manager.install, ...(manager.unattended ?? []), ...packages];
+  const { refresh } = manager;
+  const fresh = refresh !== undefined && !await hasAptLists();
+  if (fresh) await run(refresh);
+  let result = await run(install);
+  if (!result.success && refresh !== undefined && !fresh) {
+    // Old lists name files that the mirrors no longer have.
+    await run(refresh);
+    result = await run(install);
+  }
+  if (result.success) return;
+  throw new EnvironmentNotReadyError(
+    `Cannot install system packages: ${manager.name} failed${result.lastLines}`,
+    fix,
+  );
+}
+
+/**
+ * Whether this process runs as root.
+ *
+ * @returns It, or `undefined` where Deno's permissions (`--allow-sys=uid`) hide it.
+ */
+export function isRoot(): boolean | undefined {
+  const { state } = Deno.permissions.querySync({ name: "sys", kind: "uid" });
+  return state === "granted" ? Deno.uid() === 0 : undefined;
+}
+
+/** What goes before the package manager, or `undefined` when it cannot be run without a prompt. */
+async function privilege(
+  manager: PackageManager,
+  options: InstallOptions,
+): Promise<string[] | undefined> {
+  const root = isRoot() === true;
+  if (manager.asUser) return root ? undefined : [];
+  const env = manager.name === "apt-get" ? ["env", "DEBIAN_FRONTEND=noninteractive"] : [];
+  if (root) return env;
+  return options.yes && await sudoNeedsNoPassword() ? ["sudo", "-n", ...env] : undefined;
+}
+
+function whyNot(manager: PackageManager, options: InstallOptions): string {
+  if (manager.asUser) return `${manager.name} does not run as root`;
+  return options.yes
+    ? "not installed: passwordless sudo does not work here"
+    : "not installed: that needs root, or --yes with passwordless sudo";
+}
+
+async function sudoNeedsNoPassword(): Promise<boolean> {
+  try {
+    const sudo = new Deno.Command("sudo", { args: ["-n", "true"], stdin: "null" });
+    return (await sudo.output()).success;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+async function runToEnd(
+  command: string,
+  args: string[],
+  signal: AbortSignal | undefined,
+): Promise<{ success: boolean; lastLines: string }> {
+  signal?.throwIfAborted();
+  const { success, stdout, stderr } = await new Deno.Command(command, {
+    args,
+    stdin: "null",
+    ...(signal === undefined ? {} : { signal }),
+  }).output();
+  signal?.throwIfAborted();
+  const text = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
+  const lines = text.split("\n").filter((line) => line.trim() !== "").slice(-8);
+  return { success, lastLines: lines.map((line) => `\n  ${line}`).join("") };
+}
+
+async function hasAptLists(): Promise<boolean> {
+  try {
+    for await (const entry of Deno.readDir("/var/lib/apt/lists")) {
+      if (entry.isFile && entry.name.includes("Packages")) return true;
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  return false;
+}
+
+/** Whether a file exists, as far as Deno's permissions let one look without a prompt. */
+async function exists(path: string): Promise<boolean> {
+  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return false;
+  try {
+    await Deno.stat(path);
+    return true;
+  } catch {
+    return false; // not there, or not to be reached: both mean that it cannot be used
+  }
+}

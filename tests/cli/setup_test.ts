@@ -1,0 +1,91 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import type { Prerequisite } from "../../src/sandbox/preflight.ts";
+import { TempDirectory } from "../support/temp_directory.ts";
+import { testPython } from "../support/python.ts";
+
+const cli = new URL("../../cli.ts", import.meta.url).pathname;
+
+Deno.test("ipybox setup builds what is missing, then doctor finds all ready", async () => {
+  await using home = await TempDirectory.create();
+  const env = { XDG_CACHE_HOME: `${home.path}/cache`, IPYBOX_PYTHON: "" };
+
+  const before = await ipybox(["doctor", "--json"], env);
+  const first = await ipybox(["setup"], env);
+  const second = await ipybox(["setup"], env);
+  const after = await ipybox(["doctor", "--json"], env);
+
+  assertEquals(before.code, 3);
+  const python = rows(before.stdout).find(({ name }) => name === "Python");
+  assertEquals(python, {
+    name: "Python",
+    state: "missing",
+    version: null,
+    detail: "The managed Python environment has not been built yet",
+    fix: "ipybox setup",
+  });
+  assertEquals(first.code, 0);
+  assertStringIncludes(first.stderr, "ipybox installs:\n  - a Python environment");
+  assertStringIncludes(first.stdout, "Everything is set up");
+  assertEquals({ ...second, stdout: "" }, { code: 0, stdout: "", stderr: "" });
+  assertStringIncludes(second.stdout, "Everything is in place");
+  assertEquals(after.code, 0);
+  const names = rows(after.stdout).map(({ name }) => name);
+  for (const name of ["Deno", "Python", "ipykernel", "pydantic", "srt", "ripgrep"]) {
+    assert(names.includes(name), name);
+  }
+});
+
+Deno.test("ipybox setup --python checks that Python and installs nothing", async () => {
+  const good = await ipybox(["setup", "--python", testPython()], {});
+  const bad = await ipybox(["setup", "--python", "/bin/false"], {});
+
+  assertEquals(good.code, 0);
+  assertEquals(good.stderr, "");
+  assertEquals(bad.code, 3);
+  assertStringIncludes(bad.stderr, `Cannot use "/bin/false" as Python`);
+});
+
+Deno.test("ipybox setup and doctor refuse options that they do not know", async () => {
+  for (const command of ["setup", "doctor"]) {
+    const { code, stderr, stdout } = await ipybox([command, "--fast"], {});
+    assertEquals({ code, stdout }, { code: 2, stdout: "" });
+    assertStringIncludes(stderr, "Unknown option --fast");
+  }
+});
+
+Deno.test("ipybox doctor reports programs that are not on the PATH", async () => {
+  await using empty = await TempDirectory.create();
+
+  const { code, stdout } = await ipybox(["doctor", "--python", testPython()], {
+    PATH: empty.path,
+  });
+
+  assertEquals(code, 3);
+  assertStringIncludes(stdout, "rg is not on the PATH");
+  assertStringIncludes(stdout, "fix: ");
+  assertStringIncludes(stdout, "ipybox is not ready");
+});
+
+async function ipybox(
+  args: readonly string[],
+  env: Record<string, string>,
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "--quiet", cli, ...args],
+    // Deno's own cache lies below XDG_CACHE_HOME, too, unless it is told otherwise.
+    env: { ...env, DENO_DIR: await denoDirectory() },
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}
+
+async function denoDirectory(): Promise<string> {
+  const args = ["info", "--json"];
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args }).output();
+  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
+}
+
+function rows(json: string): readonly Prerequisite[] {
+  return JSON.parse(json).prerequisites;
+}

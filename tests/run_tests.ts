@@ -1,0 +1,85 @@
+// deno-lint-ignore-file no-console -- a script talks to whoever started it
+/**
+ * `deno task test [PATH…] [OPTION…]`: sets up what the tests need, runs them, and closes with the
+ * line `N passed, N failed, N skipped`. Options are those of `deno test`, such as `--filter=NAME`.
+ *
+ * @module
+ */
+import { setUp } from "../src/commands/setup.ts";
+import { EnvironmentNotReadyError } from "../src/errors.ts";
+import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
+import { closingLine, summarize, type TestSummary } from "./support/test_summary.ts";
+
+const root = new URL("../", import.meta.url);
+
+/** All that kernels need, and what tests use in code actions. */
+async function testRecipe(): Promise<EnvironmentRecipe> {
+  return {
+    requirements: await Deno.readTextFile(new URL("tests/python/requirements.txt", root)),
+    modules: { ...KERNEL_MODULES, matplotlib: "matplotlib" },
+  };
+}
+
+async function runTests(args: readonly string[], python: string): Promise<TestSummary> {
+  const directory = await Deno.makeTempDir({ prefix: "ipybox-tests-" });
+  try {
+    const report = `${directory}/junit.xml`;
+    const paths = args.some((arg, i) => !arg.startsWith("-") && args[i - 1] !== "--filter");
+    const child = new Deno.Command(Deno.execPath(), {
+      args: ["test", "-A", "--parallel", `--junit-path=${report}`, ...args, ...(paths ? [] : ALL)],
+      cwd: root,
+      env: { IPYBOX_PYTHON: python },
+      stdin: "null",
+      stdout: "piped",
+    }).spawn();
+    const output = await passOn(child.stdout);
+    const { success } = await child.status;
+    const junit = await Deno.readTextFile(report).catch(() => ""); // there is none when it crashed
+    return summarize(output, junit, success);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+const ALL = ["src", "tests"];
+
+/** Copies a stream to stdout as it comes, and gives its text. */
+async function passOn(stream: ReadableStream<Uint8Array>): Promise<string> {
+  const [shown, kept] = stream.tee();
+  const [, text] = await Promise.all([
+    shown.pipeTo(Deno.stdout.writable, { preventClose: true }),
+    new Response(kept).text(),
+  ]);
+  return text;
+}
+
+async function main(): Promise<number> {
+  const interrupt = new AbortController();
+  const abort = () => interrupt.abort(new DOMException("Interrupted", "AbortError"));
+  Deno.addSignalListener("SIGINT", abort);
+  try {
+    const { python } = await setUp({
+      recipe: await testRecipe(),
+      yes: Deno.env.get("CI") !== undefined, // on a CI machine, sudo is there to be used
+      onProgress: (line) => console.error(line),
+      signal: interrupt.signal,
+    });
+    const summary = await runTests(Deno.args, python.executable);
+    for (const { name, reason } of summary.skipped) {
+      console.log(
+        `skipped: ${name}: ${reason ?? "it does not say why, which counts as a failure"}`,
+      );
+    }
+    console.log(closingLine(summary));
+    return summary.failed === 0 ? 0 : 1;
+  } catch (error) {
+    if (interrupt.signal.aborted) return 130;
+    if (!(error instanceof EnvironmentNotReadyError)) throw error;
+    console.error(`${error.message}\nTo fix it: ${error.fix}`);
+    return 3;
+  } finally {
+    Deno.removeSignalListener("SIGINT", abort);
+  }
+}
+
+if (import.meta.main) Deno.exitCode = await main();
