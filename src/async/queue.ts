@@ -5,6 +5,7 @@
  */
 export class AsyncQueue<T> implements AsyncIterableIterator<T> {
   #values: T[] = [];
+  #read = 0; // how many of #values are delivered; shift() would be slow in a long queue
   #waiting: PromiseWithResolvers<IteratorResult<T>>[] = [];
   #ended = false;
   #failure: { error: unknown } | undefined;
@@ -29,8 +30,10 @@ export class AsyncQueue<T> implements AsyncIterableIterator<T> {
   }
 
   next(): Promise<IteratorResult<T>> {
-    if (this.#values.length > 0) {
-      return Promise.resolve({ value: this.#values.shift()!, done: false });
+    if (this.#read < this.#values.length) {
+      const value = this.#values[this.#read++]!;
+      if (this.#read * 2 >= this.#values.length) this.#forgetRead();
+      return Promise.resolve({ value, done: false });
     }
     if (this.#ended) return this.#last();
     const consumer = Promise.withResolvers<IteratorResult<T>>();
@@ -40,6 +43,7 @@ export class AsyncQueue<T> implements AsyncIterableIterator<T> {
 
   return(): Promise<IteratorResult<T>> {
     this.#values = [];
+    this.#read = 0;
     this.#failure = undefined;
     this.#finish();
     return this.#last();
@@ -47,6 +51,11 @@ export class AsyncQueue<T> implements AsyncIterableIterator<T> {
 
   [Symbol.asyncIterator](): this {
     return this;
+  }
+
+  #forgetRead(): void {
+    this.#values.splice(0, this.#read);
+    this.#read = 0;
   }
 
   #finish(): void {

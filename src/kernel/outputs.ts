@@ -23,3 +23,16 @@ export type Output =
     readonly evalue: string;
     readonly traceback: readonly string[];
   };
+
+/** What an execution produced. */
+export interface ExecutionResult {
+  /**
+   * The text of stdout, stderr, results and displays in their order, stripped; each result and
+   * display is on lines of its own and a progress bar is its last state. `null` when there was none.
+   */
+  readonly text: string | null;
+  /** Paths of the images' files, in order: one for each output with a PNG, a JPEG or an SVG. */
+  readonly images: readonly string[];
+  /** All outputs in order, displays in their last state. */
+  readonly outputs: readonly Output[];
+}

@@ -1,0 +1,262 @@
+import { Mutex } from "../async/mutex.ts";
+import { abortable, anySignal, settledWithin } from "../async/signals.ts";
+import { CodeExecutionError, type KernelState } from "../errors.ts";
+import { type Logger, silentLogger } from "../log.ts";
+import { ArtifactFolder } from "./artifact_folder.ts";
+import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
+import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import type { Kernel } from "./kernel.ts";
+import { KernelKeeper } from "./kernel_keeper.ts";
+import type { KernelRequest } from "./kernel_request.ts";
+import type { JsonObject } from "./jupyter.ts";
+import type { OutputCollector } from "./output_collector.ts";
+import { cleanTraceback } from "./traceback.ts";
+
+export type { GatewayAddress } from "./gateway_connection.ts";
+
+/** Options of {@linkcode KernelClient.start}. */
+export interface KernelClientOptions {
+  /** The kernel gateway: a running `KernelGateway` is one. */
+  readonly gateway: GatewayAddress;
+  /**
+   * The folder for image files, created with the first image.
+   *
+   * @default {"images"}
+   */
+  readonly imagesDir?: string;
+  /**
+   * The folder for the whole text of executions whose text is too long, created with the first.
+   *
+   * @default the folder for images
+   */
+  readonly spillDir?: string;
+  /** Where code starts; the gateway's working directory when it is not given. */
+  readonly workingDir?: string;
+  /**
+   * Whether each execution starts in that directory again. One that left it says so in its text.
+   *
+   * @default {false}
+   */
+  readonly restoreWorkingDir?: boolean;
+  /**
+   * How much text of one execution is kept in memory, in bytes: half of it from the start and half
+   * from the end. The whole of a longer one goes to a file, which the text names.
+   *
+   * @default {1048576}
+   */
+  readonly maxOutputBytes?: number;
+  /**
+   * How long interrupted code may take to end before its kernel is replaced.
+   *
+   * @default {2000}
+   */
+  readonly interruptGraceMs?: number;
+  /**
+   * How long a kernel may take to start.
+   *
+   * @default {60000}
+   */
+  readonly startTimeoutMs?: number;
+  /** Gives up the start. */
+  readonly signal?: AbortSignal;
+  /** Told of what goes wrong where no caller is. */
+  readonly log?: Logger;
+}
+
+/** An execution under way. */
+interface Running {
+  readonly kernel: Kernel;
+  readonly request: KernelRequest;
+  readonly interrupts: Promise<void>[];
+}
+
+/**
+ * A running IPython kernel and its client. Disposing it ends the kernel.
+ *
+ * Executions run one after the other in the order in which they were asked for. A kernel that dies
+ * or cannot be interrupted is replaced by a fresh one with the same set-up.
+ *
+ * @example
+ * ```ts
+ * import { KernelClient, type KernelGateway } from "@ipybox/ipybox";
+ *
+ * async function add(gateway: KernelGateway): Promise<string | null> {
+ *   await using client = await KernelClient.start({ gateway });
+ *   return (await client.execute("40 + 2").result).text; // 42
+ * }
+ * ```
+ */
+export class KernelClient implements AsyncDisposable {
+  readonly #options: KernelClientOptions;
+  readonly #log: Logger;
+  readonly #images: ArtifactFolder;
+  readonly #spill: ArtifactFolder;
+  readonly #connection: GatewayConnection;
+  readonly #keeper: KernelKeeper;
+  readonly #turns = new Mutex();
+  readonly #closed = new AbortController();
+  #running: Running | undefined;
+
+  private constructor(options: KernelClientOptions) {
+    const { gateway, imagesDir = "images", spillDir, startTimeoutMs = 60_000, signal } = options;
+    const { workingDir, restoreWorkingDir = false } = options;
+    this.#options = options;
+    this.#log = options.log ?? silentLogger;
+    this.#images = new ArtifactFolder(imagesDir);
+    this.#spill = spillDir === undefined ? this.#images : new ArtifactFolder(spillDir);
+    this.#connection = new GatewayConnection(gateway);
+    this.#keeper = new KernelKeeper({
+      gateway,
+      connection: this.#connection,
+      bootstrap: { restoreWorkingDir, ...(workingDir === undefined ? {} : { workingDir }) },
+      log: this.#log,
+      startTimeoutMs,
+      signal,
+    });
+  }
+
+  /**
+   * Starts a kernel.
+   *
+   * @param options The gateway to start it at, and how.
+   * @returns The client, ready for code.
+   * @throws {DOMException} A `TimeoutError` when the kernel is not ready within `startTimeoutMs`.
+   * @throws {Error} The gateway cannot be reached or the kernel cannot be set up.
+   */
+  static async start(options: KernelClientOptions): Promise<KernelClient> {
+    const client = new KernelClient(options);
+    try {
+      await client.#keeper.current;
+      return client;
+    } catch (error) {
+      await client[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /**
+   * Runs code.
+   *
+   * @param code IPython code: Python, top-level `await`, magics and `!commands`.
+   * @param options How it may be cancelled, and whether it goes into the history.
+   * @returns The execution, which runs as soon as those before it have ended.
+   */
+  execute(code: string, options: ExecuteOptions = {}): Execution {
+    const { signal, storeHistory = false } = options;
+    return new Execution({
+      maxOutputBytes: this.#options.maxOutputBytes ?? 1024 ** 2,
+      images: this.#images,
+      spill: this.#spill,
+      run: (collector, cancel) => this.#run({ code, storeHistory }, collector, cancel),
+    }, signal);
+  }
+
+  /**
+   * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
+   * it may catch and go on, unlike a cancelled one.
+   */
+  async interrupt(): Promise<void> {
+    if (this.#running !== undefined) await interrupt(this.#running);
+  }
+
+  /**
+   * Replaces the kernel by a fresh one. An execution under way ends with an `AbortError`; those that
+   * wait for their turn run in the fresh kernel.
+   */
+  async reset(): Promise<void> {
+    this.#keeper.replace(new DOMException("The kernel was reset", "AbortError"));
+    await this.#keeper.current;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed.abort(new DOMException("The kernel client was closed", "AbortError"));
+    await this.#keeper[Symbol.asyncDispose]();
+    this.#connection[Symbol.dispose]();
+  }
+
+  /** Waits for its turn, runs the code and says how it ended. */
+  async #run(
+    code: { code: string; storeHistory: boolean },
+    collector: OutputCollector,
+    signal: AbortSignal,
+  ): Promise<Outcome> {
+    const cancelled = anySignal(signal, this.#closed.signal);
+    try {
+      using _turn = await this.#turns.acquire(cancelled);
+      const loss = this.#keeper.takeLoss();
+      // Code that counts on its variables must not run without them unnoticed.
+      if (loss !== undefined) return { state: "lost", failure: { error: loss.reason } };
+      const kernel = await abortable(this.#keeper.usable(), cancelled);
+      const request = kernel.request(
+        { type: "execute_request", silent: false, ...code },
+        (message) => collector.add(message),
+      );
+      this.#running = { kernel, request, interrupts: [] };
+      return await this.#finish(this.#running, collector, cancelled);
+    } catch (error) {
+      // It never began: cancelled before, or there is no kernel.
+      return { state: cancelled.aborted ? "kept" : "lost", failure: { error } };
+    }
+  }
+
+  async #finish(
+    running: Running,
+    collector: OutputCollector,
+    cancelled: AbortSignal,
+  ): Promise<Outcome> {
+    try {
+      const reply = await abortable(running.request.done, cancelled);
+      const state = running.interrupts.length === 0 ? "kept" : await this.#settle(running);
+      if (reply.status === "ok") return { state };
+      return { state, failure: { error: codeError(reply, collector) } };
+    } catch (error) {
+      if (cancelled.aborted) {
+        interrupt(running).catch(() => {}); // #settle() waits for it
+        return { state: await this.#settle(running), failure: { error } };
+      }
+      this.#keeper.takeLoss(); // it is told here
+      return { state: "lost", failure: { error } };
+    } finally {
+      this.#running = undefined;
+    }
+  }
+
+  /**
+   * Waits until the execution is over and none of its interrupts can reach the next one. A kernel
+   * that cannot get there in time is replaced.
+   */
+  async #settle({ kernel, request, interrupts }: Running): Promise<KernelState> {
+    const { interruptGraceMs = 2000 } = this.#options;
+    const kept = Promise.all(interrupts)
+      .then(() => request.idle)
+      .then(() => kernel.settled())
+      .then(() => true, () => false);
+    if (await settledWithin(kept, interruptGraceMs) && await kept) return "kept";
+    if (!kernel.ended.aborted) {
+      this.#log.debug("an interrupted execution goes on; its kernel is replaced");
+      this.#keeper.replace(new DOMException("The kernel was given up", "AbortError"));
+    }
+    this.#keeper.takeLoss(); // it is told here
+    return "lost";
+  }
+}
+
+/** Interrupts an execution, but never before it has begun: an idle kernel ignores interrupts. */
+function interrupt(running: Running): Promise<void> {
+  const { kernel, request, interrupts } = running;
+  const interrupted = request.begun.then(() => request.isIdle ? undefined : kernel.interrupt());
+  interrupts.push(interrupted);
+  return interrupted;
+}
+
+/** The error of code that raised an exception, from the kernel's reply. */
+function codeError(reply: JsonObject, collector: OutputCollector): CodeExecutionError {
+  const { ename, evalue } = reply;
+  const traceback = Array.isArray(reply.traceback) ? reply.traceback.map(String) : [];
+  return new CodeExecutionError(
+    typeof ename === "string" ? ename : "Error",
+    typeof evalue === "string" ? evalue : `The kernel answered ${String(reply.status)}`,
+    cleanTraceback(traceback).join("\n"),
+    collector.partial(),
+  );
+}

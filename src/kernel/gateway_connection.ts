@@ -1,0 +1,111 @@
+import type { ProcessEvidence } from "../errors.ts";
+import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
+
+/** Where a kernel gateway listens, and what is known of its process. */
+export interface GatewayAddress {
+  /** Its base URL, such as `http://127.0.0.1:8888`. */
+  readonly url: URL;
+  /** Its access token, which is only ever sent in a header. */
+  readonly token: string;
+  /** Resolves when the gateway's process has ended. */
+  readonly exited?: Promise<ProcessEvidence>;
+  /** The last part of what the gateway wrote to stderr. */
+  readonly stderrTail?: string;
+}
+
+/** Requests to one gateway. */
+export class GatewayConnection implements Disposable {
+  readonly #address: GatewayAddress;
+  readonly #client: Deno.HttpClient;
+
+  /** Makes no connection yet. */
+  constructor(address: GatewayAddress) {
+    this.#address = address;
+    this.#client = directClient(address.url.hostname);
+  }
+
+  /** Starts a kernel and returns its id. */
+  async createKernel(signal: AbortSignal): Promise<string> {
+    const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
+    const model: unknown = await response.json();
+    if (isObject(model) && typeof model.id === "string") return model.id;
+    throw new Error("The kernel gateway named no kernel id; is it a Jupyter Kernel Gateway?");
+  }
+
+  /** Sends the kernel's process group SIGINT; resolves when it has been sent. */
+  async interruptKernel(id: string, signal: AbortSignal): Promise<void> {
+    const response = await this.#fetch("POST", `${kernelPath(id)}/interrupt`, { signal });
+    await response.body?.cancel();
+  }
+
+  /** Ends a kernel; one that does not end by itself is killed by the gateway. */
+  async deleteKernel(id: string, signal: AbortSignal): Promise<void> {
+    const response = await this.#fetch("DELETE", kernelPath(id), { signal, gone: true });
+    await response.body?.cancel();
+  }
+
+  /** Opens the WebSocket of a kernel's channels. It is not connected yet. */
+  openChannels(id: string, session: string): WebSocket {
+    const url = new URL(`${kernelPath(id)}/channels`, this.#address.url);
+    url.protocol = this.#address.url.protocol === "https:" ? "wss:" : "ws:";
+    url.searchParams.set("session_id", session);
+    const socket = new WebSocket(url, {
+      headers: this.#headers(),
+      protocols: [KERNEL_PROTOCOL],
+      client: this.#client,
+    });
+    socket.binaryType = "arraybuffer";
+    return socket;
+  }
+
+  [Symbol.dispose](): void {
+    this.#client.close();
+  }
+
+  async #fetch(
+    method: string,
+    path: string,
+    options: { body?: string; signal: AbortSignal; gone?: boolean },
+  ): Promise<Response> {
+    const { body, signal, gone = false } = options;
+    const response = await fetch(new URL(path, this.#address.url), {
+      method,
+      headers: { ...this.#headers(), "Content-Type": "application/json" },
+      body: body ?? null,
+      client: this.#client,
+      redirect: "error",
+      signal,
+    });
+    if (response.ok || (gone && response.status === 404)) return response;
+    const text = (await response.text()).slice(0, 300);
+    throw new Error(
+      `The kernel gateway answered ${method} ${path} with ${response.status}: ${text}`,
+    );
+  }
+
+  #headers(): Record<string, string> {
+    return { Authorization: `token ${this.#address.token}` };
+  }
+}
+
+function kernelPath(id: string): string {
+  return `api/kernels/${encodeURIComponent(id)}`;
+}
+
+/**
+ * A client that connects to a host directly also where `HTTP_PROXY` is set: Deno sends even loopback
+ * addresses, and so the token, through that proxy. `NO_PROXY` is read when a client is created. Who
+ * did not grant access to that variable is not asked for it, and may set it.
+ */
+function directClient(hostname: string): Deno.HttpClient {
+  const variable = { name: "env", variable: "NO_PROXY" } as const;
+  if (Deno.permissions.querySync(variable).state !== "granted") return Deno.createHttpClient({});
+  const before = Deno.env.get("NO_PROXY");
+  Deno.env.set("NO_PROXY", hostname);
+  try {
+    return Deno.createHttpClient({});
+  } finally {
+    if (before === undefined) Deno.env.delete("NO_PROXY");
+    else Deno.env.set("NO_PROXY", before);
+  }
+}

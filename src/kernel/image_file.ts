@@ -1,0 +1,38 @@
+import type { ArtifactFolder } from "./artifact_folder.ts";
+import type { MimeBundle } from "./outputs.ts";
+
+const encoder = new TextEncoder();
+
+/** The image formats that become files; of a bundle with several, the first. */
+const FORMATS: readonly {
+  mime: string;
+  extension: string;
+  decode: (value: string) => Uint8Array;
+}[] = [
+  { mime: "image/png", extension: "png", decode: (value) => Uint8Array.fromBase64(value) },
+  { mime: "image/jpeg", extension: "jpg", decode: (value) => Uint8Array.fromBase64(value) },
+  { mime: "image/svg+xml", extension: "svg", decode: (value) => encoder.encode(value) },
+];
+
+/**
+ * Writes the image of a MIME bundle to a file.
+ *
+ * @param data The bundle.
+ * @param folder Where to.
+ * @returns The file's path, or `undefined` when the bundle has no image.
+ * @throws {Error} The image is malformed or the file cannot be written.
+ */
+export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | undefined {
+  for (const { mime, extension, decode } of FORMATS) {
+    const value = textOf(data[mime]);
+    if (value !== undefined) return folder.write(extension, decode(value));
+  }
+  return undefined;
+}
+
+/** A text value of a bundle; Jupyter allows a list of lines too. */
+export function textOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value;
+  if (!Array.isArray(value)) return undefined;
+  return value.every((line) => typeof line === "string") ? value.join("") : undefined;
+}

@@ -1,0 +1,87 @@
+/**
+ * Jupyter's wire format: the one import of `@jupyterlab/services`.
+ *
+ * Only the library's message half is used. Its `KernelConnection` writes to stdout (`console.debug`
+ * does in Deno, and stdout belongs to MCP and to results), throws from an event handler when the
+ * kernel sends a malformed message, which would let executed code end the host, reconnects silently
+ * with random delays where a loss must be an error at once, and reads environment variables when it
+ * is imported.
+ *
+ * @module
+ */
+import { createMessage } from "@jupyterlab/services/lib/kernel/messages.js";
+import { deserialize, serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
+import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
+
+/** The WebSocket subprotocol in which a message is binary and its text is not escaped twice. */
+export const KERNEL_PROTOCOL = "v1.kernel.websocket.jupyter.org";
+
+/** The requests we send. */
+export type RequestContent =
+  | { readonly type: "kernel_info_request" }
+  | {
+    readonly type: "execute_request";
+    readonly code: string;
+    readonly silent: boolean;
+    readonly storeHistory: boolean;
+  };
+
+/** The parts of a received message that we use. Its content is still to be checked. */
+export interface JupyterMessage {
+  readonly channel: string;
+  readonly type: string;
+  /** The request that this message belongs to; `undefined` for the gateway's own messages. */
+  readonly parentId: string | undefined;
+  readonly content: JsonObject;
+}
+
+/** A JSON object of unchecked values. */
+export type JsonObject = Readonly<Record<string, unknown>>;
+
+/** Makes the message of a request. */
+export function encodeRequest(
+  request: RequestContent,
+  session: string,
+): { id: string; data: string | ArrayBuffer } {
+  const message = request.type === "kernel_info_request"
+    ? createMessage({ msgType: request.type, channel: "shell", session, content: {} })
+    : createMessage({
+      msgType: request.type,
+      channel: "shell",
+      session,
+      content: {
+        code: request.code,
+        silent: request.silent,
+        store_history: request.storeHistory,
+        user_expressions: {},
+        allow_stdin: false,
+        // Else the kernel refuses the requests that follow a failed one for a moment.
+        stop_on_error: false,
+      },
+    });
+  return { id: message.header.msg_id, data: serialize(message, KERNEL_PROTOCOL) };
+}
+
+/**
+ * Reads a message, which executed code may have forged.
+ *
+ * @param data What the socket received.
+ * @returns The message.
+ * @throws {Error} It is no Jupyter message.
+ */
+export function decodeMessage(data: ArrayBuffer): JupyterMessage {
+  const message = deserialize(data, KERNEL_PROTOCOL);
+  validateMessage(message);
+  const parent: unknown = message.parent_header;
+  const parentId = isObject(parent) && typeof parent.msg_id === "string"
+    ? parent.msg_id
+    : undefined;
+  const content: unknown = message.content;
+  if (!isObject(content)) throw new TypeError("A message's content is not an object");
+  return { channel: message.channel, type: message.header.msg_type, parentId, content };
+}
+
+/** Whether a value is a JSON object. */
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

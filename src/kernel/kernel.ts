@@ -1,0 +1,224 @@
+import { abortable, anySignal, settledWithin } from "../async/signals.ts";
+import { KernelDiedError, type ProcessEvidence } from "../errors.ts";
+import type { Logger } from "../log.ts";
+import { bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
+import type { GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import {
+  decodeMessage,
+  encodeRequest,
+  type JupyterMessage,
+  type RequestContent,
+} from "./jupyter.ts";
+import { KernelRequest } from "./kernel_request.ts";
+import { KernelSocket } from "./kernel_socket.ts";
+import { messageOf } from "./spill_file.ts";
+
+/** How a kernel is started. */
+export interface KernelOptions {
+  readonly gateway: GatewayAddress;
+  readonly connection: GatewayConnection;
+  readonly bootstrap: BootstrapConfig;
+  readonly log: Logger;
+}
+
+/** After this time a request that may have been sent before the kernel listened is sent again. */
+const HANDSHAKE_RETRY_MS = 1000;
+
+/** How long the end of a kernel may take; the gateway kills one that does not end by itself. */
+const DELETE_TIMEOUT_MS = 15_000;
+
+/** How long the gateway's exit status is waited for after its connection broke. */
+const EVIDENCE_TIMEOUT_MS = 1000;
+
+/** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
+export class Kernel implements AsyncDisposable {
+  readonly #id: string;
+  readonly #options: KernelOptions;
+  readonly #session: string = crypto.randomUUID();
+  readonly #requests = new Map<string, KernelRequest>();
+  readonly #end = new AbortController();
+  #socket: KernelSocket | undefined;
+
+  private constructor(id: string, options: KernelOptions) {
+    this.#id = id;
+    this.#options = options;
+  }
+
+  /**
+   * Starts a kernel and sets it up.
+   *
+   * @param options How.
+   * @param signal Gives up; what was started is ended.
+   * @returns The kernel, ready for code.
+   * @throws {Error} The gateway cannot be reached or the kernel cannot be set up.
+   */
+  static async start(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
+    await using stack = new AsyncDisposableStack();
+    const id = await options.connection.createKernel(signal);
+    const kernel = stack.use(new Kernel(id, options));
+    const ready = anySignal(signal, kernel.ended);
+    await kernel.#connect(ready);
+    await abortable(kernel.#setUp(), ready);
+    options.log.debug(`kernel ${id} is ready`);
+    stack.move();
+    return kernel;
+  }
+
+  /** Aborts when the kernel cannot be used any more; the reason is the error to report. */
+  get ended(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  /**
+   * Sends a request.
+   *
+   * @param content The request.
+   * @param onOutput Called with each message that it leads to on iopub, besides the status.
+   * @returns The request under way. It fails with the reason of {@linkcode ended}.
+   */
+  request(
+    content: RequestContent,
+    onOutput: (message: JupyterMessage) => void = () => {},
+  ): KernelRequest {
+    const { id, data } = encodeRequest(content, this.#session);
+    const request = new KernelRequest(onOutput);
+    if (this.ended.aborted) {
+      request.fail(this.ended.reason);
+      return request;
+    }
+    this.#requests.set(id, request);
+    const forget = () => this.#requests.delete(id);
+    request.done.then(forget, forget);
+    this.#socket?.send(data);
+    return request;
+  }
+
+  /** Interrupts what the kernel runs; resolves when the signal has been sent. */
+  async interrupt(): Promise<void> {
+    await this.#options.connection.interruptKernel(this.#id, this.ended);
+  }
+
+  /**
+   * Resolves when the kernel is idle after everything that reached it before: an interrupt that was
+   * late for its execution hits this request and not the next execution.
+   */
+  async settled(): Promise<void> {
+    await this.request({ type: "kernel_info_request" }).idle;
+  }
+
+  /** Gives the kernel up: all that is under way fails with `reason`. */
+  abandon(reason: unknown): void {
+    if (this.ended.aborted) return;
+    this.#end.abort(reason);
+    for (const request of this.#requests.values()) request.fail(reason);
+    this.#requests.clear();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.abandon(new DOMException("The kernel was closed", "AbortError"));
+    const { connection, log, gateway } = this.#options;
+    await this.#socket?.[Symbol.asyncDispose]();
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(), DELETE_TIMEOUT_MS);
+    gateway.exited?.then(() => timeout.abort());
+    try {
+      await connection.deleteKernel(this.#id, timeout.signal);
+    } catch (error) {
+      // A gateway that is gone has taken its kernels along; another reason is worth a line.
+      log.debug(`kernel ${this.#id} could not be deleted: ${messageOf(error)}`);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #connect(signal: AbortSignal): Promise<void> {
+    const { connection } = this.#options;
+    this.#socket = await KernelSocket.open(
+      connection.openChannels(this.#id, this.#session),
+      (data) => this.#receive(data),
+      signal,
+    );
+    this.#socket.closed.then((reason) => this.#lost(reason));
+  }
+
+  async #setUp(): Promise<void> {
+    // The first request may be lost, as the gateway's subscription to iopub takes its time.
+    for (;;) {
+      const { done } = this.request({ type: "kernel_info_request" });
+      if (await settledWithin(done, HANDSHAKE_RETRY_MS)) break;
+    }
+    const code = bootstrapCode(this.#options.bootstrap);
+    const { done } = this.request({
+      type: "execute_request",
+      code,
+      silent: true,
+      storeHistory: false,
+    });
+    const reply = await done;
+    if (reply.status === "ok") return;
+    throw new Error(
+      `Cannot set up the kernel: ${reply.ename}: ${reply.evalue}; ` +
+        "the gateway's PYTHONPATH must hold ipybox_runtime",
+    );
+  }
+
+  #receive(data: ArrayBuffer): void {
+    let message: JupyterMessage;
+    try {
+      message = decodeMessage(data);
+    } catch (error) {
+      // Executed code can send what it likes; what is no message belongs to nobody.
+      this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
+      return;
+    }
+    const { type, content, parentId } = message;
+    const request = parentId === undefined ? undefined : this.#requests.get(parentId);
+    if (request !== undefined) request.receive(message);
+    else if (type === "status" && isDeath(content.execution_state)) this.#died();
+  }
+
+  /** The gateway found the kernel's process ended. It may start another, which is not set up. */
+  #died(): void {
+    this.abandon(
+      new KernelDiedError(
+        "The kernel died, and its variables are lost; it may have run out of memory, crashed or " +
+          "been ended by its own code",
+        {
+          exitCode: null,
+          signal: null,
+          stderrTail: withoutNoise(this.#options.gateway.stderrTail ?? ""),
+        },
+      ),
+    );
+  }
+
+  /** The connection broke: the gateway ended, or it closed the socket. */
+  async #lost(reason: string): Promise<void> {
+    if (this.ended.aborted) return;
+    const { exited, stderrTail = "" } = this.#options.gateway;
+    let evidence: ProcessEvidence = { exitCode: null, signal: null, stderrTail };
+    let message = `The connection to the kernel was lost (${reason})`;
+    if (exited !== undefined && await settledWithin(exited, EVIDENCE_TIMEOUT_MS)) {
+      evidence = await exited;
+      message = `The kernel gateway ended: ${describeExit(evidence)}`;
+    }
+    this.abandon(new KernelDiedError(message, evidence));
+  }
+}
+
+function isDeath(state: unknown): boolean {
+  return state === "restarting" || state === "dead";
+}
+
+/** How a process ended, with a hint where a reason is likely. */
+export function describeExit({ exitCode, signal }: ProcessEvidence): string {
+  if (signal === "SIGKILL" || exitCode === 137) {
+    return "it was killed (SIGKILL), perhaps as it ran out of memory";
+  }
+  return signal === null ? `it exited with code ${exitCode}` : `it was ended by ${signal}`;
+}
+
+/** Without the line that every kernel writes when it starts. */
+function withoutNoise(stderr: string): string {
+  return stderr.split("\n").filter((line) => !line.includes("running over TCP without")).join("\n");
+}

@@ -1,0 +1,124 @@
+import { anySignal } from "../async/signals.ts";
+import { KernelDiedError } from "../errors.ts";
+import { describeExit, Kernel, type KernelOptions } from "./kernel.ts";
+
+/** How a {@linkcode KernelKeeper} starts its kernels. */
+export interface KernelKeeperOptions extends KernelOptions {
+  readonly startTimeoutMs: number;
+  /** Gives up the start of the first kernel. */
+  readonly signal: AbortSignal | undefined;
+}
+
+/**
+ * Always has a kernel: one that dies or is given up is replaced by a fresh one with the same
+ * set-up. Disposing it ends the kernel.
+ */
+export class KernelKeeper implements AsyncDisposable {
+  readonly #options: KernelKeeperOptions;
+  readonly #closed = new AbortController();
+  readonly #endings = new Set<Promise<void>>();
+  #current: Promise<Kernel>;
+  #gatewayEnd: KernelDiedError | undefined;
+  #loss: { readonly reason: unknown } | undefined;
+
+  constructor(options: KernelKeeperOptions) {
+    this.#options = options;
+    this.#current = this.#start(options.signal);
+    options.gateway.exited?.then((evidence) => {
+      const message = `The kernel gateway ended: ${describeExit(evidence)}`;
+      const error = new KernelDiedError(message, evidence);
+      this.#gatewayEnd = error;
+      this.#current.then((kernel) => kernel.abandon(error), () => {}); // it has failed already
+    });
+  }
+
+  /** The first kernel, or the fresh one after a replacement. */
+  get current(): Promise<Kernel> {
+    return this.#current;
+  }
+
+  /** The current kernel, where one that could not be started is tried once more. */
+  async usable(): Promise<Kernel> {
+    const kernel = this.#current;
+    try {
+      return await kernel;
+    } catch {
+      // Its start may have failed long ago, and a new failure says more than an old one.
+      if (this.#current === kernel) this.#current = this.#start();
+      return await this.#current;
+    }
+  }
+
+  /** Gives the current kernel up, with the reason why, and starts a fresh one. */
+  replace(reason: unknown): void {
+    const old = this.#current;
+    this.#current = this.#start();
+    this.#loss = undefined;
+    this.#endLater(old, reason);
+  }
+
+  /** Why variables were lost since this was last asked, if a kernel died. */
+  takeLoss(): { readonly reason: unknown } | undefined {
+    const loss = this.#loss;
+    this.#loss = undefined;
+    return loss;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const reason = new DOMException("The kernel client was closed", "AbortError");
+    this.#closed.abort(reason);
+    this.#endLater(this.#current, reason);
+    while (this.#endings.size > 0) await Promise.all(this.#endings);
+  }
+
+  #start(signal?: AbortSignal): Promise<Kernel> {
+    const kernel = this.#startInTime(signal);
+    kernel.then(
+      (started) => {
+        const onEnd = () => this.#onEnd(kernel, started.ended.reason);
+        started.ended.addEventListener("abort", onEnd, { once: true });
+        if (started.ended.aborted) onEnd();
+      },
+      () => {}, // told to whoever asks for the kernel
+    );
+    return kernel;
+  }
+
+  async #startInTime(signal: AbortSignal | undefined): Promise<Kernel> {
+    if (this.#gatewayEnd !== undefined) throw this.#gatewayEnd;
+    const { startTimeoutMs } = this.#options;
+    const timeout = new AbortController();
+    const timer = setTimeout(() => {
+      const message = `The kernel was not ready within ${startTimeoutMs} ms`;
+      timeout.abort(new DOMException(message, "TimeoutError"));
+    }, startTimeoutMs);
+    try {
+      const given = anySignal(timeout.signal, signal, this.#closed.signal);
+      given.throwIfAborted();
+      return await Kernel.start(this.#options, given);
+    } catch (error) {
+      throw this.#gatewayEnd ?? error; // its end is the better explanation of a failed request
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** A kernel cannot be used any more. If it is the current one nobody gave it up: it died. */
+  #onEnd(kernel: Promise<Kernel>, reason: unknown): void {
+    if (this.#current !== kernel || this.#closed.signal.aborted) return;
+    this.#options.log.debug(`a kernel is replaced: ${reason}`);
+    this.replace(reason);
+    this.#loss = { reason };
+  }
+
+  #endLater(kernel: Promise<Kernel>, reason: unknown): void {
+    const ending = kernel.then((started) => {
+      started.abandon(reason);
+      return started[Symbol.asyncDispose]();
+    }, () => {}) // there is none to end
+      .then(() => {
+        this.#endings.delete(ending);
+      });
+    this.#endings.add(ending);
+  }
+}

@@ -1,0 +1,66 @@
+import type { JsonObject, JupyterMessage } from "./jupyter.ts";
+
+/**
+ * A request that a kernel works on.
+ *
+ * It is over at its reply on the shell channel *and* the kernel's `idle` on iopub, which come in
+ * either order: who stops at the reply loses output.
+ */
+export class KernelRequest {
+  readonly #onOutput: (message: JupyterMessage) => void;
+  readonly #begun = Promise.withResolvers<void>();
+  readonly #idle = Promise.withResolvers<void>();
+  readonly #reply = Promise.withResolvers<JsonObject>();
+  /** Resolves with the reply's content at reply and idle; rejects when the kernel ends before. */
+  readonly done: Promise<JsonObject>;
+
+  #isIdle = false;
+
+  /** @param onOutput Called with each message of the iopub channel. */
+  constructor(onOutput: (message: JupyterMessage) => void) {
+    this.#onOutput = onOutput;
+    this.done = Promise.all([this.#reply.promise, this.#idle.promise]).then(([reply]) => reply);
+    for (const promise of [this.done, this.begun, this.idle]) {
+      promise.catch(() => {}); // each caller waits for some of them
+    }
+  }
+
+  /** Resolves when the kernel runs the code, from when on an interrupt reaches it. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
+  }
+
+  /** Resolves when the kernel has turned to other work, in an interruption also without a reply. */
+  get idle(): Promise<void> {
+    return this.#idle.promise;
+  }
+
+  /** Whether {@linkcode idle} has resolved. */
+  get isIdle(): boolean {
+    return this.#isIdle;
+  }
+
+  /** Takes a message that belongs to this request. */
+  receive(message: JupyterMessage): void {
+    const { channel, type, content } = message;
+    if (channel === "shell") {
+      this.#reply.resolve(content);
+    } else if (channel === "iopub" && type === "status") {
+      if (content.execution_state === "idle") {
+        this.#isIdle = true;
+        this.#begun.resolve();
+        this.#idle.resolve();
+      }
+    } else if (channel === "iopub") {
+      if (type === "execute_input") this.#begun.resolve();
+      this.#onOutput(message);
+    }
+  }
+
+  /** Ends the request with the reason why the kernel will not answer any more. */
+  fail(reason: unknown): void {
+    this.#begun.reject(reason);
+    this.#idle.reject(reason);
+    this.#reply.reject(reason);
+  }
+}

@@ -1,0 +1,281 @@
+import type { MimeBundle, Output } from "./outputs.ts";
+import { textOf } from "./image_file.ts";
+import { byteLength, collapseCarriageReturns, firstBytes, formatBytes, lastBytes } from "./text.ts";
+
+/** A stream's text, or a part of it. */
+interface StreamEntry {
+  readonly type: "stream";
+  readonly name: "stdout" | "stderr";
+  text: string;
+  bytes: number;
+}
+
+/** A result or a display. */
+export interface DataEntry {
+  readonly type: "execute_result" | "display_data";
+  data: MimeBundle;
+  metadata: MimeBundle;
+  readonly displayId: string | undefined;
+  /** The path of its image. */
+  image: string | undefined;
+  /** The size of its text, 0 when its text was left out of the merged text. */
+  bytes: number;
+  textLeftOut: boolean;
+}
+
+type ErrorEntry = Extract<Output, { type: "error" }>;
+
+type Entry = StreamEntry | DataEntry | ErrorEntry | { readonly type: "gap" };
+
+/** Memory that an entry takes besides its text. */
+const ENTRY_BYTES = 64;
+
+/** Text is cut at the borders of entries where they are small, so they stay this small. */
+const MAX_STREAM_ENTRY_BYTES = 65_536;
+
+/**
+ * The outputs of one execution in order. Of their text, at most a number of bytes is kept: half of
+ * it from the start and half from the end. All work is linear in the text.
+ */
+export class OutputLog {
+  readonly #half: number;
+  readonly #beforeGap: (rawText: string) => void;
+  #entries: Entry[] = [];
+  #gap: number | undefined; // the index of the gap between head and tail
+  #cost = 0; // what counts against the limit: all of it before there is a gap, then the tail
+  #totalBytes = 0;
+  #hasText = false;
+
+  /**
+   * @param maxBytes The most text that is kept.
+   * @param beforeGap Called with all text once, before any of it is left out.
+   */
+  constructor(readonly maxBytes: number, beforeGap: (rawText: string) => void) {
+    this.#half = maxBytes / 2;
+    this.#beforeGap = beforeGap;
+  }
+
+  /** Adds text of a stream. */
+  addStream(name: "stdout" | "stderr", text: string): void {
+    this.#hasText = true;
+    const bytes = byteLength(text);
+    this.#totalBytes += bytes;
+    this.#cost += bytes;
+    const last = this.#entries.at(-1);
+    if (
+      last?.type === "stream" && last.name === name && last.bytes + bytes <= MAX_STREAM_ENTRY_BYTES
+    ) {
+      last.text += text;
+      last.bytes += bytes;
+    } else {
+      this.#entries.push({ type: "stream", name, text, bytes });
+      this.#cost += ENTRY_BYTES;
+    }
+    this.#trimIfLarge();
+  }
+
+  /** Adds a result or a display and returns its entry, which may be updated later. */
+  addData(output: Omit<DataEntry, "bytes" | "textLeftOut">): DataEntry {
+    const text = textOf(output.data["text/plain"]);
+    if (text !== undefined) this.#hasText = true;
+    const bytes = byteLength(text ?? "");
+    const entry: DataEntry = { ...output, bytes, textLeftOut: false };
+    this.#totalBytes += bytes;
+    this.#cost += bytes;
+    this.#entries.push(entry);
+    this.#trimIfLarge();
+    return entry;
+  }
+
+  /** Puts a display into its next state. */
+  updateData(entry: DataEntry, next: Pick<DataEntry, "data" | "metadata" | "image">): void {
+    Object.assign(entry, next);
+    if (entry.textLeftOut) return;
+    const bytes = byteLength(textOf(next.data["text/plain"]) ?? "");
+    this.#totalBytes += bytes - entry.bytes;
+    this.#cost += bytes - entry.bytes;
+    entry.bytes = bytes;
+    this.#trimIfLarge();
+  }
+
+  /** Adds an error. */
+  addError(error: ErrorEntry): void {
+    this.#entries.push(error);
+  }
+
+  /** The merged text of streams, results and displays, as it was produced; `null` for none. */
+  rawText(note = ""): string | null {
+    if (!this.#hasText) return null;
+    const joiner = new LineJoiner();
+    const parts: string[] = [];
+    for (const entry of this.#entries) {
+      if (entry.type === "stream") parts.push(joiner.join(entry.text));
+      else if (entry.type === "gap") parts.push(joiner.joinLine(this.#gapNote(note)));
+      else if (entry.type !== "error" && !entry.textLeftOut) {
+        const text = textOf(entry.data["text/plain"]);
+        if (text !== undefined) parts.push(joiner.joinLine(text));
+      }
+    }
+    return parts.join("");
+  }
+
+  /** The merged text for people and models: progress bars in their last state, stripped. */
+  text(note: string): string | null {
+    this.#trim();
+    const text = this.rawText(note);
+    return text === null ? null : collapseCarriageReturns(text).trim();
+  }
+
+  /** Paths of the images. */
+  images(): string[] {
+    const images = new Set<string>();
+    for (const entry of this.#entries) {
+      if ("image" in entry && entry.image !== undefined) images.add(entry.image);
+    }
+    return [...images];
+  }
+
+  /** All outputs; neighbouring texts of one stream are one output. */
+  outputs(note: string): Output[] {
+    this.#trim();
+    const outputs: Output[] = [];
+    let run: { name: "stdout" | "stderr"; texts: string[] } | undefined;
+    const endRun = () => {
+      if (run !== undefined) {
+        outputs.push({ type: "stream", name: run.name, text: run.texts.join("") });
+      }
+      run = undefined;
+    };
+    for (const entry of this.#entries) {
+      if (entry.type === "stream" || entry.type === "gap") {
+        const name = entry.type === "stream" ? entry.name : run?.name ?? "stdout";
+        if (run?.name !== name) endRun();
+        run ??= { name, texts: [] };
+        run.texts.push(entry.type === "stream" ? entry.text : `\n${this.#gapNote(note)}\n`);
+      } else {
+        endRun();
+        outputs.push(outputOf(entry));
+      }
+    }
+    endRun();
+    return outputs;
+  }
+
+  #gapNote(note: string): string {
+    let kept = 0;
+    for (const entry of this.#entries) if ("bytes" in entry) kept += entry.bytes;
+    const missing = formatBytes(this.#totalBytes - kept);
+    return `[ipybox: ${missing} of ${
+      formatBytes(this.#totalBytes)
+    } of text left out here; ${note}]`;
+  }
+
+  #trimIfLarge(): void {
+    // The tail may grow to twice its size before it is cut, so that each byte is moved only once.
+    const limit = this.#gap === undefined
+      ? this.maxBytes
+      : this.maxBytes + MAX_STREAM_ENTRY_BYTES + ENTRY_BYTES;
+    if (this.#cost > limit) this.#trim();
+  }
+
+  #trim(): void {
+    if (this.#gap === undefined) {
+      if (this.#cost <= this.maxBytes) return;
+      this.#beforeGap(this.rawText() ?? "");
+      this.#openGap();
+    }
+    this.#trimTail();
+  }
+
+  /** Fixes the head: the entries, and the part of one, that fit into half of the limit. */
+  #openGap(): void {
+    let index = 0;
+    let room = this.#half;
+    for (; index < this.#entries.length; index++) {
+      const cost = costOf(this.#entries[index]!);
+      if (cost > room) break;
+      room -= cost;
+      this.#cost -= cost;
+    }
+    const border = this.#entries[index];
+    const pieces: Entry[] = [{ type: "gap" }];
+    if (border?.type === "stream") {
+      const text = firstBytes(border.text, Math.max(0, room - ENTRY_BYTES));
+      const bytes = byteLength(text);
+      pieces.unshift({ ...border, text, bytes });
+      border.text = border.text.slice(text.length);
+      border.bytes -= bytes;
+      this.#cost -= bytes;
+    }
+    this.#entries.splice(index, 0, ...pieces);
+    this.#gap = index + pieces.length - 1;
+  }
+
+  /** Leaves the text after the gap out, oldest first, until the rest fits into half of the limit. */
+  #trimTail(): void {
+    if (this.#gap === undefined || this.#cost <= this.#half) return;
+    const tail = this.#entries.splice(this.#gap + 1);
+    for (const [index, entry] of tail.entries()) {
+      const excess = this.#cost - this.#half;
+      if (excess <= 0) {
+        for (const rest of tail.slice(index)) this.#entries.push(rest);
+        return;
+      }
+      this.#shorten(entry, excess, index === tail.length - 1);
+    }
+  }
+
+  /** Takes an entry over into the tail with its text shorter by an excess; a stream may vanish. */
+  #shorten(entry: Entry, excess: number, isLast: boolean): void {
+    if (entry.type === "stream") {
+      const text = excess >= entry.bytes ? "" : lastBytes(entry.text, entry.bytes - excess);
+      const bytes = byteLength(text);
+      this.#cost -= entry.bytes - bytes;
+      if (text === "") this.#cost -= ENTRY_BYTES;
+      else this.#entries.push({ ...entry, text, bytes });
+      return;
+    }
+    // The newest display keeps its text, which its caller has cut to the limit.
+    if ("textLeftOut" in entry && !isLast) {
+      this.#cost -= entry.bytes;
+      entry.bytes = 0;
+      entry.textLeftOut = true;
+    }
+    this.#entries.push(entry);
+  }
+}
+
+function costOf(entry: Entry): number {
+  if (entry.type === "stream") return entry.bytes + ENTRY_BYTES;
+  return "bytes" in entry ? entry.bytes : 0;
+}
+
+function outputOf(entry: DataEntry | ErrorEntry): Output {
+  if (entry.type === "error") return entry;
+  const { type, data, metadata, displayId } = entry;
+  return type === "execute_result" || displayId === undefined
+    ? { type, data, metadata }
+    : { type, data, metadata, displayId };
+}
+
+/** Says what belongs between texts, so that each result and each display is on lines of its own. */
+export class LineJoiner {
+  #atLineStart = true;
+  #afterLine = false;
+
+  /** Text of a stream, with the line break that it needs before it. */
+  join(text: string): string {
+    return this.#next(this.#afterLine && !this.#atLineStart ? "\n" + text : text, false);
+  }
+
+  /** Text that is to be on lines of its own, with the line break that it needs before it. */
+  joinLine(text: string): string {
+    return this.#next(this.#atLineStart ? text : "\n" + text, true);
+  }
+
+  #next(text: string, isLine: boolean): string {
+    if (text !== "") this.#atLineStart = text.endsWith("\n");
+    this.#afterLine = isLine;
+    return text;
+  }
+}

@@ -1,0 +1,32 @@
+"""Sets up the IPython kernel that it is imported in, once, before any code of the user's runs."""
+
+import json
+import os
+from typing import TYPE_CHECKING
+
+from . import plain_output, streams, working_dir
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def start(config_json: str) -> None:
+    """Set the kernel up as `config_json` says; its keys are those of `bootstrap.ts`."""
+    shell = _shell()
+    config = json.loads(config_json)
+    plain_output.install(shell)
+    streams.install()
+    directory = config.get("workingDir")
+    if directory is not None:
+        os.chdir(directory)
+    if config["restoreWorkingDir"]:
+        working_dir.install(shell, os.getcwd())
+
+
+def _shell() -> "InteractiveShell":
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        raise RuntimeError("ipybox_runtime.kernel can only be used inside an IPython kernel")
+    return shell
