@@ -187,6 +187,8 @@ export type ToolErrorType =
 
 /** Evidence of a failed tool call, as far as there is any. */
 export interface ToolCallErrorDetails {
+  /** Why an approver or a policy refused the call. */
+  readonly reason?: string;
   /** The JSON-RPC error code that the server sent. */
   readonly code?: number;
   /** The JSON-RPC error data that the server sent. */

@@ -20,7 +20,7 @@ export interface ApprovalChannelOptions {
 /** Options of {@linkcode ApprovalChannel.request}. */
 export interface ApprovalWaitOptions {
   /** Withdraws the request when the call that needs it ends. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** The longest delay that a timer takes; more would fire at once. */
