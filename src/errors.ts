@@ -170,6 +170,55 @@ export class McpConnectionError extends Error implements ProcessEvidence {
   }
 }
 
+/** What went wrong with a tool call. The same words are on the wire to the kernel. */
+export type ToolErrorType =
+  | "tool_error"
+  | "protocol_error"
+  | "invalid_arguments"
+  | "approval_rejected"
+  | "approval_timeout"
+  | "approval_unavailable"
+  | "tool_timeout"
+  | "server_died"
+  | "server_unreachable"
+  | "unknown_server"
+  | "cancelled"
+  | "tool_server_error";
+
+/** Evidence of a failed tool call, as far as there is any. */
+export interface ToolCallErrorDetails {
+  /** Why an approver or a policy refused the call. */
+  readonly reason?: string;
+  /** The JSON-RPC error code that the server sent. */
+  readonly code?: number;
+  /** The JSON-RPC error data that the server sent. */
+  readonly data?: unknown;
+  /** The exit code of the server's process. */
+  readonly exitCode?: number | null;
+  /** The signal that ended the server's process. */
+  readonly signal?: string | null;
+}
+
+/** A tool call had no result. `type` tells why. */
+export class ToolCallError extends Error {
+  override readonly name: string = "ToolCallError";
+
+  /**
+   * @param type What went wrong.
+   * @param message What went wrong, in words that executed code may read.
+   * @param details Evidence, which executed code may read too.
+   * @param options The cause, which executed code does not get.
+   */
+  constructor(
+    readonly type: ToolErrorType,
+    message: string,
+    readonly details: ToolCallErrorDetails = {},
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
 /** Says the last lines of a process's stderr below a message. */
 function withTail(message: string, stderrTail: string): string {
   const lines = stderrTail.trimEnd().split("\n").filter((line) => line.trim() !== "").slice(-8);

@@ -1,1 +1,61 @@
-"""Helps code in the kernel call MCP tools on the host."""
+"""Helps code in the kernel call MCP tools on the host.
+
+Only the standard library is needed. Generated packages call tools through a ``ToolRunner``; the
+host decides which of the calls are allowed.
+"""
+
+from .content import (
+    ResourceLink,
+    TextBlock,
+    ToolAudio,
+    ToolContent,
+    ToolImage,
+    ToolResource,
+    ToolResult,
+    ToolText,
+    UnknownContent,
+)
+from .errors import (
+    ApprovalRejectedError,
+    ApprovalTimeoutError,
+    ApprovalUnavailableError,
+    InvalidArgumentsError,
+    ServerDiedError,
+    ServerUnreachableError,
+    ToolCallError,
+    ToolCancelledError,
+    ToolError,
+    ToolOutputError,
+    ToolProtocolError,
+    ToolServerError,
+    ToolTimeoutError,
+    UnknownServerError,
+)
+from .tool_runner import ToolRunner
+
+__all__ = [
+    "ApprovalRejectedError",
+    "ApprovalTimeoutError",
+    "ApprovalUnavailableError",
+    "InvalidArgumentsError",
+    "ResourceLink",
+    "ServerDiedError",
+    "ServerUnreachableError",
+    "TextBlock",
+    "ToolAudio",
+    "ToolCallError",
+    "ToolCancelledError",
+    "ToolContent",
+    "ToolError",
+    "ToolImage",
+    "ToolOutputError",
+    "ToolProtocolError",
+    "ToolResource",
+    "ToolResult",
+    "ToolRunner",
+    "ToolServerError",
+    "ToolText",
+    "ToolTimeoutError",
+    "UnknownContent",
+    "UnknownServerError",
+]

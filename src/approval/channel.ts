@@ -1,0 +1,187 @@
+import { abortable } from "../async/signals.ts";
+import { type Logger, silentLogger } from "../log.ts";
+import { type ApprovalCall, ApprovalRequest, type ApprovalResponse } from "./request.ts";
+
+/** Takes each request as it comes, and decides it now or later. */
+export type Approver = (request: ApprovalRequest) => void | Promise<void>;
+
+/** Options of {@linkcode ApprovalChannel}. */
+export interface ApprovalChannelOptions {
+  /**
+   * How long a decision is waited for, in milliseconds.
+   *
+   * @default {undefined} for ever
+   */
+  timeoutMs?: number | undefined;
+  /** Told of approvers that throw. */
+  log?: Logger;
+}
+
+/** Options of {@linkcode ApprovalChannel.request}. */
+export interface ApprovalWaitOptions {
+  /** Withdraws the request when the call that needs it ends. */
+  signal?: AbortSignal | undefined;
+}
+
+/** The longest delay that a timer takes; more would fire at once. */
+const LONGEST_TIMER = 2 ** 31 - 1;
+
+/**
+ * Brings calls that need approval to the one approver that is attached.
+ *
+ * It fails closed: without an approver, when the time is up, when the approver leaves or throws, the
+ * call is refused, and the refusal says why.
+ *
+ * @example
+ * ```ts
+ * import { ApprovalChannel } from "@ipybox/ipybox";
+ *
+ * const channel = new ApprovalChannel({ timeoutMs: 60_000 });
+ * using _approver = channel.attach((request) => void request.reject("not today"));
+ * const answer = await channel.request({
+ *   kind: "shell",
+ *   serverName: "ipybox",
+ *   toolName: "shell",
+ *   arguments: { cmd: "ls" },
+ * });
+ * console.error(answer.accepted); // false
+ * ```
+ */
+export class ApprovalChannel {
+  readonly #timeoutMs: number | undefined;
+  readonly #log: Logger;
+  readonly #pending = new Set<ApprovalRequest>();
+  readonly #watchers = new Set<(pending: number) => void>();
+  #approver: Approver | undefined;
+  #free = Promise.withResolvers<void>();
+
+  /**
+   * @param options The time limit and the log.
+   * @throws {RangeError} The time limit is not above 0.
+   */
+  constructor(options: ApprovalChannelOptions = {}) {
+    const { timeoutMs, log = silentLogger } = options;
+    if (timeoutMs !== undefined && !(timeoutMs > 0)) {
+      throw new RangeError(`Cannot use an approval timeout of ${timeoutMs} ms: it must be above 0`);
+    }
+    this.#timeoutMs = timeoutMs;
+    this.#log = log;
+  }
+
+  /** Whether an approver is attached. */
+  get attached(): boolean {
+    return this.#approver !== undefined;
+  }
+
+  /** How many requests wait for a decision. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
+  /** Calls back with the number of waiting requests whenever it changes, until disposed. */
+  onPendingChange(callback: (pending: number) => void): Disposable {
+    this.#watchers.add(callback);
+    return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
+  }
+
+  /**
+   * Makes `approver` the one who decides, until the returned object is disposed. What is undecided
+   * then is refused.
+   *
+   * @param approver Called with each request.
+   * @returns Disposing it detaches the approver.
+   * @throws {Error} Another approver is attached; see {@linkcode whenFree}.
+   */
+  attach(approver: Approver): Disposable {
+    if (this.#approver !== undefined) {
+      throw new Error("Cannot attach an approver: the approval channel already has one");
+    }
+    this.#approver = approver;
+    this.#free = Promise.withResolvers<void>();
+    return {
+      [Symbol.dispose]: () => {
+        if (this.#approver !== approver) return;
+        this.#approver = undefined;
+        this.withdrawAll("Approval channel disconnected");
+        this.#free.resolve();
+      },
+    };
+  }
+
+  /**
+   * Waits until no approver is attached.
+   *
+   * @param signal Ends the wait.
+   */
+  async whenFree(signal: AbortSignal): Promise<void> {
+    while (this.attached) await abortable(this.#free.promise, signal);
+  }
+
+  /**
+   * Asks for a decision.
+   *
+   * @param call What is to be decided.
+   * @param options What withdraws the request.
+   * @returns The decision, or why there is none. Never rejects.
+   */
+  async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
+    const { signal } = options;
+    const approver = this.#approver;
+    if (signal?.aborted) return CANCELLED;
+    if (approver === undefined) return unavailable("Approval channel not connected");
+
+    const request = new ApprovalRequest(call);
+    const withdraw = () => request.withdraw(CANCELLED);
+    signal?.addEventListener("abort", withdraw, { once: true });
+    const timer = this.#expireLater(request);
+    this.#change(() => this.#pending.add(request));
+    this.#show(request, approver);
+    try {
+      return await request.response;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", withdraw);
+      this.#change(() => this.#pending.delete(request));
+    }
+  }
+
+  /**
+   * Refuses all that waits for a decision.
+   *
+   * @param reason Why, in words for the code that called.
+   */
+  withdrawAll(reason: string): void {
+    for (const request of this.#pending) request.withdraw(unavailable(reason));
+  }
+
+  #expireLater(request: ApprovalRequest): ReturnType<typeof setTimeout> | undefined {
+    const timeoutMs = this.#timeoutMs;
+    if (timeoutMs === undefined || timeoutMs > LONGEST_TIMER) return undefined;
+    const reason = `No decision within ${timeoutMs / 1000} s`;
+    return setTimeout(() => {
+      request.withdraw({ accepted: false, type: "approval_timeout", reason });
+    }, timeoutMs);
+  }
+
+  async #show(request: ApprovalRequest, approver: Approver): Promise<void> {
+    try {
+      await approver(request);
+    } catch (error) {
+      this.#log.error(`Approver failed on ${request}: ${error}`);
+      request.withdraw(unavailable("Approver failed"));
+    }
+  }
+
+  #change(apply: () => void): void {
+    apply();
+    for (const watcher of this.#watchers) watcher(this.#pending.size);
+  }
+}
+
+type Refusal = ApprovalResponse & { accepted: false };
+
+const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "The call was cancelled" };
+
+function unavailable(reason: string): Refusal {
+  return { accepted: false, type: "approval_unavailable", reason };
+}

@@ -1,0 +1,69 @@
+import type { ApprovalCall } from "./request.ts";
+
+/** What becomes of a call: an approver is asked, or it is allowed or denied without asking. */
+export type ApprovalMode = "ask" | "allow" | "deny";
+
+/** What a policy says of a call. */
+export interface PolicyVerdict {
+  /** What becomes of the call. */
+  readonly mode: ApprovalMode;
+  /** Which rule says so, in words for the code that called and for logs. */
+  readonly reason?: string;
+}
+
+/** Decides which calls need asking. */
+export interface ApprovalPolicy {
+  /** Judges one call. */
+  decide(call: ApprovalCall): PolicyVerdict;
+}
+
+/** One mode for tool calls and one for shell commands. */
+export interface ApprovalModes {
+  /**
+   * What becomes of tool calls.
+   *
+   * @default {"ask"}
+   */
+  tools?: ApprovalMode;
+  /**
+   * What becomes of shell commands.
+   *
+   * @default {"allow"}
+   */
+  shell?: ApprovalMode;
+}
+
+/** How calls are approved: one mode for all, one for each kind, or a policy. */
+export type ApprovalSetting = ApprovalMode | ApprovalModes | ApprovalPolicy;
+
+/**
+ * Makes a policy of a setting.
+ *
+ * @param setting A mode, modes by kind, or a policy, which is returned as it is.
+ * @returns The policy.
+ * @throws {TypeError} A mode is not one of the three.
+ */
+export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
+  if (typeof setting === "object" && "decide" in setting) return setting;
+  const modes = typeof setting === "string" ? { tools: setting, shell: setting } : setting;
+  const { tools = "ask", shell = "allow" } = modes;
+  for (const mode of [tools, shell]) {
+    if (!MODES.includes(mode)) {
+      throw new TypeError(`Unknown approval mode ${JSON.stringify(mode)}: use ask, allow or deny`);
+    }
+  }
+  return {
+    decide: ({ kind }) => {
+      const mode = kind === "tool" ? tools : shell;
+      return mode === "deny" ? { mode, reason: DENIED[kind] } : { mode };
+    },
+  };
+}
+
+const MODES: readonly string[] = ["ask", "allow", "deny"];
+
+const DENIED = {
+  tool: "Tool calls are denied",
+  shell: "Shell commands are denied",
+  shell_magic: "Shell commands are denied",
+} as const;

@@ -1,0 +1,168 @@
+/**
+ * JSON that is passed on as it came: numbers keep the spelling that a double would lose, such as
+ * `1.0`, `-0` and integers above 2^53, because Python and many servers tell them apart.
+ *
+ * @module
+ */
+
+/** A number with its own spelling, as made by `JSON.rawJSON()`. `JSON.stringify()` writes it as is. */
+export interface RawNumber {
+  /** The number as it was written. */
+  readonly rawJSON: string;
+}
+
+/** A JSON value whose unusual numbers are {@linkcode RawNumber}s. */
+export type ExactJson =
+  | null
+  | boolean
+  | number
+  | string
+  | RawNumber
+  | readonly ExactJson[]
+  | ExactObject;
+
+/** A JSON object of exact values. */
+export interface ExactObject {
+  readonly [name: string]: ExactJson;
+}
+
+/** A JSON value for programs: an integer that no double holds is a `bigint`. */
+export type JsonValue =
+  | null
+  | boolean
+  | number
+  | bigint
+  | string
+  | readonly JsonValue[]
+  | JsonObject;
+
+/** A JSON object of values for programs. */
+export interface JsonObject {
+  readonly [name: string]: JsonValue;
+}
+
+interface SourceTextAccess {
+  rawJSON(text: string): RawNumber;
+  isRawJSON(value: unknown): value is RawNumber;
+}
+
+// The engine has the functions, TypeScript's library does not list them yet.
+const { rawJSON, isRawJSON } = JSON as typeof JSON & SourceTextAccess;
+
+type SourceReviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
+
+/** How deep arguments may nest. Deeper ones end in stack overflows on one side or the other. */
+const MAX_DEPTH = 200;
+
+/**
+ * Parses JSON without losing how numbers are spelled.
+ *
+ * @param text The JSON text.
+ * @returns The value.
+ * @throws {SyntaxError} It is not JSON, or it nests too deeply to be parsed.
+ */
+export function parseExact(text: string): ExactJson {
+  const keepSpelling: SourceReviver = (_key, value, context) =>
+    typeof value === "number" && context?.source !== undefined && String(value) !== context.source
+      ? rawJSON(context.source)
+      : value;
+  try {
+    return JSON.parse(text, keepSpelling as typeof keepSpelling & ((key: string) => unknown));
+  } catch (error) {
+    if (error instanceof RangeError) throw new SyntaxError("JSON nests too deeply");
+    throw error;
+  }
+}
+
+/**
+ * Makes an exact value of a program's own: what `JSON.stringify()` would write of it, with `bigint`s
+ * as integers.
+ *
+ * @param value A value that JSON can express.
+ * @returns A copy that shares nothing with it.
+ * @throws {TypeError} JSON cannot express it, as with `NaN`, `undefined` or a cycle.
+ */
+export function toExact(value: unknown): ExactJson {
+  return parseExact(stringifyExact(value));
+}
+
+/**
+ * Writes a value as JSON, exact ones as they came.
+ *
+ * @param value An exact value or a program's own.
+ * @returns The JSON text.
+ * @throws {TypeError} JSON cannot express it.
+ */
+export function stringifyExact(value: unknown): string {
+  const text = JSON.stringify(value, (_key, inner: unknown) => {
+    if (typeof inner === "bigint") return rawJSON(String(inner));
+    if (typeof inner === "number" && !Number.isFinite(inner)) {
+      throw new TypeError(`JSON has no number ${inner}`);
+    }
+    return inner;
+  });
+  if (text === undefined) throw new TypeError(`JSON has no value for ${typeof value}`);
+  return text;
+}
+
+/**
+ * Gives an exact value as a program wants it: numbers as numbers, and integers that no double holds
+ * as `bigint`s.
+ *
+ * @param value The exact value.
+ * @returns A frozen copy.
+ */
+export function toPlain(value: ExactJson): JsonValue {
+  if (typeof value !== "object" || value === null) return value;
+  if (isRawJSON(value)) return plainNumber(value.rawJSON);
+  if (isArray(value)) return Object.freeze(value.map(toPlain));
+  // Not by assignment: a key named __proto__ would set the prototype.
+  const entries = Object.entries(value).map(([name, inner]) => [name, toPlain(inner)] as const);
+  return Object.freeze(Object.fromEntries(entries));
+}
+
+/**
+ * Checks that a value is an object that can be passed on unchanged, and freezes it.
+ *
+ * @param value The parsed value.
+ * @returns The same value, frozen all through.
+ * @throws {TypeError} It is no object, nests too deeply, or has a number that no double can express.
+ */
+export function sealObject(value: ExactJson): ExactObject {
+  if (!isExactObject(value)) throw new TypeError("Arguments must be a JSON object");
+  seal(value, 0);
+  return value;
+}
+
+/** Whether an exact value is a JSON object. */
+export function isExactObject(value: unknown): value is ExactObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value) && !isRawJSON(value);
+}
+
+/** Whether a value is a number that keeps its own spelling. */
+export function isRawNumber(value: unknown): value is RawNumber {
+  return isRawJSON(value);
+}
+
+function seal(value: ExactJson, depth: number): void {
+  if (typeof value !== "object" || value === null) return;
+  if (depth > MAX_DEPTH) throw new TypeError(`Arguments nest more than ${MAX_DEPTH} levels deep`);
+  if (isRawJSON(value)) {
+    if (!Number.isFinite(Number(value.rawJSON))) {
+      throw new TypeError(`Number out of range: ${value.rawJSON.slice(0, 40)}`);
+    }
+    return;
+  }
+  for (const inner of isArray(value) ? value : Object.values(value)) seal(inner, depth + 1);
+  Object.freeze(value);
+}
+
+function plainNumber(source: string): number | bigint {
+  const number = Number(source);
+  if (Number.isSafeInteger(number) || !/^-?\d+$/.test(source)) return number;
+  return BigInt(source);
+}
+
+function isArray(value: ExactJson): value is readonly ExactJson[] {
+  return Array.isArray(value);
+}

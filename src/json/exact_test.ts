@@ -1,0 +1,49 @@
+import { assertEquals, assertFalse, assertThrows } from "@std/assert";
+import { parseExact, sealObject, stringifyExact, toExact, toPlain } from "./exact.ts";
+
+const UNUSUAL =
+  '{"one":1.0,"big":12345678901234567890,"zero":-0,"exp":1E+2,"usual":[1,0.5,"x",null,true]}';
+
+Deno.test("parseExact() and stringifyExact() pass numbers on as they were written", () => {
+  assertEquals(stringifyExact(parseExact(UNUSUAL)), UNUSUAL);
+});
+
+Deno.test("toPlain() gives numbers, and bigints where a double would lie", () => {
+  assertEquals(toPlain(parseExact(UNUSUAL)), {
+    one: 1,
+    big: 12345678901234567890n,
+    zero: -0,
+    exp: 100,
+    usual: [1, 0.5, "x", null, true],
+  });
+});
+
+Deno.test("toPlain() keeps a key named __proto__ a key", () => {
+  const plain = toPlain(parseExact('{"__proto__":{"polluted":1},"n":1.0}'));
+  assertEquals(Object.keys(Object(plain)), ["__proto__", "n"]);
+  assertFalse("polluted" in Object(plain));
+});
+
+Deno.test("toExact() takes bigints and refuses what JSON cannot express", () => {
+  assertEquals(stringifyExact(toExact({ id: 2n ** 64n })), '{"id":18446744073709551616}');
+  assertThrows(() => toExact({ a: NaN }), TypeError, "NaN");
+  assertThrows(() => toExact(undefined), TypeError, "undefined");
+});
+
+Deno.test("sealObject() refuses what cannot be passed on unchanged", () => {
+  assertThrows(() => sealObject(parseExact("[1]")), TypeError, "JSON object");
+  assertThrows(() => sealObject(parseExact("1.0")), TypeError, "JSON object");
+  assertThrows(() => sealObject(parseExact('{"a":1e400}')), TypeError, "1e400");
+  const deep = '{"a":' + "[".repeat(300) + "]".repeat(300) + "}";
+  assertThrows(() => sealObject(parseExact(deep)), TypeError, "levels");
+});
+
+Deno.test("sealObject() freezes all through", () => {
+  const sealed = sealObject(parseExact('{"a":{"b":[1]}}'));
+  assertThrows(() => Object.assign(Object(sealed.a), { b: 2 }), TypeError);
+});
+
+Deno.test("parseExact() says so when text nests too deeply to be parsed", () => {
+  const depth = 1_000_000;
+  assertThrows(() => parseExact("[".repeat(depth) + "]".repeat(depth)), SyntaxError);
+});

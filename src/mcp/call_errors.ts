@@ -1,0 +1,108 @@
+import { ToolCallError, type ToolCallErrorDetails, type ToolErrorType } from "../errors.ts";
+import type { Logger } from "../log.ts";
+import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
+import type { StdioTransport } from "./stdio_transport.ts";
+
+/** How a failed call ended on our side, which the SDK's errors do not tell. */
+export interface CallEnd {
+  /** The caller gave up. */
+  readonly cancelled: boolean;
+  /** The time limit of the call was reached. */
+  readonly timedOut: boolean;
+}
+
+/**
+ * Explains an error that says nothing about the connection: it goes on.
+ *
+ * @param serverName The server.
+ * @param error What the SDK threw.
+ * @param end How the call ended on our side.
+ * @returns The error for the caller, or `undefined` where the connection must have failed.
+ */
+export function explainAnswer(
+  serverName: string,
+  error: unknown,
+  { cancelled, timedOut }: CallEnd,
+): ToolCallError | undefined {
+  if (error instanceof ToolCallError) return error;
+  const cause = { cause: error };
+  if (cancelled) return new ToolCallError("cancelled", "The call was cancelled", {}, cause);
+  if (timedOut) return new ToolCallError("tool_timeout", "The call took too long", {}, cause);
+  if (error instanceof ProtocolError) {
+    const { code, message, data } = error;
+    const invalid = code === ProtocolErrorCode.InvalidParams;
+    const details = data === undefined ? { code } : { code, data };
+    const what = `answered with an error: ${message}`;
+    return fail(serverName, invalid ? "invalid_arguments" : "protocol_error", what, error, details);
+  }
+  if (error instanceof SdkError && BROKEN_RULES.includes(error.code)) {
+    return fail(serverName, "protocol_error", `broke the protocol: ${error.message}`, error);
+  }
+  return undefined;
+}
+
+/**
+ * Explains the failure of a connection to a server's process.
+ *
+ * @param serverName The server.
+ * @param transport The transport, which knows how the process ended.
+ * @param error What the SDK threw.
+ * @param log Told the process's last words: they may hold secrets, and the error goes to the code in
+ * the sandbox.
+ * @returns The error for the caller.
+ */
+export async function explainDeath(
+  serverName: string,
+  transport: StdioTransport,
+  error: unknown,
+  log: Logger,
+): Promise<ToolCallError> {
+  if (transport.failure !== undefined) {
+    return fail(serverName, "server_died", `was stopped: ${transport.failure.message}`, error);
+  }
+  const evidence = await transport.evidence();
+  if (evidence === undefined) return fail(serverName, "server_died", "ended the connection", error);
+  const { exitCode, signal, stderrTail } = evidence;
+  log.warn(`MCP server "${serverName}" died. Last lines of its stderr:\n${stderrTail}`);
+  const how = signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
+  return fail(serverName, "server_died", how, error, { exitCode, signal });
+}
+
+/**
+ * Explains the failure of a connection by HTTP.
+ *
+ * @param serverName The server.
+ * @param error What the SDK threw.
+ * @returns The error for the caller. It does not carry the address, which may hold secrets.
+ */
+export function explainUnreachable(serverName: string, error: unknown): ToolCallError {
+  const what = error instanceof SdkHttpError
+    ? `answered with HTTP ${error.status}`
+    : "cannot be reached";
+  return fail(serverName, "server_unreachable", what, error);
+}
+
+/** Whether the server no longer knows the session, so that it did not process the request. */
+export function isForgottenSession(error: unknown): boolean {
+  return error instanceof SdkHttpError && error.status === 404;
+}
+
+/** The SDK's own judgements about what the server sent. */
+const BROKEN_RULES: readonly string[] = [
+  SdkErrorCode.InvalidResult,
+  SdkErrorCode.UnsupportedResultType,
+  SdkErrorCode.InputRequiredRoundsExceeded,
+  SdkErrorCode.ListPaginationExceeded,
+  SdkErrorCode.MethodNotSupportedByProtocolVersion,
+  SdkErrorCode.CapabilityNotSupported,
+];
+
+function fail(
+  serverName: string,
+  type: ToolErrorType,
+  what: string,
+  cause: unknown,
+  details: ToolCallErrorDetails = {},
+): ToolCallError {
+  return new ToolCallError(type, `MCP server "${serverName}" ${what}`, details, { cause });
+}

@@ -1,0 +1,265 @@
+import { abortable, anySignal } from "../async/signals.ts";
+import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
+import { type Logger, silentLogger } from "../log.ts";
+import { McpConnection } from "./connection.ts";
+import {
+  Client,
+  SdkHttpError,
+  SSEClientTransport,
+  StreamableHTTPClientTransport,
+  type Transport,
+  UnauthorizedError,
+  type VersionNegotiationOptions,
+} from "./sdk.ts";
+import { checkServerName } from "./server_name.ts";
+import {
+  fillVariables,
+  type HttpServerParams,
+  type McpProtocol,
+  type ServerParams,
+  type StdioServerParams,
+  type VariableLookup,
+} from "./server_params.ts";
+import { StdioTransport } from "./stdio_transport.ts";
+import { inheritedEnvironment, variableLookup } from "./variables.ts";
+
+/** A program and its arguments. */
+export interface Command {
+  readonly command: string;
+  readonly args: readonly string[];
+}
+
+/** Options of {@linkcode connectMcp}. */
+export interface ConnectOptions {
+  /**
+   * How long the server may take to start and to answer, in milliseconds.
+   *
+   * @default {30000}
+   */
+  connectTimeoutMs?: number;
+  /** The folder whose `.env` fills `${VAR}` after the environment, and where servers start. */
+  workspace?: string;
+  /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
+  variables?: VariableLookup;
+  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
+  sandboxCommand?: (command: Command, settings: true | string) => Promise<Command>;
+  /** Gives up. */
+  signal?: AbortSignal;
+  /** Told of what servers write to stderr, and of lines that are no messages. */
+  log?: Logger;
+}
+
+const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
+
+/** The longest list of tools, in pages. A server that never ends its list must not fill the memory. */
+const MAX_PAGES = 1000;
+
+/**
+ * Starts or reaches an MCP server.
+ *
+ * @param serverName The server's name, which all errors carry.
+ * @param params How it is started or reached; `${VAR}` is filled in now.
+ * @param options Time limit, variables, and who is told.
+ * @returns The connection. Disposing it stops the server or ends the session.
+ * @throws {TypeError} The name cannot be a server's.
+ * @throws {ConfigError} A variable is not set or the parameters make no sense; nothing was started.
+ * @throws {McpConnectionError} It does not start, cannot be reached, or does not answer in time.
+ *
+ * @example
+ * ```ts
+ * import { connectMcp } from "./connect.ts";
+ *
+ * const params = { command: "npx", args: ["-y", "@modelcontextprotocol/server-everything"] };
+ * await using connection = await connectMcp("everything", params);
+ * for (const tool of await connection.listTools()) console.error(tool.name);
+ * ```
+ */
+export async function connectMcp(
+  serverName: string,
+  params: ServerParams,
+  options: ConnectOptions = {},
+): Promise<McpConnection> {
+  checkServerName(serverName);
+  const variables = options.variables ?? await variableLookup(options.workspace);
+  const filled = fillVariables(serverName, params, variables);
+  if ("command" in filled) {
+    return await connectStdio(serverName, await prepare(serverName, filled, options), options);
+  }
+  return await connectHttp(serverName, filled, options);
+}
+
+async function connectStdio(
+  serverName: string,
+  params: StdioServerParams,
+  options: ConnectOptions,
+): Promise<McpConnection> {
+  const { log = silentLogger } = options;
+  const cwd = params.cwd ?? options.workspace;
+  const transport = new StdioTransport({
+    command: params.command,
+    args: params.args ?? [],
+    env: { ...inheritedEnvironment(), ...params.env },
+    ...(cwd === undefined ? {} : { cwd }),
+    onStderr: (line) => log.debug(`${serverName}: ${line}`),
+  });
+  const attempt = new Attempt(serverName, options);
+  try {
+    const client = await attempt.connect(transport, params.protocol ?? "legacy");
+    return new McpConnection({ serverName, client, transport, log });
+  } catch (error) {
+    const exited = transport.failure === undefined && !attempt.expired;
+    const evidence: Partial<ProcessEvidence> | undefined = exited
+      ? await transport.evidence()
+      : { stderrTail: transport.stderrTail };
+    await transport.abort();
+    options.signal?.throwIfAborted();
+    const message = transport.pid === null
+      ? reasonOf(error)
+      : attempt.expired
+      ? `MCP server "${serverName}" ${attempt.waited}`
+      : `MCP server "${serverName}" ${endOf(evidence, transport.failure ?? error)}`;
+    throw new McpConnectionError(serverName, prefixed(serverName, message), evidence, {
+      cause: error,
+    });
+  }
+}
+
+async function connectHttp(
+  serverName: string,
+  params: HttpServerParams,
+  options: ConnectOptions,
+): Promise<McpConnection> {
+  const { log = silentLogger } = options;
+  const url = parseUrl(serverName, params.url);
+  const requestInit = { headers: params.headers ?? {} };
+  const failures: unknown[] = [];
+  const attempt = new Attempt(serverName, options);
+  for (const type of transportTypes(url, params)) {
+    const transport = type === "sse"
+      ? new SSEClientTransport(url, { requestInit })
+      : new StreamableHTTPClientTransport(url, { requestInit });
+    try {
+      // The transport of the older era has no newer one.
+      const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
+      const client = await attempt.connect(transport, protocol);
+      return new McpConnection({ serverName, client, transport, log });
+    } catch (error) {
+      await transport.close();
+      options.signal?.throwIfAborted();
+      failures.push(error);
+      if (attempt.expired || !isOtherTransport(error)) break;
+    }
+  }
+  // Without the query and the user: they may be secrets.
+  const at = `MCP server "${serverName}" at ${url.origin}${url.pathname}`;
+  const message = attempt.expired
+    ? `${at} ${attempt.waited}`
+    : `Cannot reach ${at}: ${failures.map(reasonOf).join("; ")}`;
+  throw new McpConnectionError(serverName, message, {}, { cause: failures.at(-1) });
+}
+
+/** One try to connect, or several that share a time limit. */
+class Attempt {
+  readonly #timeoutMs: number;
+  readonly #expiry: AbortSignal;
+  readonly #signal: AbortSignal;
+  readonly #options: ConnectOptions;
+  readonly #serverName: string;
+
+  constructor(serverName: string, options: ConnectOptions) {
+    const { connectTimeoutMs = 30_000 } = options;
+    this.#serverName = serverName;
+    this.#options = options;
+    this.#timeoutMs = connectTimeoutMs;
+    this.#expiry = AbortSignal.timeout(connectTimeoutMs);
+    this.#signal = anySignal(this.#expiry, options.signal);
+  }
+
+  get expired(): boolean {
+    return this.#expiry.aborted;
+  }
+
+  /** What was waited for, and how long. */
+  get waited(): string {
+    return `did not answer the MCP handshake within ${this.#timeoutMs / 1000} s`;
+  }
+
+  async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
+    const client = new Client(CLIENT_INFO, {
+      capabilities: {},
+      versionNegotiation: negotiation(protocol),
+      listMaxPages: MAX_PAGES,
+    });
+    const { log = silentLogger } = this.#options;
+    client.onerror = (error) => log.debug(`${this.#serverName}: ${error.message}`);
+    const timeout = Math.min(this.#timeoutMs + 1000, 2 ** 31 - 1); // the signal comes first
+    const connected = client.connect(transport, { timeout, signal: this.#signal });
+    await abortable(connected, this.#signal);
+    return client;
+  }
+}
+
+async function prepare(
+  serverName: string,
+  params: StdioServerParams,
+  options: ConnectOptions,
+): Promise<StdioServerParams> {
+  const { command, args = [], sandbox = false } = params;
+  if (sandbox === false) return params;
+  if (options.sandboxCommand === undefined) {
+    throw new ConfigError(
+      `Cannot start MCP server "${serverName}": it is to run in the sandbox, which is not available here`,
+    );
+  }
+  const wrapped = await options.sandboxCommand({ command, args }, sandbox);
+  return { ...params, command: wrapped.command, args: [...wrapped.args] };
+}
+
+function negotiation(protocol: McpProtocol): VersionNegotiationOptions {
+  return { mode: protocol === "2026-07-28" ? { pin: protocol } : protocol };
+}
+
+function transportTypes(url: URL, params: HttpServerParams): readonly ("http" | "sse")[] {
+  if (params.type !== undefined) return [params.type === "sse" ? "sse" : "http"];
+  const segments = url.pathname.split("/");
+  if (segments.includes("mcp")) return ["http"];
+  if (segments.includes("sse")) return ["sse"];
+  return ["http", "sse"];
+}
+
+/** Whether an error says that the address speaks, but not this transport. */
+function isOtherTransport(error: unknown): boolean {
+  return error instanceof SdkHttpError && error.status >= 400 && error.status < 500 &&
+    error.status !== 401 && error.status !== 403;
+}
+
+function parseUrl(serverName: string, text: string): URL {
+  const url = URL.parse(text);
+  if (url?.protocol !== "http:" && url?.protocol !== "https:") {
+    throw new ConfigError(
+      `Invalid parameters of MCP server "${serverName}": "url" must be an http or https address`,
+    );
+  }
+  return url;
+}
+
+function endOf(evidence: Partial<ProcessEvidence> | undefined, error: unknown): string {
+  if (typeof evidence?.exitCode === "number") {
+    return `exited with code ${evidence.exitCode} before it answered`;
+  }
+  if (typeof evidence?.signal === "string") {
+    return `was ended by ${evidence.signal} before it answered`;
+  }
+  return `cannot be used: ${reasonOf(error)}`;
+}
+
+function prefixed(serverName: string, message: string): string {
+  return message.includes(`"${serverName}"`) ? message : `MCP server "${serverName}": ${message}`;
+}
+
+/** The innermost words of an error: `fetch failed` alone says nothing. */
+function reasonOf(error: unknown): string {
+  if (error instanceof UnauthorizedError) return "it requires authorization";
+  if (!(error instanceof Error)) return String(error);
+  return error.message;
+}

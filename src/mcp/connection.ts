@@ -1,0 +1,263 @@
+import { z } from "zod";
+import { anySignal, settledWithin } from "../async/signals.ts";
+import type { ToolCallError } from "../errors.ts";
+import type { ExactObject } from "../json/exact.ts";
+import type { Logger } from "../log.ts";
+import {
+  type CallEnd,
+  explainAnswer,
+  explainDeath,
+  explainUnreachable,
+  isForgottenSession,
+} from "./call_errors.ts";
+import { parseToolResult, type ToolResult } from "./content.ts";
+import {
+  type Client,
+  type Progress,
+  type RequestOptions,
+  StreamableHTTPClientTransport,
+  type Tool,
+  type Transport,
+} from "./sdk.ts";
+import { StdioTransport } from "./stdio_transport.ts";
+
+/** What a {@linkcode McpConnection} is made of. */
+export interface McpConnectionParts {
+  readonly serverName: string;
+  readonly client: Client;
+  readonly transport: Transport;
+  readonly log: Logger;
+}
+
+/** Options of {@linkcode McpConnection.listTools}. */
+export interface ListToolsOptions {
+  /**
+   * Waits until the server has said for this long that its list changed, because some servers add
+   * tools after the handshake.
+   *
+   * @default {0}
+   */
+  settleMs?: number;
+  /** Gives up. */
+  signal?: AbortSignal;
+}
+
+/** Options of {@linkcode McpConnection.callTool}. */
+export interface CallToolOptions {
+  /** Cancels the call, at the server too. */
+  signal?: AbortSignal | undefined;
+  /** The longest time that the call may take, in milliseconds; none by default. */
+  timeoutMs?: number | undefined;
+  /** Told of the progress that the server reports. */
+  onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+/** The longest delay that a timer takes. The SDK needs some limit; ours are signals. */
+const NO_TIMEOUT = 2 ** 31 - 1;
+/** How long ending a session may take. */
+const FAREWELL_MS = 1000;
+/** How often a list that never settles is waited for. */
+const MAX_SETTLE_ROUNDS = 10;
+
+/** A connection to one MCP server. Disposing it stops the server's process or ends the session. */
+export class McpConnection implements AsyncDisposable {
+  /** The server's registered name. */
+  readonly serverName: string;
+  /** Resolves, never rejects, once the connection is of no use any more. */
+  readonly closed: Promise<void>;
+
+  readonly #client: Client;
+  readonly #transport: Transport;
+  readonly #log: Logger;
+  readonly #lost = Promise.withResolvers<void>();
+  #tools: Promise<readonly Tool[]> | undefined;
+  #changes = 0;
+  #usable = true;
+  #forgotten = false;
+  #closing: Promise<void> | undefined;
+
+  /** @param parts A connected client and what it is connected by. */
+  constructor(parts: McpConnectionParts) {
+    this.serverName = parts.serverName;
+    this.#client = parts.client;
+    this.#transport = parts.transport;
+    this.#log = parts.log;
+    this.closed = this.#lost.promise;
+    this.#client.onclose = () => this.#lose();
+    this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
+      this.#changes++;
+      this.#tools = undefined;
+    });
+  }
+
+  /** Whether calls can be made. */
+  get usable(): boolean {
+    return this.#usable;
+  }
+
+  /** Whether the server no longer knows this session, so that a failed call was not processed. */
+  get forgotten(): boolean {
+    return this.#forgotten;
+  }
+
+  /** What the server says about itself for models, if it says anything. */
+  get instructions(): string | undefined {
+    return this.#client.getInstructions();
+  }
+
+  /**
+   * Lists all tools, from all pages.
+   *
+   * @param options How long to wait for tools that are added late.
+   * @returns The tools in the server's order.
+   * @throws {ToolCallError} The server does not give its list.
+   */
+  async listTools(options: ListToolsOptions = {}): Promise<readonly Tool[]> {
+    const { settleMs = 0, signal } = options;
+    if (settleMs > 0) await this.#settle(settleMs);
+    const changes = this.#changes;
+    const requestOptions = {
+      timeout: NO_TIMEOUT,
+      cacheMode: "refresh",
+      ...defined({ signal }),
+    } as const;
+    try {
+      const { tools } = await this.#client.listTools(undefined, requestOptions);
+      if (changes === this.#changes) this.#tools = Promise.resolve(tools);
+      return tools;
+    } catch (error) {
+      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
+    }
+  }
+
+  /**
+   * Finds one tool in the server's list, which is fetched again after it changed.
+   *
+   * @param name The tool's name on the wire.
+   * @param signal Gives up.
+   * @returns The tool, or `undefined` where it is not listed.
+   * @throws {ToolCallError} The server does not give its list.
+   */
+  async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
+    const tools = await (this.#tools ?? this.listTools(defined({ signal })));
+    return tools.find((tool) => tool.name === name);
+  }
+
+  /**
+   * Calls a tool.
+   *
+   * @param name The tool's name on the wire.
+   * @param args The arguments, sent as they are.
+   * @param options What cancels the call.
+   * @returns The tool's result, also where it says that the tool failed.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async callTool(
+    name: string,
+    args: ExactObject,
+    options: CallToolOptions = {},
+  ): Promise<ToolResult> {
+    const { signal, timeoutMs, onProgress } = options;
+    using deadline = new Deadline(timeoutMs);
+    const request = {
+      signal: anySignal(signal, deadline.signal),
+      timeout: NO_TIMEOUT,
+      ...(onProgress === undefined ? {} : { onprogress: onProgress }),
+    };
+    try {
+      return parseToolResult(await this.#send(name, args, request));
+    } catch (error) {
+      throw await this.#explain(error, {
+        cancelled: aborted(signal),
+        timedOut: deadline.signal.aborted,
+      });
+    }
+  }
+
+  /** Stops the server's process or ends the session. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await (this.#closing ??= this.#close());
+  }
+
+  async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {
+    const params = { name, arguments: args };
+    if (this.#client.getProtocolEra() === "modern" && this.#transport.hasPerRequestStream) {
+      // Only callTool() mirrors arguments into headers where the tool's schema asks for it. It would
+      // also refuse results that do not match the output schema; without that schema it does not.
+      const tool = await this.findTool(name, options.signal);
+      const { outputSchema: _dropped, ...rest } = tool ?? { name, inputSchema: { type: "object" } };
+      return await this.#client.callTool(params, { ...options, toolDefinition: rest });
+    }
+    // A plain request leaves the result as it came.
+    return await this.#client.request({ method: "tools/call", params }, z.unknown(), options);
+  }
+
+  /** Waits until no change of the list was reported for a while. */
+  async #settle(quietMs: number): Promise<void> {
+    if (!this.#client.getServerCapabilities()?.tools?.listChanged) return;
+    for (let round = 0; round < MAX_SETTLE_ROUNDS; round++) {
+      const changes = this.#changes;
+      if (await settledWithin(this.closed, quietMs) || changes === this.#changes) return;
+    }
+  }
+
+  async #close(): Promise<void> {
+    this.#usable = false;
+    if (this.#transport instanceof StreamableHTTPClientTransport && !this.#forgotten) {
+      // Only a courtesy to the server, which may be gone or know no sessions.
+      const farewell = this.#transport.terminateSession();
+      farewell.catch((error) => this.#log.debug(`${this.serverName}: ${error}`));
+      await settledWithin(farewell, FAREWELL_MS);
+    }
+    await this.#client.close();
+    this.#lose();
+  }
+
+  #lose(): void {
+    this.#usable = false;
+    this.#lost.resolve();
+  }
+
+  /** Makes an error of ours of whatever the SDK threw. */
+  async #explain(error: unknown, end: CallEnd): Promise<ToolCallError> {
+    const answer = explainAnswer(this.serverName, error, end);
+    if (answer !== undefined) return answer;
+    this.#lose();
+    if (this.#transport instanceof StdioTransport) {
+      return await explainDeath(this.serverName, this.#transport, error, this.#log);
+    }
+    this.#forgotten = isForgottenSession(error);
+    return explainUnreachable(this.serverName, error);
+  }
+}
+
+/** A time limit that leaves no timer behind. */
+class Deadline implements Disposable {
+  readonly #expiry = new AbortController();
+  readonly #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(timeoutMs: number | undefined) {
+    if (timeoutMs === undefined || timeoutMs > NO_TIMEOUT) return;
+    this.#timer = setTimeout(() => {
+      this.#expiry.abort(new DOMException("The call took too long", "TimeoutError"));
+    }, timeoutMs);
+  }
+
+  get signal(): AbortSignal {
+    return this.#expiry.signal;
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+function aborted(signal: AbortSignal | undefined): boolean {
+  return signal?.aborted ?? false;
+}
+
+/** Leaves out what is `undefined`, which exact optional properties do not take. */
+function defined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
+  const entries = Object.entries(value).filter(([, inner]) => inner !== undefined);
+  return Object.fromEntries(entries) as { [K in keyof T]: Exclude<T[K], undefined> };
+}

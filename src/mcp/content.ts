@@ -1,0 +1,72 @@
+import { z } from "zod";
+import { ToolCallError } from "../errors.ts";
+import type { ExactJson } from "../json/exact.ts";
+
+/** A block of a tool's result, as the server sent it. Kinds that are not known are passed on. */
+export interface ContentBlock {
+  readonly type: string;
+  readonly [name: string]: unknown;
+}
+
+/** A tool's result, as the server sent it, checked. */
+export interface ToolResult {
+  readonly content: readonly ContentBlock[];
+  /** Any JSON value; absent where the server sent none. */
+  readonly structuredContent?: ExactJson;
+  /** Whether the tool says that it failed. */
+  readonly isError?: boolean;
+  readonly _meta?: Readonly<Record<string, unknown>>;
+}
+
+const media = { data: z.string(), mimeType: z.string() } as const;
+
+const KNOWN_BLOCKS: Readonly<Record<string, z.ZodType>> = {
+  text: z.looseObject({ text: z.string() }),
+  image: z.looseObject(media),
+  audio: z.looseObject(media),
+  resource_link: z.looseObject({ uri: z.string(), name: z.string().optional() }),
+  resource: z.looseObject({
+    resource: z.union([
+      z.looseObject({ uri: z.string(), text: z.string() }),
+      z.looseObject({ uri: z.string(), blob: z.string() }),
+    ]),
+  }),
+};
+
+const rawResult = z.looseObject({
+  content: z.array(z.looseObject({ type: z.string() })).default([]),
+  isError: z.boolean().optional(),
+  _meta: z.record(z.string(), z.unknown()).optional(),
+});
+
+/**
+ * Checks a tool's result. It comes from a server, so nothing about it is sure.
+ *
+ * @param raw The result as it was received.
+ * @returns The same, without what is not part of a result.
+ * @throws {ToolCallError} It is not the result of a tool.
+ */
+export function parseToolResult(raw: unknown): ToolResult {
+  const parsed = rawResult.safeParse(raw);
+  if (!parsed.success) throw malformed(z.prettifyError(parsed.error));
+  const { content, isError, _meta, structuredContent } = parsed.data;
+  for (const block of content) {
+    const problem = KNOWN_BLOCKS[block.type]?.safeParse(block).error;
+    if (problem !== undefined) throw malformed(`${block.type}: ${z.prettifyError(problem)}`);
+  }
+  return {
+    content,
+    ...(structuredContent === undefined ? {} : { structuredContent: exact(structuredContent) }),
+    ...(isError === undefined ? {} : { isError }),
+    ...(_meta === undefined ? {} : { _meta }),
+  };
+}
+
+function malformed(problem: string): ToolCallError {
+  const shown = problem.length > 300 ? `${problem.slice(0, 300)}…` : problem;
+  return new ToolCallError("protocol_error", `The server sent a malformed tool result: ${shown}`);
+}
+
+function exact(value: unknown): ExactJson {
+  return value as ExactJson; // it was parsed from JSON
+}

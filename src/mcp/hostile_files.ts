@@ -1,0 +1,85 @@
+/**
+ * Reading and writing files in a folder that hostile code may write to: never through a symbolic
+ * link, and never half.
+ *
+ * @module
+ */
+import { dirname, join } from "node:path";
+import { ConfigError } from "../errors.ts";
+
+/** The largest file that is read. What is larger was not written by us. */
+const MAX_BYTES = 4 * 2 ** 20;
+
+/**
+ * Reads a text file that must be a plain file.
+ *
+ * @param path The file.
+ * @returns Its text, or `undefined` where there is none.
+ * @throws {ConfigError} It is a symbolic link, no file, or larger than 4 MiB.
+ */
+export async function readHostileFile(path: string): Promise<string | undefined> {
+  const before = await lstatIfPresent(path);
+  if (before === undefined) return undefined;
+  if (!before.isFile) throw new ConfigError(`Cannot read ${path}: it is not a plain file`);
+  if (before.size > MAX_BYTES) throw new ConfigError(`Cannot read ${path}: it is above 4 MiB`);
+  using file = await Deno.open(path);
+  const opened = await file.stat();
+  if (opened.ino !== before.ino || opened.dev !== before.dev || opened.size > MAX_BYTES) {
+    throw new ConfigError(`Cannot read ${path}: it was replaced while it was opened`);
+  }
+  const bytes = new Uint8Array(opened.size);
+  let size = 0;
+  while (size < bytes.length) {
+    const read = await file.read(bytes.subarray(size));
+    if (read === null) break;
+    size += read;
+  }
+  return new TextDecoder().decode(bytes.subarray(0, size));
+}
+
+/**
+ * Checks that a folder is not a symbolic link to another place.
+ *
+ * @param folder The folder, which may be missing.
+ * @returns Whether it is there.
+ * @throws {ConfigError} It is a symbolic link or no folder.
+ */
+export async function isPlainFolder(folder: string): Promise<boolean> {
+  const status = await lstatIfPresent(folder);
+  if (status === undefined) return false;
+  if (status.isDirectory) return true;
+  throw new ConfigError(`Cannot use ${folder}: it is not a plain folder`);
+}
+
+/**
+ * Replaces a text file, at once and for its owner only.
+ *
+ * @param path The file. Its folder is made if it is not there.
+ * @param text Its new text.
+ * @throws {ConfigError} Its folder is a symbolic link or no folder.
+ */
+export async function replaceHostileFile(path: string, text: string): Promise<void> {
+  const folder = dirname(path);
+  if (!await isPlainFolder(folder)) await Deno.mkdir(folder, { mode: 0o700 });
+  const temporary = join(folder, `.${crypto.randomUUID()}.tmp`);
+  try {
+    // createNew fails on anything that is there already, links included.
+    using file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
+    let bytes = new TextEncoder().encode(text);
+    while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
+    await file.sync();
+    await Deno.rename(temporary, path); // replaces a link itself, not what it points to
+  } catch (error) {
+    await Deno.remove(temporary).catch(() => {}); // it may not have been made
+    throw error;
+  }
+}
+
+async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
+  try {
+    return await Deno.lstat(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}

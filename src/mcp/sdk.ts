@@ -1,0 +1,26 @@
+/**
+ * The one import of the MCP SDK's client half, so that the protocol stays behind this module.
+ *
+ * @module
+ */
+export {
+  Client,
+  ProtocolError,
+  ProtocolErrorCode,
+  SdkError,
+  SdkErrorCode,
+  SdkHttpError,
+  SSEClientTransport,
+  StreamableHTTPClientTransport,
+  UnauthorizedError,
+} from "@modelcontextprotocol/client";
+export type {
+  ClientOptions,
+  FetchLike,
+  JSONRPCMessage,
+  Progress,
+  RequestOptions,
+  Tool,
+  Transport,
+  VersionNegotiationOptions,
+} from "@modelcontextprotocol/client";

@@ -1,0 +1,162 @@
+import { z } from "zod";
+import { ConfigError } from "../errors.ts";
+
+/** The MCP protocol's era: the newest both sides speak, the handshake one, or the stateless one. */
+export type McpProtocol = "auto" | "legacy" | "2026-07-28";
+
+/** An MCP server that is started as a process. `${VAR}` is filled in when it is started. */
+export interface StdioServerParams {
+  /** The program. */
+  command: string;
+  /** Its arguments. */
+  args?: string[] | undefined;
+  /** Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`. */
+  env?: Record<string, string> | undefined;
+  /** Its working directory. */
+  cwd?: string | undefined;
+  /** Whether it runs inside the OS sandbox, or the path of the settings it runs with. */
+  sandbox?: boolean | string | undefined;
+  /**
+   * The protocol's era.
+   *
+   * @default {"legacy"}
+   */
+  protocol?: McpProtocol | undefined;
+}
+
+/** An MCP server that is reached by HTTP. `${VAR}` is filled in when it is connected to. */
+export interface HttpServerParams {
+  /** Its address. */
+  url: string;
+  /** Headers of each request. */
+  headers?: Record<string, string> | undefined;
+  /** The transport; told from the address by default, else both are tried. */
+  type?: "streamable_http" | "http" | "sse" | undefined;
+  /**
+   * The protocol's era.
+   *
+   * @default {"auto"}
+   */
+  protocol?: McpProtocol | undefined;
+}
+
+/** How an MCP server is started or reached. */
+export type ServerParams = StdioServerParams | HttpServerParams;
+
+const protocol = z.enum(["auto", "legacy", "2026-07-28"]).optional();
+
+/** What other programs keep in the same files. It means nothing here, and is dropped. */
+const foreign = {
+  alwaysAllow: z.unknown().optional(),
+  autoApprove: z.unknown().optional(),
+  description: z.unknown().optional(),
+  disabled: z.unknown().optional(),
+  disabledTools: z.unknown().optional(),
+  name: z.unknown().optional(),
+  timeout: z.unknown().optional(),
+} as const;
+
+const stdioParams = z.strictObject({
+  command: z.string().min(1),
+  args: z.array(z.string()).optional(),
+  env: z.record(z.string(), z.string()).optional(),
+  cwd: z.string().min(1).optional(),
+  sandbox: z.union([z.boolean(), z.string().min(1)]).optional(),
+  protocol,
+  type: z.literal("stdio").optional(),
+  ...foreign,
+});
+
+const httpParams = z.strictObject({
+  url: z.string().min(1),
+  headers: z.record(z.string(), z.string()).optional(),
+  type: z.enum(["streamable_http", "streamable-http", "http", "sse"]).optional(),
+  protocol,
+  ...foreign,
+});
+
+/**
+ * Reads a server's parameters, as given by a program or in a `mcpServers` file.
+ *
+ * @param serverName The server, for errors.
+ * @param value The parameters.
+ * @returns The parameters, without what other programs keep beside them.
+ * @throws {ConfigError} They are not parameters of a server; the message says where.
+ */
+export function parseServerParams(serverName: string, value: unknown): ServerParams {
+  const at = `Invalid parameters of MCP server "${serverName}"`;
+  const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
+  if (keys.includes("command") === keys.includes("url")) {
+    throw new ConfigError(`${at}: give either "command" or "url"`);
+  }
+  if (keys.includes("command")) {
+    const { command, args, env, cwd, sandbox, protocol } = check(at, stdioParams, value);
+    return defined({ command, args, env, cwd, sandbox, protocol });
+  }
+  const { url, headers, type, protocol } = check(at, httpParams, value);
+  const transport = type === "streamable-http" ? "streamable_http" : type;
+  return defined({ url, headers, type: transport, protocol });
+}
+
+/** Looks up a variable for `${VAR}`. */
+export type VariableLookup = (name: string) => string | undefined;
+
+const VARIABLE = /\$\{([A-Za-z0-9_]+)(?::-([^}]*))?\}/g;
+
+/**
+ * Fills `${VAR}` and `${VAR:-default}` in all values of a server's parameters.
+ *
+ * @param serverName The server, for errors.
+ * @param params The parameters, which stay as they are.
+ * @param lookup Where variables come from.
+ * @returns Filled parameters. They may hold secrets.
+ * @throws {ConfigError} A variable is not set; the message names all that are not.
+ */
+export function fillVariables<T extends ServerParams>(
+  serverName: string,
+  params: T,
+  lookup: VariableLookup,
+): T {
+  const unset = new Set<string>();
+  const fill = (text: string): string =>
+    text.replace(VARIABLE, (_match, name: string, fallback: string | undefined) => {
+      const value = lookup(name) ?? fallback;
+      if (value === undefined) unset.add(name);
+      return value ?? "";
+    });
+  const filled = mapStrings(params, fill);
+  if (unset.size > 0) {
+    const names = [...unset].map((name) => `\${${name}}`).join(", ");
+    const are = unset.size === 1 ? "which is not set: set it" : "which are not set: set them";
+    throw new ConfigError(
+      `MCP server "${serverName}" needs ${names}, ${are} in the environment or in the workspace's .env`,
+    );
+  }
+  return filled;
+}
+
+function check<T>(at: string, schema: z.ZodType<T>, value: unknown): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map(({ path, message }) =>
+    path.length === 0 ? message : `${path.join(".")}: ${message}`
+  );
+  throw new ConfigError(`${at}: ${problems.join("; ")}`, { cause: parsed.error });
+}
+
+/** Leaves out what is `undefined`, so that equal parameters are written alike. */
+function defined<T extends object>(value: T): T {
+  for (const [key, inner] of Object.entries(value)) {
+    if (inner === undefined) Reflect.deleteProperty(value, key);
+  }
+  return value;
+}
+
+function mapStrings<T>(value: T, map: (text: string) => string): T;
+function mapStrings(value: unknown, map: (text: string) => string): unknown {
+  if (typeof value === "string") return map(value);
+  if (Array.isArray(value)) return value.map((inner) => mapStrings(inner, map));
+  if (typeof value !== "object" || value === null) return value;
+  const entries = Object.entries(value).map(([key, inner]) => [key, mapStrings(inner, map)]);
+  return Object.fromEntries(entries);
+}

@@ -1,0 +1,222 @@
+import { settledWithin } from "../async/signals.ts";
+import type { ProcessEvidence } from "../errors.ts";
+import { type ExactJson, isExactObject, parseExact } from "../json/exact.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import type { JSONRPCMessage, Transport } from "./sdk.ts";
+
+/** Options of {@linkcode StdioTransport}. */
+export interface StdioTransportOptions {
+  /** The program. */
+  command: string;
+  /** Its arguments. */
+  args?: readonly string[];
+  /** Its whole environment. */
+  env: Readonly<Record<string, string>>;
+  /** Its working directory. */
+  cwd?: string;
+  /**
+   * The longest message that is taken, in bytes.
+   *
+   * @default {268435456}
+   */
+  maxMessageBytes?: number;
+  /** Called with every line that it writes to stderr. */
+  onStderr?: (line: string) => void;
+}
+
+/** How long a server is given to end by itself once its stdin has ended. */
+const INPUT_GRACE_MS = 500;
+/** How long it is given after SIGTERM. */
+const TERM_GRACE_MS = 1500;
+const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
+
+/**
+ * Talks to an MCP server over the pipes of a process that it starts.
+ *
+ * The SDK's own does not kill stubborn servers under Deno, leaves the children of wrappers such as
+ * `npx` behind, ends at messages of 10 MiB, reads in quadratic time, and needs the whole environment.
+ */
+export class StdioTransport implements Transport {
+  onclose?: () => void;
+  onerror?: (error: Error) => void;
+  onmessage?: (message: JSONRPCMessage) => void;
+
+  readonly #options: StdioTransportOptions;
+  readonly #encoder = new TextEncoder();
+  #process: ManagedProcess | undefined;
+  #writer: WritableStreamDefaultWriter<Uint8Array> | undefined;
+  #reading: Promise<void> | undefined;
+  #failure: Error | undefined;
+  #closed = false;
+
+  /** @param options What to start. Nothing is started yet. */
+  constructor(options: StdioTransportOptions) {
+    this.#options = options;
+  }
+
+  /** The process's id. The SDK tells by it, and by `stderr`, that this is no HTTP transport. */
+  get pid(): number | null {
+    return this.#process?.pid ?? null;
+  }
+
+  /** The SDK's own transport has the stream here; ours keeps what came, see {@linkcode evidence}. */
+  get stderr(): null {
+    return null;
+  }
+
+  /** Why the transport itself ended the connection, if it did. */
+  get failure(): Error | undefined {
+    return this.#failure;
+  }
+
+  /** Starts the process. */
+  start(): Promise<void> {
+    if (this.#process !== undefined) {
+      return Promise.reject(new Error("Cannot start an MCP server: it was started already"));
+    }
+    try {
+      const process = ManagedProcess.spawn({
+        ...this.#options,
+        inputGraceMs: INPUT_GRACE_MS,
+        termGraceMs: TERM_GRACE_MS,
+      });
+      this.#process = process;
+      this.#writer = process.stdin.getWriter();
+      this.#reading = this.#read(process.stdout);
+      process.exited.then(() => process.stop()); // what it has written is read to its end
+      return Promise.resolve();
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  /** Sends one message as a line. */
+  async send(message: JSONRPCMessage): Promise<void> {
+    if (this.#closed || this.#writer === undefined) {
+      throw new Error("Cannot write to an MCP server that is not running");
+    }
+    await this.#writer.write(this.#encoder.encode(JSON.stringify(message) + "\n"));
+  }
+
+  /** Stops the process, and whatever it has started in its group. */
+  async close(): Promise<void> {
+    this.#end();
+    await this.#process?.stop();
+    await this.#reading;
+  }
+
+  /** Asks the process to end at once: it never answered, so it has nothing to bring to an end. */
+  async abort(): Promise<void> {
+    this.#process?.signal("SIGTERM");
+    await this.close();
+  }
+
+  /**
+   * What is known of the process once it has ended.
+   *
+   * @returns Its exit and last words, or `undefined` where it was never started or still runs.
+   */
+  async evidence(): Promise<ProcessEvidence | undefined> {
+    const process = this.#process;
+    if (process === undefined || !await settledWithin(process.exited, TERM_GRACE_MS)) {
+      return undefined;
+    }
+    return { ...await process.exited, stderrTail: process.stderrTail };
+  }
+
+  /** The last part of what it wrote to stderr. */
+  get stderrTail(): string {
+    return this.#process?.stderrTail ?? "";
+  }
+
+  async #read(stdout: ReadableStream<Uint8Array>): Promise<void> {
+    const lines = new LineSplitter(this.#options.maxMessageBytes ?? MAX_MESSAGE_BYTES);
+    try {
+      for await (const chunk of stdout) {
+        for (const line of lines.push(chunk)) this.#receive(line);
+      }
+      // Nothing more can be answered, even if the process lives on.
+      this.#end();
+    } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(String(error));
+      this.onerror?.(this.#failure);
+      this.#end();
+    }
+    this.#process?.stop(); // never rejects; close() waits for it
+  }
+
+  #receive(line: string): void {
+    if (line.trim() === "") return;
+    let message: JSONRPCMessage;
+    try {
+      message = parseMessage(line);
+    } catch {
+      const shown = JSON.stringify(line.slice(0, 120));
+      this.onerror?.(new Error(`An MCP server wrote a line that is no message: ${shown}`));
+      return;
+    }
+    this.onmessage?.(message);
+  }
+
+  #end(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.onclose?.(); // rejects the calls in flight now, not when the process is gone
+  }
+}
+
+/** Splits chunks into lines, in time that is linear in their size. */
+class LineSplitter {
+  readonly #maxBytes: number;
+  readonly #decoder = new TextDecoder();
+  #parts: Uint8Array[] = [];
+  #size = 0;
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  *push(chunk: Uint8Array): Generator<string> {
+    let start = 0;
+    for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
+      yield this.#line(chunk.subarray(start, end));
+      start = end + 1;
+    }
+    if (start === chunk.length) return;
+    this.#parts.push(chunk.subarray(start));
+    this.#size += chunk.length - start;
+    if (this.#size > this.#maxBytes) {
+      throw new Error(`An MCP server sent a message above ${this.#maxBytes} bytes`);
+    }
+  }
+
+  #line(last: Uint8Array): string {
+    if (this.#parts.length === 0) return this.#decoder.decode(last);
+    const whole = new Uint8Array(this.#size + last.length);
+    let at = 0;
+    for (const part of [...this.#parts, last]) {
+      whole.set(part, at);
+      at += part.length;
+    }
+    this.#parts = [];
+    this.#size = 0;
+    return this.#decoder.decode(whole);
+  }
+}
+
+/**
+ * Parses a message. The structured content of a tool's result keeps its numbers as they were
+ * written; the rest is what the SDK expects.
+ */
+function parseMessage(line: string): JSONRPCMessage {
+  const message = JSON.parse(line);
+  if (!line.includes('"structuredContent"')) return message;
+  const exact = structuredContent(parseExact(line));
+  if (exact !== undefined) message.result.structuredContent = exact;
+  return message;
+}
+
+function structuredContent(message: ExactJson): ExactJson | undefined {
+  if (!isExactObject(message) || !isExactObject(message.result)) return undefined;
+  return message.result.structuredContent;
+}

@@ -1,0 +1,39 @@
+import { join } from "node:path";
+import { parse } from "@std/dotenv";
+import { readHostileFile } from "./hostile_files.ts";
+import type { VariableLookup } from "./server_params.ts";
+
+/** What every server started as a process gets of the host's environment. No secrets are in it. */
+const INHERITED: readonly string[] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+
+/**
+ * Makes the lookup for `${VAR}`: the host's environment first, then the workspace's `.env`.
+ *
+ * The environment comes first because code in the sandbox may be able to write a `.env`, and must
+ * not be able to send a server, with the host's secrets, to another place.
+ *
+ * @param workspace The folder whose `.env` is read, or `undefined` for none.
+ * @returns The lookup. It reads the environment one variable at a time, as permissions allow.
+ * @throws {ConfigError} The `.env` is a symbolic link.
+ */
+export async function variableLookup(workspace?: string): Promise<VariableLookup> {
+  const text = workspace === undefined ? undefined : await readHostileFile(join(workspace, ".env"));
+  const dotenv = new Map(Object.entries(parse(text ?? "")));
+  return (name) => Deno.env.get(name) ?? dotenv.get(name);
+}
+
+/**
+ * The part of the host's environment that servers inherit.
+ *
+ * @returns Variables by name; without those that may not be read.
+ */
+export function inheritedEnvironment(): Record<string, string> {
+  const environment: Record<string, string> = {};
+  for (const name of INHERITED) {
+    // Asked first, so that a script with few permissions is not interrupted by prompts.
+    if (Deno.permissions.querySync({ name: "env", variable: name }).state !== "granted") continue;
+    const value = Deno.env.get(name);
+    if (value !== undefined) environment[name] = value;
+  }
+  return environment;
+}

@@ -1,0 +1,149 @@
+/**
+ * What both doors check of every request before they look at it.
+ *
+ * @module
+ */
+
+/** A request that is refused before it is looked at. */
+export class Refused extends Error {
+  override readonly name: string = "Refused";
+
+  /**
+   * @param status The HTTP status.
+   * @param message Why, for whoever asked.
+   */
+  constructor(readonly status: number, message: string) {
+    super(message);
+  }
+}
+
+const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
+
+/** How long a body may take to arrive. */
+const BODY_TIMEOUT_MS = 60_000;
+
+/**
+ * Makes a random token.
+ *
+ * @returns 32 random bytes in hexadecimal.
+ */
+export function randomToken(): string {
+  return crypto.getRandomValues(new Uint8Array(32)).toHex();
+}
+
+/**
+ * Refuses requests of web pages: those for another host, as after DNS rebinding, and those with an
+ * origin, because no page is a legitimate caller.
+ *
+ * @param request The request.
+ * @throws {Refused} It may come from a page.
+ */
+export function refusePages(request: Request): void {
+  const host = request.headers.get("host") ?? "";
+  if (!LOOPBACK.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
+  if (request.headers.has("origin")) throw new Refused(403, "Requests of web pages are refused");
+}
+
+/**
+ * Refuses requests without the right bearer token.
+ *
+ * @param request The request.
+ * @param token The token.
+ * @throws {Refused} It has none or another one.
+ */
+export function requireToken(request: Request, token: string): void {
+  const given = /^Bearer (.+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
+  if (given === undefined || !sameToken(given, token)) throw new Refused(401, "Wrong token");
+}
+
+/** Compares two tokens in a time that only depends on the length of the one that was given. */
+export function sameToken(given: string, token: string): boolean {
+  let difference = given.length ^ token.length;
+  for (let at = 0; at < given.length; at++) {
+    difference |= given.charCodeAt(at) ^ token.charCodeAt(at % token.length);
+  }
+  return difference === 0;
+}
+
+/**
+ * Refuses requests with another method.
+ *
+ * @param request The request.
+ * @param method The only one.
+ * @throws {Refused} It has another one.
+ */
+export function requireMethod(request: Request, method: string): void {
+  if (request.method !== method) throw new Refused(405, `Use ${method}`);
+}
+
+/**
+ * Reads a JSON body. Its size is counted while it comes in, whatever its headers say.
+ *
+ * @param request The request.
+ * @param maxBytes The largest size.
+ * @returns The bytes.
+ * @throws {Refused} It is not declared as JSON, it is too large, or it comes too slowly.
+ */
+export async function readJsonBody(request: Request, maxBytes: number): Promise<Uint8Array> {
+  const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
+  if (Number(request.headers.get("content-length") ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  if (request.body === null) return new Uint8Array();
+
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  const reader = request.body.getReader();
+  let slow = false;
+  const timer = setTimeout(() => {
+    slow = true;
+    reader.cancel().catch(() => {}); // the request has gone by itself
+  }, BODY_TIMEOUT_MS);
+  try {
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      size += read.value.length;
+      if (size > maxBytes) {
+        await reader.cancel();
+        throw tooLarge(maxBytes);
+      }
+      parts.push(read.value);
+    }
+  } finally {
+    clearTimeout(timer);
+  }
+  if (slow) throw new Refused(408, "The body came too slowly");
+  return joined(parts, size);
+}
+
+/**
+ * Answers with JSON.
+ *
+ * @param text The JSON text, or a stream of it.
+ * @param status The HTTP status.
+ * @returns The response.
+ */
+export function jsonResponse(text: string | ReadableStream<Uint8Array>, status = 200): Response {
+  return new Response(text, { status, headers: JSON_HEADERS });
+}
+
+/** For answers that go nowhere: a body that nobody may keep or interpret. */
+const JSON_HEADERS = {
+  "content-type": "application/json",
+  "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+} as const;
+
+function joined(parts: readonly Uint8Array[], size: number): Uint8Array {
+  const [only] = parts;
+  if (parts.length === 1 && only !== undefined) return only;
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+function tooLarge(maxBytes: number): Refused {
+  return new Refused(413, `The body is above ${maxBytes} bytes`);
+}

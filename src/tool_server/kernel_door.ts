@@ -1,0 +1,113 @@
+import type { Logger } from "../log.ts";
+import {
+  jsonResponse,
+  readJsonBody,
+  Refused,
+  refusePages,
+  requireMethod,
+  requireToken,
+} from "./door.ts";
+import type { ToolRunner } from "./tool_runner.ts";
+import {
+  approvedText,
+  errorText,
+  parseApproveRequest,
+  parseRunRequest,
+  resultText,
+  wireError,
+} from "./wire.ts";
+
+/** What the kernel's door is made of. */
+export interface KernelDoorOptions {
+  /** Runs tools and has shell commands approved. */
+  readonly runner: ToolRunner;
+  /** The token of the code in the kernel. */
+  readonly token: string;
+  /** The largest request body, in bytes. */
+  readonly maxBodyBytes: number;
+  /** Told of failures that the kernel is not told of. */
+  readonly log: Logger;
+}
+
+type Route = (request: Request) => Promise<Response>;
+
+/**
+ * The door for code in the kernel: it may ask for a tool of a registered server, ask for approval of
+ * a shell command, and see that the door is open. Nothing else.
+ *
+ * @param options Who does the work, and the token.
+ * @returns The handler.
+ */
+export function kernelDoor(options: KernelDoorOptions): (request: Request) => Promise<Response> {
+  const { runner, token, maxBodyBytes, log } = options;
+  const told = async (work: Promise<string>): Promise<string> => {
+    try {
+      return await work;
+    } catch (error) {
+      const wire = wireError(error);
+      if (wire.type === "tool_server_error") log.error(`Tool server: ${error}`);
+      return errorText(wire);
+    }
+  };
+  const run: Route = async (request) => {
+    requireMethod(request, "POST");
+    const call = malformed(parseRunRequest, await readJsonBody(request, maxBodyBytes));
+    return eventually((signal) => told(runner.runCall(call, { signal }).then(resultText)));
+  };
+  const approve: Route = async (request) => {
+    requireMethod(request, "POST");
+    const call = malformed(parseApproveRequest, await readJsonBody(request, maxBodyBytes));
+    return eventually((signal) => told(runner.approve(call, signal).then(approvedText)));
+  };
+  const status: Route = (request) => {
+    requireMethod(request, "GET");
+    return Promise.resolve(jsonResponse('{"status":"ok"}'));
+  };
+  const routes = new Map([["/run", run], ["/approve", approve], ["/status", status]]);
+  return async (request) => {
+    try {
+      refusePages(request);
+      requireToken(request, token);
+      const route = routes.get(new URL(request.url).pathname);
+      if (route === undefined) throw new Refused(404, "Unknown path");
+      return await route(request);
+    } catch (error) {
+      if (error instanceof Refused) return refusal(error.status, error.message);
+      log.error(`Tool server: ${error}`);
+      return refusal(500, "The tool server failed; its log says why");
+    }
+  };
+}
+
+/**
+ * Answers once something is done, and cancels it when whoever asked has gone.
+ *
+ * The body is a stream because that is told of the caller's end. The request's own signal also aborts
+ * after responses that were sent, and Deno warns about every program that looks at it.
+ */
+function eventually(run: (signal: AbortSignal) => Promise<string>): Response {
+  const gone = new AbortController();
+  const body = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      const text = await run(gone.signal);
+      if (gone.signal.aborted) return;
+      controller.enqueue(new TextEncoder().encode(text));
+      controller.close();
+    },
+    cancel: () => gone.abort(new DOMException("The caller has gone", "AbortError")),
+  });
+  return jsonResponse(body);
+}
+
+function malformed<T>(parse: (body: Uint8Array) => T, body: Uint8Array): T {
+  try {
+    return parse(body);
+  } catch (error) {
+    if (error instanceof TypeError) throw new Refused(400, error.message);
+    throw error;
+  }
+}
+
+function refusal(status: number, message: string): Response {
+  return jsonResponse(errorText({ type: "tool_server_error", message }), status);
+}

@@ -1,0 +1,190 @@
+import { join } from "node:path";
+import { ConfigError } from "../errors.ts";
+import { isPlainFolder, readHostileFile, replaceHostileFile } from "../mcp/hostile_files.ts";
+import { checkServerName } from "../mcp/server_name.ts";
+import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
+
+/** Options of {@linkcode ServerRegistry.open}. */
+export interface ServerRegistryOptions {
+  /** The folder with `.ipybox/mcp.json`; without it nothing is read or written. */
+  workspace?: string | undefined;
+  /** Servers that are registered for this process only, over those of the file. */
+  servers?: Readonly<Record<string, ServerParams>> | undefined;
+}
+
+/** The file, of which only `mcpServers` is ours. */
+type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unknown> };
+
+/**
+ * The MCP servers that code may name, and how they are started. `${VAR}` stays as it is written.
+ *
+ * The file is read when the registry is opened and when it is asked to reload, never because a call
+ * comes in: what hostile code may have written there since then has no effect.
+ */
+export class ServerRegistry {
+  /** The file, or `undefined` for a registry without one. */
+  readonly path: string | undefined;
+
+  readonly #folder: string | undefined;
+  readonly #given: Map<string, ServerParams>;
+  #servers: Map<string, ServerParams> = new Map();
+
+  private constructor(workspace: string | undefined, given: Map<string, ServerParams>) {
+    this.#folder = workspace === undefined ? undefined : join(workspace, ".ipybox");
+    this.path = this.#folder === undefined ? undefined : join(this.#folder, "mcp.json");
+    this.#given = given;
+  }
+
+  /**
+   * Reads the registry of a workspace.
+   *
+   * @param options The workspace, and servers of this process.
+   * @returns The registry.
+   * @throws {ConfigError} The file is no registry, with line and column, or goes through a link.
+   * @throws {TypeError} A server's name cannot be one.
+   */
+  static async open(options: ServerRegistryOptions = {}): Promise<ServerRegistry> {
+    const registry = new ServerRegistry(options.workspace, checked(options.servers ?? {}));
+    await registry.reload();
+    return registry;
+  }
+
+  /** The names of all servers, sorted. */
+  get names(): string[] {
+    return [...this.#servers.keys()].sort();
+  }
+
+  /** How a server is started or reached, or `undefined` for one that is not registered. */
+  get(name: string): ServerParams | undefined {
+    return this.#servers.get(name);
+  }
+
+  /** Reads the file again. Servers of this process stay. */
+  async reload(): Promise<void> {
+    const file = await this.#read();
+    const fromFile = checked(file.mcpServers, this.path);
+    this.#servers = new Map([...fromFile, ...this.#given]);
+  }
+
+  /**
+   * Registers a server, in the file where there is one. It takes effect at once.
+   *
+   * @param name Its name.
+   * @param params How it is started or reached.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The parameters make no sense, or the file is no registry.
+   */
+  async register(name: string, params: ServerParams): Promise<void> {
+    checkServerName(name);
+    const parsed = parseServerParams(name, params);
+    await this.#edit((servers) => {
+      servers[name] = parsed;
+    });
+    if (this.path === undefined) this.#given.set(name, parsed);
+    else this.#given.delete(name); // the newer one counts, also after a reload
+    this.#servers.set(name, parsed);
+  }
+
+  /**
+   * Removes a server, from the file too.
+   *
+   * @param name Its name.
+   * @returns Whether it was registered.
+   * @throws {ConfigError} The file is no registry.
+   */
+  async unregister(name: string): Promise<boolean> {
+    await this.#edit((servers) => {
+      delete servers[name];
+    });
+    this.#given.delete(name);
+    return this.#servers.delete(name);
+  }
+
+  async #edit(change: (servers: Record<string, unknown>) => void): Promise<void> {
+    if (this.path === undefined) return;
+    const file = await this.#read(); // another process may have changed it
+    change(file.mcpServers);
+    await replaceHostileFile(this.path, JSON.stringify(file, null, 2) + "\n");
+  }
+
+  async #read(): Promise<RegistryFile> {
+    if (this.path === undefined || this.#folder === undefined) return emptyFile();
+    if (!await isPlainFolder(this.#folder)) return emptyFile();
+    const text = await readHostileFile(this.path);
+    return text === undefined ? emptyFile() : parseRegistry(this.path, text);
+  }
+}
+
+/**
+ * Parses the text of a file in the usual `{"mcpServers": {…}}` format.
+ *
+ * @param path The file, for errors.
+ * @param text Its text.
+ * @returns The whole file; the servers in it are not checked yet.
+ * @throws {ConfigError} It is not JSON, with line and column, or not that format.
+ */
+function parseRegistry(path: string, text: string): RegistryFile {
+  const file = parseJsonFile(path, text);
+  if (!isRecord(file)) throw new ConfigError(`Invalid registry ${path}: it must be a JSON object`);
+  const { mcpServers = {} } = file;
+  if (!isRecord(mcpServers)) {
+    throw new ConfigError(`Invalid registry ${path}: "mcpServers" must be an object`);
+  }
+  return { ...file, mcpServers };
+}
+
+/**
+ * Reads servers from a file in the usual `{"mcpServers": {…}}` format, as other programs have them.
+ *
+ * @param path The file, for errors.
+ * @param text Its text.
+ * @returns The servers' parameters by name, in the file's order.
+ * @throws {ConfigError} It is not that format; the message has line and column of bad JSON.
+ * @throws {TypeError} A server's name cannot be one.
+ */
+export function parseServersFile(path: string, text: string): Map<string, ServerParams> {
+  return checked(parseRegistry(path, text).mcpServers, path);
+}
+
+function parseJsonFile(path: string, text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    const { line, column } = positionOf(message, text);
+    const problem = message.replace(/ in JSON at position.*$|\(line.*\)$/s, "").trim();
+    throw new ConfigError(`Invalid JSON in ${path}:${line}:${column}: ${problem}`, { cause });
+  }
+}
+
+/** The engine says where in its message, except for text that ends too early. */
+function positionOf(message: string, text: string): { line: number; column: number } {
+  const position = /position (\d+)/.exec(message)?.[1];
+  const before = text.slice(0, position === undefined ? text.length : Number(position)).split("\n");
+  return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
+}
+
+function checked(
+  servers: Readonly<Record<string, unknown>>,
+  path?: string,
+): Map<string, ServerParams> {
+  const result = new Map<string, ServerParams>();
+  for (const [name, params] of Object.entries(servers)) {
+    try {
+      checkServerName(name);
+      result.set(name, parseServerParams(name, params));
+    } catch (error) {
+      if (path === undefined || !(error instanceof Error)) throw error;
+      throw new ConfigError(`${error.message}, in ${path}`, { cause: error });
+    }
+  }
+  return result;
+}
+
+function emptyFile(): RegistryFile {
+  return { mcpServers: {} };
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,219 @@
+import { ApprovalChannel } from "../approval/channel.ts";
+import { ApprovalGate } from "../approval/gate.ts";
+import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
+import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
+import { ToolCallError } from "../errors.ts";
+import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
+import { type Logger, stderrLogger } from "../log.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
+import type { CallToolOptions } from "../mcp/connection.ts";
+import type { ToolResult } from "../mcp/content.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+import { McpPool } from "./mcp_pool.ts";
+import { ServerRegistry } from "./server_registry.ts";
+
+/** Options of {@linkcode ToolRunner.start}. */
+export interface ToolRunnerOptions {
+  /** The folder with `.ipybox/mcp.json` and `.env`; without it, only `servers` are known. */
+  workspace?: string | undefined;
+  /** Registered servers, over those of the workspace. */
+  servers?: Readonly<Record<string, ServerParams>> | undefined;
+  /**
+   * How calls are approved.
+   *
+   * @default {{ tools: "ask", shell: "allow" }}
+   */
+  approval?: ApprovalSetting | undefined;
+  /**
+   * How long a decision is waited for, in milliseconds.
+   *
+   * @default {undefined} for ever
+   */
+  approvalTimeoutMs?: number | undefined;
+  /**
+   * How long a server may take to start, in milliseconds.
+   *
+   * @default {30000}
+   */
+  connectTimeoutMs?: number | undefined;
+  /**
+   * How long a call may take once it is approved, in milliseconds.
+   *
+   * @default {undefined} for ever
+   */
+  callTimeoutMs?: number | undefined;
+  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
+  sandboxCommand?: ConnectOptions["sandboxCommand"];
+  /** Told what happens. Warnings and errors go to stderr by default. */
+  log?: Logger | undefined;
+}
+
+/** A call of a tool whose arguments are sealed. */
+export interface ToolCall {
+  readonly serverName: string;
+  readonly toolName: string;
+  readonly arguments: ExactObject;
+}
+
+/**
+ * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
+ *
+ * @example
+ * ```ts
+ * import { ToolRunner } from "@ipybox/ipybox";
+ *
+ * await using runner = await ToolRunner.start({
+ *   servers: { everything: { command: "npx", args: ["-y", "@modelcontextprotocol/server-everything"] } },
+ *   approval: "allow",
+ * });
+ * const result = await runner.run("everything", "get-sum", { a: 1, b: 2 });
+ * console.error(result.content);
+ * ```
+ */
+export class ToolRunner implements AsyncDisposable {
+  /** The registered servers. */
+  readonly registry: ServerRegistry;
+  /** Where calls are asked about. */
+  readonly channel: ApprovalChannel;
+
+  readonly #pool: McpPool;
+  readonly #gate: ApprovalGate;
+  readonly #log: Logger;
+  readonly #callTimeoutMs: number | undefined;
+
+  private constructor(registry: ServerRegistry, options: ToolRunnerOptions) {
+    const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
+    this.registry = registry;
+    this.channel = new ApprovalChannel({ timeoutMs: options.approvalTimeoutMs, log });
+    this.#gate = new ApprovalGate(approvalPolicy(options.approval ?? {}), this.channel);
+    this.#log = log;
+    this.#callTimeoutMs = options.callTimeoutMs;
+    this.#pool = new McpPool({
+      registry,
+      log,
+      connect: {
+        ...(workspace === undefined ? {} : { workspace }),
+        ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
+        ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
+      },
+    });
+  }
+
+  /**
+   * Reads the registry. Servers are started by the first call that needs them.
+   *
+   * @param options The servers, and how calls are approved.
+   * @returns The runner.
+   * @throws {ConfigError} The registry cannot be read.
+   */
+  static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
+    const { workspace, servers } = options;
+    return new ToolRunner(await ServerRegistry.open({ workspace, servers }), options);
+  }
+
+  /**
+   * Runs a tool, if the call is approved.
+   *
+   * @param serverName The registered server.
+   * @param toolName The tool's name on the wire.
+   * @param args The arguments: anything that JSON can express, integers above 2^53 as `bigint`s.
+   * @param options What cancels the call, and who is told of progress.
+   * @returns The tool's result. `isError` is set where the tool says that it failed.
+   * @throws {ToolCallError} There is no result; its type says why.
+   * @throws {TypeError} The arguments are not a JSON object.
+   */
+  async run(
+    serverName: string,
+    toolName: string,
+    args: Readonly<Record<string, unknown>> = {},
+    options: CallToolOptions = {},
+  ): Promise<ToolResult> {
+    const sealed = sealObject(toExact(args));
+    return await this.runCall({ serverName, toolName, arguments: sealed }, options);
+  }
+
+  /**
+   * Runs a tool whose arguments were sealed before.
+   *
+   * @param call The call.
+   * @param options What cancels the call.
+   * @returns The tool's result.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async runCall(call: ToolCall, options: CallToolOptions = {}): Promise<ToolResult> {
+    const { serverName, toolName } = call;
+    const { signal } = options;
+    const asked: ApprovalCall = { kind: "tool", ...call };
+    this.#gate.refuseDenied(asked); // before a server is started for it
+    const annotations = await this.#annotations(serverName, toolName, signal);
+    const args = await this.#gate.authorize({ ...asked, annotations }, { signal });
+    const timeoutMs = options.timeoutMs ?? this.#callTimeoutMs;
+    return await this.#pool.callTool(serverName, toolName, args, { ...options, timeoutMs });
+  }
+
+  /**
+   * Has a shell command approved. Nothing is run.
+   *
+   * @param call What is to be approved.
+   * @param signal Withdraws the request.
+   * @returns The arguments to use, which an approver may have edited.
+   * @throws {ToolCallError} It is refused; the type says why.
+   */
+  async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
+    return await this.#gate.authorize(call, { signal });
+  }
+
+  /**
+   * Registers a server, in the workspace's file where there is one. It takes effect at once.
+   *
+   * @param serverName Its name.
+   * @param params How it is started or reached.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The parameters make no sense, or the file is no registry.
+   */
+  async registerServer(serverName: string, params: ServerParams): Promise<void> {
+    await this.registry.register(serverName, params);
+  }
+
+  /**
+   * Removes a server, from the workspace's file too, and stops it.
+   *
+   * @param serverName Its name.
+   * @returns Whether it was registered.
+   * @throws {ConfigError} The file is no registry.
+   */
+  async unregisterServer(serverName: string): Promise<boolean> {
+    const removed = await this.registry.unregister(serverName);
+    await this.#pool.drop(serverName);
+    return removed;
+  }
+
+  /** Refuses what waits for approval, cancels what runs, stops the servers, reads the registry. */
+  async reset(): Promise<void> {
+    this.channel.withdrawAll("The tool server was reset");
+    await this.#pool.reset();
+    await this.registry.reload();
+  }
+
+  /** Refuses what waits for approval and stops the servers. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.channel.withdrawAll("The tool server was stopped");
+    await this.#pool[Symbol.asyncDispose]();
+  }
+
+  /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
+  async #annotations(
+    serverName: string,
+    toolName: string,
+    signal: AbortSignal | undefined,
+  ): Promise<ToolAnnotations | undefined> {
+    const connection = await this.#pool.connection(serverName, signal);
+    try {
+      return (await connection.findTool(toolName, signal))?.annotations;
+    } catch (error) {
+      if (!(error instanceof ToolCallError) || error.type !== "protocol_error") throw error;
+      this.#log.debug(`${serverName}: ${error.message}`);
+      return undefined;
+    }
+  }
+}

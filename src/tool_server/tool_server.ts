@@ -1,0 +1,128 @@
+import { settledWithin } from "../async/signals.ts";
+import { stderrLogger } from "../log.ts";
+import { ApplicationDoor } from "./application_door.ts";
+import { randomToken } from "./door.ts";
+import { kernelDoor } from "./kernel_door.ts";
+import { ToolRunner, type ToolRunnerOptions } from "./tool_runner.ts";
+
+/** Options of {@linkcode ToolServer.start}. */
+export interface ToolServerOptions extends ToolRunnerOptions {
+  /**
+   * The largest request body, in bytes.
+   *
+   * @default {67108864}
+   */
+  maxBodyBytes?: number;
+}
+
+/** Where a door of a {@linkcode ToolServer} is, and what opens it. */
+export interface Door {
+  /** Its address, on loopback. */
+  readonly url: URL;
+  /** Its host, as a number. */
+  readonly hostname: string;
+  /** Its port. */
+  readonly port: number;
+  /** The bearer token of every request. */
+  readonly token: string;
+}
+
+const MAX_BODY_BYTES = 64 * 2 ** 20;
+/** How long requests that are being answered are waited for at the end. */
+const FAREWELL_MS = 2000;
+
+/**
+ * Runs tools for code in a kernel, after the application's approval. Disposing it stops everything.
+ *
+ * It has two doors, with a listener and a token each: one for the kernel, which can only ask, and one
+ * for the application, which decides.
+ *
+ * @example
+ * ```ts
+ * import { ApprovalClient, ToolServer } from "@ipybox/ipybox";
+ *
+ * await using server = await ToolServer.start({
+ *   servers: { files: { command: "npx", args: ["-y", "@modelcontextprotocol/server-filesystem", "."] } },
+ *   approvalTimeoutMs: 60_000,
+ * });
+ * const { url, token } = server.applicationDoor;
+ * await using _approver = await ApprovalClient.connect({
+ *   url,
+ *   token,
+ *   onRequest: async (request) => void await request.accept(),
+ * });
+ * ```
+ */
+export class ToolServer implements AsyncDisposable {
+  /** The door for code in the kernel. */
+  readonly kernelDoor: Door;
+  /** The door for the application. Its token must not be given to the kernel. */
+  readonly applicationDoor: Door;
+  /** Runs the tools; its channel is where an approver in this process attaches. */
+  readonly runner: ToolRunner;
+
+  readonly #stack: AsyncDisposableStack;
+
+  private constructor(
+    runner: ToolRunner,
+    doors: { kernel: Door; application: Door },
+    stack: AsyncDisposableStack,
+  ) {
+    this.runner = runner;
+    this.kernelDoor = doors.kernel;
+    this.applicationDoor = doors.application;
+    this.#stack = stack;
+  }
+
+  /**
+   * Opens both doors.
+   *
+   * @param options The servers, how calls are approved, and limits.
+   * @returns The running tool server.
+   * @throws {ConfigError} The registry cannot be read.
+   */
+  static async start(options: ToolServerOptions = {}): Promise<ToolServer> {
+    const { maxBodyBytes = MAX_BODY_BYTES, log = stderrLogger() } = options;
+    await using stack = new AsyncDisposableStack();
+    const runner = await ToolRunner.start({ ...options, log });
+    const common = { runner, maxBodyBytes, log };
+
+    const tokens = { kernel: randomToken(), application: randomToken() };
+    const door = new ApplicationDoor({ ...common, token: tokens.application });
+    const doors = {
+      kernel: listen(kernelDoor({ ...common, token: tokens.kernel }), tokens.kernel, stack),
+      application: listen((request) => door.handle(request), tokens.application, stack),
+    };
+    stack.defer(() => door.close());
+    stack.use(runner); // ends first: what it still has to answer must not keep the doors open
+    return new ToolServer(runner, doors, stack.move());
+  }
+
+  /** Refuses what waits for approval, cancels what runs, and stops the servers. */
+  async reset(): Promise<void> {
+    await this.runner.reset();
+  }
+
+  /** Closes both doors and stops the servers. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack[Symbol.asyncDispose]();
+  }
+}
+
+function listen(
+  handler: (request: Request) => Promise<Response>,
+  token: string,
+  stack: AsyncDisposableStack,
+): Door {
+  const cut = new AbortController();
+  const server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, signal: cut.signal, onListen() {} },
+    handler,
+  );
+  stack.defer(async () => {
+    if (!await settledWithin(server.shutdown(), FAREWELL_MS)) cut.abort();
+    await server.finished;
+  });
+  const { hostname, port } = server.addr;
+  return { url: new URL(`http://${hostname}:${port}`), hostname, port, token };
+}

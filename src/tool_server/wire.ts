@@ -1,0 +1,127 @@
+/**
+ * What goes through the kernel's door. The Python half is `templates/runtime/ipybox_runtime`.
+ *
+ * @module
+ */
+import { z } from "zod";
+import type { ApprovalCall } from "../approval/request.ts";
+import { ToolCallError, type ToolErrorType } from "../errors.ts";
+import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
+import type { ToolResult } from "../mcp/content.ts";
+import type { ToolCall } from "./tool_runner.ts";
+
+/** All words for `error.type`. Each is an exception class of the Python runtime. */
+export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
+  "tool_error",
+  "protocol_error",
+  "invalid_arguments",
+  "approval_rejected",
+  "approval_timeout",
+  "approval_unavailable",
+  "tool_timeout",
+  "server_died",
+  "server_unreachable",
+  "unknown_server",
+  "cancelled",
+  "tool_server_error",
+];
+
+/** An error on the wire. */
+export interface WireError {
+  readonly type: ToolErrorType;
+  readonly message: string;
+  readonly reason?: string;
+  readonly code?: number;
+  readonly data?: unknown;
+  readonly exit_code?: number;
+  readonly signal?: string;
+}
+
+const runRequest = z.strictObject({
+  server: z.string().max(256),
+  tool: z.string().max(1024),
+  arguments: z.unknown(),
+});
+
+const approveRequest = z.strictObject({
+  kind: z.enum(["shell", "shell_magic"]),
+  arguments: z.unknown(),
+});
+
+/**
+ * Reads the body of `POST /run`.
+ *
+ * @param body The bytes, which are parsed this once: what is read is what is shown and sent.
+ * @returns The call, with sealed arguments.
+ * @throws {TypeError} It is not that request, or has a key that it must not have.
+ */
+export function parseRunRequest(body: Uint8Array): ToolCall {
+  const { server, tool, arguments: args } = parse(runRequest, body);
+  return { serverName: server, toolName: tool, arguments: sealed(args) };
+}
+
+/**
+ * Reads the body of `POST /approve`, by which only shell commands are approved.
+ *
+ * @param body The bytes, which are parsed this once.
+ * @returns What is to be approved.
+ * @throws {TypeError} It is not that request, or has a key that it must not have.
+ */
+export function parseApproveRequest(body: Uint8Array): ApprovalCall {
+  const { kind, arguments: args } = parse(approveRequest, body);
+  return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
+}
+
+/** Writes the answer to a call that has a result. */
+export function resultText(result: ToolResult): string {
+  return stringifyExact({ result });
+}
+
+/** Writes the answer to an approved request: the arguments to use. */
+export function approvedText(args: ExactObject): string {
+  return stringifyExact({ approved: true, arguments: args });
+}
+
+/** Writes the answer to a call that failed. */
+export function errorText(error: WireError): string {
+  return stringifyExact({ error });
+}
+
+/**
+ * Tells the kernel of an error: what the error says for it, and nothing that it does not say for it.
+ *
+ * @param error What was thrown.
+ * @returns The error on the wire.
+ */
+export function wireError(error: unknown): WireError {
+  if (!(error instanceof ToolCallError)) {
+    return { type: "tool_server_error", message: "The tool server failed; its log says why" };
+  }
+  const { type, message, details } = error;
+  const { reason, code, data, exitCode, signal } = details;
+  return {
+    type,
+    message,
+    ...(reason === undefined ? {} : { reason }),
+    ...(code === undefined ? {} : { code }),
+    ...(data === undefined ? {} : { data }),
+    ...(exitCode === undefined || exitCode === null ? {} : { exit_code: exitCode }),
+    ...(signal === undefined || signal === null ? {} : { signal }),
+  };
+}
+
+function parse<T>(schema: z.ZodType<T>, body: Uint8Array): T {
+  let value: unknown;
+  try {
+    value = parseExact(new TextDecoder("utf-8", { fatal: true }).decode(body));
+  } catch (cause) {
+    throw new TypeError("The body is not JSON in UTF-8", { cause });
+  }
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new TypeError(z.prettifyError(parsed.error).slice(0, 500), { cause: parsed.error });
+}
+
+function sealed(args: unknown): ExactObject {
+  return sealObject(args as Parameters<typeof sealObject>[0]); // it comes from parseExact()
+}

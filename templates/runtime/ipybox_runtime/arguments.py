@@ -1,0 +1,47 @@
+"""Arguments of a tool as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+from .errors import InvalidArgumentsError
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """Write a message as JSON. What JSON does not have is refused before anything is sent."""
+    try:
+        text = json.dumps(message, default=_jsonable, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidArgumentsError(f"The arguments cannot be written as JSON: {error}") from error
+    # ASCII throughout, so that even a lone surrogate arrives as it is.
+    return text.encode("ascii")
+
+
+def _jsonable(value: Any) -> Any:
+    """Give what stands for a value in JSON."""
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json", by_alias=True)
+    isoformat = getattr(value, "isoformat", None)
+    if callable(isoformat):
+        return isoformat()
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    for module, name, convert in _BY_NAME:
+        if any(cls.__module__ == module and cls.__name__ == name for cls in type(value).__mro__):
+            return convert(value)
+    fields = getattr(value, "__dataclass_fields__", None)
+    if fields is not None and not isinstance(value, type):
+        return {field: getattr(value, field) for field in fields}
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+#: Classes of modules that are not worth importing for this.
+_BY_NAME = (
+    ("enum", "Enum", lambda value: value.value),
+    ("uuid", "UUID", str),
+    ("decimal", "Decimal", str),
+    ("pathlib", "PurePath", str),
+    ("pathlib._local", "PurePath", str),
+)

@@ -1,0 +1,205 @@
+"""What tools return: text, images, audio, resources and structured content."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from typing import Any, Mapping, Optional, Union
+
+from .errors import ToolProtocolError
+
+
+class ToolContent:
+    """A block of a tool's result."""
+
+    __slots__ = ("annotations", "meta")
+
+    #: The word for this kind of block in MCP.
+    type = ""
+
+    def __init__(self, block: Mapping[str, Any]) -> None:
+        #: What the server says of the block, such as its audience.
+        self.annotations: dict[str, Any] = block.get("annotations") or {}
+        #: The block's ``_meta``.
+        self.meta: Optional[dict[str, Any]] = block.get("_meta")
+
+
+class TextBlock(ToolContent):
+    """A block of text."""
+
+    __slots__ = ("text",)
+    type = "text"
+
+    def __init__(self, block: Mapping[str, Any]) -> None:
+        super().__init__(block)
+        self.text: str = block["text"]
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"TextBlock({self.text!r})"
+
+
+class _Media(ToolContent):
+    __slots__ = ("data", "mime_type")
+
+    def __init__(self, block: Mapping[str, Any]) -> None:
+        super().__init__(block)
+        #: The bytes of the file.
+        self.data: bytes = _decode(block["data"])
+        #: The kind of file, such as ``"image/png"``.
+        self.mime_type: str = block["mimeType"]
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> str:
+        """Write the bytes to a file and return its path."""
+        with open(path, "wb") as file:
+            file.write(self.data)
+        return os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.mime_type!r}, {len(self.data)} bytes)"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {self.mime_type: base64.b64encode(self.data).decode("ascii"), "text/plain": repr(self)}
+
+
+class ToolImage(_Media):
+    """An image. As a cell's last value it is shown."""
+
+    __slots__ = ()
+    type = "image"
+
+
+class ToolAudio(_Media):
+    """A piece of audio."""
+
+    __slots__ = ()
+    type = "audio"
+
+
+class ToolResource(ToolContent):
+    """A resource that came with the result: text or bytes."""
+
+    __slots__ = ("data", "mime_type", "text", "uri")
+    type = "resource"
+
+    def __init__(self, block: Mapping[str, Any]) -> None:
+        super().__init__(block)
+        resource = block["resource"]
+        #: The resource's address.
+        self.uri: str = resource["uri"]
+        #: The kind of content.
+        self.mime_type: Optional[str] = resource.get("mimeType")
+        #: Its text, or ``None`` where it is bytes.
+        self.text: Optional[str] = resource.get("text")
+        #: Its bytes, or ``None`` where it is text.
+        self.data: Optional[bytes] = _decode(resource["blob"]) if "blob" in resource else None
+
+    def __repr__(self) -> str:
+        size = len(self.text or self.data or "")
+        return f"ToolResource({self.uri!r}, {self.mime_type!r}, size={size})"
+
+
+class ResourceLink(ToolContent):
+    """The address of a resource that can be read."""
+
+    __slots__ = ("description", "mime_type", "name", "size", "title", "uri")
+    type = "resource_link"
+
+    def __init__(self, block: Mapping[str, Any]) -> None:
+        super().__init__(block)
+        #: The resource's address.
+        self.uri: str = block["uri"]
+        #: Its name for programs.
+        self.name: Optional[str] = block.get("name")
+        #: Its name for people.
+        self.title: Optional[str] = block.get("title")
+        #: What it is.
+        self.description: Optional[str] = block.get("description")
+        #: The kind of content.
+        self.mime_type: Optional[str] = block.get("mimeType")
+        #: Its size in bytes.
+        self.size: Optional[int] = block.get("size")
+
+    def __repr__(self) -> str:
+        return f"ResourceLink({self.uri!r}, name={self.name!r})"
+
+
+class UnknownContent(ToolContent):
+    """A block of a kind that is newer than this package."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: Mapping[str, Any]) -> None:
+        super().__init__(block)
+        #: The block as the server sent it.
+        self.block: Mapping[str, Any] = block
+
+    def __repr__(self) -> str:
+        return f"UnknownContent({self.block!r})"
+
+
+class ToolText(str):
+    """The text of a tool's result, which also carries the result's other content."""
+
+    content: tuple[ToolContent, ...]
+
+    def __new__(cls, text: str, content: tuple[ToolContent, ...] = ()) -> ToolText:
+        self = super().__new__(cls, text)
+        self.content = content
+        return self
+
+    @property
+    def images(self) -> tuple[ToolImage, ...]:
+        """The images of the result."""
+        return tuple(block for block in self.content if isinstance(block, ToolImage))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        images = self.images
+        if not images:
+            return {}
+        bundle = images[0]._repr_mimebundle_()
+        return {**bundle, "text/plain": repr(str(self)) if self else bundle["text/plain"]}
+
+
+class ToolResult:
+    """All that a tool returned."""
+
+    __slots__ = ("content", "has_structured", "is_error", "meta", "structured", "text")
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        #: The content blocks in order.
+        self.content: tuple[ToolContent, ...] = tuple(_block(item) for item in result["content"])
+        texts = [block.text for block in self.content if isinstance(block, TextBlock)]
+        #: The text blocks, joined by newlines.
+        self.text = ToolText("\n".join(texts), self.content)
+        #: Whether the server sent structured content, which may be ``None``, ``{}`` or ``0``.
+        self.has_structured: bool = "structuredContent" in result
+        #: The structured content: any JSON value.
+        self.structured: Any = result.get("structuredContent")
+        #: Whether the tool says that it failed.
+        self.is_error: bool = result.get("isError") is True
+        #: The result's ``_meta``.
+        self.meta: Optional[dict[str, Any]] = result.get("_meta")
+
+    def __repr__(self) -> str:
+        structured = f", structured={self.structured!r}" if self.has_structured else ""
+        return f"ToolResult(content={list(self.content)!r}{structured})"
+
+
+_BLOCKS: dict[str, type[ToolContent]] = {
+    cls.type: cls for cls in (TextBlock, ToolImage, ToolAudio, ToolResource, ResourceLink)
+}
+
+
+def _block(block: Mapping[str, Any]) -> ToolContent:
+    return _BLOCKS.get(block["type"], UnknownContent)(block)
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except (binascii.Error, ValueError) as error:
+        raise ToolProtocolError(f"The server sent bad base64: {error}") from error

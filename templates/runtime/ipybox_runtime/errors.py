@@ -1,0 +1,158 @@
+"""Why a tool call has no result: one family of exceptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Mapping, Optional
+
+if TYPE_CHECKING:
+    from .content import ToolContent, ToolResult
+
+
+class ToolCallError(Exception):
+    """A tool call has no result. The subclasses tell why."""
+
+    #: The word for it on the wire.
+    type = "tool_call_error"
+    #: The registered server, where the call got that far.
+    server: Optional[str] = None
+    #: The tool's name as the server knows it.
+    tool: Optional[str] = None
+
+
+class ToolError(ToolCallError):
+    """The tool ran and says that it failed. What it sent is attached."""
+
+    type = "tool_error"
+    #: All that the server sent.
+    result: Optional[ToolResult] = None
+
+    @property
+    def content(self) -> tuple[ToolContent, ...]:
+        """The content blocks that the server sent."""
+        return () if self.result is None else self.result.content
+
+    @property
+    def structured(self) -> Any:
+        """The structured content that the server sent, or ``None``."""
+        return None if self.result is None else self.result.structured
+
+
+class ToolProtocolError(ToolCallError):
+    """The server answered with a JSON-RPC error, or not as the protocol says."""
+
+    type = "protocol_error"
+    #: The JSON-RPC error code.
+    code: Optional[int] = None
+    #: The JSON-RPC error data.
+    data: Any = None
+
+
+class InvalidArgumentsError(ToolProtocolError):
+    """The arguments cannot be sent, or the server refused them."""
+
+    type = "invalid_arguments"
+
+
+class ToolOutputError(ToolCallError):
+    """The tool's result is not what its output schema promises. The result is attached."""
+
+    type = "invalid_output"
+    #: All that the server sent.
+    result: Optional[ToolResult] = None
+
+
+class ApprovalRejectedError(ToolCallError):
+    """The call was refused: by a person, by a policy, or because nobody could be asked."""
+
+    type = "approval_rejected"
+    #: Why, in the words of whoever refused it.
+    reason: Optional[str] = None
+
+
+class ApprovalUnavailableError(ApprovalRejectedError):
+    """The call was refused because nobody is there to approve it."""
+
+    type = "approval_unavailable"
+
+
+class ApprovalTimeoutError(ToolCallError):
+    """Nobody decided about the call in time."""
+
+    type = "approval_timeout"
+    #: How long it was waited for, in words.
+    reason: Optional[str] = None
+
+
+class ToolTimeoutError(ToolCallError):
+    """The tool took too long."""
+
+    type = "tool_timeout"
+
+
+class ServerDiedError(ToolCallError):
+    """The MCP server ended during the call."""
+
+    type = "server_died"
+    #: Its exit code, where it had one.
+    exit_code: Optional[int] = None
+    #: The signal that ended it.
+    signal: Optional[str] = None
+
+
+class ServerUnreachableError(ToolCallError):
+    """The MCP server does not start or cannot be reached."""
+
+    type = "server_unreachable"
+    #: The exit code of a server that ended at once.
+    exit_code: Optional[int] = None
+    #: The signal that ended it.
+    signal: Optional[str] = None
+
+
+class UnknownServerError(ServerUnreachableError):
+    """No MCP server of that name is registered."""
+
+    type = "unknown_server"
+
+
+class ToolCancelledError(ToolCallError):
+    """The application took the call back, for instance by a reset."""
+
+    type = "cancelled"
+
+
+class ToolServerError(ToolCallError):
+    """ipybox's own tool server cannot be reached, or refused the request."""
+
+    type = "tool_server_error"
+
+
+_CLASSES: tuple[type[ToolCallError], ...] = (
+    ToolError,
+    ToolProtocolError,
+    InvalidArgumentsError,
+    ApprovalRejectedError,
+    ApprovalUnavailableError,
+    ApprovalTimeoutError,
+    ToolTimeoutError,
+    ServerDiedError,
+    ServerUnreachableError,
+    UnknownServerError,
+    ToolCancelledError,
+    ToolServerError,
+)
+
+#: The exception class of each word on the wire.
+ERROR_TYPES: dict[str, type[ToolCallError]] = {cls.type: cls for cls in _CLASSES}
+
+_FIELDS = ("reason", "code", "data", "exit_code", "signal")
+
+
+def error_from_wire(error: Mapping[str, Any]) -> ToolCallError:
+    """Make the exception for an error that the tool server sent."""
+    cls = ERROR_TYPES.get(str(error.get("type")), ToolCallError)
+    exception = cls(str(error.get("message", "The tool call failed")))
+    for field in _FIELDS:
+        if field in error and hasattr(cls, field):
+            setattr(exception, field, error[field])
+    return exception

@@ -1,0 +1,83 @@
+/**
+ * What tests of the tool half share: servers to call, and Python to call them from.
+ *
+ * @module
+ */
+import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import type { Door } from "../../src/tool_server/tool_server.ts";
+
+const root = new URL("../../", import.meta.url).pathname;
+
+/** The runtime's folder, for `PYTHONPATH`. */
+export const runtimePath = `${root}templates/runtime`;
+
+/** The MCP server without an SDK, in one of its modes. */
+export function rawServer(mode = "normal", journal?: string): StdioServerParams {
+  const args = ["run", "-A", "--no-config", "--no-lock", `${root}tests/fixtures/mcp/raw_server.ts`];
+  return {
+    command: Deno.execPath(),
+    args: [...args, mode, ...(journal === undefined ? [] : [journal])],
+  };
+}
+
+/** A fixture on the SDK, which needs the project's import map. */
+export function fixtureServer(file: string): StdioServerParams {
+  const path = `${root}tests/fixtures/mcp/${file}`;
+  return { command: Deno.execPath(), args: ["run", "-A", `--config=${root}deno.json`, path] };
+}
+
+/** A published server, run by Deno so that nothing has to be installed. */
+export function npmServer(name: string, ...args: string[]): StdioServerParams {
+  const spec = `npm:@modelcontextprotocol/${name}@2026.8.31`;
+  const cache = Deno.env.get("DENO_DIR");
+  return {
+    command: Deno.execPath(),
+    args: ["run", "-A", "--quiet", "--no-config", "--no-lock", spec, ...args],
+    ...(cache === undefined ? {} : { env: { DENO_DIR: cache } }),
+  };
+}
+
+/** How a Python program ended. */
+export interface PythonEnd {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Options of {@linkcode python}. */
+export interface PythonOptions {
+  /** The door that it may call tools by. */
+  door?: Door;
+  /** Called with the process's id once it runs. */
+  onStart?: (child: Deno.ChildProcess) => void;
+  /** The interpreter. */
+  command?: string;
+}
+
+/** Runs a Python program that can import the runtime. */
+export async function python(code: string, options: PythonOptions = {}): Promise<PythonEnd> {
+  const { door, command = "python3" } = options;
+  const child = new Deno.Command(command, {
+    args: ["-W", "error::ResourceWarning", "-c", code],
+    env: {
+      PYTHONPATH: runtimePath,
+      PYTHONDONTWRITEBYTECODE: "1",
+      ...(door === undefined
+        ? {}
+        : { IPYBOX_TOOL_URL: door.url.origin, IPYBOX_TOOL_TOKEN: door.token }),
+    },
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  options.onStart?.(child);
+  const { code: status, stdout, stderr } = await child.output();
+  const decoder = new TextDecoder();
+  return { code: status, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}
+
+/** Runs a Python program that must succeed, and gives what it printed last, as JSON. */
+export async function pythonJson(code: string, options: PythonOptions = {}): Promise<unknown> {
+  const end = await python(code, options);
+  if (end.code !== 0) throw new Error(`Python failed:\n${end.stderr}`);
+  return JSON.parse(end.stdout.trimEnd().split("\n").at(-1) ?? "");
+}
