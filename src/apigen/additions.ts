@@ -1,0 +1,146 @@
+/**
+ * Finds what a user added to a generated module, such as `run_parsed`, so that it can be kept when the
+ * module is generated again. Changes of generated code are not additions.
+ *
+ * @module
+ */
+
+/** The line that separates generated code from what was added to it. */
+const MARKER = "# Additions: ipybox keeps what follows when it generates this module again.";
+
+/** A statement at the top level of a module. */
+interface Statement {
+  /** Its text, with the comments and decorators above it. */
+  readonly text: string;
+  readonly isImport: boolean;
+  /** The names that it binds. */
+  readonly names: readonly string[];
+}
+
+/**
+ * A module with what a user had added to its former version.
+ *
+ * @param generated The new version.
+ * @param present The text of the file as it is.
+ * @param former What had been generated before, if that is known.
+ * @returns The new version and below it the additions, as far as there are any.
+ */
+export function withAdditions(
+  generated: string,
+  present: string,
+  former: string | undefined,
+): string {
+  const ours = [...statementsOf(generated), ...statementsOf(former ?? "")];
+  const texts = new Set(ours.map((statement) => statement.text));
+  const names = new Set(
+    ours.filter((statement) => !statement.isImport).flatMap((statement) => statement.names),
+  );
+  const added = statementsOf(present).filter((statement) =>
+    !texts.has(statement.text) && !statement.names.some((name) => names.has(name)) &&
+    !looksGenerated(statement, former !== undefined)
+  );
+  const code = added.filter((statement) => !statement.isImport);
+  const used = new Set(code.flatMap((statement) => statement.text.match(/\w+/g) ?? []));
+  const imported = new Set(
+    statementsOf(generated).filter((statement) => statement.isImport).flatMap(({ names }) => names),
+  );
+  const imports = added.filter((statement) =>
+    statement.isImport &&
+    statement.names.some((name) => (used.has(name) || name === "*") && !imported.has(name))
+  );
+  if (code.length === 0) return generated;
+  const head = imports.map((statement) => statement.text).join("\n");
+  const body = code.map((statement) => statement.text).join("\n\n\n");
+  return `${generated}\n\n${MARKER}\n\n${head === "" ? "" : `${head}\n\n\n`}${body}\n`;
+}
+
+/** Whether a statement looks like one of ours, where that cannot be known for sure. */
+function looksGenerated(statement: Statement, isKnown: boolean): boolean {
+  if (/^\s*(?:[rbuf]*["'])/i.test(statement.text)) return true; // a docstring
+  if (/^\w+\.model_rebuild\(\)$/.test(statement.text)) return true;
+  if (/^from __future__ import/.test(statement.text)) return true;
+  if (isKnown) return false;
+  return /^class \w+\((?:InputModel|OutputModel|CheckedModel|StrEnum|RootModel\[)/.test(
+    statement.text,
+  ) ||
+    /^\w+ = TypeAliasType\(/.test(statement.text);
+}
+
+/** Splits a module into its statements. */
+function statementsOf(source: string): Statement[] {
+  const statements: Statement[] = [];
+  let comments: string[] = [];
+  let lines: string[] = [];
+  const finish = () => {
+    const text = [...comments, ...lines].join("\n").trimEnd();
+    if (lines.length > 0) statements.push(describe(text, lines.join("\n").trimEnd()));
+    if (lines.length > 0) comments = [];
+    lines = [];
+  };
+  for (const { text, isStart } of physicalLines(source)) {
+    const startsNext = isStart && /^[^\s#)\]}]/.test(text) &&
+      !/^(?:else|elif|except|finally)\b/.test(text);
+    const isDecorated = lines.length > 0 && lines.every((line) => /^[@\s)]/.test(line));
+    if (isStart && /^#/.test(text)) {
+      finish();
+      if (text !== MARKER) comments.push(text);
+    } else if (startsNext && !isDecorated) {
+      finish();
+      lines.push(text);
+    } else if (lines.length > 0) lines.push(text);
+  }
+  finish();
+  return statements;
+}
+
+/** The lines of a source, and whether a statement could start there: not in strings or brackets. */
+function* physicalLines(source: string): Generator<{ text: string; isStart: boolean }> {
+  let quote = "";
+  let depth = 0;
+  let continued = false;
+  for (const text of source.replaceAll("\r\n", "\n").split("\n")) {
+    yield { text, isStart: quote === "" && depth === 0 && !continued };
+    ({ quote, depth } = scan(text, quote, depth));
+    continued = quote === "" && text.endsWith("\\");
+  }
+}
+
+/** Follows strings and brackets through a line. */
+function scan(line: string, quote: string, depth: number): { quote: string; depth: number } {
+  for (let at = 0; at < line.length; at++) {
+    const char = line[at] ?? "";
+    if (quote !== "") {
+      if (char === "\\") at++;
+      else if (line.startsWith(quote, at)) {
+        at += quote.length - 1;
+        quote = "";
+      }
+    } else if (char === "#") break;
+    else if (char === '"' || char === "'") {
+      quote = line.startsWith(char.repeat(3), at) ? char.repeat(3) : char;
+      at += quote.length - 1;
+    } else if ("([{".includes(char)) depth++;
+    else if (")]}".includes(char)) depth = Math.max(0, depth - 1);
+  }
+  // A string in one kind of quotes ends with its line.
+  return { quote: quote.length === 1 && !line.endsWith("\\") ? "" : quote, depth };
+}
+
+function describe(text: string, code: string): Statement {
+  const definition = /^(?:async\s+)?(?:def|class)\s+(\w+)/m.exec(code.replace(/^(?:@.*\n)+/, ""));
+  if (/^(?:import|from)\s/.test(code)) return { text, isImport: true, names: importedNames(code) };
+  if (/^(?:@|async\s|def\s|class\s)/.test(code)) {
+    return { text, isImport: false, names: definition?.[1] === undefined ? [] : [definition[1]] };
+  }
+  const assigned = /^(\w+)\s*(?::[^=]*)?=(?!=)/.exec(code)?.[1];
+  return { text, isImport: false, names: assigned === undefined ? [] : [assigned] };
+}
+
+function importedNames(code: string): string[] {
+  const list = code.replace(/#.*$/gm, "").replace(/^(?:from\s+\S+\s+)?import\s+/, "");
+  return list.replaceAll(/[()\\\n]/g, " ").split(",").flatMap((part) => {
+    const match = /^\s*([\w.*]+)(?:\s+as\s+(\w+))?\s*$/.exec(part);
+    const name = match?.[2] ?? match?.[1]?.split(".")[0];
+    return name === undefined ? [] : [name];
+  });
+}

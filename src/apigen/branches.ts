@@ -1,0 +1,122 @@
+/**
+ * What can be told of the branches of a union without looking at values.
+ *
+ * @module
+ */
+import { keyOf } from "./json.ts";
+import type { Merger } from "./merge.ts";
+import { type JsonType, type Schema, type SchemaNode, typeOfValue } from "./schema.ts";
+
+/**
+ * Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`.
+ *
+ * @param branches The branches.
+ * @param merger Folds them.
+ * @returns `false` also where it cannot be told.
+ */
+export function areApart(branches: readonly Schema[], merger: Merger): boolean {
+  if (branches.length > 200) return false; // the comparison of all pairs would take too long
+  const flat = branches.map((branch) => merger.flatten(branch));
+  return flat.every((branch, index) =>
+    flat.slice(0, index).every((other) => arePairApart(branch, other, merger))
+  );
+}
+
+function arePairApart(left: Schema, right: Schema, merger: Merger): boolean {
+  if (left === false || right === false) return true;
+  if (left === true || right === true) return false;
+  if (left.values !== undefined && right.values !== undefined) return !shareValue(left, right);
+  const common = kindsOf(left)?.filter((kind) => kindsOf(right)?.includes(kind) ?? true);
+  if (common === undefined) return false;
+  if (common.length === 0) return true;
+  return common.length === 1 && common[0] === "object" && haveOwnTags(left, right, merger);
+}
+
+/** The types that a schema allows, with integers counted as numbers. */
+function kindsOf(schema: SchemaNode): JsonType[] | undefined {
+  const types = schema.values?.map(typeOfValue) ?? schema.types;
+  return types?.map((type) => type === "integer" ? "number" : type);
+}
+
+function haveOwnTags(left: SchemaNode, right: SchemaNode, merger: Merger): boolean {
+  for (const name of left.required ?? []) {
+    if (!right.required?.includes(name)) continue;
+    const own = merger.flatten(left.properties?.get(name) ?? true);
+    const other = merger.flatten(right.properties?.get(name) ?? true);
+    if (typeof own === "boolean" || typeof other === "boolean") continue;
+    if (own.values !== undefined && other.values !== undefined && !shareValue(own, other)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+function shareValue(left: SchemaNode, right: SchemaNode): boolean {
+  const values = new Set(left.values?.map(keyOf));
+  return right.values?.some((value) => values.has(keyOf(value))) ?? false;
+}
+
+/**
+ * The property that tells the branches of a union of objects apart.
+ *
+ * @param branches The branches.
+ * @param merger Folds them.
+ * @returns Its name, if every branch requires it with strings of its own.
+ */
+export function tagOf(branches: readonly Schema[], merger: Merger): string | undefined {
+  const [first, ...others] = branches.map((branch) => merger.flatten(branch));
+  if (typeof first !== "object" || others.length === 0) return undefined;
+  return first.required?.find((name) => {
+    const seen = new Set<string>();
+    return [first, ...others].every((branch) => {
+      const values = typeof branch === "object" && branch.required?.includes(name)
+        ? tagValues(branch, name, merger)
+        : [];
+      const isOwn = values.length > 0 && !values.some((value) => seen.has(value));
+      for (const value of values) seen.add(value);
+      return isOwn;
+    });
+  });
+}
+
+function tagValues(branch: SchemaNode, name: string, merger: Merger): readonly string[] {
+  const schema = merger.flatten(branch.properties?.get(name) ?? true);
+  const values = typeof schema === "object" ? schema.values ?? [] : [];
+  const texts = values.filter((value) => typeof value === "string");
+  return texts.length === values.length ? texts : [];
+}
+
+/** The first string that a property of an object must be, which is good for a name. */
+export function tagHint(branch: Schema): string {
+  if (typeof branch === "boolean") return "";
+  for (const schema of branch.properties?.values() ?? []) {
+    const values = typeof schema === "object" ? schema.values ?? [] : [];
+    if (values.length === 1 && typeof values[0] === "string") return values[0];
+  }
+  return "";
+}
+
+/**
+ * Whether a schema allows null.
+ *
+ * @param schema The schema.
+ * @param open The schemas being looked at, so that loops end.
+ * @returns Whether it does.
+ */
+export function allowsNull(schema: Schema, open: Set<SchemaNode> = new Set()): boolean {
+  if (typeof schema === "boolean") return schema;
+  if (open.has(schema) || open.size > 100) return true;
+  const allows = (part: Schema) => allowsNull(part, open);
+  open.add(schema);
+  const condition = schema.if === undefined || allows(schema.if);
+  const allowed = (schema.ref === undefined || allows(schema.ref.target() ?? true)) &&
+    (schema.types?.includes("null") ?? true) &&
+    (schema.values?.includes(null) ?? true) &&
+    (schema.allOf?.every(allows) ?? true) &&
+    (schema.anyOf?.some(allows) ?? true) &&
+    (schema.oneOf?.some(allows) ?? true) &&
+    (schema.not === undefined || !allows(schema.not)) &&
+    allows((condition ? schema.then : schema.else) ?? true);
+  open.delete(schema);
+  return allowed;
+}

@@ -1,0 +1,179 @@
+/**
+ * Writes the schema that the runtime checks arguments against, where types cannot say all of it.
+ *
+ * It is in one form whatever the dialect: references are `#` or `#/$defs/NAME`, patterns are
+ * translated, `patternProperties` is a list of pairs, annotations are gone.
+ *
+ * @module
+ */
+import { type Json, JsonNumber, writeJson } from "./json.ts";
+import { type Pattern, translatePattern } from "./pattern.ts";
+import type { Schema, SchemaNode } from "./schema.ts";
+
+/** Levels after which a schema goes on in a definition, so that Python can read the text. */
+const MAX_DEPTH = 30;
+
+/** Schemas that are written. A check of more would not end in useful time. */
+const MAX_SCHEMAS = 50_000;
+
+/**
+ * The text of the schema to check.
+ *
+ * @param root The schema.
+ * @returns Its JSON, or `undefined` if it is too large to be checked.
+ */
+export function checkSchema(root: Schema): string | undefined {
+  if (typeof root === "boolean") return String(root);
+  return new CheckWriter(root).write();
+}
+
+class CheckWriter {
+  readonly #names = new Map<SchemaNode, string>();
+  readonly #waiting: SchemaNode[] = [];
+  readonly #taken = new Set<string>();
+  #schemas = 0;
+  #depth = 0;
+
+  constructor(readonly root: SchemaNode) {}
+
+  write(): string | undefined {
+    const object = this.#object(this.root);
+    const definitions = new Map<string, Json>();
+    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+      definitions.set(this.#names.get(next) ?? "", this.#object(next));
+    }
+    if (this.#schemas > MAX_SCHEMAS) return undefined;
+    if (definitions.size > 0) object.set("$defs", definitions);
+    return writeJson(object);
+  }
+
+  #schema(schema: Schema): Json {
+    if (typeof schema === "boolean") return schema;
+    if (schema === this.root || this.#names.has(schema) || this.#depth > MAX_DEPTH) {
+      return new Map([["$ref", this.#refer(schema, undefined)]]);
+    }
+    return this.#object(schema);
+  }
+
+  /** A reference to a schema, which is written as a definition. */
+  #refer(schema: SchemaNode, wanted: string | undefined): string {
+    if (schema === this.root) return "#";
+    let name = this.#names.get(schema);
+    if (name === undefined) {
+      const base = (wanted ?? "part").slice(0, 60);
+      name = base;
+      for (let number = 2; this.#taken.has(name); number++) name = `${base}${number}`;
+      this.#taken.add(name);
+      this.#names.set(schema, name);
+      this.#waiting.push(schema);
+    }
+    return `#/$defs/${name}`;
+  }
+
+  #object(schema: SchemaNode): Map<string, Json> {
+    const object = new Map<string, Json>();
+    if (++this.#schemas > MAX_SCHEMAS) return object;
+    this.#depth++;
+    this.#writeReference(object, schema);
+    for (const keyword of NUMBERS) set(object, keyword, schema[keyword]);
+    for (const keyword of COUNTS) set(object, keyword, numeral(schema[keyword]));
+    for (const keyword of PARTS) {
+      const part = schema[keyword];
+      if (part !== undefined) object.set(keyword, this.#schema(part));
+    }
+    for (const keyword of PART_LISTS) {
+      set(object, keyword, schema[keyword]?.map((part) => this.#schema(part)));
+    }
+    for (const keyword of PART_MAPS) {
+      const map = schema[keyword];
+      if (map !== undefined) object.set(keyword, this.#map(map));
+    }
+    set(object, "type", schema.types?.length === 1 ? schema.types[0] : schema.types);
+    set(object, "enum", schema.values);
+    set(object, "required", schema.required);
+    set(object, "dependentRequired", schema.dependentRequired);
+    set(object, "uniqueItems", schema.uniqueItems);
+    this.#writePatterns(object, schema);
+    this.#depth--;
+    return object;
+  }
+
+  #writeReference(object: Map<string, Json>, schema: SchemaNode): void {
+    if (schema.ref === undefined) {
+      // Where a dynamic reference leads is not known, so the check gives up when it gets there.
+      if (schema.dynamic) object.set("$ref", "?");
+      return;
+    }
+    const target = schema.ref.target();
+    if (typeof target === "object") object.set("$ref", this.#refer(target, schema.ref.name));
+    else if (target === undefined) object.set("$ref", "?");
+    else if (target === false) object.set("$ref", this.#refer({ not: true }, "never"));
+  }
+
+  #writePatterns(object: Map<string, Json>, schema: SchemaNode): void {
+    if (schema.pattern !== undefined) {
+      const pattern = translatePattern(schema.pattern);
+      object.set("pattern", pattern === undefined ? null : patternJson(pattern));
+    }
+    if (schema.patternProperties === undefined) return;
+    const pairs = [...schema.patternProperties].map(([source, part]): Json => {
+      const pattern = translatePattern(source);
+      return pattern === undefined ? [null, true] : [patternJson(pattern), this.#schema(part)];
+    });
+    object.set("patternProperties", pairs);
+  }
+
+  #map(map: ReadonlyMap<string, Schema>): Json {
+    return new Map([...map].map(([name, part]) => [name, this.#schema(part)]));
+  }
+}
+
+const NUMBERS = [
+  "minimum",
+  "maximum",
+  "exclusiveMinimum",
+  "exclusiveMaximum",
+  "multipleOf",
+] as const;
+
+const COUNTS = [
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
+  "minContains",
+  "maxContains",
+  "minProperties",
+  "maxProperties",
+] as const;
+
+const PARTS = [
+  "items",
+  "contains",
+  "unevaluatedItems",
+  "additionalProperties",
+  "propertyNames",
+  "unevaluatedProperties",
+  "not",
+  "if",
+  "then",
+  "else",
+] as const;
+
+const PART_LISTS = ["prefixItems", "allOf", "anyOf", "oneOf"] as const;
+
+const PART_MAPS = ["properties", "dependentSchemas"] as const;
+
+function set(object: Map<string, Json>, keyword: string, value: Json | undefined): void {
+  if (value !== undefined) object.set(keyword, value);
+}
+
+function numeral(value: number | undefined): Json | undefined {
+  return value === undefined ? undefined : new JsonNumber(String(value));
+}
+
+function patternJson(pattern: Pattern): Json {
+  return pattern.longest === undefined
+    ? pattern.source
+    : [pattern.source, new JsonNumber(String(pattern.longest))];
+}

@@ -1,0 +1,258 @@
+/**
+ * Generates Python packages for the tools of MCP servers.
+ *
+ * @module
+ */
+import { assetTree } from "../assets/mod.ts";
+import { withAdditions } from "./additions.ts";
+import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts";
+import type { ModuleModel } from "./model.ts";
+import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
+import { assertServerName, moduleNames } from "./names.ts";
+import { type Files, writeFolder } from "./package_writer.ts";
+import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
+
+/** What became of one tool. */
+export interface GeneratedTool {
+  /** The tool's name on the wire. */
+  readonly tool: string;
+  /** The name of its module in the server's package; `null` if the tool was left out. */
+  readonly module: string | null;
+  /** What in its definition could not be followed, or why it was left out. */
+  readonly warnings: readonly string[];
+}
+
+/** What a server says of itself and of its tools. */
+export interface ToolListing {
+  /** The tools of all pages of `tools/list`, as they came. */
+  readonly tools: readonly unknown[];
+  /** The server's name, title and version, as it gives them. */
+  readonly serverInfo?: unknown;
+  /** The server's instructions for its users. */
+  readonly instructions?: string | undefined;
+}
+
+/** Options for {@linkcode generatePackage}. */
+export interface GeneratePackageOptions {
+  /** The folder that holds the packages of all servers. */
+  readonly rootDir: string;
+}
+
+/** Options for {@linkcode generateMcpSources}. */
+export interface GenerateMcpSourcesOptions<Source> extends GeneratePackageOptions {
+  /** Connects to the server and lists its tools, all pages, once the list has settled. */
+  readonly listTools: (serverName: string, source: Source) => Promise<ToolListing>;
+}
+
+/**
+ * Connects to an MCP server and generates the Python package for its tools.
+ *
+ * @param serverName The name of the package: a Python identifier in lower case.
+ * @param source How to reach the server.
+ * @param options Where the package goes.
+ * @returns What became of each tool, in the order of the server's list.
+ * @throws {TypeError} The server's name is none that a package can have.
+ */
+export async function generateMcpSources<Source>(
+  serverName: string,
+  source: Source,
+  options: GenerateMcpSourcesOptions<Source>,
+): Promise<GeneratedTool[]> {
+  assertServerName(serverName);
+  const listing = await options.listTools(serverName, source);
+  return await generatePackage(serverName, listing, options);
+}
+
+/**
+ * Generates the Python package for a server's tools. It takes the place of an older one as a whole;
+ * what a user has added to a module stays.
+ *
+ * @param serverName The name of the package: a Python identifier in lower case.
+ * @param listing The server's answer to `tools/list`.
+ * @param options Where the package goes.
+ * @returns What became of each tool, in the order of the list.
+ * @throws {TypeError} The server's name is none that a package can have, or the package's place is
+ *   taken by a symbolic link.
+ *
+ * @example
+ * ```ts
+ * import { generatePackage } from "./generate.ts";
+ *
+ * const inputSchema = { type: "object", properties: { text: { type: "string" } } };
+ * const rootDir = await Deno.makeTempDir();
+ * const [echo] = await generatePackage("demo", { tools: [{ name: "echo", inputSchema }] }, { rootDir });
+ * console.error(echo?.module); // echo
+ * ```
+ */
+export async function generatePackage(
+  serverName: string,
+  listing: ToolListing,
+  options: GeneratePackageOptions,
+): Promise<GeneratedTool[]> {
+  assertServerName(serverName);
+  const { files, tools } = renderFiles(serverName, listing);
+  await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
+  let former: Files | undefined;
+  await writeFolder(options.rootDir, serverName, files, {
+    isGenerated: isGeneratedFile,
+    merge: (name, generated, present, old) => {
+      if (!name.endsWith(".py") || name === "__init__.py") return generated;
+      former ??= formerFiles(serverName, old);
+      return withAdditions(generated, present, former.get(name));
+    },
+  });
+  return tools;
+}
+
+/** A package that is not written yet. */
+export interface RenderedPackage {
+  /** The files by name. */
+  readonly files: Files;
+  /** What became of each tool. */
+  readonly tools: GeneratedTool[];
+}
+
+/**
+ * Makes the files of a package without writing them.
+ *
+ * @param serverName The name of the package.
+ * @param listing The server's answer to `tools/list`.
+ * @returns The files, and what became of each tool.
+ */
+export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
+  const entries = readTools(listing.tools);
+  const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
+  const modules = moduleNames(names);
+  const files = new Map<string, string>();
+  const summaries: { module: string; summary: string }[] = [];
+  const tools = entries.map((entry): GeneratedTool => {
+    if ("reason" in entry) return { tool: entry.name, module: null, warnings: [entry.reason] };
+    const module = modules.get(entry.name) ?? "";
+    const origin: ModuleOrigin = { server: serverName, tool: entry.name, module };
+    const { model, text } = renderTool(origin, entry.definition);
+    files.set(`${module}.py`, text);
+    summaries.push({ module, summary: firstSentence(model.description || model.title) });
+    return { tool: entry.name, module, warnings: model.warnings };
+  });
+  const serverInfo = readInfo(listing.serverInfo);
+  const title = textOf(serverInfo?.get("title")) || textOf(serverInfo?.get("name"));
+  const instructions = listing.instructions ?? "";
+  files.set(
+    "__init__.py",
+    renderPackage({ server: serverName, title, instructions, modules: summaries }),
+  );
+  files.set(
+    "schema.json",
+    renderDefinitions(definitions(serverName, serverInfo, instructions, entries)),
+  );
+  files.set("py.typed", "");
+  return { files, tools };
+}
+
+const RUNTIME = "ipybox_runtime";
+
+function runtimeFiles(): Files {
+  const files = assetTree(`runtime/${RUNTIME}`).map(({ path, text }) => [path, text] as const);
+  return new Map([...files, ["py.typed", ""]]);
+}
+
+/** Renders a tool. One that defeats the generator gets a module that takes any arguments. */
+function renderTool(
+  origin: ModuleOrigin,
+  definition: JsonObject,
+): { model: ModuleModel; text: string } {
+  try {
+    const model = buildModule(origin, definition);
+    return { model, text: renderModule(model) };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const reason = `The schema nests too deeply: arguments are not checked (${error.message})`;
+    const model = openModule(origin, definition, reason);
+    return { model, text: renderModule(model) };
+  }
+}
+
+type ToolEntry =
+  | { readonly name: string; readonly definition: JsonObject }
+  | { readonly name: string; readonly reason: string };
+
+function readTools(tools: readonly unknown[]): ToolEntry[] {
+  const seen = new Set<string>();
+  return tools.map((tool, index): ToolEntry => {
+    const entry = readTool(tool, `#${index + 1}`);
+    if ("reason" in entry) return entry;
+    if (seen.has(entry.name)) {
+      return { name: entry.name, reason: "A tool of the same name comes earlier in the list" };
+    }
+    seen.add(entry.name);
+    return entry;
+  });
+}
+
+function readTool(tool: unknown, place: string): ToolEntry {
+  const name = nameOf(tool);
+  let definition: Json | undefined;
+  try {
+    definition = toJson(tool);
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    if (name === undefined) return { name: place, reason: error.message };
+    // The name alone still makes a tool that can be called.
+    definition = new Map([["name", name]]);
+  }
+  if (!isObject(definition)) return { name: place, reason: "The entry in the list is no object" };
+  if (name === undefined) return { name: place, reason: "The tool has no name" };
+  return { name, definition };
+}
+
+function nameOf(tool: unknown): string | undefined {
+  if (typeof tool !== "object" || tool === null) return undefined;
+  const name: unknown = tool instanceof Map ? tool.get("name") : Reflect.get(tool, "name");
+  return typeof name === "string" && name !== "" ? name : undefined;
+}
+
+function readInfo(info: unknown): JsonObject | undefined {
+  const json = toJson(info);
+  return isObject(json) ? json : undefined;
+}
+
+function textOf(value: Json | undefined): string {
+  return typeof value === "string" ? value.trim() : "";
+}
+
+function definitions(
+  serverName: string,
+  serverInfo: JsonObject | undefined,
+  instructions: string,
+  entries: readonly ToolEntry[],
+): JsonObject {
+  const object = new Map<string, Json>([["server", serverName]]);
+  if (serverInfo !== undefined) object.set("serverInfo", serverInfo);
+  if (instructions !== "") object.set("instructions", instructions);
+  object.set("tools", entries.flatMap((entry) => "reason" in entry ? [] : [entry.definition]));
+  return object;
+}
+
+function firstSentence(description: string): string {
+  const line = description.split("\n").find((line) => line.trim() !== "")?.trim() ?? "";
+  const sentence = /^.{10,}?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
+  return sentence.length <= 120 ? sentence : `${sentence.slice(0, 119).trimEnd()}…`;
+}
+
+/** Whether a file in a package is one of ours, so that it goes when its tool does. */
+function isGeneratedFile(name: string, text: string | undefined): boolean {
+  if (name === "__init__.py" || name === "schema.json" || name === "py.typed") return true;
+  if (name === "__pycache__") return true;
+  return name.endsWith(".py") && (text?.slice(0, 1_000).includes("(generated by ipybox;") ?? false);
+}
+
+/** What had been generated before, made anew from the definitions beside it. */
+function formerFiles(serverName: string, old: Files): Files {
+  try {
+    const json = toJson(JSON.parse(old.get("schema.json") ?? ""));
+    const tools = isObject(json) ? json.get("tools") : undefined;
+    return isArray(tools) ? renderFiles(serverName, { tools }).files : new Map();
+  } catch {
+    return new Map(); // without them, generated code is told by its looks
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * The imports that a generated module needs, and no others.
+ *
+ * @module
+ */
+import { breakable, laidOut } from "./layout.ts";
+import type { Definition, Field, ModuleModel, PyType } from "./model.ts";
+import { hasLiteralBase } from "./type_text.ts";
+
+const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
+  ["enum", ["StrEnum"]],
+  ["typing", ["Annotated", "Any", "ClassVar", "Literal"]],
+  ["pydantic", ["ConfigDict", "Field", "RootModel"]],
+  ["typing_extensions", ["TypeAliasType"]],
+  ["ipybox_runtime", ["ToolText"]],
+  ["ipybox_runtime.models", [
+    "Bool",
+    "CheckedModel",
+    "InputModel",
+    "Int",
+    "Never",
+    "Num",
+    "OutputModel",
+    "multiple_of",
+    "one_of",
+    "parse_result",
+    "pattern",
+    "tool",
+    "unique",
+  ]],
+]);
+
+/** Standard library, packages, ours: groups that a blank line sets apart. */
+const GROUPS = [["enum", "typing"], ["pydantic", "typing_extensions"], [
+  "ipybox_runtime",
+  "ipybox_runtime.models",
+]];
+
+/**
+ * The import statements of a module.
+ *
+ * @param model The module.
+ * @returns The lines, in groups.
+ */
+export function importLines(model: ModuleModel): string {
+  const used = new Set<string>(["tool", model.hasResult ? "parse_result" : "ToolText"]);
+  for (const definition of model.definitions) useDefinition(definition, used);
+  const groups = GROUPS.map((sources) =>
+    sources.map((source) => {
+      const names = SOURCES.get(source)?.filter((name) => used.has(name)) ?? [];
+      return names.length === 0 ? "" : importLine(source, names);
+    }).join("")
+  );
+  return groups.filter((group) => group !== "").join("\n");
+}
+
+function importLine(source: string, names: readonly string[]): string {
+  const start = `from ${source} import `;
+  const line = start + names.join(", ");
+  return line.length <= 100
+    ? `${line}\n`
+    : start + laidOut(breakable("(", names, ")"), 100, 0) + "\n";
+}
+
+function useDefinition(definition: Definition, used: Set<string>): void {
+  switch (definition.kind) {
+    case "enum":
+      used.add("StrEnum");
+      return;
+    case "alias": // its type is text
+      used.add("TypeAliasType");
+      useType(definition.type, used);
+      return;
+    case "root":
+      used.add("RootModel");
+      useType(definition.type, used);
+      return;
+    case "class":
+      used.add(definition.base);
+      if (definition.closed) used.add("ConfigDict");
+      if (definition.omit.length > 0 || definition.schema !== undefined) used.add("ClassVar");
+      definition.fields.forEach((field) => useField(field, used));
+      if (definition.extra !== undefined) {
+        used.add("Field");
+        useType(definition.extra, used);
+      }
+  }
+}
+
+function useField(field: Field, used: Set<string>): void {
+  if (field.name !== field.wire) used.add("Annotated").add("Field");
+  useType(field.type, used);
+}
+
+function useType(type: PyType, used: Set<string>): void {
+  switch (type.kind) {
+    case "name":
+      used.add(type.name);
+      return;
+    case "class":
+      return;
+    case "literal":
+      used.add("Literal");
+      return;
+    case "oneOf":
+      used.add("Annotated").add("one_of").add(hasLiteralBase(type.values) ? "Literal" : "Any");
+      return;
+    case "list":
+      return useType(type.item, used);
+    case "dict":
+      return useType(type.value, used);
+    case "tuple":
+      return type.items.forEach((item) => useType(item, used));
+    case "union":
+      return type.members.forEach((member) => useType(member, used));
+    case "annotated":
+      used.add("Annotated");
+      for (const constraint of type.constraints) used.add(CONSTRAINT_NAMES[constraint.kind]);
+      return useType(type.base, used);
+  }
+}
+
+const CONSTRAINT_NAMES = {
+  field: "Field",
+  pattern: "pattern",
+  multipleOf: "multiple_of",
+  unique: "unique",
+} as const;

@@ -1,0 +1,179 @@
+/**
+ * JSON values as the generator reads them: objects are maps, so that `__proto__` is a name like any
+ * other, and numbers keep their spelling, so that none is rounded.
+ *
+ * @module
+ */
+
+/** A JSON value. */
+export type Json = null | boolean | string | JsonNumber | readonly Json[] | JsonObject;
+
+/** A JSON object. */
+export type JsonObject = ReadonlyMap<string, Json>;
+
+/** A finite JSON number in its own spelling. */
+export class JsonNumber {
+  /**
+   * @param source The number as JSON spells it.
+   * @param exact Whether the spelling is the original one; a double above 2^53 may have been rounded.
+   */
+  constructor(readonly source: string, readonly exact: boolean = true) {}
+
+  /** The nearest double. */
+  get value(): number {
+    return Number(this.source);
+  }
+
+  /** Its value if it is an integer, however it is spelled. */
+  get integer(): bigint | undefined {
+    if (/^-?\d+$/.test(this.source)) return BigInt(this.source);
+    return Number.isSafeInteger(this.value) ? BigInt(this.value) : undefined;
+  }
+}
+
+/** The engine's access to a number's source text, which TypeScript's library does not list yet. */
+interface SourceTextAccess {
+  isRawJSON(value: unknown): value is { readonly rawJSON: string };
+}
+
+const { isRawJSON } = JSON as typeof JSON & SourceTextAccess;
+
+/** Levels of nesting that are read. The rest of the generator recurses over what is read. */
+const MAX_DEPTH = 2_500;
+
+/** Digits that are read of one number: Python refuses to read integers of more than 4,300. */
+const MAX_DIGITS = 1_000;
+
+/** A value nests too deeply to be read. */
+export class JsonDepthError extends RangeError {
+  override readonly name: string = "JsonDepthError";
+}
+
+/**
+ * Reads a value that `JSON.parse()` made, also one whose numbers are `bigint`s or raw JSON.
+ *
+ * @param value The value.
+ * @returns It, or `undefined` if it is none that JSON knows.
+ * @throws {JsonDepthError} It nests more than 2,500 levels deep.
+ */
+export function toJson(value: unknown): Json | undefined {
+  return read(value, 0);
+}
+
+function read(value: unknown, depth: number): Json | undefined {
+  if (depth > MAX_DEPTH) throw new JsonDepthError(`JSON nests more than ${MAX_DEPTH} levels deep`);
+  switch (typeof value) {
+    case "string":
+    case "boolean":
+      return value;
+    case "number":
+      return readNumber(JSON.stringify(value), value);
+    case "bigint":
+      return readNumber(String(value), Number(value), true);
+    case "object":
+      return readObject(value, depth);
+    default:
+      return undefined;
+  }
+}
+
+function readObject(value: object | null, depth: number): Json | undefined {
+  if (value === null || value instanceof JsonNumber) return value;
+  if (isRawJSON(value)) return readNumber(value.rawJSON, Number(value.rawJSON), true);
+  if (Array.isArray(value)) return value.map((item: unknown) => read(item, depth + 1) ?? null);
+  const entries = value instanceof Map ? value : Object.entries(value);
+  const object = new Map<string, Json>();
+  for (const [name, inner] of entries) {
+    const json = read(inner, depth + 1);
+    if (json !== undefined) object.set(String(name), json);
+  }
+  return object;
+}
+
+function readNumber(source: string, value: number, exact = false): Json | undefined {
+  if (!Number.isFinite(value) || source.length > MAX_DIGITS) return undefined;
+  return new JsonNumber(source, exact || !Number.isInteger(value) || Number.isSafeInteger(value));
+}
+
+/**
+ * Writes a value as JSON.
+ *
+ * @param value The value.
+ * @param indent Spaces for each level; without it all is in one line.
+ * @returns The text.
+ */
+export function writeJson(value: Json, indent = 0): string {
+  return write(value, indent, "\n");
+}
+
+function write(value: Json, indent: number, lineBreak: string): string {
+  if (isObject(value)) {
+    const entries = [...value].map(([name, inner]) =>
+      `${JSON.stringify(name)}:${indent ? " " : ""}${
+        write(inner, indent, deeper(lineBreak, indent))
+      }`
+    );
+    return bracket("{", entries, "}", indent, lineBreak);
+  }
+  if (isArray(value)) {
+    const items = value.map((item) => write(item, indent, deeper(lineBreak, indent)));
+    return bracket("[", items, "]", indent, lineBreak);
+  }
+  return value instanceof JsonNumber ? value.source : JSON.stringify(value);
+}
+
+function deeper(lineBreak: string, indent: number): string {
+  return lineBreak + " ".repeat(indent);
+}
+
+function bracket(
+  open: string,
+  parts: readonly string[],
+  close: string,
+  indent: number,
+  lineBreak: string,
+): string {
+  if (indent === 0 || parts.length === 0) return open + parts.join(",") + close;
+  const inner = deeper(lineBreak, indent);
+  return open + inner + parts.join("," + inner) + lineBreak + close;
+}
+
+/** Whether a value is a JSON object. */
+export function isObject(value: Json | undefined): value is JsonObject {
+  return value instanceof Map;
+}
+
+/** Whether a value is a JSON array. */
+export function isArray(value: Json | undefined): value is readonly Json[] {
+  return Array.isArray(value);
+}
+
+/**
+ * A text that is the same for equal values: 1 equals 1.0, and the order of names does not count.
+ *
+ * @param value The value.
+ * @returns The text.
+ */
+export function keyOf(value: Json): string {
+  if (value instanceof JsonNumber) return String(value.integer ?? value.value);
+  if (isArray(value)) return `[${value.map(keyOf).join()}]`;
+  if (isObject(value)) {
+    const entries = [...value].map(([name, inner]) => `${JSON.stringify(name)}:${keyOf(inner)}`);
+    return `{${entries.sort().join()}}`;
+  }
+  return JSON.stringify(value);
+}
+
+/**
+ * Which of two numbers is greater.
+ *
+ * @param left A number.
+ * @param right Another.
+ * @returns A negative number, 0 or a positive one, for less, equal and greater.
+ */
+export function compareNumbers(left: JsonNumber, right: JsonNumber): number {
+  if (left.integer !== undefined && right.integer !== undefined) {
+    return left.integer < right.integer ? -1 : left.integer > right.integer ? 1 : 0;
+  }
+  return left.value - right.value;
+}

@@ -1,0 +1,166 @@
+/**
+ * A generated module as plain data: what `model_builder.ts` makes of schemas and `render.ts` turns
+ * into Python.
+ *
+ * @module
+ */
+import type { Json, JsonNumber } from "./json.ts";
+import type { Pattern } from "./pattern.ts";
+
+/** A type in a generated module. */
+export type PyType =
+  | { readonly kind: "name"; readonly name: SimpleType }
+  | { readonly kind: "class"; readonly name: string }
+  /** Only strings; other values need a check, since Python holds True for 1. */
+  | { readonly kind: "literal"; readonly values: readonly string[] }
+  | { readonly kind: "oneOf"; readonly values: readonly Json[] }
+  | { readonly kind: "list"; readonly item: PyType }
+  | { readonly kind: "dict"; readonly value: PyType }
+  | { readonly kind: "tuple"; readonly items: readonly PyType[] }
+  | { readonly kind: "union"; readonly members: readonly PyType[] }
+  | {
+    readonly kind: "annotated";
+    readonly base: PyType;
+    readonly constraints: readonly Constraint[];
+  };
+
+/** A type that is a name of Python, of `typing` or of the runtime. */
+export type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Any" | "Never";
+
+/** A restriction of a type. */
+export type Constraint =
+  | { readonly kind: "field"; readonly arguments: readonly FieldArgument[] }
+  | { readonly kind: "pattern"; readonly pattern: Pattern }
+  | { readonly kind: "multipleOf"; readonly step: JsonNumber }
+  | { readonly kind: "unique" };
+
+/** A keyword argument of Pydantic's `Field`. */
+export type FieldArgument = readonly [
+  "alias" | "discriminator" | "pattern" | "ge" | "gt" | "le" | "lt" | "min_length" | "max_length",
+  string | number | JsonNumber,
+];
+
+/** A field of a class. */
+export interface Field {
+  /** Its name in Python. */
+  readonly name: string;
+  /** Its name on the wire. */
+  readonly wire: string;
+  readonly type: PyType;
+  readonly required: boolean;
+  /** What the server takes for it when it is not given, if Python can show that as its default. */
+  readonly default: Json | undefined;
+  readonly description: string;
+}
+
+/** A class for a JSON object. */
+export interface ClassDefinition {
+  readonly kind: "class";
+  readonly name: string;
+  readonly base: "InputModel" | "OutputModel" | "CheckedModel";
+  readonly description: string;
+  readonly fields: readonly Field[];
+  /** Whether undeclared fields are refused. */
+  readonly closed: boolean;
+  /** The type of undeclared fields, if they have one. */
+  readonly extra: PyType | undefined;
+  /** The optional fields that may not be null, in both spellings: None stands for "not given". */
+  readonly omit: readonly string[];
+  /** The schema for the check of the whole, in JSON; only with the base `CheckedModel`. */
+  readonly schema: string | undefined;
+}
+
+/** A class for a value that is no JSON object. */
+export interface RootDefinition {
+  readonly kind: "root";
+  readonly name: string;
+  readonly type: PyType;
+}
+
+/** A name for a type that refers to itself or would be too long to repeat. */
+export interface AliasDefinition {
+  readonly kind: "alias";
+  readonly name: string;
+  readonly type: PyType;
+}
+
+/** A class with the values of a field, for completion; fields take its members and plain strings. */
+export interface EnumDefinition {
+  readonly kind: "enum";
+  readonly name: string;
+  readonly members: readonly (readonly [name: string, value: string])[];
+}
+
+/** Something that a module defines. */
+export type Definition = ClassDefinition | RootDefinition | AliasDefinition | EnumDefinition;
+
+/** All that a module holds. */
+export interface ModuleModel {
+  /** The server's name. */
+  readonly server: string;
+  /** The tool's name on the wire. */
+  readonly tool: string;
+  /** The module's own name. */
+  readonly module: string;
+  readonly title: string;
+  readonly description: string;
+  /** What the server says of the tool's effects, such as `"read-only"`. */
+  readonly hints: readonly string[];
+  /** A digest of the tool's definition. */
+  readonly hash: string;
+  /** In the order in which they are written; `Params` is one, `Result` is one if there is a schema. */
+  readonly definitions: readonly Definition[];
+  readonly hasResult: boolean;
+  /** Classes with a cycle, which Pydantic has to be told to finish. */
+  readonly rebuild: readonly ("Params" | "Result")[];
+  readonly warnings: readonly string[];
+}
+
+/** The simple types. */
+export const STR: PyType = { kind: "name", name: "str" };
+export const INT: PyType = { kind: "name", name: "Int" };
+export const NUM: PyType = { kind: "name", name: "Num" };
+export const BOOL: PyType = { kind: "name", name: "Bool" };
+export const NONE: PyType = { kind: "name", name: "None" };
+export const ANY: PyType = { kind: "name", name: "Any" };
+export const NEVER: PyType = { kind: "name", name: "Never" };
+
+/**
+ * A union of types, flat and without repetitions; `None` comes last.
+ *
+ * @param types The types.
+ * @param textOf Tells types apart.
+ * @returns The union, or the one type that is left.
+ */
+export function unionOf(types: readonly PyType[], textOf: (type: PyType) => string): PyType {
+  const members = new Map<string, PyType>();
+  for (const type of types.flatMap(membersOf)) {
+    if (type !== NEVER) members.set(textOf(type), type);
+  }
+  if (members.delete("None")) members.set("None", NONE);
+  const all = [...members.values()];
+  // Any takes everything, but beside a class it leaves the class as a hint.
+  if (members.has("Any") && !all.some((type) => type.kind === "class")) return ANY;
+  return all.length > 1 ? { kind: "union", members: all } : all[0] ?? NEVER;
+}
+
+/** The members of a union, or the type itself. */
+export function membersOf(type: PyType): readonly PyType[] {
+  return type.kind === "union" ? type.members : [type];
+}
+
+/** Whether a type takes None. */
+export function isNullable(type: PyType): boolean {
+  return membersOf(type).some((member) => member === NONE || member === ANY);
+}
+
+/**
+ * A type with constraints.
+ *
+ * @param base The type.
+ * @param constraints Its constraints, maybe none.
+ * @returns The type.
+ */
+export function annotated(base: PyType, constraints: readonly Constraint[]): PyType {
+  return constraints.length === 0 ? base : { kind: "annotated", base, constraints };
+}

@@ -1,0 +1,200 @@
+/**
+ * Python names for the names that servers give: deterministic, free of collisions, importable.
+ *
+ * @module
+ */
+import { createHash } from "node:crypto";
+
+const KEYWORDS = new Set(
+  ("False None True and as assert async await break class continue def del elif else except " +
+    "finally for from global if import in is lambda nonlocal not or pass raise return try while " +
+    "with yield").split(" "),
+);
+
+/** Public attributes of Pydantic's `BaseModel`, of all versions from 2.11 on, and of our bases. */
+const MODEL_ATTRIBUTES = ("construct copy dict from_orm json model_computed_fields model_config " +
+  "model_construct model_copy model_dump model_dump_json model_extra model_fields " +
+  "model_fields_set model_json_schema model_parametrized_name model_post_init model_rebuild " +
+  "model_validate model_validate_json model_validate_strings parse_file parse_obj parse_raw " +
+  "schema schema_json to_arguments update_forward_refs validate").split(" ");
+
+/** Names that the bodies of generated classes use; a field of that name would shadow them. */
+const CLASS_BODY_NAMES =
+  ("str int float bool list dict tuple Any Literal Annotated Field ClassVar " +
+    "ConfigDict frozenset Int Num Bool Never pattern multiple_of unique one_of").split(" ");
+
+/** `self` would be a second one in the constructor that type checkers make up. */
+const FIELD_RESERVED = new Set([...KEYWORDS, ...MODEL_ATTRIBUTES, ...CLASS_BODY_NAMES, "self"]);
+
+/** Names at the top of generated modules, and builtins that a class should not hide. */
+const CLASS_RESERVED = new Set([
+  ...KEYWORDS,
+  ...CLASS_BODY_NAMES,
+  ...("Params Result CLIENT BaseModel RootModel StrEnum TypeAliasType InputModel OutputModel " +
+    "CheckedModel ToolText Ellipsis NotImplemented Exception BaseException Warning " +
+    "ArithmeticError AssertionError AttributeError BaseExceptionGroup BlockingIOError " +
+    "BrokenPipeError BufferError BytesWarning ChildProcessError ConnectionAbortedError " +
+    "ConnectionError ConnectionRefusedError ConnectionResetError DeprecationWarning EOFError " +
+    "EncodingWarning EnvironmentError ExceptionGroup FileExistsError FileNotFoundError " +
+    "FloatingPointError FutureWarning GeneratorExit IOError ImportError ImportWarning " +
+    "IndentationError IndexError InterruptedError IsADirectoryError KeyError KeyboardInterrupt " +
+    "LookupError MemoryError ModuleNotFoundError NameError NotADirectoryError " +
+    "NotImplementedError OSError OverflowError PendingDeprecationWarning PermissionError " +
+    "ProcessLookupError PythonFinalizationError RecursionError ReferenceError ResourceWarning " +
+    "RuntimeError RuntimeWarning StopAsyncIteration StopIteration SyntaxError SyntaxWarning " +
+    "SystemError SystemExit TabError TimeoutError TypeError UnboundLocalError " +
+    "UnicodeDecodeError UnicodeEncodeError UnicodeError UnicodeTranslateError UnicodeWarning " +
+    "UserWarning ValueError WindowsError ZeroDivisionError").split(" "),
+]);
+
+/** What `Enum` and `str` have that a member would hide, for names without an underscore in front. */
+const MEMBER_RESERVED = new Set([
+  ...KEYWORDS,
+  ...("mro name value names values capitalize casefold center count encode endswith expandtabs find " +
+    "format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower " +
+    "isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition " +
+    "removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split " +
+    "splitlines startswith strip swapcase title translate upper zfill").split(" "),
+]);
+
+/**
+ * Letters, digits and marks of the Unicode 14 that Python 3.11 knows, in the basic plane: what came
+ * later would be a syntax error there.
+ */
+const NOT_IN_NAME =
+  /[^\p{XID_Continue}]|[\u{10000}-\u{10ffff}]|[\u088f\u0897\u0c5c\u0cdc\u0cf3\u0ece\u1acf-\u1aeb\u1c89\u1c8a\ua7cb-\ua7cf\ua7d2\ua7d4\ua7da-\ua7dc\ua7f1]/gu;
+
+/**
+ * Gives every property of a class a field name.
+ *
+ * @param properties The names on the wire.
+ * @returns The field name of each. Names that need no change come first, so a property never loses
+ *   its own name to another.
+ */
+export function fieldNames(properties: Iterable<string>): Map<string, string> {
+  const wanted = new Map([...properties].map((name) => [name, fieldName(name)]));
+  const real = new Set(wanted.keys());
+  const pool = new NamePool((name) => real.has(name), "_");
+  const names = new Map<string, string>();
+  for (const [property, name] of [...wanted].sort(byName)) {
+    names.set(property, property === name ? name : pool.take(name));
+  }
+  return names;
+}
+
+function fieldName(property: string): string {
+  // Python takes names that are equal after this normalisation for the same.
+  let name = property.normalize("NFKC").replace(NOT_IN_NAME, "_");
+  // Pydantic makes names with an underscore in front private.
+  if (/^_*$/.test(name) || name.startsWith("_")) name = `field${name}`;
+  if (!/^[\p{XID_Start}]/u.test(name)) name = `field_${name}`;
+  return FIELD_RESERVED.has(name) ? `${name}_` : name;
+}
+
+/** Gives out the names of the classes of a module. */
+export class ClassNames {
+  readonly #pool: NamePool;
+
+  /** @param avoid Names that no class may have: those of all properties, so that no field hides one. */
+  constructor(avoid: ReadonlySet<string>) {
+    this.#pool = new NamePool((name) => avoid.has(name) || CLASS_RESERVED.has(name), "");
+  }
+
+  /**
+   * A new name.
+   *
+   * @param hint What the class is for, in whatever spelling.
+   * @returns The hint in PascalCase, with a number if that is taken.
+   */
+  next(hint: string): string {
+    return this.#pool.take(pascalCase(hint));
+  }
+}
+
+function pascalCase(hint: string): string {
+  const words = hint.slice(0, 200).normalize("NFKD").split(/[^A-Za-z0-9]+/).filter(Boolean);
+  const name = words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join("");
+  return (/^\d/.test(name) ? `N${name}` : name || "Item").slice(0, 80);
+}
+
+/**
+ * Names for the members of an enum class.
+ *
+ * @param values The values.
+ * @returns A name for each, or `undefined` if not all have a clean one of their own.
+ */
+export function memberNames(values: readonly string[]): string[] | undefined {
+  const names = values.map((value) => value.replaceAll(/[^A-Za-z0-9_]/g, "_"));
+  const clean = names.every((name) =>
+    /^[A-Za-z]\w{0,79}$/.test(name) && !MEMBER_RESERVED.has(name)
+  );
+  return clean && new Set(names).size === names.length ? names : undefined;
+}
+
+/**
+ * Gives every tool of a server a module name.
+ *
+ * @param tools The tools' names, all different.
+ * @returns The module of each. The order of the tools makes no difference.
+ */
+export function moduleNames(tools: readonly string[]): Map<string, string> {
+  const wanted = tools.map((tool): [string, string] => [tool, moduleName(tool)]).sort(byName);
+  const unchanged = new Set(wanted.filter(([tool, name]) => tool === name).map(([tool]) => tool));
+  const pool = new NamePool((name) => unchanged.has(name), "_");
+  return new Map(
+    wanted.map(([tool, name]) => [tool, unchanged.has(tool) ? name : pool.take(name)]),
+  );
+}
+
+function moduleName(tool: string): string {
+  let name = tool.replaceAll(/[^a-zA-Z0-9_]/g, "_").toLowerCase();
+  if (/^_*$/.test(name)) name = "tool";
+  // A module with an underscore in front looks private, and __init__ and __main__ are special.
+  else if (/^[_\d]/.test(name)) name = `tool_${name.replace(/^_+/, "")}`;
+  if (name.length > 100) name = `${name.slice(0, 91)}_${sha256(tool).slice(0, 8)}`;
+  return KEYWORDS.has(name) ? `${name}_` : name;
+}
+
+/**
+ * Checks a server's name, which becomes a package's.
+ *
+ * @param name The name.
+ * @throws {TypeError} It is none that a package can have.
+ */
+export function assertServerName(name: string): void {
+  if (/^[a-z_][a-z0-9_]{0,99}$/.test(name) && !KEYWORDS.has(name) && name !== "ipybox_runtime") {
+    return;
+  }
+  throw new TypeError(
+    `Invalid server name ${JSON.stringify(name)}: use lower-case letters, digits and underscores,` +
+      " not a digit first, and no keyword of Python",
+  );
+}
+
+/** The SHA-256 digest of a text, in hexadecimal. */
+export function sha256(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+/** Names that are given out once each. */
+class NamePool {
+  readonly #taken = new Set<string>();
+  readonly #numbers = new Map<string, number>();
+
+  constructor(readonly isReserved: (name: string) => boolean, readonly separator: string) {}
+
+  take(name: string): string {
+    let free = name;
+    let number = this.#numbers.get(name) ?? 1;
+    while (this.#taken.has(free) || this.isReserved(free)) {
+      free = `${name}${this.separator}${++number}`;
+    }
+    this.#numbers.set(name, number);
+    this.#taken.add(free);
+    return free;
+  }
+}
+
+function byName([left]: [string, string], [right]: [string, string]): number {
+  return left < right ? -1 : left > right ? 1 : 0;
+}

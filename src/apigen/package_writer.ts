@@ -1,0 +1,168 @@
+/**
+ * Writes folders of generated files. Code in the sandbox can write to the same place, so nothing here
+ * goes through a symbolic link.
+ *
+ * @module
+ */
+import { Mutex } from "../async/mutex.ts";
+
+/** Files by their names. */
+export type Files = ReadonlyMap<string, string>;
+
+/** How a folder is written. */
+export interface WriteOptions {
+  /**
+   * Makes the text of a file of what is generated and what is there.
+   *
+   * @default The generated text.
+   */
+  readonly merge?: (name: string, generated: string, present: string, old: Files) => string;
+  /** Whether a file that is there and not generated any more was generated before. */
+  readonly isGenerated: (name: string, text: string | undefined) => boolean;
+}
+
+/** Files larger than this were not generated, and are not read. */
+const MAX_FILE_SIZE = 32 * 1024 * 1024;
+
+const writing = new Mutex();
+
+/**
+ * Replaces a folder as a whole. If it already holds just that, nothing is written; files that stay the
+ * same keep their time of change.
+ *
+ * @param rootDir The folder that it is in; made if needed.
+ * @param name Its name, already checked.
+ * @param files What it shall hold.
+ * @param options What becomes of other files that are there.
+ * @throws {TypeError} The root, the folder or a file to be replaced is a symbolic link.
+ */
+export async function writeFolder(
+  rootDir: string,
+  name: string,
+  files: Files,
+  options: WriteOptions,
+): Promise<void> {
+  using _turn = await writing.acquire();
+  const root = await openRoot(rootDir);
+  const target = `${root}/${name}`;
+  const present = await readFolder(target);
+  const wanted = merged(files, present, options);
+  if (present !== undefined && isSame(wanted, present, options)) return;
+  const staging = await Deno.makeTempDir({ dir: root, prefix: `.${name}-` });
+  try {
+    await fillFolder(staging, wanted, present);
+    await swap(staging, target, present, options);
+  } catch (error) {
+    await Deno.remove(staging, { recursive: true }).catch(() => {}); // the error says more
+    throw error;
+  }
+}
+
+/** A file that is there. */
+interface PresentFile {
+  /** Its text; `undefined` for what is no file of a reasonable size. */
+  readonly text: string | undefined;
+  readonly modified: Date | null;
+}
+
+type Present = ReadonlyMap<string, PresentFile>;
+
+async function openRoot(rootDir: string): Promise<string> {
+  await Deno.mkdir(rootDir, { recursive: true });
+  const info = await Deno.lstat(rootDir);
+  if (info.isSymlink) throw new TypeError(`Cannot write to ${rootDir}: it is a symbolic link`);
+  return await Deno.realPath(rootDir);
+}
+
+/** Reads the files in a folder; `undefined` if there is none. */
+async function readFolder(folder: string): Promise<Present | undefined> {
+  let info: Deno.FileInfo;
+  try {
+    info = await Deno.lstat(folder);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  if (!info.isDirectory) {
+    throw new TypeError(
+      `Cannot write ${folder}: it is ${info.isSymlink ? "a symbolic link" : "a file"}`,
+    );
+  }
+  const present = new Map<string, PresentFile>();
+  for await (const entry of Deno.readDir(folder)) {
+    const path = `${folder}/${entry.name}`;
+    const { isFile, size, mtime } = await Deno.lstat(path);
+    const text = isFile && size <= MAX_FILE_SIZE ? await Deno.readTextFile(path) : undefined;
+    present.set(entry.name, { text, modified: mtime });
+  }
+  return present;
+}
+
+function merged(files: Files, present: Present | undefined, options: WriteOptions): Files {
+  const { merge } = options;
+  if (present === undefined || merge === undefined) return files;
+  const old = new Map<string, string>();
+  for (const [name, { text }] of present) if (text !== undefined) old.set(name, text);
+  return new Map([...files].map(([name, generated]) => {
+    const text = old.get(name);
+    return [
+      name,
+      text === undefined || text === generated ? generated : merge(name, generated, text, old),
+    ];
+  }));
+}
+
+function isSame(wanted: Files, present: Present, options: WriteOptions): boolean {
+  return [...wanted].every(([name, text]) => present.get(name)?.text === text) &&
+    [...present].every(([name, { text }]) => wanted.has(name) || !options.isGenerated(name, text));
+}
+
+async function fillFolder(
+  folder: string,
+  files: Files,
+  present: Present | undefined,
+): Promise<void> {
+  if (Deno.build.os !== "windows") await Deno.chmod(folder, 0o755);
+  for (const [name, text] of files) {
+    const path = `${folder}/${name}`;
+    await Deno.writeTextFile(path, text, { createNew: true });
+    const old = present?.get(name);
+    if (old?.text === text && old.modified !== null) {
+      await Deno.utime(path, old.modified, old.modified);
+    }
+  }
+}
+
+/** Puts the staged folder into the place of the target, or leaves that as it was. */
+async function swap(
+  staging: string,
+  target: string,
+  present: Present | undefined,
+  options: WriteOptions,
+): Promise<void> {
+  if (present === undefined) return await Deno.rename(staging, target);
+  const old = `${staging}-old`;
+  await Deno.rename(target, old);
+  try {
+    await Deno.rename(staging, target);
+  } catch (error) {
+    await Deno.rename(old, target);
+    throw error;
+  }
+  for (const [name, { text }] of present) {
+    if (!options.isGenerated(name, text)) await moveOver(`${old}/${name}`, `${target}/${name}`);
+  }
+  await Deno.remove(old, { recursive: true });
+}
+
+/** Moves a file or folder of the user's, unless something new has its name. */
+async function moveOver(from: string, to: string): Promise<void> {
+  const { isSymlink } = await Deno.lstat(from);
+  if (isSymlink) return;
+  try {
+    await Deno.lstat(to);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    await Deno.rename(from, to);
+  }
+}

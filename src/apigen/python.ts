@@ -1,0 +1,101 @@
+/**
+ * Text of servers as Python literals and docstrings. Nothing of it can become code: these two are the
+ * only forms in which it reaches a file.
+ *
+ * @module
+ */
+import { isArray, isObject, type Json, JsonNumber } from "./json.ts";
+
+/** Characters that end lines in some tools, or turn the direction of text in editors. */
+const UNSEEN =
+  /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+
+/**
+ * A JSON value as a Python literal.
+ *
+ * @param value The value.
+ * @returns The literal, in one line. Strings have the escapes of JSON, which Python shares.
+ */
+export function literal(value: Json): string {
+  if (value === null) return "None";
+  if (value === true) return "True";
+  if (value === false) return "False";
+  if (typeof value === "string") return JSON.stringify(value).replace(UNSEEN, escaped);
+  if (value instanceof JsonNumber) return value.source;
+  if (isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (isObject(value)) {
+    return `{${
+      [...value].map(([name, inner]) => `${literal(name)}: ${literal(inner)}`).join(", ")
+    }}`;
+  }
+  return "None";
+}
+
+/**
+ * A text as a docstring.
+ *
+ * @param text The text.
+ * @param indent The indentation of the docstring.
+ * @param width How long lines may be.
+ * @returns The docstring, whose first line is not indented. It is never empty.
+ */
+export function docstring(text: string, indent: number, width: number): string {
+  const safe = normalized(text).replaceAll("\\", "\\\\").replace(UNSEEN_IN_DOC, escaped);
+  const pad = " ".repeat(indent);
+  // The first line shares its place with the quotes, and a lone line with all six.
+  const body = protectQuotes(wrap(safe || ".", width - indent - 6, width - indent).join("\n"));
+  if (!body.includes("\n")) return `"""${body}"""`;
+  return `"""${body.replaceAll(/\n(?=[^\n])/g, `\n${pad}`)}\n${pad}"""`;
+}
+
+const UNSEEN_IN_DOC = new RegExp(`[\\u0000-\\u0008\\u000b-\\u001f]|${UNSEEN.source}`, "g");
+
+function normalized(text: string): string {
+  return text.toWellFormed().replaceAll(/\r\n?/g, "\n").trim();
+}
+
+function escaped(char: string): string {
+  return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+}
+
+/** Keeps three quotes in a row, and one at the end, from ending the docstring. */
+function protectQuotes(text: string): string {
+  return text.replaceAll('"""', '""\\"').replace(/"$/, '\\"');
+}
+
+/**
+ * Wraps text at white space; lines keep their own indentation.
+ *
+ * @param text The text.
+ * @param first How long the first line may be.
+ * @param width How long the others may be.
+ * @returns The lines, without white space at their ends.
+ */
+function wrap(text: string, first: number, width: number): string[] {
+  const lines: string[] = [];
+  for (const line of text.split("\n")) {
+    const trimmed = line.trimEnd();
+    const limit = lines.length === 0 ? first : width;
+    if (trimmed.length <= limit) lines.push(trimmed);
+    else lines.push(...wrapLine(trimmed, limit, width));
+  }
+  return lines;
+}
+
+function wrapLine(line: string, first: number, width: number): string[] {
+  const indent = (/^[ \t]*(?:[-*•] |\d+\. )?/.exec(line)?.[0] ?? "").slice(0, 20);
+  const hang = " ".repeat(indent.length);
+  const lines: string[] = [];
+  let current = "";
+  for (const word of line.slice(indent.length).split(/[ \t]+/)) {
+    const limit = lines.length === 0 ? first : width;
+    const start = current === "" ? (lines.length === 0 ? indent : hang) : `${current} `;
+    if (current !== "" && start.length + word.length > limit) {
+      lines.push(current);
+      current = hang + word;
+    } else {
+      current = start + word;
+    }
+  }
+  return [...lines, current];
+}

@@ -1,0 +1,157 @@
+/**
+ * What JSON Schemas say, in one form for all dialects: malformed keywords dropped, old spellings
+ * turned into new ones, references resolved to places in the same document.
+ *
+ * @module
+ */
+import type { Json, JsonNumber } from "./json.ts";
+
+/** A type of JSON Schema. */
+export type JsonType = "null" | "boolean" | "integer" | "number" | "string" | "array" | "object";
+
+/** A schema: one with keywords, or one that allows everything or nothing. */
+export type Schema = boolean | SchemaNode;
+
+/** A `$ref`. */
+export interface Reference {
+  /** A name for what it refers to, if it is a definition. */
+  readonly name: string | undefined;
+  /** What it refers to; `undefined` if that is nowhere in the document. Nothing is ever fetched. */
+  readonly target: () => Schema | undefined;
+}
+
+/** A schema with keywords, named and meant as in draft 2020-12. */
+export interface SchemaNode {
+  readonly title?: string;
+  readonly description?: string;
+  readonly default?: Json;
+
+  readonly ref?: Reference;
+  /** A reference whose target depends on where evaluation came from. */
+  readonly dynamic?: true;
+  readonly types?: readonly JsonType[];
+  /** Of `enum`, `const` or both. */
+  readonly values?: readonly Json[];
+
+  readonly minimum?: JsonNumber;
+  readonly maximum?: JsonNumber;
+  readonly exclusiveMinimum?: JsonNumber;
+  readonly exclusiveMaximum?: JsonNumber;
+  readonly multipleOf?: JsonNumber;
+
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly pattern?: string;
+
+  readonly prefixItems?: readonly Schema[];
+  readonly items?: Schema;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly uniqueItems?: true;
+  readonly contains?: Schema;
+  readonly minContains?: number;
+  readonly maxContains?: number;
+  readonly unevaluatedItems?: Schema;
+
+  readonly properties?: ReadonlyMap<string, Schema>;
+  readonly required?: readonly string[];
+  readonly additionalProperties?: Schema;
+  readonly patternProperties?: ReadonlyMap<string, Schema>;
+  readonly propertyNames?: Schema;
+  readonly minProperties?: number;
+  readonly maxProperties?: number;
+  readonly dependentRequired?: ReadonlyMap<string, readonly string[]>;
+  readonly dependentSchemas?: ReadonlyMap<string, Schema>;
+  readonly unevaluatedProperties?: Schema;
+
+  readonly allOf?: readonly Schema[];
+  readonly anyOf?: readonly Schema[];
+  readonly oneOf?: readonly Schema[];
+  readonly not?: Schema;
+  readonly if?: Schema;
+  readonly then?: Schema;
+  readonly else?: Schema;
+}
+
+/** A keyword of {@linkcode SchemaNode}. */
+export type Keyword = keyof SchemaNode;
+
+/** Keywords that say nothing about which values are valid. */
+export const ANNOTATIONS: ReadonlySet<Keyword> = new Set(["title", "description", "default"]);
+
+/** Keywords that concern objects only. */
+export const OBJECT_KEYWORDS: ReadonlySet<Keyword> = new Set([
+  "properties",
+  "required",
+  "additionalProperties",
+  "patternProperties",
+  "propertyNames",
+  "minProperties",
+  "maxProperties",
+  "dependentRequired",
+  "dependentSchemas",
+  "unevaluatedProperties",
+]);
+
+/** Keywords that concern arrays only. */
+export const ARRAY_KEYWORDS: ReadonlySet<Keyword> = new Set([
+  "prefixItems",
+  "items",
+  "minItems",
+  "maxItems",
+  "uniqueItems",
+  "contains",
+  "minContains",
+  "maxContains",
+  "unevaluatedItems",
+]);
+
+/**
+ * The keywords of a schema that restrict values.
+ *
+ * @param schema The schema.
+ * @returns Their names, in no particular order.
+ */
+export function constraintsOf(schema: SchemaNode): Keyword[] {
+  return keywordsOf(schema).filter((keyword) => !ANNOTATIONS.has(keyword));
+}
+
+/** The names of all keywords that a schema has. */
+export function keywordsOf(schema: SchemaNode): Keyword[] {
+  // Object.keys() says string for good reasons, none of which holds for what the reader makes.
+  return Object.keys(schema).filter((key): key is Keyword => schema[key as Keyword] !== undefined);
+}
+
+/**
+ * A copy of a schema with only some of its keywords.
+ *
+ * @param schema The schema.
+ * @param keep Whether a keyword stays.
+ * @returns The copy.
+ */
+export function pick(schema: SchemaNode, keep: (keyword: Keyword) => boolean): SchemaNode {
+  return Object.fromEntries(
+    Object.entries(schema).filter(([keyword]) => keep(keyword as Keyword)),
+  );
+}
+
+/** A copy of a schema without some of its keywords. */
+export function omit(schema: SchemaNode, ...keywords: readonly Keyword[]): SchemaNode {
+  return pick(schema, (keyword) => !keywords.includes(keyword));
+}
+
+/** The type of a JSON value; whole numbers are of type `integer`. */
+export function typeOfValue(value: Json): JsonType {
+  if (value === null) return "null";
+  if (typeof value === "boolean") return "boolean";
+  if (typeof value === "string") return "string";
+  if (Array.isArray(value)) return "array";
+  if (value instanceof Map) return "object";
+  return (value as JsonNumber).integer === undefined ? "number" : "integer";
+}
+
+/** Whether a value is of one of the types. */
+export function hasType(value: Json, types: readonly JsonType[]): boolean {
+  const type = typeOfValue(value);
+  return types.includes(type) || (type === "integer" && types.includes("number"));
+}

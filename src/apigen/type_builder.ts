@@ -1,0 +1,514 @@
+/**
+ * Makes Python types and classes of schemas.
+ *
+ * @module
+ */
+import { allowsNull, areApart, tagHint, tagOf } from "./branches.ts";
+import type { Json } from "./json.ts";
+import { Merger } from "./merge.ts";
+import {
+  annotated,
+  ANY,
+  BOOL,
+  type ClassDefinition,
+  type Constraint,
+  type Definition,
+  type Field,
+  isNullable,
+  membersOf,
+  NEVER,
+  NONE,
+  type PyType,
+  unionOf,
+} from "./model.ts";
+import { type ClassNames, fieldNames, memberNames } from "./names.ts";
+import {
+  ANNOTATIONS,
+  ARRAY_KEYWORDS,
+  constraintsOf,
+  type JsonType,
+  type Keyword,
+  OBJECT_KEYWORDS,
+  omit,
+  pick,
+  type Schema,
+  type SchemaNode,
+} from "./schema.ts";
+import { literal } from "./python.ts";
+import { typeText } from "./type_text.ts";
+import {
+  field,
+  fits,
+  listedTypes,
+  type Mode,
+  numberType,
+  sizeLimits,
+  stringType,
+} from "./value_types.ts";
+
+/** How deep types nest. Python reads no deeper brackets, and nobody deeper classes. */
+const MAX_DEPTH = 50;
+
+/** Schemas that are looked at, so that references cannot multiply without end. */
+const MAX_SCHEMAS = 100_000;
+
+/** How long a type may be, in characters, before what is referred to gets a name. */
+const MAX_INLINE = 200;
+
+/** Keywords that types do not express, wherever they are. */
+const BEYOND_TYPES: readonly Keyword[] = [
+  "dynamic",
+  "not",
+  "if",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "contains",
+  "patternProperties",
+  "propertyNames",
+  "dependentRequired",
+  "dependentSchemas",
+];
+
+/** Makes the types of one schema document. */
+export class TypeBuilder {
+  readonly #merger: Merger = new Merger(() => this.noteInexact());
+  readonly #types = new Map<SchemaNode, PyType>();
+  readonly #active = new Map<SchemaNode, { alias: string | undefined }>();
+  readonly #openClasses = new Set<string>();
+  readonly #enums = new Map<string, string>();
+  #schemas = 0;
+
+  /** The classes and other names made so far. */
+  readonly definitions: Definition[] = [];
+  /** Whether the types allow more than the schema does. */
+  inexact = false;
+  /** Whether a class refers to itself. */
+  recursive = false;
+  /** Whether a part was too deep or too much to be given types. */
+  cut = false;
+
+  /**
+   * @param root The schema that `Params` or `Result` is made of.
+   * @param className Which of the two.
+   * @param names Gives names to the other classes.
+   */
+  constructor(
+    readonly root: Schema,
+    readonly className: "Params" | "Result",
+    readonly names: ClassNames,
+  ) {}
+
+  /** Which way the values go. */
+  get mode(): Mode {
+    return this.className === "Params" ? "input" : "output";
+  }
+
+  /** Notes that the types allow more than the schema. */
+  noteInexact(): void {
+    this.inexact = true;
+  }
+
+  /** A schema with references and `allOf` folded in. */
+  flatten(schema: Schema): Schema {
+    return this.#merger.flatten(schema);
+  }
+
+  /** Folds two schemas into one. */
+  intersect(left: Schema, right: Schema): Schema {
+    return this.#merger.intersect(left, right);
+  }
+
+  /**
+   * The type for a schema.
+   *
+   * @param schema The schema.
+   * @param hint What it is for, should a class be needed.
+   * @returns The type.
+   */
+  typeOf(schema: Schema, hint: string): PyType {
+    if (typeof schema === "boolean") return schema ? ANY : NEVER;
+    const known = this.#types.get(schema);
+    if (known !== undefined) {
+      if (known.kind === "class" && this.#openClasses.has(known.name)) this.recursive = true;
+      return known;
+    }
+    const active = this.#active.get(schema);
+    if (active !== undefined) { // it refers to itself: it needs a name
+      this.recursive = true;
+      active.alias ??= this.names.next(hint);
+      return { kind: "class", name: active.alias };
+    }
+    if (this.#active.size > MAX_DEPTH || ++this.#schemas > MAX_SCHEMAS) {
+      this.cut = true;
+      this.noteInexact();
+      return ANY;
+    }
+    const entry: { alias: string | undefined } = { alias: undefined };
+    this.#active.set(schema, entry);
+    let type = this.#make(schema, hint);
+    this.#active.delete(schema);
+    type = this.#types.get(schema) ??
+      (entry.alias === undefined ? type : this.#alias(entry.alias, type));
+    this.#types.set(schema, type);
+    return type;
+  }
+
+  #alias(name: string, type: PyType): PyType {
+    const others = membersOf(type).filter((member) =>
+      member.kind !== "class" || member.name !== name
+    );
+    const rest = unionOf(others, typeText);
+    this.definitions.push({ kind: "alias", name, type: rest === NEVER ? ANY : rest });
+    return { kind: "class", name };
+  }
+
+  #make(schema: SchemaNode, hint: string): PyType {
+    if (schema.ref !== undefined) return this.#referred(schema, hint);
+    if (schema.allOf !== undefined) return this.#merged(schema, hint);
+    if (BEYOND_TYPES.some((keyword) => schema[keyword] !== undefined)) this.noteInexact();
+    if (schema.values !== undefined) {
+      const others = constraintsOf(schema).filter((key) => key !== "values" && key !== "types");
+      if (others.length > 0) this.noteInexact();
+      return unionOf(listedTypes(schema), typeText);
+    }
+    if (schema.anyOf !== undefined) return this.#branches(schema, "anyOf", schema.anyOf, hint);
+    if (schema.oneOf !== undefined) return this.#branches(schema, "oneOf", schema.oneOf, hint);
+    if (schema.types === undefined) return this.#untyped(schema, hint);
+    const types = schema.types.filter((type) =>
+      type !== "integer" || !schema.types?.includes("number")
+    );
+    const only = types.filter((type) => type !== "null").length === 1;
+    const members = types.map((type) => this.#single(schema, type, hint, only));
+    return unionOf(members, typeText);
+  }
+
+  #referred(schema: SchemaNode, hint: string): PyType {
+    if (schema.dynamic) this.noteInexact();
+    const { target, name } = this.#chase(schema);
+    if (target === undefined) {
+      this.noteInexact();
+      return ANY;
+    }
+    if (constraintsOf(schema).some((keyword) => keyword !== "ref" && keyword !== "dynamic")) {
+      const flat = this.flatten(schema);
+      return flat === schema ? ANY : this.typeOf(flat, name ?? hint);
+    }
+    if (target === this.root) return this.#rootType();
+    const type = this.typeOf(target, name ?? hint);
+    if (typeof target === "boolean" || typeText(type).length <= MAX_INLINE) return type;
+    const named = this.#alias(this.names.next(name ?? hint), type);
+    this.#types.set(target, named);
+    return named;
+  }
+
+  /** Follows references that say nothing else. `undefined` if they lead nowhere or in a circle. */
+  #chase(schema: SchemaNode): { target: Schema | undefined; name: string | undefined } {
+    const seen = new Set<SchemaNode>();
+    let name: string | undefined;
+    let target: Schema | undefined = schema;
+    while (typeof target === "object" && target.ref !== undefined) {
+      const isPure = constraintsOf(target).every((key) => key === "ref" || key === "dynamic");
+      if (target !== schema && !isPure) break;
+      if (seen.has(target)) return { target: undefined, name };
+      seen.add(target);
+      name = target.ref.name ?? name;
+      target = target.ref.target();
+    }
+    return { target, name };
+  }
+
+  #rootType(): PyType {
+    this.recursive = true;
+    const own: PyType = { kind: "class", name: this.className };
+    const types = typeof this.root === "object" ? this.root.types : undefined;
+    if (this.mode === "output" || (types?.length === 1 && types[0] === "object")) return own;
+    this.noteInexact();
+    return { kind: "union", members: [own, ANY] };
+  }
+
+  #merged(schema: SchemaNode, hint: string): PyType {
+    const [only, second] = schema.allOf ?? [];
+    if (only !== undefined && second === undefined && constraintsOf(schema).length === 1) {
+      return this.typeOf(only, hint);
+    }
+    const flat = this.flatten(schema);
+    if (typeof flat === "object" && isPlainObject(flat)) return this.#class(flat, hint, schema);
+    return this.typeOf(flat, hint);
+  }
+
+  #branches(
+    schema: SchemaNode,
+    keyword: "anyOf" | "oneOf",
+    branches: readonly Schema[],
+    hint: string,
+  ): PyType {
+    if (keyword === "oneOf" && !areApart(branches, this.#merger)) this.noteInexact();
+    const rest = omit(schema, keyword, "title", "description", "default");
+    const others = constraintsOf(rest);
+    if (others.length > 0 && isPlainObject(rest) && branches.every(onlyDemands)) {
+      // The branches say which properties go together; the properties are those of one class.
+      this.noteInexact();
+      return this.#class({ ...annotationsOf(schema), ...rest }, hint, schema);
+    }
+    if (others.some((other) => other !== "types")) this.noteInexact();
+    const parts = branches.map((branch) => {
+      const whole = others.length > 0 ? this.intersect(rest, this.flatten(branch)) : branch;
+      return this.typeOf(whole, this.#branchHint(branch, whole, hint));
+    });
+    return this.#tagged(branches, parts) ?? unionOf(parts, typeText);
+  }
+
+  #branchHint(branch: Schema, whole: Schema, hint: string): string {
+    if (typeof branch === "boolean") return hint;
+    if (branch.title !== undefined && /^[A-Za-z][\w ]{0,40}$/.test(branch.title)) {
+      return branch.title;
+    }
+    const tag = tagHint(whole);
+    return tag === "" ? hint : `${hint} ${tag}`;
+  }
+
+  /** A union whose members Pydantic can tell apart by one field: better messages, and faster. */
+  #tagged(branches: readonly Schema[], parts: readonly PyType[]): PyType | undefined {
+    const classes = parts.filter((part) => part.kind === "class").map((part) => part.name);
+    if (classes.length < 2 || new Set(classes).size < parts.length) return undefined;
+    const tag = tagOf(branches, this.#merger);
+    if (tag === undefined) return undefined;
+    const hasTag = (name: string) =>
+      this.definitions.some((definition) =>
+        definition.kind === "class" && definition.name === name &&
+        definition.fields.some((field) =>
+          field.name === tag && field.wire === tag && field.type.kind === "literal"
+        )
+      );
+    if (!classes.every(hasTag)) return undefined;
+    const union: PyType = { kind: "union", members: parts };
+    return annotated(union, field([["discriminator", tag]]));
+  }
+
+  #untyped(schema: SchemaNode, hint: string): PyType {
+    const keywords = constraintsOf(schema);
+    if (keywords.length === 0) return ANY;
+    if (schema.properties !== undefined) {
+      const own = this.#class(schema, hint, this.mode === "output" ? schema : undefined);
+      if (this.mode === "output") return own;
+      this.noteInexact(); // what is no object is allowed, too
+      return { kind: "union", members: [own, ANY] };
+    }
+    if (this.mode === "output" && keywords.every((keyword) => ARRAY_KEYWORDS.has(keyword))) {
+      return this.#array(schema, hint);
+    }
+    this.noteInexact();
+    return ANY;
+  }
+
+  #single(schema: SchemaNode, type: JsonType, hint: string, isOnly: boolean): PyType {
+    switch (type) {
+      case "null":
+        return NONE;
+      case "boolean":
+        return BOOL;
+      case "string":
+        return stringType(schema, this.mode);
+      case "integer":
+      case "number":
+        return numberType(schema, type, this.mode);
+      case "array":
+        return this.#array(schema, hint);
+      case "object":
+        return schema.properties === undefined
+          ? this.#dict(schema, hint)
+          : this.#class(schema, hint, isOnly && schema.types?.length === 1 ? schema : undefined);
+    }
+  }
+
+  #array(schema: SchemaNode, hint: string): PyType {
+    const { prefixItems = [], items } = schema;
+    const itemHint = singular(hint);
+    const parts = prefixItems.map((part, index) => this.typeOf(part, `${itemHint} ${index + 1}`));
+    const isTuple = items === false && (schema.minItems ?? 0) >= parts.length;
+    if (parts.length > 0 && isTuple && !schema.uniqueItems && schema.contains === undefined) {
+      // Either count beyond the tuple's own cannot be met or says nothing.
+      if ((schema.minItems ?? 0) > parts.length) return NEVER;
+      if ((schema.maxItems ?? parts.length) < parts.length) return NEVER;
+      return { kind: "tuple", items: parts };
+    }
+    if (parts.length > 0) this.noteInexact();
+    const rest = items === undefined ? ANY : this.typeOf(items, itemHint);
+    const item = parts.length > 0 ? unionOf([...parts, rest], typeText) : rest;
+    const list: PyType = { kind: "list", item };
+    if (this.mode === "output") return list;
+    const constraints: Constraint[] = field(sizeLimits(schema.minItems, schema.maxItems));
+    if (schema.uniqueItems) constraints.push({ kind: "unique" });
+    return annotated(list, constraints);
+  }
+
+  #dict(schema: SchemaNode, hint: string): PyType {
+    if (schema.required !== undefined) this.noteInexact();
+    const rest = this.#additional(schema);
+    const value = rest === undefined ? ANY : this.typeOf(rest, `${hint} Value`);
+    const dict: PyType = { kind: "dict", value };
+    if (this.mode === "output") return dict;
+    return annotated(dict, field(sizeLimits(schema.minProperties, schema.maxProperties)));
+  }
+
+  /** What undeclared properties must be, if that holds for all of them. */
+  #additional(schema: SchemaNode): Schema | undefined {
+    if (schema.patternProperties !== undefined) return undefined;
+    const { additionalProperties: rest } = schema;
+    return rest === true || (rest === false && this.mode === "output") ? undefined : rest;
+  }
+
+  #class(schema: SchemaNode, hint: string, identity: SchemaNode | undefined): PyType {
+    const known = identity === undefined ? undefined : this.#types.get(identity);
+    if (known !== undefined) return known;
+    const type: PyType = { kind: "class", name: this.names.next(hint) };
+    // Known before its fields are made, so that they can refer to it.
+    if (identity !== undefined) this.#types.set(identity, type);
+    this.defineClass(schema, type.name, schema.description ?? "");
+    return type;
+  }
+
+  /**
+   * Defines a class for an object.
+   *
+   * @param schema The object's schema, without references.
+   * @param name The name of the class.
+   * @param description Its docstring.
+   */
+  defineClass(schema: SchemaNode, name: string, description: string): void {
+    const properties = schema.properties ?? new Map<string, Schema>();
+    const keywords = constraintsOf(schema);
+    if (keywords.includes("minProperties") || keywords.includes("maxProperties")) {
+      this.noteInexact();
+    }
+    if (BEYOND_TYPES.some((keyword) => schema[keyword] !== undefined)) this.noteInexact();
+    if (schema.required?.some((required) => !properties.has(required))) this.noteInexact();
+    this.#openClasses.add(name);
+    const names = fieldNames(
+      // Pydantic cannot hold a lone surrogate; such a name is left to the undeclared ones.
+      [...properties.keys()].filter((property) => property.isWellFormed()),
+    );
+    const fields = [...names].length === 0 ? [] : this.#fields(schema, properties, names);
+    const rest = this.#additional(schema);
+    const extra = rest === undefined || rest === false
+      ? undefined
+      : this.typeOf(rest, `${name === this.className ? "" : name} Extra`);
+    this.#openClasses.delete(name);
+    this.definitions.push(this.#classDefinition(schema, name, description, fields, extra));
+  }
+
+  #classDefinition(
+    schema: SchemaNode,
+    name: string,
+    description: string,
+    fields: readonly Field[],
+    extra: PyType | undefined,
+  ): ClassDefinition {
+    const properties = schema.properties ?? new Map<string, Schema>();
+    const isInput = this.mode === "input";
+    const closed = isInput && schema.additionalProperties === false &&
+      schema.patternProperties === undefined && fields.length === properties.size;
+    if (fields.length < properties.size) this.noteInexact();
+    const notNull = fields.filter((field) =>
+      !field.required && !allowsNull(properties.get(field.wire) ?? true)
+    );
+    return {
+      kind: "class",
+      name,
+      base: isInput ? "InputModel" : "OutputModel",
+      description,
+      fields,
+      closed,
+      extra: extra === ANY ? undefined : extra,
+      omit: isInput ? [...new Set(notNull.flatMap((field) => [field.wire, field.name]))] : [],
+      schema: undefined,
+    };
+  }
+
+  #fields(
+    schema: SchemaNode,
+    properties: ReadonlyMap<string, Schema>,
+    names: ReadonlyMap<string, string>,
+  ): Field[] {
+    const required = new Set(schema.required);
+    const fields: Field[] = [];
+    for (const [wire, part] of properties) {
+      const name = names.get(wire);
+      if (name === undefined) continue;
+      const type = this.typeOf(part, wire);
+      this.#offerEnum(type, wire);
+      const isRequired = required.has(wire);
+      const { description = "", default: preset } = typeof part === "object"
+        ? this.#notes(part)
+        : {};
+      const shown = !isRequired && preset !== undefined && preset !== null && fits(preset, type);
+      fields.push({
+        name,
+        wire,
+        type: isRequired || isNullable(type) ? type : unionOf([type, NONE], typeText),
+        required: isRequired,
+        default: shown && this.mode === "input" ? preset : undefined,
+        description: shown || preset === undefined || preset === null || this.mode === "output"
+          ? description
+          : withDefault(description, preset),
+      });
+    }
+    return fields;
+  }
+
+  /** Description and default of a property, taken from what it refers to where it has none itself. */
+  #notes(schema: SchemaNode): { description?: string; default?: Json } {
+    if (schema.ref === undefined) return schema;
+    const { target } = this.#chase(schema);
+    return typeof target === "object" && target.properties === undefined
+      ? { ...target, ...schema }
+      : schema;
+  }
+
+  /** Defines an enum class for a field with listed strings, where these make clean names. */
+  #offerEnum(type: PyType, property: string): void {
+    for (const member of membersOf(type)) {
+      if (member.kind === "list") this.#offerEnum(member.item, singular(property));
+      if (member.kind === "annotated") this.#offerEnum(member.base, property);
+      if (member.kind !== "literal" || member.values.length < 2 || member.values.length > 100) {
+        continue;
+      }
+      const names = memberNames(member.values);
+      const key = `${property} ${typeText(member)}`;
+      if (names === undefined || this.#enums.has(key)) continue;
+      const name = this.names.next(property);
+      this.#enums.set(key, name);
+      const members = names.map((name, index) => [name, member.values[index] ?? ""] as const);
+      this.definitions.push({ kind: "enum", name, members });
+    }
+  }
+}
+
+function isPlainObject(schema: SchemaNode): boolean {
+  const isObject = schema.types === undefined
+    ? constraintsOf(schema).some((keyword) => OBJECT_KEYWORDS.has(keyword))
+    : schema.types.length === 1 && schema.types[0] === "object";
+  return isObject && schema.properties !== undefined && schema.values === undefined;
+}
+
+/** Whether a branch only says which properties must or must not be there. */
+function onlyDemands(branch: Schema): boolean {
+  if (typeof branch === "boolean") return false;
+  const demands: readonly Keyword[] = ["required", "not", "properties"];
+  return constraintsOf(branch).every((keyword) => demands.includes(keyword));
+}
+
+function annotationsOf(schema: SchemaNode): SchemaNode {
+  return pick(schema, (keyword) => ANNOTATIONS.has(keyword));
+}
+
+function singular(hint: string): string {
+  return /[^s]s$/.test(hint) && hint.length > 3 ? hint.slice(0, -1) : `${hint} Item`;
+}
+
+function withDefault(description: string, preset: Json): string {
+  const text = literal(preset);
+  return description.trim() === ""
+    ? `Default: ${text}`
+    : `${description.trimEnd()}\n\nDefault: ${text}`;
+}

@@ -1,0 +1,155 @@
+/**
+ * Types for schemas that hold no other schemas, and what fits them.
+ *
+ * @module
+ */
+import { compareNumbers, type Json, JsonNumber, keyOf } from "./json.ts";
+import {
+  annotated,
+  BOOL,
+  type Constraint,
+  type FieldArgument,
+  INT,
+  NEVER,
+  NONE,
+  NUM,
+  type PyType,
+  STR,
+} from "./model.ts";
+import { translatePattern } from "./pattern.ts";
+import { hasType, type SchemaNode } from "./schema.ts";
+
+/** Which way values go. Parameters are exact; results are generous, so limits are left out there. */
+export type Mode = "input" | "output";
+
+/**
+ * The types of the values that a schema lists.
+ *
+ * @param schema A schema with `values`.
+ * @returns One type for the values and one for null, as far as there are such.
+ */
+export function listedTypes(schema: SchemaNode): PyType[] {
+  const { types } = schema;
+  const values = (schema.values ?? []).filter((value) =>
+    types === undefined || hasType(value, types)
+  );
+  const others = values.filter((value) => value !== null);
+  const listed: PyType[] = [];
+  if (others.length > 0) {
+    // A lone surrogate is no text that Pydantic could hold in a literal.
+    listed.push(
+      others.every((value) => typeof value === "string" && value.isWellFormed())
+        ? { kind: "literal", values: others.filter((value) => typeof value === "string") }
+        : { kind: "oneOf", values: others },
+    );
+  }
+  if (others.length < values.length) listed.push(NONE);
+  return listed.length === 0 ? [NEVER] : listed;
+}
+
+/** The type for strings. */
+export function stringType(schema: SchemaNode, mode: Mode): PyType {
+  if (mode === "output") return STR;
+  const limits = sizeLimits(schema.minLength, schema.maxLength);
+  const pattern = schema.pattern === undefined ? undefined : translatePattern(schema.pattern);
+  if (pattern?.certain) return annotated(STR, field([...limits, ["pattern", pattern.source]]));
+  const constraints = field(limits);
+  if (pattern !== undefined) constraints.push({ kind: "pattern", pattern });
+  return annotated(STR, constraints);
+}
+
+/** The type for numbers, or for integers only. */
+export function numberType(schema: SchemaNode, type: "integer" | "number", mode: Mode): PyType {
+  const base = type === "integer" ? INT : NUM;
+  if (mode === "output") return base;
+  const constraints = field(type === "integer" ? integerLimits(schema) : numberLimits(schema));
+  if (schema.multipleOf !== undefined) {
+    constraints.push({ kind: "multipleOf", step: schema.multipleOf });
+  }
+  return annotated(base, constraints);
+}
+
+/** The arguments of `Field` for limits of a size. */
+export function sizeLimits(least: number | undefined, most: number | undefined): FieldArgument[] {
+  const limits: FieldArgument[] = [];
+  if (least !== undefined) limits.push(["min_length", least]);
+  if (most !== undefined) limits.push(["max_length", most]);
+  return limits;
+}
+
+/** A constraint made of arguments of `Field`, if there are any. */
+export function field(fieldArguments: readonly FieldArgument[]): Constraint[] {
+  return fieldArguments.length === 0 ? [] : [{ kind: "field", arguments: fieldArguments }];
+}
+
+function numberLimits(schema: SchemaNode): FieldArgument[] {
+  const limits: FieldArgument[] = [];
+  if (schema.minimum !== undefined) limits.push(["ge", schema.minimum]);
+  if (schema.exclusiveMinimum !== undefined) limits.push(["gt", schema.exclusiveMinimum]);
+  if (schema.maximum !== undefined) limits.push(["le", schema.maximum]);
+  if (schema.exclusiveMaximum !== undefined) limits.push(["lt", schema.exclusiveMaximum]);
+  return limits;
+}
+
+/** Limits for integers must be integers: Pydantic takes no others. */
+function integerLimits(schema: SchemaNode): FieldArgument[] {
+  return numberLimits(schema).map(([keyword, limit]): FieldArgument => {
+    if (!(limit instanceof JsonNumber)) return [keyword, limit];
+    if (limit.integer !== undefined) return [keyword, new JsonNumber(String(limit.integer))];
+    return keyword === "ge" || keyword === "gt"
+      ? ["ge", new JsonNumber(String(BigInt(Math.ceil(limit.value))))]
+      : ["le", new JsonNumber(String(BigInt(Math.floor(limit.value))))];
+  });
+}
+
+/**
+ * Whether a value can be a field's default in the eyes of a type checker, and is within the limits.
+ *
+ * @param value The value.
+ * @param type The type of the field.
+ * @returns Whether it fits. Patterns are not looked at.
+ */
+export function fits(value: Json, type: PyType): boolean {
+  switch (type.kind) {
+    case "name":
+      return fitsName(value, type);
+    case "literal":
+      return type.values.some((allowed) => allowed === value);
+    case "oneOf":
+      return type.values.some((allowed) => keyOf(allowed) === keyOf(value)) && isScalar(value);
+    case "union":
+      return type.members.some((member) => fits(value, member));
+    case "annotated":
+      return fits(value, type.base) && type.constraints.every((limit) => keeps(value, limit));
+    default:
+      return false;
+  }
+}
+
+function fitsName(value: Json, type: PyType): boolean {
+  if (type === STR) return typeof value === "string";
+  if (type === BOOL) return typeof value === "boolean";
+  if (type === INT) return value instanceof JsonNumber && /^-?\d+$/.test(value.source);
+  if (type === NUM) return value instanceof JsonNumber;
+  if (type === NONE) return value === null;
+  return type !== NEVER && isScalar(value);
+}
+
+function isScalar(value: Json): boolean {
+  return value === null || typeof value !== "object" || value instanceof JsonNumber;
+}
+
+function keeps(value: Json, constraint: Constraint): boolean {
+  if (constraint.kind !== "field") return constraint.kind === "pattern";
+  return constraint.arguments.every(([keyword, limit]) => {
+    if (value instanceof JsonNumber && limit instanceof JsonNumber) {
+      const order = compareNumbers(value, limit);
+      return { ge: order >= 0, gt: order > 0, le: order <= 0, lt: order < 0 }[keyword as "ge"];
+    }
+    if (typeof value === "string" && typeof limit === "number") {
+      const length = [...value].length;
+      return keyword === "min_length" ? length >= limit : length <= limit;
+    }
+    return keyword === "pattern";
+  });
+}

@@ -1,0 +1,1 @@
+__NAME__ = TypeAliasType(__NAME_TEXT__, __TYPE_TEXT__)

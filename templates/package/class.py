@@ -1,0 +1,2 @@
+class __NAME__(__BASE__):
+    __BODY__

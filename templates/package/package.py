@@ -1,0 +1,20 @@
+__DOCSTRING__
+
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from ipybox_runtime import ToolRunner as _ToolRunner
+
+CLIENT = _ToolRunner(__SERVER_NAME__)
+
+_MODULES = frozenset(__MODULES__)
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _MODULES:
+        return _import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({"CLIENT", *_MODULES})

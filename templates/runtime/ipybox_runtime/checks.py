@@ -1,0 +1,409 @@
+"""Checks of JSON values for what types cannot say."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+__all__ = ["SchemaCheck", "compile_pattern", "is_multiple", "json_equal", "json_key"]
+
+Schema = bool | dict[str, Any]
+
+
+def json_equal(left: Any, right: Any) -> bool:
+    """JSON equality: 1 equals 1.0, but True does not equal 1."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return left == right
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(json_equal(v, right[k]) for k, v in left.items())
+    if isinstance(left, str) and isinstance(right, str):
+        return str.__eq__(left, right)  # as text, whatever a subclass says
+    return left is None and right is None
+
+
+def json_key(value: Any) -> Any:
+    """A hashable stand-in that is equal for equal JSON values."""
+    if isinstance(value, bool):
+        return ("bool", value)
+    if isinstance(value, (int, float)):
+        return ("number", value)
+    if isinstance(value, (list, tuple)):
+        return ("array", tuple(map(json_key, value)))
+    if isinstance(value, dict):
+        return ("object", frozenset((key, json_key(item)) for key, item in value.items()))
+    return (type(value).__name__, value) if not isinstance(value, str) else ("string", str(value))
+
+
+def is_multiple(value: int | float, step: Fraction) -> bool:
+    """Whether a number is a multiple, by the decimal digits that both are written with."""
+    try:
+        return Fraction(str(value)) % step == 0
+    except (ValueError, ZeroDivisionError):
+        return False
+
+
+@functools.cache
+def compile_pattern(source: str, longest: int | None = None) -> Callable[[str], bool]:
+    """A test whether a string has a match anywhere.
+
+    With `longest` the pattern goes to `re`, which can take exponential time, and longer strings
+    pass unchecked. Compiled at the first use; what does not compile lets everything pass.
+    """
+    compiled: Callable[[str], bool] | None = None
+
+    def matches(value: str) -> bool:
+        nonlocal compiled
+        if longest is not None and len(value) > longest:
+            return True
+        if compiled is None:
+            compiled = _linear(source) if longest is None else _backtracking(source)
+        return compiled(value)
+
+    return matches
+
+
+def _anything(value: str) -> bool:
+    return True
+
+
+def _linear(source: str) -> Callable[[str], bool]:
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=source)).isinstance_python
+    except SchemaError:
+        return _anything
+
+
+def _backtracking(source: str) -> Callable[[str], bool]:
+    try:
+        search = re.compile(source, re.ASCII).search
+    except (re.error, OverflowError, RecursionError):
+        return _anything
+    return lambda value: search(value) is not None
+
+
+class _Unfinished(Exception):
+    """The check cannot say, or took too many steps to be worth going on."""
+
+
+@dataclass(slots=True)
+class _Verdict:
+    """What a schema says of a value: the first problem, and what it looked at if there is none."""
+
+    problem: str | None = None
+    properties: set[str] = field(default_factory=set)
+    items: set[int] = field(default_factory=set)
+
+    def take(self, other: _Verdict) -> None:
+        self.properties |= other.properties
+        self.items |= other.items
+
+
+class SchemaCheck:
+    """A validator for the whole input schema of a tool.
+
+    The generator has already brought the schema into one form, whatever its dialect: references
+    are `#` or `#/$defs/NAME`, patterns are translated and are `SOURCE` or `[SOURCE, LONGEST]` (see
+    `compile_pattern`), and `patternProperties` is a list of pairs.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Reads a schema from JSON."""
+        root: Schema = json.loads(text)
+        self._root = root
+        self._definitions: dict[str, Schema] = {} if isinstance(root, bool) else root.get("$defs", {})
+
+    @staticmethod
+    @functools.lru_cache(maxsize=256)
+    def of(text: str) -> SchemaCheck:
+        """The check for a schema, made once."""
+        return SchemaCheck(text)
+
+    def problem(self, value: Any) -> str | None:
+        """What is wrong with a value, or None. A check that cannot end finds nothing wrong."""
+        try:
+            return _Run(self._root, self._definitions).check(value, self._root, "").problem
+        except (RecursionError, _Unfinished):
+            return None
+
+
+class _Run:
+    """One run of a check. It remembers verdicts, so that shared references are not paid twice."""
+
+    _MAX_STEPS = 50_000
+
+    def __init__(self, root: Schema, definitions: dict[str, Schema]) -> None:
+        self._root = root
+        self._definitions = definitions
+        self._steps = 0
+        self._turned = 0
+        self._known: dict[tuple[int, int], _Verdict] = {}
+
+    def check(self, value: Any, schema: Schema, path: str) -> _Verdict:
+        if schema is True:
+            return _Verdict()
+        if schema is False:
+            return _Verdict(f"nothing is allowed {_at(path)}")
+        self._steps += 1
+        if self._steps > self._MAX_STEPS:
+            raise _Unfinished
+        key = (id(value), id(schema))
+        known = self._known.get(key)
+        if known is None:
+            self._known[key] = _Verdict()  # a reference that loops says nothing more
+            known = self._known[key] = self._evaluate(value, schema, path)
+        return known
+
+    def _evaluate(self, value: Any, schema: dict[str, Any], path: str) -> _Verdict:
+        verdict = _Verdict()
+        verdict.problem = _scalar_problem(value, schema, path)
+        if verdict.problem is None and isinstance(value, str) and "pattern" in schema:
+            if not self._matches(schema["pattern"], value):
+                verdict.problem = f"the string does not match the pattern {_at(path)}"
+        if verdict.problem is None and isinstance(value, list):
+            self._array(value, schema, path, verdict)
+        if verdict.problem is None and isinstance(value, dict):
+            self._object(value, schema, path, verdict)
+        if verdict.problem is None:
+            self._combined(value, schema, path, verdict)
+        if verdict.problem is None:
+            self._unevaluated(value, schema, path, verdict)
+        return verdict
+
+    def _resolve(self, reference: str) -> Schema:
+        if reference == "#":
+            return self._root
+        if reference == "?":  # it leads out of the document
+            self._unknown()
+            return True
+        return self._definitions[reference[len("#/$defs/") :]]
+
+    def _unknown(self) -> None:
+        """Takes what cannot be known for true; where that would forbid something, gives up."""
+        if self._turned > 0:
+            raise _Unfinished
+
+    def _turn(self, value: Any, schema: Schema, path: str) -> _Verdict:
+        """Checks where a value that fits can mean that something else does not."""
+        self._turned += 1
+        try:
+            return self.check(value, schema, path)
+        finally:
+            self._turned -= 1
+
+    def _matches(self, pattern: Any, value: str) -> bool:
+        if isinstance(pattern, str):
+            return compile_pattern(pattern)(value)
+        if pattern is None or len(value) > pattern[1]:
+            self._unknown()
+            return True
+        return compile_pattern(pattern[0], pattern[1])(value)
+
+    def _array(self, value: list[Any], schema: dict[str, Any], path: str, out: _Verdict) -> None:
+        prefix: list[Schema] = schema.get("prefixItems", [])
+        rest: Schema | None = schema.get("items")
+        for index, item in enumerate(value):
+            part = prefix[index] if index < len(prefix) else rest
+            if part is None:
+                break
+            out.problem = self.check(item, part, f"{path}/{index}").problem
+            if out.problem is not None:
+                return
+            out.items.add(index)
+        if "contains" in schema:
+            part = schema["contains"]
+            hits = [i for i, item in enumerate(value) if not self._turn(item, part, path).problem]
+            out.items.update(hits)
+            least, most = schema.get("minContains", 1), schema.get("maxContains", len(value))
+            if not least <= len(hits) <= most:
+                out.problem = f"{len(hits)} items match 'contains' {_at(path)}"
+
+    def _object(
+        self, value: dict[str, Any], schema: dict[str, Any], path: str, out: _Verdict
+    ) -> None:
+        for name, part in self._applicable(value, schema):
+            out.problem = self.check(value[name], part, f"{path}/{name}").problem
+            if out.problem is not None:
+                return
+            out.properties.add(name)
+        if "propertyNames" in schema:
+            for name in value:
+                out.problem = self.check(name, schema["propertyNames"], f"{path}/{name}").problem
+                if out.problem is not None:
+                    return
+        for name, part in schema.get("dependentSchemas", {}).items():
+            if name in value and not self._merge(value, part, path, out):
+                return
+
+    def _applicable(
+        self, value: dict[str, Any], schema: dict[str, Any]
+    ) -> Iterable[tuple[str, Schema]]:
+        """The names in an object, each with the schemas that speak of it."""
+        properties: dict[str, Schema] = schema.get("properties", {})
+        patterns: list[tuple[Any, Schema]] = schema.get("patternProperties", [])
+        additional: Schema | None = schema.get("additionalProperties")
+        for name in value:
+            declared = name in properties
+            if declared:
+                yield name, properties[name]
+            for pattern, part in patterns:
+                if self._matches(pattern, name):
+                    declared = True
+                    yield name, part
+            if not declared and additional is not None:
+                yield name, additional
+
+    def _combined(self, value: Any, schema: dict[str, Any], path: str, out: _Verdict) -> None:
+        if "$ref" in schema and not self._merge(value, self._resolve(schema["$ref"]), path, out):
+            return
+        for part in schema.get("allOf", ()):
+            if not self._merge(value, part, path, out):
+                return
+        if "anyOf" in schema:
+            fitting = self._fitting(self.check, value, schema["anyOf"], path, out)
+            if not fitting:
+                out.problem = f"none of the alternatives of 'anyOf' fits {_at(path)}"
+                return
+        if "oneOf" in schema:
+            fitting = self._fitting(self._turn, value, schema["oneOf"], path, out)
+            if fitting != 1:
+                out.problem = f"{fitting} alternatives of 'oneOf' fit instead of one {_at(path)}"
+                return
+        if "not" in schema and not self._turn(value, schema["not"], path).problem:
+            out.problem = f"'not' forbids the value {_at(path)}"
+            return
+        if "if" in schema:
+            condition = self._turn(value, schema["if"], path)
+            if not condition.problem:
+                out.take(condition)
+            branch = schema.get("else" if condition.problem else "then")
+            if branch is not None:
+                self._merge(value, branch, path, out)
+
+    def _merge(self, value: Any, part: Schema, path: str, out: _Verdict) -> bool:
+        """Checks a schema that applies in the same place; False if it found a problem."""
+        verdict = self.check(value, part, path)
+        out.problem = verdict.problem
+        out.take(verdict)
+        return verdict.problem is None
+
+    def _fitting(
+        self,
+        check: Callable[[Any, Schema, str], _Verdict],
+        value: Any,
+        parts: list[Schema],
+        path: str,
+        out: _Verdict,
+    ) -> int:
+        """How many of the alternatives fit. Those that do have looked at their share."""
+        count = 0
+        for part in parts:
+            verdict = check(value, part, path)
+            if verdict.problem is None:
+                count += 1
+                out.take(verdict)
+        return count
+
+    def _unevaluated(self, value: Any, schema: dict[str, Any], path: str, out: _Verdict) -> None:
+        if isinstance(value, dict) and "unevaluatedProperties" in schema:
+            part = schema["unevaluatedProperties"]
+            for name in value.keys() - out.properties:
+                out.problem = self.check(value[name], part, f"{path}/{name}").problem
+                if out.problem is not None:
+                    return
+                out.properties.add(name)
+        if isinstance(value, list) and "unevaluatedItems" in schema:
+            part = schema["unevaluatedItems"]
+            for index in set(range(len(value))) - out.items:
+                out.problem = self.check(value[index], part, f"{path}/{index}").problem
+                if out.problem is not None:
+                    return
+                out.items.add(index)
+
+
+def _at(path: str) -> str:
+    return f"at {path[:200]}" if path else "for the arguments as a whole"
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "number": lambda value: _is_number(value),
+    "integer": lambda value: _is_number(value) and value % 1 == 0,
+}
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _scalar_problem(value: Any, schema: dict[str, Any], path: str) -> str | None:
+    """What is wrong with a value by the keywords that hold no other schemas."""
+    if "type" in schema:
+        names = schema["type"]
+        names = [names] if isinstance(names, str) else names
+        if not any(_TYPES[name](value) for name in names):
+            return f"the value should be of type {' or '.join(names)} {_at(path)}"
+    if "enum" in schema and not any(json_equal(value, allowed) for allowed in schema["enum"]):
+        return f"the value is none of those allowed {_at(path)}"
+    if _is_number(value):
+        return _number_problem(value, schema, path)
+    if isinstance(value, str):
+        if not _fits(len(value), schema, "minLength", "maxLength"):
+            return f"the string is too short or too long {_at(path)}"
+    if isinstance(value, list):
+        if not _fits(len(value), schema, "minItems", "maxItems"):
+            return f"there are too few or too many items {_at(path)}"
+        if "uniqueItems" in schema and len(set(map(json_key, value))) != len(value):
+            return f"the items should differ {_at(path)}"
+    if isinstance(value, dict):
+        return _object_problem(value, schema, path)
+    return None
+
+
+def _number_problem(value: int | float, schema: dict[str, Any], path: str) -> str | None:
+    too_small = (
+        value < schema.get("minimum", value)
+        or "exclusiveMinimum" in schema
+        and value <= schema["exclusiveMinimum"]
+    )
+    too_large = (
+        value > schema.get("maximum", value)
+        or "exclusiveMaximum" in schema
+        and value >= schema["exclusiveMaximum"]
+    )
+    if too_small or too_large:
+        return f"the number is too {'small' if too_small else 'large'} {_at(path)}"
+    step = schema.get("multipleOf")
+    if step is not None and not is_multiple(value, Fraction(str(step))):
+        return f"the number is no multiple of {step} {_at(path)}"
+    return None
+
+
+def _object_problem(value: dict[str, Any], schema: dict[str, Any], path: str) -> str | None:
+    if not _fits(len(value), schema, "minProperties", "maxProperties"):
+        return f"there are too few or too many properties {_at(path)}"
+    missing = [name for name in schema.get("required", ()) if name not in value]
+    for name, needed in schema.get("dependentRequired", {}).items():
+        if name in value:
+            missing += [other for other in needed if other not in value]
+    if missing:
+        return f"{missing[0]!r} is missing {_at(path)}"
+    return None
+
+
+def _fits(size: int, schema: dict[str, Any], least: str, most: str) -> bool:
+    return schema.get(least, 0) <= size <= schema.get(most, size)
