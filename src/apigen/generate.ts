@@ -38,31 +38,6 @@ export interface GeneratePackageOptions {
   readonly rootDir: string;
 }
 
-/** Options for {@linkcode generateMcpSources}. */
-export interface GenerateMcpSourcesOptions<Source> extends GeneratePackageOptions {
-  /** Connects to the server and lists its tools, all pages, once the list has settled. */
-  readonly listTools: (serverName: string, source: Source) => Promise<ToolListing>;
-}
-
-/**
- * Connects to an MCP server and generates the Python package for its tools.
- *
- * @param serverName The name of the package: a Python identifier in lower case.
- * @param source How to reach the server.
- * @param options Where the package goes.
- * @returns What became of each tool, in the order of the server's list.
- * @throws {TypeError} The server's name is none that a package can have.
- */
-export async function generateMcpSources<Source>(
-  serverName: string,
-  source: Source,
-  options: GenerateMcpSourcesOptions<Source>,
-): Promise<GeneratedTool[]> {
-  assertServerName(serverName);
-  const listing = await options.listTools(serverName, source);
-  return await generatePackage(serverName, listing, options);
-}
-
 /**
  * Generates the Python package for a server's tools. It takes the place of an older one as a whole;
  * what a user has added to a module stays.
@@ -151,8 +126,11 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
 
 const RUNTIME = "ipybox_runtime";
 
+/** The runtime as far as generated code imports it: its folders are for kernels. */
 function runtimeFiles(): Files {
-  const files = assetTree(`runtime/${RUNTIME}`).map(({ path, text }) => [path, text] as const);
+  const files = assetTree(`runtime/${RUNTIME}`)
+    .filter(({ path }) => !path.includes("/"))
+    .map(({ path, text }) => [path, text] as const);
   return new Map([...files, ["py.typed", ""]]);
 }
 

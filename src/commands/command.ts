@@ -53,8 +53,12 @@ export interface CommandIo {
   out(text: string): void;
   /** Writes a line to stderr: everything else. */
   err(line: string): void;
-  /** Logs to stderr. */
+  /** Writes to stderr as it stands. */
+  errText(text: string): void;
+  /** Logs warnings and errors to stderr. */
   readonly log: Logger;
+  /** Logs everything to stderr. */
+  readonly verboseLog: Logger;
   /** Whether a person can be asked: stdin and stderr are a terminal. */
   readonly interactive: boolean;
   /** Whether stdout is a terminal. */

@@ -3,12 +3,13 @@
  *
  * @module
  */
-import { stderrLogger } from "../log.ts";
+import { type Logger, stderrLogger } from "../log.ts";
 import type { CommandIo } from "./command.ts";
 
 /** The I/O of a running command line; disposing it gives the signals back. */
 export class Terminal implements CommandIo, Disposable {
-  readonly log = stderrLogger("warn");
+  readonly log: Logger = stderrLogger("warn");
+  readonly verboseLog: Logger = stderrLogger("debug");
   readonly interactive: boolean = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
   readonly stdoutIsTerminal: boolean = Deno.stdout.isTerminal();
   readonly color: boolean = Deno.stderr.isTerminal() && !Deno.noColor;
@@ -34,6 +35,10 @@ export class Terminal implements CommandIo, Disposable {
 
   err(line: string): void {
     writeAll(Deno.stderr, line + "\n");
+  }
+
+  errText(text: string): void {
+    writeAll(Deno.stderr, text);
   }
 
   async ask(question: string, signal?: AbortSignal): Promise<string | null> {

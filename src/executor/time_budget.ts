@@ -1,12 +1,12 @@
 /**
- * A time limit that stands still while somebody is being waited for.
+ * A time limit that stands still while decisions are being waited for.
  *
- * Pauses are counted: with two approvals pending, deciding one does not start the clock again.
+ * It is told how many are pending: with two of them, deciding one does not start the clock again.
  */
 export class TimeBudget implements Disposable {
   #expiry = new AbortController();
   #left: number;
-  #pauses = 0;
+  #pending = 0;
   #startedAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -34,26 +34,22 @@ export class TimeBudget implements Disposable {
     return this.#expiry.signal.aborted;
   }
 
-  /** Stops the clock until a promise settles, however it does. */
-  pauseUntil(settled: PromiseLike<unknown>): void {
-    this.#pause();
-    const resume = () => this.#resume();
-    settled.then(resume, resume);
+  /** Says how many decisions are pending. The clock runs while there are none. */
+  setPending(count: number): void {
+    const [before, now] = [this.#pending > 0, count > 0];
+    this.#pending = count;
+    if (now && !before) this.#stop();
+    if (before && !now) this.#start();
   }
 
   [Symbol.dispose](): void {
     clearTimeout(this.#timer);
-    this.#left = Infinity; // a late resume must not start the clock again
+    this.#left = Infinity; // a late decision must not start the clock again
   }
 
-  #pause(): void {
-    if (++this.#pauses > 1) return;
+  #stop(): void {
     clearTimeout(this.#timer);
     this.#left -= performance.now() - this.#startedAt;
-  }
-
-  #resume(): void {
-    if (--this.#pauses === 0) this.#start();
   }
 
   #start(): void {

@@ -23,44 +23,44 @@ export interface KernelClientOptions {
    *
    * @default {"images"}
    */
-  readonly imagesDir?: string;
+  readonly imagesDir?: string | undefined;
   /**
    * The folder for the whole text of executions whose text is too long, created with the first.
    *
    * @default the folder for images
    */
-  readonly spillDir?: string;
+  readonly spillDir?: string | undefined;
   /** Where code starts; the gateway's working directory when it is not given. */
-  readonly workingDir?: string;
+  readonly workingDir?: string | undefined;
   /**
    * Whether each execution starts in that directory again. One that left it says so in its text.
    *
    * @default {false}
    */
-  readonly restoreWorkingDir?: boolean;
+  readonly restoreWorkingDir?: boolean | undefined;
   /**
    * How much text of one execution is kept in memory, in bytes: half of it from the start and half
    * from the end. The whole of a longer one goes to a file, which the text names.
    *
    * @default {1048576}
    */
-  readonly maxOutputBytes?: number;
+  readonly maxOutputBytes?: number | undefined;
   /**
    * How long interrupted code may take to end before its kernel is replaced.
    *
    * @default {2000}
    */
-  readonly interruptGraceMs?: number;
+  readonly interruptGraceMs?: number | undefined;
   /**
    * How long a kernel may take to start.
    *
    * @default {60000}
    */
-  readonly startTimeoutMs?: number;
+  readonly startTimeoutMs?: number | undefined;
   /** Gives up the start. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /** Told of what goes wrong where no caller is. */
-  readonly log?: Logger;
+  readonly log?: Logger | undefined;
 }
 
 /** An execution under way. */

@@ -11,13 +11,13 @@ export interface ExecuteOptions {
    * Cancels the execution: it is interrupted, and if it does not end within the client's
    * `interruptGraceMs`, its kernel is replaced by a fresh one.
    */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
   /**
    * Whether the code is added to IPython's history (`In`, `Out`, `_`).
    *
    * @default {false}
    */
-  readonly storeHistory?: boolean;
+  readonly storeHistory?: boolean | undefined;
 }
 
 /** How an execution ended. */

@@ -30,23 +30,23 @@ export interface KernelGatewayOptions {
    *
    * @default {true}
    */
-  sandbox?: boolean | SandboxOptions;
+  sandbox?: boolean | SandboxOptions | undefined;
   /** Further environment variables of kernels. */
-  kernelEnv?: Readonly<Record<string, string>>;
+  kernelEnv?: Readonly<Record<string, string>> | undefined;
   /** The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`. */
   kernelDoor?: { readonly hostname: string; readonly port: number };
   /** What code in kernels shows there, from `IPYBOX_TOOL_TOKEN`. */
-  kernelToken?: string;
+  kernelToken?: string | undefined;
   /**
    * How long the start may take.
    *
    * @default {60000}
    */
-  startTimeoutMs?: number;
+  startTimeoutMs?: number | undefined;
   /** Ends the start. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Where the gateway says what is weaker than it could be. */
-  log?: Logger;
+  log?: Logger | undefined;
 }
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";

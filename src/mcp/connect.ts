@@ -36,17 +36,19 @@ export interface ConnectOptions {
    *
    * @default {30000}
    */
-  connectTimeoutMs?: number;
+  connectTimeoutMs?: number | undefined;
   /** The folder whose `.env` fills `${VAR}` after the environment, and where servers start. */
-  workspace?: string;
+  workspace?: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
-  variables?: VariableLookup;
+  variables?: VariableLookup | undefined;
   /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
-  sandboxCommand?: (command: Command, settings: true | string) => Promise<Command>;
+  sandboxCommand?:
+    | ((command: Command, settings: true | string) => Promise<Command>)
+    | undefined;
   /** Gives up. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Told of what servers write to stderr, and of lines that are no messages. */
-  log?: Logger;
+  log?: Logger | undefined;
 }
 
 const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;

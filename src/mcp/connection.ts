@@ -13,6 +13,7 @@ import {
 import { parseToolResult, type ToolResult } from "./content.ts";
 import {
   type Client,
+  type Implementation,
   type Progress,
   type RequestOptions,
   StreamableHTTPClientTransport,
@@ -98,6 +99,11 @@ export class McpConnection implements AsyncDisposable {
   /** Whether the server no longer knows this session, so that a failed call was not processed. */
   get forgotten(): boolean {
     return this.#forgotten;
+  }
+
+  /** The server's name, title and version, as it gives them. */
+  get serverInfo(): Implementation | undefined {
+    return this.#client.getServerVersion();
   }
 
   /** What the server says about itself for models, if it says anything. */

@@ -17,6 +17,7 @@ export {
 export type {
   ClientOptions,
   FetchLike,
+  Implementation,
   JSONRPCMessage,
   Progress,
   RequestOptions,

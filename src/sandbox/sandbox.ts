@@ -12,15 +12,15 @@ import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 /** How the sandbox differs from its defaults. */
 export interface SandboxOptions {
   /** What is added to its settings: an object, or the path of a JSON file. */
-  config?: SandboxConfig | string;
+  config?: SandboxConfig | string | undefined;
   /**
    * Accepts settings that take its protection away.
    *
    * @default {false}
    */
-  allowUnsafe?: boolean;
+  allowUnsafe?: boolean | undefined;
   /** What one process inside may take. */
-  limits?: ResourceLimits;
+  limits?: ResourceLimits | undefined;
 }
 
 /** The folders that a sandbox is made for. All are absolute and free of symbolic links. */

@@ -9,7 +9,7 @@ import type { Door } from "../../src/tool_server/tool_server.ts";
 const root = new URL("../../", import.meta.url).pathname;
 
 /** The runtime's folder, for `PYTHONPATH`. */
-export const runtimePath = `${root}templates/runtime`;
+export const runtimePath: string = `${root}templates/runtime`;
 
 /** The MCP server without an SDK, in one of its modes. */
 export function rawServer(mode = "normal", journal?: string): StdioServerParams {

@@ -1,0 +1,35 @@
+/**
+ * The command line of ipybox.
+ *
+ * ```sh
+ * deno run -A jsr:@ipybox/ipybox/cli demo
+ * ```
+ *
+ * It needs all permissions, because it starts the MCP servers that its user names; what the executed
+ * Python code can reach is bounded by the OS sandbox, not by Deno's permissions.
+ *
+ * @module
+ */
+import { runCommandLine } from "./src/commands/mod.ts";
+import { Terminal } from "./src/commands/terminal.ts";
+import config from "./deno.json" with { type: "json" };
+
+/**
+ * Runs the command line on the process's own streams.
+ *
+ * @param args The arguments after the program's name.
+ * @returns The exit code.
+ *
+ * @example
+ * ```ts ignore
+ * import { main } from "@ipybox/ipybox/cli";
+ *
+ * Deno.exit(await main(["doctor"]));
+ * ```
+ */
+export async function main(args: readonly string[]): Promise<number> {
+  using terminal = new Terminal();
+  return await runCommandLine(args, terminal, config.version);
+}
+
+if (import.meta.main) Deno.exit(await main(Deno.args));

@@ -1,0 +1,52 @@
+import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+import { type GeneratedTool, generatePackage } from "./generate.ts";
+import { assertServerName } from "./names.ts";
+
+/** Options of {@linkcode generateMcpSources}. */
+export interface GenerateMcpSourcesOptions
+  extends Pick<ConnectOptions, "connectTimeoutMs" | "workspace" | "signal" | "log"> {
+  /** The folder that holds the packages of all servers, usually `mcptools` in the workspace. */
+  rootDir: string;
+}
+
+/** How long a server's list must stay as it is: some servers add tools after the handshake. */
+const SETTLE_MS = 300;
+
+/**
+ * Connects to an MCP server and generates the Python package for its tools, in place of an older one.
+ * What a user has added to a module stays.
+ *
+ * @param serverName The name of the package: a Python identifier in lower case.
+ * @param params How the server is started or reached. `${VAR}` is filled in now and not written.
+ * @param options Where the package goes, and how long to wait for the server.
+ * @returns What became of each tool, in the order of the server's list.
+ * @throws {TypeError} The server's name is none that a package can have.
+ * @throws {ConfigError} A variable is not set or the parameters make no sense; nothing was started.
+ * @throws {McpConnectionError} The server does not start, cannot be reached, or does not answer in
+ * time. The older package stays.
+ *
+ * @example
+ * ```ts
+ * import { generateMcpSources } from "@ipybox/ipybox";
+ *
+ * const server = { command: "npx", args: ["-y", "@modelcontextprotocol/server-everything"] };
+ * const tools = await generateMcpSources("everything", server, { rootDir: "mcptools" });
+ * for (const { tool, module } of tools) console.error(`${tool} → mcptools.everything.${module}`);
+ * ```
+ */
+export async function generateMcpSources(
+  serverName: string,
+  params: ServerParams,
+  options: GenerateMcpSourcesOptions,
+): Promise<GeneratedTool[]> {
+  const { rootDir, ...connectOptions } = options;
+  assertServerName(serverName);
+  await using connection = await connectMcp(serverName, params, connectOptions);
+  const tools = await connection.listTools({
+    settleMs: SETTLE_MS,
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+  });
+  const { serverInfo, instructions } = connection;
+  return await generatePackage(serverName, { tools, serverInfo, instructions }, { rootDir });
+}

@@ -1,0 +1,126 @@
+import type { ApprovalRequest } from "../approval/request.ts";
+import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../errors.ts";
+import type { CodeExecutor } from "../executor/code_executor.ts";
+import type { ChunkEvent, ExecutionResult } from "../executor/events.ts";
+import { type CommandIo, EXIT } from "./command.ts";
+
+/** How {@linkcode runAction} runs a code action. */
+export interface RunActionOptions {
+  /** Where output goes. */
+  readonly io: CommandIo;
+  /** Whether the outcome is printed as one JSON object, instead of the output as it comes. */
+  readonly json?: boolean;
+  readonly timeoutMs?: number | undefined;
+  /** Decides on each tool call. */
+  readonly decide: (request: ApprovalRequest) => Promise<void>;
+}
+
+/** What `--json` prints. */
+interface Outcome extends ExecutionResult {
+  readonly status: "ok" | "error" | "timeout" | "died";
+  readonly error?: {
+    readonly ename: string;
+    readonly evalue: string;
+    readonly traceback?: string;
+  };
+}
+
+/**
+ * Runs a code action on the command line.
+ *
+ * @param executor Runs it.
+ * @param code The code.
+ * @param options Where output goes and who approves.
+ * @returns The exit code.
+ */
+export async function runAction(
+  executor: CodeExecutor,
+  code: string,
+  options: RunActionOptions,
+): Promise<number> {
+  const { io, json = false } = options;
+  try {
+    const result = await follow(executor, code, options);
+    if (json) printOutcome(io, { status: "ok", ...result });
+    else for (const image of result.images) io.err(`Image: ${image}`);
+    return EXIT.ok;
+  } catch (error) {
+    const outcome = json ? outcomeOf(error) : undefined;
+    if (outcome === undefined) throw error;
+    printOutcome(io, outcome);
+    return EXIT.failed;
+  }
+}
+
+async function follow(
+  executor: CodeExecutor,
+  code: string,
+  options: RunActionOptions,
+): Promise<ExecutionResult> {
+  const { io, json = false, timeoutMs, decide } = options;
+  const output = new OutputPrinter(io);
+  let result: ExecutionResult = { text: null, images: [], outputs: [] };
+  try {
+    const stream = executor.stream(code, { timeoutMs, signal: io.signal, chunks: !json });
+    for await (const event of stream) {
+      switch (event.type) {
+        case "chunk":
+          output.print(event);
+          break;
+        case "approval":
+          output.endLine();
+          // Not awaited: other output, and other requests, may come meanwhile.
+          decide(event.request).catch((error: unknown) => io.err(`ipybox: ${error}`));
+          break;
+        case "result":
+          result = event.result;
+      }
+    }
+    return result;
+  } finally {
+    output.endLine();
+  }
+}
+
+/** Prints output as it comes, and ends a line that the code left open before others print. */
+class OutputPrinter {
+  readonly #io: CommandIo;
+  #open = false;
+
+  constructor(io: CommandIo) {
+    this.#io = io;
+  }
+
+  print({ stream, text }: ChunkEvent): void {
+    if (stream === "stderr") this.#io.errText(text);
+    else {
+      this.#io.out(text);
+      this.#open = !text.endsWith("\n");
+    }
+  }
+
+  endLine(): void {
+    if (this.#open) this.#io.out("\n");
+    this.#open = false;
+  }
+}
+
+function outcomeOf(error: unknown): Outcome | undefined {
+  const none = { text: null, images: [], outputs: [] };
+  if (error instanceof CodeExecutionError) {
+    const { text, images, outputs, ename, evalue, traceback } = error;
+    return { status: "error", text, images, outputs, error: { ename, evalue, traceback } };
+  }
+  if (error instanceof ExecutionTimeoutError) {
+    const { text, images, outputs, name, message } = error;
+    return { status: "timeout", text, images, outputs, error: { ename: name, evalue: message } };
+  }
+  if (error instanceof KernelDiedError) {
+    return { status: "died", ...none, error: { ename: error.name, evalue: error.message } };
+  }
+  return undefined;
+}
+
+function printOutcome(io: CommandIo, outcome: Outcome): void {
+  io.out(JSON.stringify(outcome, null, 2) + "\n");
+}

@@ -1,0 +1,106 @@
+import { join } from "node:path";
+import { CodeExecutor } from "../executor/code_executor.ts";
+import { type Command, type CommandIo, parseCommandLine } from "./command.ts";
+import { runAction } from "./code_action.ts";
+import { setUp } from "./setup.ts";
+import { PYTHON, SANDBOX, sandboxOf, WORKSPACE, workspaceOf } from "./shared.ts";
+import { TerminalApprover } from "./terminal_approver.ts";
+
+/** `ipybox demo`: the main job end to end. */
+export const demo: Command = {
+  name: "demo",
+  summary: "Run the main job end to end on this machine",
+  usage: "[OPTIONS]",
+  options: {
+    yes: { help: "Approve every tool call, and let set-up use passwordless sudo" },
+    workspace: {
+      ...WORKSPACE,
+      help: "Where the demo works and leaves its files (default: a temporary folder)",
+    },
+    ...SANDBOX,
+    python: PYTHON,
+  },
+  notes: [
+    "It sets up what is missing, registers the MCP server `@modelcontextprotocol/server-everything`,",
+    "runs a code action that calls two of its tools in a loop, and asks before each call.",
+    "",
+    "Example:",
+    "",
+    "  ipybox demo --yes",
+  ].join("\n"),
+  run,
+};
+
+/** The demo's MCP server: the protocol's reference server, which needs no account. */
+const SERVER = {
+  command: "npx",
+  args: ["-y", "@modelcontextprotocol/server-everything@2026.8.31", "stdio"],
+};
+
+const ACTION = `
+from mcptools.everything import get_structured_content, get_sum
+
+total = 0
+cities = ["New York", "Chicago", "Los Angeles"]
+for city in cities:
+    # A typed result of the first tool ...
+    weather = get_structured_content.run(location=city)
+    fahrenheit = weather.temperature * 9 / 5 + 32
+    print(f"{city}: {weather.conditions}, {weather.temperature} °C = {fahrenheit:.1f} °F")
+    # ... goes into the second one; nothing of it passed through a model.
+    answer = get_sum.run(a=total, b=fahrenheit)
+    total = float(answer.split()[-1].rstrip("."))
+
+print(f"Mean: {total / len(cities):.1f} °F")
+`.trimStart();
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(demo, args);
+  const yes = parsed.has("yes");
+  const sandbox = sandboxOf(parsed);
+  await setUp({
+    yes,
+    python: parsed.value("python"),
+    sandbox: sandbox !== false,
+    onProgress: (line) => io.err(line),
+    signal: io.signal,
+  });
+  await using folder = parsed.value("workspace") === undefined
+    ? await TemporaryFolder.create()
+    : undefined;
+  const workspace = folder?.path ?? await workspaceOf(parsed);
+  const approver = new TerminalApprover(io);
+  await using executor = await CodeExecutor.start({
+    workspace,
+    python: parsed.value("python"),
+    sandbox,
+    signal: io.signal,
+    log: io.log,
+  });
+  io.err(`Registering the MCP server "everything": ${[SERVER.command, ...SERVER.args].join(" ")}`);
+  const tools = await executor.registerServer("everything", SERVER);
+  const generated = tools.filter(({ module }) => module !== null).length;
+  io.err(`Generated the Python API of ${generated} tools in ${join("mcptools", "everything")}`);
+  io.err(`Running this code action:\n\n${ACTION.replaceAll(/^(?=.)/gm, "  ")}`);
+  return await runAction(executor, ACTION, {
+    io,
+    decide: async (request) => {
+      if (!yes) return await approver.decide(request);
+      io.err(`Approved ${request}`);
+      await request.accept();
+    },
+  });
+}
+
+/** A folder that goes with its holder. */
+class TemporaryFolder implements AsyncDisposable {
+  private constructor(readonly path: string) {}
+
+  static async create(): Promise<TemporaryFolder> {
+    return new TemporaryFolder(await Deno.makeTempDir({ prefix: "ipybox-demo-" }));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Deno.remove(this.path, { recursive: true });
+  }
+}

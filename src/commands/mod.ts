@@ -1,0 +1,189 @@
+/**
+ * The command line of ipybox: finds the command, runs it, turns errors into exit codes.
+ *
+ * @module
+ */
+import {
+  CodeExecutionError,
+  ConfigError,
+  EnvironmentNotReadyError,
+  ExecutionTimeoutError,
+  GatewayStartError,
+  KernelDiedError,
+  McpConnectionError,
+} from "../errors.ts";
+import { type Command, type CommandIo, EXIT, helpText, table, UsageError } from "./command.ts";
+
+interface Entry {
+  readonly name: string;
+  readonly summary: string;
+  readonly load: () => Promise<Command>;
+}
+
+/** All commands, in the order of the help. They are imported when called. */
+export const COMMANDS: readonly Entry[] = [
+  {
+    name: "demo",
+    summary: "Run the main job end to end on this machine",
+    load: async () => (await import("./demo.ts")).demo,
+  },
+  {
+    name: "setup",
+    summary: "Install what ipybox needs on this machine",
+    load: async () => (await import("./setup.ts")).setup,
+  },
+  {
+    name: "doctor",
+    summary: "Say what works, what is missing and how to fix it",
+    load: async () => (await import("./doctor.ts")).doctor,
+  },
+  {
+    name: "register",
+    summary: "Register an MCP server and generate its Python API",
+    load: async () => (await import("./register.ts")).register,
+  },
+  {
+    name: "unregister",
+    summary: "Forget an MCP server and delete its Python API",
+    load: async () => (await import("./unregister.ts")).unregister,
+  },
+  {
+    name: "servers",
+    summary: "List the registered MCP servers",
+    load: async () => (await import("./servers.ts")).servers,
+  },
+  {
+    name: "tools",
+    summary: "List or search the tools of the registered servers",
+    load: async () => (await import("./tools.ts")).tools,
+  },
+  {
+    name: "show",
+    summary: "Print the Python API of a tool",
+    load: async () => (await import("./show.ts")).show,
+  },
+  {
+    name: "run",
+    summary: "Execute a code action",
+    load: async () => (await import("./run.ts")).run,
+  },
+  {
+    name: "mcp",
+    summary: "Serve code execution to MCP clients",
+    load: async () => (await import("./mcp.ts")).mcp,
+  },
+];
+
+/**
+ * Runs the command line.
+ *
+ * @param args The arguments after the program's name.
+ * @param io The outside world.
+ * @param version The version that `--version` prints.
+ * @returns The exit code.
+ */
+export async function runCommandLine(
+  args: readonly string[],
+  io: CommandIo,
+  version: string,
+): Promise<number> {
+  const [name, ...rest] = args;
+  try {
+    if (name === undefined || name === "help" || name === "--help" || name === "-h") {
+      const topic = name === "help" ? rest[0] : undefined;
+      io.out(topic === undefined ? overview() : helpText(await find(topic).load()));
+      return name === undefined ? EXIT.usage : EXIT.ok;
+    }
+    if (name === "--version" || name === "-V") {
+      io.out(`ipybox ${version}\n`);
+      return EXIT.ok;
+    }
+    const command = await find(name).load();
+    if (asksForHelp(rest)) {
+      io.out(helpText(command));
+      return EXIT.ok;
+    }
+    return await command.run(rest, io);
+  } catch (error) {
+    if (io.signal.aborted) {
+      io.err("ipybox: interrupted");
+      return EXIT.interrupted;
+    }
+    return report(error, name, io);
+  }
+}
+
+function find(name: string): Entry {
+  const entry = COMMANDS.find((candidate) => candidate.name === name);
+  if (entry !== undefined) return entry;
+  const near = COMMANDS.find((candidate) => candidate.name.startsWith(name.slice(0, 3)));
+  const hint = near === undefined ? "" : `; did you mean "${near.name}"?`;
+  throw new UsageError(`Unknown command "${name}"${hint}`);
+}
+
+function asksForHelp(args: readonly string[]): boolean {
+  const own = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
+  return own.includes("--help") || own.includes("-h");
+}
+
+function overview(): string {
+  return [
+    "ipybox runs Python code actions in a sandboxed IPython kernel, with MCP tools as typed Python",
+    "functions and your approval before every tool call.",
+    "",
+    "Usage: ipybox COMMAND [OPTIONS]",
+    "",
+    "Commands:",
+    ...table(COMMANDS.map((entry): [string, string] => [entry.name, entry.summary])),
+    "",
+    "Options:",
+    ...table([["-h, --help", "Show this help, or that of a command"], [
+      "-V, --version",
+      "Show the version",
+    ]]),
+    "",
+    "Exit codes: 0 done, 1 the code action or the tool failed, 2 bad usage, 3 something is missing",
+    "on this machine (`ipybox doctor` says what).",
+    "",
+    "Start with `ipybox demo`, or:",
+    "",
+    "  ipybox register time -- uvx mcp-server-time",
+    "  ipybox run -c 'from mcptools.time import get_current_time as t; print(t.run(timezone=\"UTC\"))'",
+    "",
+  ].join("\n");
+}
+
+/** Says what went wrong on stderr and gives the exit code for it. */
+function report(error: unknown, command: string | undefined, io: CommandIo): number {
+  if (error instanceof UsageError) {
+    const help = COMMANDS.some(({ name }) => name === command)
+      ? `ipybox ${command} --help`
+      : "ipybox --help";
+    io.err(`ipybox: ${error.message}\nTry \`${help}\``);
+    return EXIT.usage;
+  }
+  if (error instanceof ConfigError) {
+    io.err(`ipybox: ${error.message}`);
+    return EXIT.usage;
+  }
+  if (error instanceof EnvironmentNotReadyError) {
+    io.err(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
+    return EXIT.notReady;
+  }
+  if (error instanceof CodeExecutionError) {
+    io.err(error.traceback.trimEnd());
+    return EXIT.failed;
+  }
+  if (isExpected(error)) {
+    io.err(`ipybox: ${error.message}`);
+    return EXIT.failed;
+  }
+  // Anything else is a defect of ours: its stack is what a report of it needs.
+  io.err(`ipybox: unexpected error\n${error instanceof Error ? error.stack : String(error)}`);
+  return EXIT.failed;
+}
+
+function isExpected(error: unknown): error is Error {
+  return [ExecutionTimeoutError, GatewayStartError, KernelDiedError, McpConnectionError]
+    .some((expected) => error instanceof expected);
+}

@@ -1,0 +1,159 @@
+import type { GeneratedTool } from "../apigen/generate.ts";
+import { generateMcpSources } from "../apigen/sources.ts";
+import { ConfigError, McpConnectionError } from "../errors.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+import { parseServersFile, ServerRegistry } from "../tool_server/server_registry.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
+import { mcptoolsOf, printable, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox register`: generates a server's Python API and remembers the server. */
+export const register: Command = {
+  name: "register",
+  summary: "Register an MCP server and generate its Python API",
+  usage: "NAME [OPTIONS] -- COMMAND [ARGUMENTS]\nNAME --url URL [OPTIONS]\n--from FILE [OPTIONS]",
+  options: {
+    url: { value: "URL", help: "The address of a remote server" },
+    header: { value: "'NAME: VALUE'", help: "A header for a remote server", many: true },
+    type: { value: "TYPE", help: "streamable_http or sse; else told from the URL, or tried" },
+    env: { value: "NAME=VALUE", help: "A variable for a local server's environment", many: true },
+    cwd: { value: "DIR", help: "A local server's working directory (default: the workspace)" },
+    from: { value: "FILE", help: 'Register the servers of a file like {"mcpServers": {…}}' },
+    "connect-timeout": { value: "SECONDS", help: "How long to wait for the server (default: 30)" },
+    workspace: WORKSPACE,
+  },
+  notes: [
+    "The API is written to mcptools/NAME/, the server to .ipybox/mcp.json. Write secrets as ${VAR}:",
+    "they are filled in from the environment, or from the workspace's .env, when the server starts,",
+    "and never stored.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox register files -- npx -y @modelcontextprotocol/server-filesystem .",
+    "  ipybox register github --url https://api.githubcopilot.com/mcp/ \\",
+    "      --header 'Authorization: Bearer ${GITHUB_TOKEN}'",
+    "  ipybox register --from ~/.cursor/mcp.json",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(register, args, { max: 1 });
+  const workspace = await workspaceOf(parsed);
+  // Before anything is started: a registry that cannot be read could not be added to.
+  const registry = await ServerRegistry.open({ workspace });
+  const servers = await serversOf(parsed);
+  let failed = 0;
+  for (const [name, params] of servers) {
+    try {
+      await registerOne(name, params);
+    } catch (error) {
+      // One server of a file must not cost the others.
+      const expected = error instanceof McpConnectionError || error instanceof ConfigError;
+      if (!parsed.value("from") || !expected || io.signal.aborted) throw error;
+      io.err(`ipybox: ${printable(error.message)}`);
+      failed++;
+    }
+  }
+  return failed === 0 ? EXIT.ok : EXIT.failed;
+
+  async function registerOne(name: string, params: ServerParams): Promise<void> {
+    const timeout = parsed.positiveNumber("connect-timeout");
+    const tools = await generateMcpSources(name, params, {
+      rootDir: mcptoolsOf(workspace),
+      workspace,
+      connectTimeoutMs: timeout === undefined ? undefined : timeout * 1000,
+      signal: io.signal,
+      log: io.log,
+    });
+    await registry.register(name, params);
+    report(name, tools, io);
+  }
+}
+
+/** The servers that the command line names, in one of its three forms. */
+async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>> {
+  const [name] = parsed.positional;
+  const [command, ...args] = parsed.rest;
+  const url = parsed.value("url");
+  const file = parsed.value("from");
+  if ([command, url, file].filter((form) => form !== undefined).length !== 1) {
+    throw new UsageError("Give a server by -- COMMAND, by --url URL, or servers by --from FILE");
+  }
+  if (file !== undefined) {
+    if (name !== undefined) throw new UsageError(`With --from, no NAME is given: "${name}"`);
+    return parseServersFile(file, await readUserFile(file));
+  }
+  if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
+  if (url !== undefined) return new Map([[name, remoteServer(parsed, url)]]);
+  return new Map([[name, localServer(parsed, command ?? "", args)]]);
+}
+
+function localServer(parsed: ParsedArgs, command: string, args: string[]): ServerParams {
+  refuse(parsed, "a local server", "header", "type");
+  const env = pairs(parsed.values("env"), "=", "--env takes NAME=VALUE");
+  const cwd = parsed.value("cwd");
+  return {
+    command,
+    ...(args.length === 0 ? {} : { args }),
+    ...(Object.keys(env).length === 0 ? {} : { env }),
+    ...(cwd === undefined ? {} : { cwd }),
+  };
+}
+
+function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
+  refuse(parsed, "a remote server", "env", "cwd");
+  const headers = pairs(parsed.values("header"), ":", "--header takes 'NAME: VALUE'");
+  const type = parsed.value("type");
+  if (type !== undefined && type !== "streamable_http" && type !== "sse") {
+    throw new UsageError(`Option --type takes streamable_http or sse: received "${type}"`);
+  }
+  return {
+    url,
+    ...(Object.keys(headers).length === 0 ? {} : { headers }),
+    ...(type === undefined ? {} : { type }),
+  };
+}
+
+function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
+  for (const option of options) {
+    if (parsed.value(option) !== undefined || parsed.values(option).length > 0) {
+      throw new UsageError(`Option --${option} makes no sense for ${kind}`);
+    }
+  }
+}
+
+function pairs(items: readonly string[], separator: string, usage: string): Record<string, string> {
+  return Object.fromEntries(items.map((item) => {
+    const at = item.indexOf(separator);
+    if (at < 1) throw new UsageError(`Option ${usage}: received "${item}"`);
+    return [item.slice(0, at).trim(), item.slice(at + 1).trimStart()];
+  }));
+}
+
+async function readUserFile(path: string): Promise<string> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) throw new UsageError(`No file "${path}"`);
+    throw error;
+  }
+}
+
+/** Says what became of the tools: on stdout where they are, on stderr what is to be known. */
+function report(server: string, tools: readonly GeneratedTool[], io: CommandIo): void {
+  const generated = tools.filter(({ module }) => module !== null);
+  io.out(`${server}: ${generated.length} tools in mcptools/${server}/\n`);
+  for (const { tool, module, warnings } of tools) {
+    const name = printable(tool);
+    if (module !== null) io.out(`  ${module}${module === tool ? "" : `  (${name})`}\n`);
+    else io.err(`  left out: ${name}`);
+    for (const warning of warnings) io.err(`  ${name}: ${printable(warning)}`);
+  }
+}

@@ -1,0 +1,88 @@
+import { CodeExecutor } from "../executor/code_executor.ts";
+import {
+  type Command,
+  type CommandIo,
+  parseCommandLine,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
+import { runAction } from "./code_action.ts";
+import { type ApproveMode, TerminalApprover } from "./terminal_approver.ts";
+import { PYTHON, SANDBOX, sandboxOf, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox run`: executes a code action. */
+export const run: Command = {
+  name: "run",
+  summary: "Execute a code action",
+  usage: "FILE [OPTIONS]\n-c CODE [OPTIONS]\n- [OPTIONS]   (the code comes from stdin)",
+  options: {
+    code: { short: "c", value: "CODE", help: "The code itself, instead of a file" },
+    approve: {
+      value: "MODE",
+      help: "Tool calls: ask at the terminal, allow or deny all (default: ask)",
+    },
+    timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
+    json: { help: "Print the outcome as one JSON object" },
+    workspace: WORKSPACE,
+    ...SANDBOX,
+    python: PYTHON,
+    verbose: { short: "v", help: "Say on stderr what happens" },
+  },
+  notes: [
+    "The code's output goes to stdout and its stderr to stderr, as they are produced.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox run -c 'print(6 * 7)'",
+    "  ipybox run analysis.py --approve allow --timeout 60",
+  ].join("\n"),
+  run: runCommand,
+};
+
+async function runCommand(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(run, args, { max: 1 });
+  const approve = approveMode(parsed);
+  const timeout = parsed.positiveNumber("timeout");
+  const workspace = await workspaceOf(parsed);
+  const code = await codeOf(parsed);
+  const approver = new TerminalApprover(io);
+  await using executor = await CodeExecutor.start({
+    workspace,
+    approval: { tools: approve },
+    python: parsed.value("python"),
+    sandbox: sandboxOf(parsed),
+    signal: io.signal,
+    log: parsed.has("verbose") ? io.verboseLog : io.log,
+  });
+  return await runAction(executor, code, {
+    io,
+    json: parsed.has("json"),
+    timeoutMs: timeout === undefined ? undefined : timeout * 1000,
+    decide: (request) => approver.decide(request),
+  });
+}
+
+function approveMode(parsed: ParsedArgs): ApproveMode {
+  const mode = parsed.value("approve") ?? "ask";
+  if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
+  throw new UsageError(`Option --approve takes ask, allow or deny: received "${mode}"`);
+}
+
+async function codeOf(parsed: ParsedArgs): Promise<string> {
+  const [file] = parsed.positional;
+  const code = parsed.value("code");
+  if ((file === undefined) === (code === undefined)) {
+    throw new UsageError("Give the code by a FILE, by -c CODE, or by - for stdin");
+  }
+  if (code !== undefined) return code;
+  if (file === "-") return await new Response(Deno.stdin.readable).text();
+  try {
+    return await Deno.readTextFile(file ?? "");
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) throw new UsageError(`No file "${file}"`);
+    if (error instanceof Deno.errors.IsADirectory || (await Deno.stat(file ?? "")).isDirectory) {
+      throw new UsageError(`"${file}" is a directory, not a file`);
+    }
+    throw error;
+  }
+}

@@ -1,0 +1,37 @@
+import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
+import { printable, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox servers`: lists the registered servers. */
+export const servers: Command = {
+  name: "servers",
+  summary: "List the registered MCP servers",
+  usage: "[OPTIONS]",
+  options: {
+    json: { help: "Print the servers as JSON, in the usual mcpServers format" },
+    workspace: WORKSPACE,
+  },
+  notes: "Example:\n\n  ipybox servers --json",
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(servers, args);
+  const registry = await ServerRegistry.open({ workspace: await workspaceOf(parsed) });
+  const entries = registry.names.map((name) => [name, registry.get(name)] as const);
+  if (parsed.has("json")) {
+    io.out(JSON.stringify({ mcpServers: Object.fromEntries(entries) }, null, 2) + "\n");
+    return EXIT.ok;
+  }
+  if (entries.length === 0) io.err("No servers are registered: see `ipybox register --help`");
+  else {
+    const rows = entries.map(([name, params]): [string, string] => [
+      name,
+      params === undefined ? "" : printable(
+        "url" in params ? params.url : [params.command, ...(params.args ?? [])].join(" "),
+      ),
+    ]);
+    io.out(table(rows).join("\n") + "\n");
+  }
+  return EXIT.ok;
+}

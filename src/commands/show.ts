@@ -1,0 +1,41 @@
+import { join } from "node:path";
+import { readHostileFile } from "../mcp/hostile_files.ts";
+import { checkServerName } from "../mcp/server_name.ts";
+import { readPackage } from "./generated_package.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { mcptoolsOf, printable, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox show`: prints one tool's Python API. */
+export const show: Command = {
+  name: "show",
+  summary: "Print the Python API of a tool",
+  usage: "SERVER.TOOL [OPTIONS]",
+  options: { workspace: WORKSPACE },
+  notes: "Example:\n\n  ipybox show github.search_repositories",
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(show, args, { min: 1, max: 1 });
+  const [name = ""] = parsed.positional;
+  const dot = name.indexOf(".");
+  if (dot === -1) throw new UsageError(`Name a tool as SERVER.TOOL: received "${name}"`);
+  const server = name.slice(0, dot);
+  const tool = name.slice(dot + 1);
+  checkServerName(server);
+  const root = mcptoolsOf(await workspaceOf(parsed));
+  const tools = await readPackage(root, server);
+  if (tools === undefined) {
+    throw new UsageError(`No Python API of a server "${server}": see \`ipybox register --help\``);
+  }
+  const found = tools.find(({ module, name }) => module === tool || name === tool);
+  if (found === undefined) {
+    throw new UsageError(`Server "${server}" has no tool "${tool}": see \`ipybox tools\``);
+  }
+  const source = await readHostileFile(join(root, server, `${found.module}.py`));
+  if (source === undefined) {
+    throw new UsageError(`The Python API of "${name}" is gone: register again`);
+  }
+  io.out(io.stdoutIsTerminal ? printable(source) : source);
+  return EXIT.ok;
+}

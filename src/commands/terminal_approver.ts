@@ -1,0 +1,44 @@
+import type { ApprovalRequest } from "../approval/request.ts";
+import { Mutex } from "../async/mutex.ts";
+import { anySignal } from "../async/signals.ts";
+import type { CommandIo } from "./command.ts";
+
+/** How calls are decided on the command line. */
+export type ApproveMode = "ask" | "allow" | "deny";
+
+/** Asks the person at the terminal about one call after the other. */
+export class TerminalApprover {
+  readonly #io: CommandIo;
+  readonly #turns = new Mutex();
+  #refused = 0;
+
+  constructor(io: CommandIo) {
+    this.#io = io;
+  }
+
+  /** How many calls were refused. */
+  get refused(): number {
+    return this.#refused;
+  }
+
+  /** Decides a call. Without a terminal nobody can be asked, and it is refused. */
+  async decide(request: ApprovalRequest): Promise<void> {
+    const signal = anySignal(request.signal, this.#io.signal);
+    if (!this.#io.interactive) {
+      this.#io.err(`Refused ${request}: no terminal to ask at`);
+      await this.#reject(request, "there is no terminal to ask at");
+      return;
+    }
+    using _turn = await this.#turns.acquire();
+    if (signal.aborted) return;
+    const answer = await this.#io.ask(`Allow ${request}? [y/N] `, signal);
+    if (answer === null) return; // withdrawn, or interrupted
+    if (/^\s*y(es)?\s*$/i.test(answer)) await request.accept();
+    else await this.#reject(request, "the user said no");
+  }
+
+  async #reject(request: ApprovalRequest, reason: string): Promise<void> {
+    this.#refused++;
+    await request.reject(reason);
+  }
+}

@@ -1,0 +1,57 @@
+import { checkServerName } from "../mcp/server_name.ts";
+import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
+import { type PackageTool, readPackage } from "./generated_package.ts";
+import { mcptoolsOf, printable, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox tools`: lists or searches the tools of the registered servers. */
+export const tools: Command = {
+  name: "tools",
+  summary: "List or search the tools of the registered servers",
+  usage: "[QUERY] [OPTIONS]",
+  options: {
+    server: { value: "NAME", help: "Only the tools of this server" },
+    json: { help: "Print the tools as JSON" },
+    workspace: WORKSPACE,
+  },
+  notes: [
+    "A tool is found when its name or description has every word of the query.",
+    "",
+    "Example:",
+    "",
+    '  ipybox tools "search repositories" --server github',
+  ].join("\n"),
+  run,
+};
+
+interface Found extends PackageTool {
+  readonly server: string;
+}
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(tools, args, { max: 1 });
+  const workspace = await workspaceOf(parsed);
+  const only = parsed.value("server");
+  if (only !== undefined) checkServerName(only);
+  const names = only === undefined ? (await ServerRegistry.open({ workspace })).names : [only];
+  const words = (parsed.positional[0] ?? "").toLowerCase().split(/\s+/);
+  const found: Found[] = [];
+  for (const server of names) {
+    const all = await readPackage(mcptoolsOf(workspace), server);
+    if (all === undefined) io.err(`No Python API of server "${server}": register it again`);
+    for (const tool of all ?? []) {
+      const text = `${server}.${tool.module} ${tool.name} ${tool.description}`.toLowerCase();
+      if (words.every((word) => text.includes(word))) found.push({ server, ...tool });
+    }
+  }
+  if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
+  else if (found.length === 0) io.err("No tools found");
+  else {
+    const rows = found.map(({ server, module, description }): [string, string] => [
+      `${server}.${module}`,
+      printable(description.trim().split("\n")[0] ?? ""),
+    ]);
+    io.out(table(rows).join("\n") + "\n");
+  }
+  return EXIT.ok;
+}

@@ -1,0 +1,43 @@
+import { join } from "node:path";
+import { checkServerName } from "../mcp/server_name.ts";
+import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox unregister`: forgets a server. */
+export const unregister: Command = {
+  name: "unregister",
+  summary: "Forget an MCP server and delete its Python API",
+  usage: "NAME [OPTIONS]",
+  options: { workspace: WORKSPACE },
+  notes: "Example:\n\n  ipybox unregister github",
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(unregister, args, { min: 1, max: 1 });
+  const [name = ""] = parsed.positional;
+  checkServerName(name); // it is about to become a path
+  const workspace = await workspaceOf(parsed);
+  const registry = await ServerRegistry.open({ workspace });
+  const registered = await registry.unregister(name);
+  const removed = await removePackage(mcptoolsOf(workspace), name);
+  if (!registered && !removed) throw new UsageError(`No server "${name}" is registered`);
+  io.out(`${name}: removed\n`);
+  return EXIT.ok;
+}
+
+/** Removes a generated package. Neither it nor the folder above it may be a link. */
+async function removePackage(root: string, name: string): Promise<boolean> {
+  const path = join(root, name);
+  try {
+    for (const folder of [root, path]) {
+      if (!(await Deno.lstat(folder)).isDirectory) return false;
+    }
+    await Deno.remove(path, { recursive: true });
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,162 @@
+import { assertEquals } from "@std/assert";
+import { dirname, relative, resolve } from "node:path";
+
+/** The folders of `src/` that each folder may import beside itself and the base. */
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  assets: [],
+  process: [],
+  link: [],
+  approval: [],
+  sandbox: ["assets", "process"],
+  python: ["assets", "process"],
+  mcp: ["process", "sandbox"],
+  kernel: ["assets", "link", "process", "sandbox"],
+  tool_server: ["approval", "mcp"],
+  apigen: ["assets", "mcp"],
+  executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
+  mcp_server: ["approval", "apigen", "executor", "kernel", "mcp", "python", "tool_server"],
+};
+
+/** Imported from everywhere; they import nothing of ours (a class may name a type of what it carries). */
+const BASE = ["errors.ts", "log.ts", "async", "std"];
+
+/** The one place in which each of these packages is imported. */
+const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[] = [
+  [/^@modelcontextprotocol\/client/, /^src\/mcp\/sdk\.ts$/],
+  [/^@modelcontextprotocol\/server/, /^src\/mcp_server\/sdk\.ts$/],
+  [/^@modelcontextprotocol\/sdk/, /^tests\//],
+  [/^@jupyterlab\//, /^src\/kernel\//],
+  [/^deno-std\//, /^src\/std\//],
+  [/^fast-check$/, /_test\.ts$|^tests\//],
+];
+
+const root = resolve(import.meta.dirname ?? ".", "..");
+
+Deno.test("Folders of src/ import only what DESIGN allows them", async () => {
+  const edges = (await importsOfSources()).filter(({ typeOnly }) => !typeOnly);
+  assertEquals(edges.filter((edge) => !isAllowed(edge.from, edge.to)).map(describe), []);
+});
+
+Deno.test("Modules of src/ import each other without cycles", async () => {
+  const edges = (await importsOfSources()).filter(({ typeOnly }) => !typeOnly);
+  assertEquals(findCycle(edges), []);
+});
+
+Deno.test("Each SDK is imported in one place", async () => {
+  const wrong = (await importsOfSources()).flatMap((edge) =>
+    SOLE_IMPORTERS
+      .filter(([specifier, importer]) =>
+        specifier.test(edge.specifier) && !importer.test(edge.from)
+      )
+      .map(() => describe(edge))
+  );
+  assertEquals(wrong, []);
+});
+
+Deno.test("Nothing in src/ but commands/ reads arguments, prints to stdout or uses console", async () => {
+  const wrong: string[] = [];
+  for await (const path of sources("src")) {
+    if (
+      path.startsWith("src/commands/") || path.endsWith("_test.ts") ||
+      path === "src/assets/embed.ts"
+    ) {
+      continue;
+    }
+    const text = await Deno.readTextFile(resolve(root, path));
+    if (
+      /\bDeno\.args\b|\bDeno\.stdout\b|\bprocess\.stdout\b|\bconsole\./.test(withoutComments(text))
+    ) {
+      wrong.push(path);
+    }
+  }
+  assertEquals(wrong, []);
+});
+
+interface Edge {
+  readonly from: string;
+  readonly to: string;
+  readonly specifier: string;
+  readonly typeOnly: boolean;
+}
+
+function describe(edge: Edge): string {
+  return `${edge.from} imports ${edge.specifier}`;
+}
+
+function isAllowed(from: string, to: string): boolean {
+  if (!from.startsWith("src/") || !to.startsWith("src/")) return !from.startsWith("src/");
+  const [source, target] = [folderOf(from), folderOf(to)];
+  if (source === target || source === "commands") return true;
+  if (BASE.includes(target)) return true;
+  return !BASE.includes(source) && (ALLOWED[source] ?? []).includes(target);
+}
+
+function folderOf(path: string): string {
+  return path.split("/")[1] ?? "";
+}
+
+function findCycle(edges: readonly Edge[]): string[] {
+  const next = Map.groupBy(edges, (edge) => edge.from);
+  const finished = new Set<string>();
+  const visit = (path: string, trail: string[]): string[] => {
+    if (trail.includes(path)) return [...trail.slice(trail.indexOf(path)), path];
+    if (finished.has(path)) return [];
+    for (const edge of next.get(path) ?? []) {
+      const cycle = visit(edge.to, [...trail, path]);
+      if (cycle.length > 0) return cycle;
+    }
+    finished.add(path);
+    return [];
+  };
+  for (const start of next.keys()) {
+    const cycle = visit(start, []);
+    if (cycle.length > 0) return cycle;
+  }
+  return [];
+}
+
+let known: Promise<Edge[]> | undefined;
+
+function importsOfSources(): Promise<Edge[]> {
+  known ??= collectImports();
+  return known;
+}
+
+/** Every import of our own sources, tests beside them left out. */
+async function collectImports(): Promise<Edge[]> {
+  const edges: Edge[] = [];
+  const entries = ["mod.ts", "cli.ts"];
+  for await (const path of sources("src")) {
+    if (!path.endsWith("_test.ts")) entries.push(path);
+  }
+  for (const from of entries) {
+    const text = withoutComments(await Deno.readTextFile(resolve(root, from)));
+    const statements =
+      /\b(import|export)\s+(type\s+)?(?:[\w*{}\s,$]*?\bfrom\s+)?"([^"]+)"|\bimport\("([^"]+)"\)/g;
+    for (const [, , type, fixed, dynamic] of text.matchAll(statements)) {
+      const specifier = fixed ?? dynamic ?? "";
+      const to = specifier.startsWith(".")
+        ? relative(root, resolve(root, dirname(from), specifier))
+        : specifier;
+      edges.push({
+        from,
+        to: to.startsWith("@std/") ? `src/std/${to}` : to,
+        specifier,
+        typeOnly: type !== undefined,
+      });
+    }
+  }
+  return edges;
+}
+
+function withoutComments(text: string): string {
+  return text.replaceAll(/\/\*[\s\S]*?\*\//g, "").replaceAll(/(^|\s)\/\/.*$/gm, "$1");
+}
+
+async function* sources(folder: string): AsyncGenerator<string> {
+  for await (const entry of Deno.readDir(resolve(root, folder))) {
+    const path = `${folder}/${entry.name}`;
+    if (entry.isDirectory) yield* sources(path);
+    else if (/\.ts$/.test(entry.name) && !entry.name.endsWith(".d.ts")) yield path;
+  }
+}
