@@ -33,3 +33,69 @@ export type {
   ExecutionEvent,
   ResultEvent,
 } from "./src/executor/events.ts";
+export { generateMcpSources } from "./src/apigen/sources.ts";
+export type { GenerateMcpSourcesOptions } from "./src/apigen/sources.ts";
+export type { GeneratedTool } from "./src/apigen/generate.ts";
+export { ApprovalChannel } from "./src/approval/channel.ts";
+export type {
+  ApprovalChannelOptions,
+  ApprovalWaitOptions,
+  Approver,
+} from "./src/approval/channel.ts";
+export { ApprovalClient } from "./src/approval/client.ts";
+export type { ApprovalClientOptions } from "./src/approval/client.ts";
+export { ApprovalRequest } from "./src/approval/request.ts";
+export type {
+  AcceptOptions,
+  ApprovalCall,
+  ApprovalKind,
+  ApprovalRequestOptions,
+  ApprovalResponse,
+  RefusalType,
+  ToolAnnotations,
+} from "./src/approval/request.ts";
+export type {
+  ApprovalMode,
+  ApprovalModes,
+  ApprovalPolicy,
+  ApprovalSetting,
+  PolicyVerdict,
+} from "./src/approval/policy.ts";
+export * from "./src/errors.ts";
+export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
+export { KernelClient } from "./src/kernel/client.ts";
+export type { KernelClientOptions } from "./src/kernel/client.ts";
+export { Execution } from "./src/kernel/execution.ts";
+export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
+export type { OutputChunk } from "./src/kernel/chunk_queue.ts";
+export { KernelGateway } from "./src/kernel/gateway.ts";
+export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
+export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
+export { silentLogger, stderrLogger } from "./src/log.ts";
+export type { Logger, LogLevel } from "./src/log.ts";
+export type { CallToolOptions } from "./src/mcp/connection.ts";
+export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
+export type {
+  HttpServerParams,
+  McpProtocol,
+  ServerParams,
+  StdioServerParams,
+} from "./src/mcp/server_params.ts";
+export { McpServer } from "./src/mcp_server/mcp_server.ts";
+export type { McpServerOptions } from "./src/mcp_server/mcp_server.ts";
+export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
+export type {
+  BuildOptions,
+  FindPythonOptions,
+  PythonEnvironment,
+} from "./src/python/environment.ts";
+export type { SandboxConfig } from "./src/sandbox/config.ts";
+export type { ResourceLimits } from "./src/sandbox/limits.ts";
+export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
+export { ServerRegistry } from "./src/tool_server/server_registry.ts";
+export type { ServerRegistryOptions } from "./src/tool_server/server_registry.ts";
+export { ToolRunner } from "./src/tool_server/tool_runner.ts";
+export type { ToolCall, ToolRunnerOptions } from "./src/tool_server/tool_runner.ts";
+export { ToolServer } from "./src/tool_server/tool_server.ts";
+export type { Door, ToolServerOptions } from "./src/tool_server/tool_server.ts";

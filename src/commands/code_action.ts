@@ -1,7 +1,8 @@
 import type { ApprovalRequest } from "../approval/request.ts";
 import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
-import type { ChunkEvent, ExecutionResult } from "../executor/events.ts";
+import type { ChunkEvent } from "../executor/events.ts";
+import type { ExecutionResult } from "../kernel/outputs.ts";
 import { type CommandIo, EXIT } from "./command.ts";
 
 /** How {@linkcode runAction} runs a code action. */

@@ -7,8 +7,18 @@ import {
   UsageError,
 } from "./command.ts";
 import { runAction } from "./code_action.ts";
-import { type ApproveMode, TerminalApprover } from "./terminal_approver.ts";
-import { PYTHON, SANDBOX, sandboxOf, WORKSPACE, workspaceOf } from "./shared.ts";
+import { TerminalApprover } from "./terminal_approver.ts";
+import {
+  APPROVE,
+  approveModeOf,
+  kernelEnvOf,
+  PYTHON,
+  SANDBOX,
+  sandboxOf,
+  VERBOSE,
+  WORKSPACE,
+  workspaceOf,
+} from "./shared.ts";
 
 /** `ipybox run`: executes a code action. */
 export const run: Command = {
@@ -17,16 +27,13 @@ export const run: Command = {
   usage: "FILE [OPTIONS]\n-c CODE [OPTIONS]\n- [OPTIONS]   (the code comes from stdin)",
   options: {
     code: { short: "c", value: "CODE", help: "The code itself, instead of a file" },
-    approve: {
-      value: "MODE",
-      help: "Tool calls: ask at the terminal, allow or deny all (default: ask)",
-    },
+    approve: APPROVE,
     timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
     json: { help: "Print the outcome as one JSON object" },
     workspace: WORKSPACE,
     ...SANDBOX,
     python: PYTHON,
-    verbose: { short: "v", help: "Say on stderr what happens" },
+    verbose: VERBOSE,
   },
   notes: [
     "The code's output goes to stdout and its stderr to stderr, as they are produced.",
@@ -41,7 +48,7 @@ export const run: Command = {
 
 async function runCommand(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(run, args, { max: 1 });
-  const approve = approveMode(parsed);
+  const approve = approveModeOf(parsed);
   const timeout = parsed.positiveNumber("timeout");
   const workspace = await workspaceOf(parsed);
   const code = await codeOf(parsed);
@@ -49,6 +56,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   await using executor = await CodeExecutor.start({
     workspace,
     approval: { tools: approve },
+    kernelEnv: await kernelEnvOf(workspace),
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
     signal: io.signal,
@@ -60,12 +68,6 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     decide: (request) => approver.decide(request),
   });
-}
-
-function approveMode(parsed: ParsedArgs): ApproveMode {
-  const mode = parsed.value("approve") ?? "ask";
-  if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
-  throw new UsageError(`Option --approve takes ask, allow or deny: received "${mode}"`);
 }
 
 async function codeOf(parsed: ParsedArgs): Promise<string> {

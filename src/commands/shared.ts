@@ -4,6 +4,9 @@
  * @module
  */
 import { join, resolve } from "node:path";
+import { parse } from "@std/dotenv";
+import type { ApprovalMode } from "../approval/policy.ts";
+import { readHostileFile } from "../mcp/hostile_files.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
@@ -18,6 +21,40 @@ export const PYTHON: OptionSpec = {
   value: "PATH",
   help: "The Python that runs the code (default: the one made by `ipybox setup`)",
 };
+
+/** `--verbose`, an option of every command that runs code. */
+export const VERBOSE: OptionSpec = { short: "v", help: "Say on stderr what happens" };
+
+/** `--approve MODE`, an option of every command that makes tool calls. */
+export const APPROVE: OptionSpec = {
+  value: "MODE",
+  help: "Tool calls: ask at the terminal, allow or deny all (default: ask)",
+};
+
+/**
+ * What the command line says of approvals.
+ *
+ * @throws {UsageError} If it is no mode.
+ */
+export function approveModeOf(args: ParsedArgs): ApprovalMode {
+  const mode = args.value("approve") ?? "ask";
+  if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
+  throw new UsageError(`Option --approve takes ask, allow or deny: received "${mode}"`);
+}
+
+/**
+ * The variables for the kernel: those named `KERNEL_ENV_X`, as `X`. The environment's come before
+ * those of the workspace's `.env`.
+ */
+export async function kernelEnvOf(workspace: string): Promise<Record<string, string>> {
+  const prefix = "KERNEL_ENV_";
+  const file = parse(await readHostileFile(join(workspace, ".env")) ?? "");
+  return Object.fromEntries(
+    Object.entries({ ...file, ...Deno.env.toObject() })
+      .filter(([name]) => name.startsWith(prefix) && name.length > prefix.length)
+      .map(([name, value]) => [name.slice(prefix.length), value]),
+  );
+}
 
 /** The options about the sandbox, of every command that runs code. */
 export const SANDBOX: Readonly<Record<string, OptionSpec>> = {

@@ -3,9 +3,6 @@ import { Mutex } from "../async/mutex.ts";
 import { anySignal } from "../async/signals.ts";
 import type { CommandIo } from "./command.ts";
 
-/** How calls are decided on the command line. */
-export type ApproveMode = "ask" | "allow" | "deny";
-
 /** Asks the person at the terminal about one call after the other. */
 export class TerminalApprover {
   readonly #io: CommandIo;

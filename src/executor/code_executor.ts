@@ -8,13 +8,14 @@ import { anySignal } from "../async/signals.ts";
 import { ExecutionTimeoutError } from "../errors.ts";
 import { KernelClient } from "../kernel/client.ts";
 import type { Execution } from "../kernel/execution.ts";
+import type { ExecutionResult } from "../kernel/outputs.ts";
 import { KernelGateway } from "../kernel/gateway.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
-import type { ExecutionEvent, ExecutionResult } from "./events.ts";
+import type { ExecutionEvent } from "./events.ts";
 import { TimeBudget } from "./time_budget.ts";
 
 /** Options of {@linkcode CodeExecutor.start}. */
@@ -42,6 +43,8 @@ export interface CodeExecutorOptions {
   approval?: ApprovalSetting | undefined;
   /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
+  /** A folder with further Python packages for the code, which it can only read. It exists. */
+  packagesDir?: string | undefined;
   /**
    * The folder for image files, relative to the workspace; created with the first image.
    *
@@ -199,6 +202,7 @@ export class CodeExecutor implements AsyncDisposable {
         kernelToken: token,
         sandbox,
         kernelEnv,
+        packagesDir: options.packagesDir,
         startTimeoutMs,
         signal,
         log,

@@ -4,7 +4,7 @@
  * @module
  */
 import type { ApprovalRequest } from "../approval/request.ts";
-import type { Output } from "../kernel/outputs.ts";
+import type { ExecutionResult } from "../kernel/outputs.ts";
 
 /** A piece of output as it was produced. */
 export interface ChunkEvent {
@@ -30,13 +30,3 @@ export interface ResultEvent {
 
 /** An event of `CodeExecutor.stream()`; `type` tells which. */
 export type ExecutionEvent = ChunkEvent | ApprovalEvent | ResultEvent;
-
-/** What a finished execution produced. */
-export interface ExecutionResult {
-  /** All text: streams, results and displays, merged and trimmed; `null` if there was none. */
-  readonly text: string | null;
-  /** Absolute paths of the image files, in the order in which the images were produced. */
-  readonly images: readonly string[];
-  /** All outputs in order, with whole MIME bundles. */
-  readonly outputs: readonly Output[];
-}

@@ -31,6 +31,8 @@ export interface KernelGatewayOptions {
    * @default {true}
    */
   sandbox?: boolean | SandboxOptions | undefined;
+  /** A folder with further Python packages for kernels, which they can only read. It exists. */
+  packagesDir?: string | undefined;
   /** Further environment variables of kernels. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
   /** The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`. */
@@ -164,7 +166,7 @@ interface Running {
 
 async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Running> {
   const { options, deadline, state } = start;
-  const { sandbox = true, log = silentLogger } = options;
+  const { sandbox = true, packagesDir, log = silentLogger } = options;
   const folder = parts.use(await SessionFolder.create());
   const [workspace, interpreter] = await allDone([
     realFolder(options.workspace),
@@ -190,7 +192,9 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
         sessionReadOnly: [folder.launcher, folder.runtime],
         hostPrivate: folder.hostPrivate,
         workspace,
-        readable: interpreter.readable,
+        readable: packagesDir === undefined
+          ? interpreter.readable
+          : [...interpreter.readable, packagesDir],
       },
       command,
       { ...(sandbox === true ? {} : sandbox), log, signal: deadline, path },
@@ -325,10 +329,11 @@ interface SpecInput {
 /** What the launcher is told to start. Only its stdin carries the token. */
 function gatewaySpec(input: SpecInput): unknown {
   const { options, interpreter, folder, workspace, prepared, token, path } = input;
-  const { sandbox = true, kernelEnv = {}, kernelToken } = options;
+  const { sandbox = true, kernelEnv = {}, kernelToken, packagesDir } = options;
   const bin = interpreter.executable.slice(0, interpreter.executable.lastIndexOf("/"));
   const env = { PATH: `${bin}:${path}`, LANG: "C.UTF-8", ...folder.environment() };
   const pythonPath = [folder.runtime, workspace];
+  if (packagesDir !== undefined) pythonPath.push(packagesDir);
   if (kernelEnv.PYTHONPATH !== undefined) pythonPath.push(kernelEnv.PYTHONPATH);
   return {
     argv: [interpreter.executable, "-I", `${folder.launcher}/gateway.py`],

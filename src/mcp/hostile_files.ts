@@ -22,10 +22,37 @@ export async function readHostileFile(path: string): Promise<string | undefined>
   if (before === undefined) return undefined;
   if (!before.isFile) throw new ConfigError(`Cannot read ${path}: it is not a plain file`);
   if (before.size > MAX_BYTES) throw new ConfigError(`Cannot read ${path}: it is above 4 MiB`);
+  const bytes = await readSame(path, before, MAX_BYTES);
+  if (bytes !== undefined) return new TextDecoder().decode(bytes);
+  throw new ConfigError(`Cannot read ${path}: it was replaced while it was opened`);
+}
+
+/**
+ * Reads a file that hostile code may have replaced since it was written.
+ *
+ * @param path The file.
+ * @param maxBytes The most that is read.
+ * @returns Its bytes, or `undefined` where it is gone, no plain file, or larger.
+ */
+export async function readHostileBytes(
+  path: string,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const before = await lstatIfPresent(path);
+  if (!before?.isFile || before.size > maxBytes) return undefined;
+  return await readSame(path, before, maxBytes);
+}
+
+/** Reads a file, if it still is the one that was looked at. */
+async function readSame(
+  path: string,
+  before: Deno.FileInfo,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
   using file = await Deno.open(path);
   const opened = await file.stat();
-  if (opened.ino !== before.ino || opened.dev !== before.dev || opened.size > MAX_BYTES) {
-    throw new ConfigError(`Cannot read ${path}: it was replaced while it was opened`);
+  if (opened.ino !== before.ino || opened.dev !== before.dev || opened.size > maxBytes) {
+    return undefined;
   }
   const bytes = new Uint8Array(opened.size);
   let size = 0;
@@ -34,7 +61,7 @@ export async function readHostileFile(path: string): Promise<string | undefined>
     if (read === null) break;
     size += read;
   }
-  return new TextDecoder().decode(bytes.subarray(0, size));
+  return bytes.subarray(0, size);
 }
 
 /**

@@ -20,6 +20,7 @@ export type {
   InputRequiredResult,
   RequestStateCodec,
   ServerContext,
+  ServerOptions,
   Transport,
 } from "@modelcontextprotocol/server";
 export { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";
