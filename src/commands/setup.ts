@@ -6,8 +6,9 @@ import {
   type PythonEnvironment,
   readManagedEnvironment,
 } from "../python/environment.ts";
-import { checkSandbox, missingTools, requireSandbox } from "../sandbox/preflight.ts";
-import { cacheSrt, checkSrt, SRT_VERSION } from "../sandbox/srt_package.ts";
+import { checkSandbox, missingTools, requireSandboxPrerequisites } from "../sandbox/preflight.ts";
+import { SRT_VERSION } from "../sandbox/srt.ts";
+import { cacheSrt, checkSrt } from "../sandbox/srt_package.ts";
 import {
   findPackageManager,
   installSystemPackages,
@@ -118,7 +119,7 @@ export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
     await installSystemPackages(tools, options);
     installed.push(...tools);
   }
-  if (sandbox) await requireSandbox(); // before the long part: no packages help where this fails
+  if (sandbox) await requireSandboxPrerequisites(); // before the long part: no packages help where this fails
   if (srt?.state === "missing") {
     onProgress?.(`Downloading srt ${SRT_VERSION}`);
     await cacheSrt(signal);

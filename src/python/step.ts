@@ -68,7 +68,8 @@ class StepOutput {
   }
 
   add(line: string): void {
-    if (line.trim() === "") return;
+    // pip says of each package for other systems that it is ignored.
+    if (line.trim() === "" || line.startsWith("Ignoring ")) return;
     this.#last.push(line.trimEnd());
     if (this.#last.length > LAST_LINES) this.#last.shift();
     if (line.startsWith("Collecting ")) this.#packages++;

@@ -36,7 +36,8 @@ const TOOLS: readonly Tool[] = [
 
 /**
  * Checks what the sandbox needs: its programs, on Linux also working user namespaces, and whether
- * root runs it. Takes some 10 ms. `srt` itself is not checked.
+ * root runs it. Takes some 10 ms. `srt` itself is checked
+ * by `checkSrt`.
  *
  * @returns What was found, in a fixed order.
  * @throws {Deno.errors.NotCapable} If Deno's permissions do not allow to run the programs.
@@ -61,7 +62,7 @@ export async function checkSandbox(): Promise<Prerequisite[]> {
  * @throws {SandboxUnavailableError} If something is missing: it names all of it, and `fix` says how
  * to get it.
  */
-export async function requireSandbox(): Promise<void> {
+export async function requireSandboxPrerequisites(): Promise<void> {
   const missing = (await checkSandbox()).filter(({ state }) => state === "missing");
   if (missing.length === 0) return;
   const tools = missingTools(missing);

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
 import { explainNamespaceFailure, type NamespaceSettings } from "./namespaces.ts";
-import { checkSandbox, missingTools, requireSandbox } from "./preflight.ts";
+import { checkSandbox, missingTools, requireSandboxPrerequisites } from "./preflight.ts";
 import { installCommand, PACKAGE_MANAGERS } from "./system_packages.ts";
 
 Deno.test("checkSandbox() finds a machine ready that `deno task setup` made ready", async () => {
@@ -11,14 +11,14 @@ Deno.test("checkSandbox() finds a machine ready that `deno task setup` made read
   for (const { name, version } of found.filter(({ name }) => /^(bubb|socat|rip)/.test(name))) {
     assert(version !== null, `${name} has no version`);
   }
-  await requireSandbox();
+  await requireSandboxPrerequisites();
 });
 
-Deno.test("requireSandbox() names all programs that are missing, and one command for them", async () => {
+Deno.test("requireSandboxPrerequisites() names all programs that are missing, and one command for them", async () => {
   await using directory = await TempDirectory.create();
   const script = `
-    import { requireSandbox } from "${new URL("./preflight.ts", import.meta.url)}";
-    await requireSandbox().catch((error) => {
+    import { requireSandboxPrerequisites } from "${new URL("./preflight.ts", import.meta.url)}";
+    await requireSandboxPrerequisites().catch((error) => {
       console.log(JSON.stringify({ name: error.name, message: error.message, fix: error.fix }));
     });`;
   const { stdout } = await new Deno.Command(Deno.execPath(), {

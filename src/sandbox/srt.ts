@@ -32,6 +32,12 @@ export interface FindSrtOptions {
   log: Logger;
   /** Ends the search. */
   signal?: AbortSignal;
+  /**
+   * Fails where it would have to be downloaded.
+   *
+   * @default {false}
+   */
+  offline?: boolean;
 }
 
 /**
@@ -125,6 +131,9 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtCommand> {
   const deno = denoCommand();
   const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], options)));
   let vendor = await findVendor(info.npmCache);
+  if (vendor === undefined && options.offline) {
+    throw new SandboxUnavailableError("srt is not in Deno's cache", `deno cache ${specifier}`);
+  }
   if (vendor === undefined) {
     log.info(`Downloading the sandbox runtime (${specifier})`);
     // The command's environment is the user's own: it knows their proxies and registries.
@@ -142,7 +151,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtCommand> {
 }
 
 /** Ourselves, unless we are compiled, or may only run what is called `deno`. */
-function denoCommand(): string {
+export function denoCommand(): string {
   if (Deno.build.standalone) return "deno";
   const command = Deno.execPath();
   const { state } = Deno.permissions.querySync({ name: "run", command });

@@ -1,43 +1,36 @@
 /**
- * The sandbox runtime, `srt`: the copy on the `PATH`, or the pinned one that Deno keeps.
+ * The sandbox runtime, `srt`, as a thing to check and to install.
  *
  * @module
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { silentLogger } from "../log.ts";
 import type { Prerequisite } from "./preflight.ts";
+import { denoCommand, findSrt, SRT_PACKAGE, SRT_VERSION, type SrtCommand } from "./srt.ts";
 
-/** The version of `srt` that ipybox was tested with. */
-export const SRT_VERSION = "0.0.83";
-
-/** What Deno runs as `srt`. */
-export const SRT_PACKAGE: string = `npm:@anthropic-ai/sandbox-runtime@${SRT_VERSION}`;
+const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
 /**
- * The program that runs `srt` where none is on the `PATH`.
- *
- * @returns Deno's own path; in a compiled binary, which cannot run packages, `"deno"`.
- */
-export function denoCommand(): string {
-  return Deno.build.standalone ? "deno" : Deno.execPath();
-}
-
-/**
- * Checks that Deno has the pinned `srt` in its cache, so that the sandbox starts offline.
+ * Starts the `srt` that the sandbox would use, without downloading anything.
  *
  * @returns What was found.
  * @throws {Deno.errors.NotCapable} If Deno's permissions do not allow to run it.
  */
 export async function checkSrt(): Promise<Prerequisite> {
-  const args = ["run", "-A", "--cached-only", "--no-config", SRT_PACKAGE, "--version"];
-  const version = await output(args).then(({ success, stdout }) => success ? stdout.trim() : null);
-  const found = version !== null && version !== "";
-  return {
-    name: "srt",
-    state: found ? "ok" : "missing",
-    version: found ? version : null,
-    detail: found ? "is in Deno's cache" : "srt is not in Deno's cache",
-    fix: found ? null : `deno cache ${SRT_PACKAGE}`,
-  };
+  try {
+    const path = Deno.env.get("PATH") ?? "";
+    const srt = await findSrt({ path, log: silentLogger, offline: true });
+    const version = await startedVersion(srt);
+    const detail = srt.args.length === 0 ? srt.command : "in Deno's cache";
+    if (version !== undefined) return { name: "srt", state: "ok", version, detail, fix: null };
+  } catch (error) {
+    if (!(error instanceof EnvironmentNotReadyError)) throw error;
+    const { message: detail, fix } = error;
+    return { name: "srt", state: "missing", version: null, detail, fix };
+  }
+  // A download that was interrupted leaves the package without what it depends on.
+  const detail = "srt is there, but does not start";
+  return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SPECIFIER}` };
 }
 
 /**
@@ -49,33 +42,28 @@ export async function checkSrt(): Promise<Prerequisite> {
  */
 export async function cacheSrt(signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
-  const { success, stderr } = await output(["cache", "--no-config", SRT_PACKAGE], signal);
-  signal?.throwIfAborted();
-  if (success) return;
-  const lines = stderr.split("\n").filter((line) => line.trim() !== "").slice(0, 8);
-  throw new EnvironmentNotReadyError(
-    `Cannot download ${SRT_PACKAGE}:${lines.map((line) => `\n  ${line}`).join("")}`,
-    `Connect to the network, or to the npm registry of your .npmrc, and run: ipybox setup`,
-  );
-}
-
-async function output(
-  args: string[],
-  signal?: AbortSignal,
-): Promise<{ success: boolean; stdout: string; stderr: string }> {
-  const command = new Deno.Command(denoCommand(), {
-    args,
-    cwd: "/", // a deno.json or .npmrc of the current folder must not have a say
+  const { success, stderr } = await new Deno.Command(denoCommand(), {
+    args: ["cache", "--no-config", SPECIFIER],
+    cwd: "/", // what lies in the current folder must not have a say
     env: { NO_COLOR: "1" },
     stdin: "null",
     ...(signal === undefined ? {} : { signal }),
-  });
-  try {
-    const { success, stdout, stderr } = await command.output();
-    const decoder = new TextDecoder();
-    return { success, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    return { success: false, stdout: "", stderr: "There is no deno on the PATH" };
-  }
+  }).output();
+  signal?.throwIfAborted();
+  if (success) return;
+  const lines = new TextDecoder().decode(stderr).split("\n").filter((line) => line.trim() !== "");
+  throw new EnvironmentNotReadyError(
+    `Cannot download ${SPECIFIER}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
+    "Connect to the network, or to the npm registry of your .npmrc, and run: ipybox setup",
+  );
+}
+
+async function startedVersion({ command, args, env }: SrtCommand): Promise<string | undefined> {
+  const { success, stdout } = await new Deno.Command(command, {
+    args: [...args, "--version"],
+    cwd: "/",
+    env: { ...env },
+    stdin: "null",
+  }).output();
+  return success ? new TextDecoder().decode(stdout).trim() || undefined : undefined;
 }
