@@ -2,6 +2,7 @@ import { join, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import type { ApprovalSetting } from "../approval/policy.ts";
+import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { AsyncQueue } from "../async/queue.ts";
 import { anySignal } from "../async/signals.ts";
@@ -326,8 +327,8 @@ export class CodeExecutor implements AsyncDisposable {
    * execution under way ends with an `AbortError`.
    */
   async reset(): Promise<void> {
-    await this.#tools.reset();
-    await this.#kernel.reset();
+    // The kernel goes at once: its code must not live to see its calls fail.
+    await allDone([this.#kernel.reset(), this.#tools.reset()]);
   }
 
   /**
