@@ -29,9 +29,9 @@ export const register: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "The API is written to mcptools/NAME/, the server to .ipybox/mcp.json. Write secrets as ${VAR}:",
-    "they are filled in from the environment, or from the workspace's .env, when the server starts,",
-    "and never stored.",
+    "The API is written to mcptools/NAME/, the server to .ipybox/mcp.json. Write",
+    "secrets as ${VAR}: they are filled in from the environment, or from the",
+    "workspace's .env, when the server starts, and never stored.",
     "",
     "Examples:",
     "",
