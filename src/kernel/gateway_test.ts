@@ -239,6 +239,27 @@ print(seen)
   assertEquals(refused.status, 401);
 });
 
+Deno.test({
+  name: "kernels cannot look into the memory of gateway and launcher (as a user, not as root)",
+  ignore: Deno.uid() === 0, // root is privileged in the sandbox's own namespace
+  async fn() {
+    await using workspace = await TempFolder.create();
+    await using gateway = await start(workspace);
+    await using kernel = await RawKernel.start(gateway);
+    const code = `
+import os
+for pid in (1, 2, os.getppid()):
+    for name in ("mem", "environ", "fd/0"):
+        try:
+            open(f"/proc/{pid}/{name}", "rb")
+            print(pid, name)
+        except PermissionError:
+            pass
+`;
+    assertEquals(await kernel.run(code), "");
+  },
+});
+
 Deno.test("KernelGateway.start() names a Python that does not exist", async () => {
   await using workspace = await TempFolder.create();
   const error = await assertRejects(

@@ -13,6 +13,7 @@ const OLDEST = [0, 0, 78] as const;
 
 /** How `srt` is started on this machine. */
 export interface SrtCommand {
+  /** The program. */
   readonly command: string;
   /** The arguments before those of `srt` itself. */
   readonly args: readonly string[];
