@@ -13,7 +13,6 @@ const OLDEST = [0, 0, 78] as const;
 
 /** How `srt` is started on this machine. */
 export interface SrtCommand {
-  /** The program. */
   readonly command: string;
   /** The arguments before those of `srt` itself. */
   readonly args: readonly string[];
@@ -181,6 +180,7 @@ async function denoOutput(
   try {
     const output = await new Deno.Command(deno, {
       args,
+      cwd: "/", // a deno.json or .npmrc of the current folder must not have a say
       env: { NO_COLOR: "1", PATH: path },
       stdin: "null",
       ...(signal === undefined ? {} : { signal }),
