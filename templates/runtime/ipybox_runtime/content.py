@@ -200,6 +200,6 @@ def _block(block: Mapping[str, Any]) -> ToolContent:
 
 def _decode(text: str) -> bytes:
     try:
-        return base64.b64decode(text)
+        return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ToolProtocolError(f"The server sent bad base64: {error}") from error
