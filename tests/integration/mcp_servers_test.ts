@@ -10,9 +10,9 @@ import {
   npmServer,
   rawServer,
   startHttpServer,
-  tempFolder,
   until,
 } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const args = (value: unknown) => sealObject(parseExact(JSON.stringify(value)));
 
@@ -45,7 +45,7 @@ Deno.test("server-everything over stdio: all its tools, settled, and calls", asy
 });
 
 Deno.test("server-filesystem over stdio reads and refuses", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   await Deno.writeTextFile(`${folder.path}/a.txt`, "contents");
   const params = npmServer("server-filesystem", folder.path);
   await using connection = await connectMcp("files", params);
@@ -183,7 +183,7 @@ Deno.test("each way in which a call can fail has its own type", async () => {
 });
 
 Deno.test("a cancelled call is cancelled at the server", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using connection = await connectMcp("raw", rawServer("normal", journal));
   const cancel = new AbortController();
@@ -210,7 +210,7 @@ Deno.test("a server gets the usual environment and its own, and no secrets of th
 });
 
 Deno.test("variables come from the environment, then from the workspace's .env", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   await Deno.writeTextFile(`${folder.path}/.env`, "FROM_FILE=file\nPATH=evil\n");
   const params = { ...rawServer(), env: { A: "${FROM_FILE}", B: "${PATH}" } };
   await using connection = await connectMcp("raw", params, { workspace: folder.path });
@@ -253,7 +253,7 @@ Deno.test("nothing is started where parameters make no sense", async () => {
 });
 
 Deno.test("a stubborn server and what it has started are gone after the end", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   {
     await using connection = await connectMcp("raw", rawServer("stubborn", journal));

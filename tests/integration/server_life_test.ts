@@ -4,14 +4,8 @@ import { ToolCallError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
 import type { ServerParams } from "../../src/mcp/server_params.ts";
 import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
-import {
-  fixtureServer,
-  isAlive,
-  rawServer,
-  startHttpServer,
-  tempFolder,
-  until,
-} from "../support/mcp.ts";
+import { fixtureServer, isAlive, rawServer, startHttpServer, until } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 function start(
   servers: Record<string, ServerParams>,
@@ -36,7 +30,7 @@ function starts(journal: string): number[] {
 }
 
 Deno.test("a server is started by its first call, once, also for many at once", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using runner = await start({ raw: rawServer("normal", journal) });
   assertEquals(starts(journal).length, 0);
@@ -49,7 +43,7 @@ Deno.test("a server is started by its first call, once, also for many at once", 
 });
 
 Deno.test("a server that died is started again by the next call, later each time", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using runner = await start({ raw: rawServer("normal", journal) });
   const waits: number[] = [];
@@ -75,7 +69,7 @@ Deno.test("a server that hangs delays no other", async () => {
 });
 
 Deno.test("registering a server anew takes effect at once", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using runner = await start({ raw: rawServer("normal", journal) });
   assertEquals(await text(runner, "raw", "count"), "1");
@@ -86,7 +80,7 @@ Deno.test("registering a server anew takes effect at once", async () => {
 });
 
 Deno.test("a server that was removed is stopped and unknown", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using runner = await start({ raw: rawServer("normal", journal) });
   await text(runner, "raw", "count");
@@ -98,7 +92,7 @@ Deno.test("a server that was removed is stopped and unknown", async () => {
 });
 
 Deno.test("reset() cancels what runs, stops all servers, and calls work again", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using runner = await start({ raw: rawServer("normal", journal) });
   await text(runner, "raw", "count");
@@ -112,7 +106,7 @@ Deno.test("reset() cancels what runs, stops all servers, and calls work again", 
 });
 
 Deno.test("the end leaves no process, also of servers that are being started", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   const runner = await start({ raw: rawServer("hang", journal) });
   const call = assertRejects(() => runner.run("raw", "count"), ToolCallError);

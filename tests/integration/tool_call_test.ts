@@ -4,7 +4,9 @@ import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { silentLogger } from "../../src/log.ts";
 import { ToolServer, type ToolServerOptions } from "../../src/tool_server/tool_server.ts";
 import { TOOL_ERROR_TYPES } from "../../src/tool_server/wire.ts";
-import { fixtureServer, python, pythonJson, rawServer, tempFolder, until } from "../support/mcp.ts";
+import { fixtureServer, python, pythonJson, rawServer, until } from "../support/mcp.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const IMPORTS = `
 import asyncio, datetime, enum, json, os, sys, threading, time, uuid, pathlib, decimal
@@ -120,7 +122,7 @@ print(json.dumps(found))`,
 
 Deno.test("every kind of content comes back as a value", async () => {
   await using server = await start();
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const found = await pythonJson(
     `${IMPORTS}
 import pickle
@@ -233,7 +235,7 @@ print(json.dumps(time.perf_counter() - started))`,
 });
 
 Deno.test("a call that is interrupted or whose task is cancelled is cancelled at the server", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using server = await start({ servers: { raw: rawServer("normal", journal) } });
   const cancellations = async () =>
@@ -319,18 +321,21 @@ except r.ToolServerError as error:
   assertMatch(String(await pythonJson(program, { door })), /^Cannot reach the tool server: /);
 });
 
-Deno.test("the runtime works on the oldest Python that it promises", async () => {
-  const command = await oldestPython();
-  if (command === undefined) return; // this machine has no Python 3.9
-  await using server = await start();
-  const found = await pythonJson(
-    `${IMPORTS}
+const oldest = await oldestPython();
+
+testIf(oldest !== undefined, "there is no Python 3.9 here", {
+  name: "the runtime works on the oldest Python that it promises",
+  fn: async () => {
+    await using server = await start();
+    const found = await pythonJson(
+      `${IMPORTS}
 async def main():
     return (await raw.run("count")).text
 print(json.dumps([asyncio.run(main()), raw.run_sync("count").text]))`,
-    { door: server.kernelDoor, command },
-  );
-  assertEquals(found, ["1", "2"]);
+      { door: server.kernelDoor, ...(oldest === undefined ? {} : { command: oldest }) },
+    );
+    assertEquals(found, ["1", "2"]);
+  },
 });
 
 Deno.test("what was approved is what runs, and what was refused does not", async () => {
@@ -385,7 +390,7 @@ except r.ApprovalRejectedError as error:
 });
 
 Deno.test("a policy that denies starts no server", async () => {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   const servers = { raw: rawServer("normal", journal) };
   await using server = await start({ servers, approval: "deny" });

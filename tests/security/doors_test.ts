@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertFalse, assertMatch } from "@std/assert";
 import { silentLogger } from "../../src/log.ts";
 import { type Door, ToolServer } from "../../src/tool_server/tool_server.ts";
-import { rawServer, tempFolder, until } from "../support/mcp.ts";
+import { rawServer, until } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const encoder = new TextEncoder();
 
@@ -63,7 +64,7 @@ function upgrade(door: Door, path: string, headers: Record<string, string>): Pro
 async function running(
   test: (server: ToolServer, started: () => Promise<boolean>) => Promise<void>,
 ): Promise<void> {
-  await using folder = await tempFolder();
+  await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   await using server = await ToolServer.start({
     workspace: folder.path,

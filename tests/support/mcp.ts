@@ -167,9 +167,3 @@ export async function until(condition: () => boolean | Promise<boolean>): Promis
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
-
-/** A folder that is removed at the end. */
-export async function tempFolder(): Promise<{ path: string } & AsyncDisposable> {
-  const path = await Deno.makeTempDir();
-  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
-}
