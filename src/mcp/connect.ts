@@ -26,7 +26,9 @@ import { inheritedEnvironment, variableLookup } from "./variables.ts";
 
 /** A program and its arguments. */
 export interface Command {
+  /** The program. */
   readonly command: string;
+  /** Its arguments. */
   readonly args: readonly string[];
 }
 

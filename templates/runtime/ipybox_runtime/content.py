@@ -62,7 +62,10 @@ class _Media(ToolContent):
         return f"{type(self).__name__}({self.mime_type!r}, {len(self.data)} bytes)"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {self.mime_type: base64.b64encode(self.data).decode("ascii"), "text/plain": repr(self)}
+        return {
+            self.mime_type: base64.b64encode(self.data).decode("ascii"),
+            "text/plain": repr(self),
+        }
 
 
 class ToolImage(_Media):
