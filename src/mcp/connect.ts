@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { abortable, anySignal } from "../async/signals.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
@@ -12,6 +13,7 @@ import {
   UnauthorizedError,
   type VersionNegotiationOptions,
 } from "./sdk.ts";
+import { PrivateFolder } from "./private_folder.ts";
 import { checkServerName } from "./server_name.ts";
 import {
   fillVariables,
@@ -40,7 +42,10 @@ export interface ConnectOptions {
    * @default {30000}
    */
   connectTimeoutMs?: number | undefined;
-  /** The folder whose `.env` fills `${VAR}` after the environment, and where servers start. */
+  /**
+   * The folder where executed code writes. Its `.env` fills `${VAR}` after the environment, and
+   * `${workspaceFolder}` stands for its path.
+   */
   workspace?: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
   variables?: VariableLookup | undefined;
@@ -99,18 +104,22 @@ async function connectStdio(
   options: ConnectOptions,
 ): Promise<McpConnection> {
   const { log = silentLogger } = options;
-  const cwd = params.cwd ?? options.workspace;
+  const { workspace = "" } = options;
+  await using stack = new AsyncDisposableStack();
+  const cwd = params.cwd === undefined
+    ? stack.use(await PrivateFolder.create(serverName)).path
+    : resolve(workspace, params.cwd);
   const transport = new StdioTransport({
     command: params.command,
     args: params.args ?? [],
-    env: { ...inheritedEnvironment(), ...params.env },
-    ...(cwd === undefined ? {} : { cwd }),
+    env: { ...inheritedEnvironment(workspace), ...params.env },
+    cwd,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
   const attempt = new Attempt(serverName, options);
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
-    return new McpConnection({ serverName, client, transport, log });
+    return new McpConnection({ serverName, client, transport, log, belongings: stack.move() });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired;
     const evidence: Partial<ProcessEvidence> | undefined = exited

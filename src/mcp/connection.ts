@@ -31,6 +31,8 @@ export interface McpConnectionParts {
   readonly transport: Transport;
   /** Told of the last words of a server that died. */
   readonly log: Logger;
+  /** What is disposed when the connection has ended. */
+  readonly belongings?: AsyncDisposable;
 }
 
 /** Options of {@linkcode McpConnection.listTools}. */
@@ -83,6 +85,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #client: Client;
   readonly #transport: Transport;
   readonly #log: Logger;
+  readonly #belongings: AsyncDisposable | undefined;
   readonly #lost = Promise.withResolvers<void>();
   #tools: Promise<readonly Tool[]> | undefined;
   #changes = 0;
@@ -96,6 +99,7 @@ export class McpConnection implements AsyncDisposable {
     this.#client = parts.client;
     this.#transport = parts.transport;
     this.#log = parts.log;
+    this.#belongings = parts.belongings;
     this.closed = this.#lost.promise;
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
@@ -230,6 +234,7 @@ export class McpConnection implements AsyncDisposable {
     }
     await this.#client.close();
     this.#lose();
+    await this.#belongings?.[Symbol.asyncDispose]();
   }
 
   #lose(): void {

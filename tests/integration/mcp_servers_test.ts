@@ -141,7 +141,7 @@ Deno.test("arguments and structured content arrive as they were written", async 
 
 Deno.test("all pages of tools are listed", async () => {
   await using connection = await connectMcp("raw", rawServer("pages"));
-  assertEquals((await connection.listTools()).length, 9);
+  assertEquals((await connection.listTools()).length, 10);
 });
 
 Deno.test("a tool that is added late is there after settling, and found after a change", async () => {
@@ -216,6 +216,24 @@ Deno.test("variables come from the environment, then from the workspace's .env",
   await using connection = await connectMcp("raw", params, { workspace: folder.path });
   const { A, B } = JSON.parse(await text(connection, "env"));
   assertEquals([A, B], ["file", Deno.env.get("PATH")]);
+});
+
+Deno.test("a server starts in an empty folder, away from where executed code writes", async () => {
+  await using workspace = await TempFolder.create();
+  const options = { workspace: workspace.path };
+  const params = { ...rawServer(), env: { HERE: "${workspaceFolder}" } };
+  let cwd: string;
+  {
+    await using connection = await connectMcp("raw", params, options);
+    assertEquals(JSON.parse(await text(connection, "env")).HERE, workspace.path);
+    cwd = await text(connection, "cwd");
+    assertEquals(await Array.fromAsync(Deno.readDir(cwd)), []);
+    assert(cwd !== workspace.path && cwd !== Deno.cwd());
+  }
+  await assertRejects(() => Deno.stat(cwd), Deno.errors.NotFound);
+  await Deno.mkdir(`${workspace.path}/own`);
+  await using own = await connectMcp("raw", { ...params, cwd: "own" }, options);
+  assertEquals(await text(own, "cwd"), `${workspace.path}/own`);
 });
 
 Deno.test("servers that cannot be started or reached say why, and whose they are", async () => {
