@@ -201,9 +201,12 @@ export interface ToolCallErrorDetails {
 
 /** A tool call had no result. `type` tells why. */
 export class ToolCallError extends Error {
+  /** The class's name. */
   override readonly name: string = "ToolCallError";
 
   /**
+   * Makes the error.
+   *
    * @param type What went wrong.
    * @param message What went wrong, in words that executed code may read.
    * @param details Evidence, which executed code may read too.
