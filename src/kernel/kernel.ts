@@ -96,6 +96,9 @@ export class Kernel implements AsyncDisposable {
   /** Interrupts what the kernel runs; resolves when the signal has been sent. */
   async interrupt(): Promise<void> {
     await this.#options.connection.interruptKernel(this.#id, this.ended);
+    // An event loop that only waits, as in `await asyncio.sleep(60)`, takes no notice of the signal
+    // until something else wakes it.
+    this.request({ type: "kernel_info_request" });
   }
 
   /**
