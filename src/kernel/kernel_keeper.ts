@@ -1,6 +1,7 @@
 import { anySignal } from "../async/signals.ts";
 import { KernelDiedError } from "../errors.ts";
-import { describeExit, Kernel, type KernelOptions } from "./kernel.ts";
+import { describeExit } from "./exit_status.ts";
+import { Kernel, type KernelOptions } from "./kernel.ts";
 
 /** How a {@linkcode KernelKeeper} starts its kernels. */
 export interface KernelKeeperOptions extends KernelOptions {

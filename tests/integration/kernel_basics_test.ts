@@ -2,8 +2,7 @@ import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert
 import { CodeExecutionError } from "../../src/errors.ts";
 import type { OutputChunk } from "../../src/kernel/chunk_queue.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
-import { rejection, TestKernel } from "../support/kernel.ts";
-import { PlainGateway } from "../support/plain_gateway.ts";
+import { rejection, TestGateway, TestKernel } from "../support/kernel.ts";
 
 /** Behaviours of the reference's kernel client: code and its text. */
 const TEXTS: readonly { name: string; code: string; text: string | null }[] = [
@@ -60,7 +59,7 @@ const TEXTS: readonly { name: string; code: string; text: string | null }[] = [
 ];
 
 Deno.test("A kernel answers as the reference's did", async (t) => {
-  await using kernel = await TestKernel.start({ env: { TEST_VAR: "given" } });
+  await using kernel = await TestKernel.start({ kernelEnv: { TEST_VAR: "given" } });
   for (const { name, code, text } of TEXTS) {
     await t.step(name, async () => {
       const result = await kernel.client.execute(code).result;
@@ -170,8 +169,9 @@ Deno.test("A failing execution throws a CodeExecutionError", async (t) => {
 });
 
 Deno.test("A kernel with a working directory starts in it", async (t) => {
-  await using gateway = await PlainGateway.start();
-  const workingDir = `${gateway.workspace}/work`;
+  await using own = await TestGateway.start();
+  const { gateway, workspace } = own;
+  const workingDir = `${workspace}/work`;
   await Deno.mkdir(`${workingDir}/gone`, { recursive: true });
 
   await t.step("and stays away from it without restoreWorkingDir", async () => {
@@ -198,7 +198,8 @@ Deno.test("A kernel with a working directory starts in it", async (t) => {
 });
 
 Deno.test("KernelClient.start() says why it cannot start", async (t) => {
-  await using gateway = await PlainGateway.start();
+  await using own = await TestGateway.start();
+  const { gateway } = own;
 
   await t.step("a kernel that takes too long", async () => {
     const error = await rejection(KernelClient.start({ gateway, startTimeoutMs: 1 }));

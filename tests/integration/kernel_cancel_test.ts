@@ -124,7 +124,7 @@ Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
       assert(performance.now() - started < 5000);
       assertEquals(await kernel.text("'a' in globals()"), "False");
       const cwd = await kernel.text("import os; os.chdir('/')");
-      assertEquals(cwd, `[ipybox] cwd reset to ${kernel.gateway.workspace}`);
+      assertEquals(cwd, `[ipybox] cwd reset to ${kernel.workspace}`);
     });
   }
 

@@ -71,7 +71,7 @@ display({"application/vnd.vega.v5+json": {"marks": []}, "text/plain": "a chart"}
     const one = await client.execute(`%matplotlib inline\n${plot}`).result;
     assertEquals(one.images.length, 1);
     assertMatch(one.images[0]!, /images\/[0-9a-f]{8}\.png$/);
-    assert(one.images[0]!.startsWith(kernel.imagesDir));
+    assert(one.images[0]!.startsWith(`${kernel.workspace}/images/`));
     assertEquals(
       (await Deno.readFile(one.images[0]!)).subarray(1, 4),
       new TextEncoder().encode("PNG"),

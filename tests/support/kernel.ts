@@ -1,26 +1,56 @@
 import { join } from "node:path";
 import { KernelClient, type KernelClientOptions } from "../../src/kernel/client.ts";
 import type { Execution } from "../../src/kernel/execution.ts";
-import { PlainGateway } from "./plain_gateway.ts";
+import { KernelGateway } from "../../src/kernel/gateway.ts";
+import { testPython } from "./python.ts";
+
+/** A gateway without sandbox, with a workspace of its own, which disposing removes. */
+export class TestGateway implements AsyncDisposable {
+  private constructor(readonly gateway: KernelGateway, readonly workspace: string) {}
+
+  static async start(kernelEnv: Record<string, string> = {}): Promise<TestGateway> {
+    const workspace = await Deno.realPath(await Deno.makeTempDir());
+    const gateway = await KernelGateway.start({
+      python: testPython(),
+      workspace,
+      kernelEnv,
+      sandbox: false,
+    });
+    return new TestGateway(gateway, workspace);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.gateway[Symbol.asyncDispose]();
+    await Deno.remove(this.workspace, { recursive: true });
+  }
+}
 
 /** A kernel's client with a gateway of its own, for one test. */
 export class TestKernel implements AsyncDisposable {
-  private constructor(
-    readonly gateway: PlainGateway,
-    readonly client: KernelClient,
-    readonly imagesDir: string,
-  ) {}
+  readonly #own: TestGateway;
+
+  private constructor(gateway: TestGateway, readonly client: KernelClient) {
+    this.#own = gateway;
+  }
 
   static async start(
-    options: Partial<KernelClientOptions> & { env?: Record<string, string> } = {},
+    options: Partial<KernelClientOptions> & { kernelEnv?: Record<string, string> } = {},
   ): Promise<TestKernel> {
-    const { env = {}, ...clientOptions } = options;
+    const { kernelEnv = {}, ...clientOptions } = options;
     await using stack = new AsyncDisposableStack();
-    const gateway = stack.use(await PlainGateway.start(env));
-    const imagesDir = join(gateway.workspace, "images");
-    const client = await KernelClient.start({ gateway, imagesDir, ...clientOptions });
+    const own = stack.use(await TestGateway.start(kernelEnv));
+    const imagesDir = join(own.workspace, "images");
+    const client = await KernelClient.start({ gateway: own.gateway, imagesDir, ...clientOptions });
     stack.move();
-    return new TestKernel(gateway, client, imagesDir);
+    return new TestKernel(own, client);
+  }
+
+  get gateway(): KernelGateway {
+    return this.#own.gateway;
+  }
+
+  get workspace(): string {
+    return this.#own.workspace;
   }
 
   /** Runs code and returns its text. */
@@ -30,7 +60,7 @@ export class TestKernel implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.client[Symbol.asyncDispose]();
-    await this.gateway[Symbol.asyncDispose]();
+    await this.#own[Symbol.asyncDispose]();
   }
 }
 
