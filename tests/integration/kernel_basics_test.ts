@@ -208,6 +208,11 @@ Deno.test("KernelClient.start() says why it cannot start", async (t) => {
     assertMatch(error.message, /not ready within 1 ms/);
   });
 
+  await t.step("a limit that is none", async () => {
+    const error = await rejection(KernelClient.start({ gateway, maxOutputBytes: -1 }));
+    assertInstanceOf(error, RangeError);
+  });
+
   await t.step("an aborted signal", async () => {
     const reason = new Error("changed my mind");
     const signal = AbortSignal.abort(reason);
