@@ -81,6 +81,14 @@ Deno.test("A cancelled execution ends and the kernel stays usable", async (t) =>
     await client.interrupt(); // nothing runs, nothing happens
   });
 
+  await t.step("while its code is still on its way to the kernel", async () => {
+    for (let round = 0; round < 20; round++) {
+      const execution = client.execute("time.sleep(60)");
+      await new Promise((resolve) => setTimeout(resolve, round % 4));
+      assertEquals(await execution.cancel(), "kept");
+    }
+  });
+
   await t.step("at any moment, and no interrupt reaches the next execution", async () => {
     for (let round = 0; round < 150; round++) {
       const controller = new AbortController();
