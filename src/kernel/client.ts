@@ -175,6 +175,7 @@ export class KernelClient implements AsyncDisposable {
     await this.#keeper.current;
   }
 
+  /** Ends the kernel. An execution under way ends with an `AbortError`. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The kernel client was closed", "AbortError"));
     await this.#keeper[Symbol.asyncDispose]();
