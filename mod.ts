@@ -74,19 +74,23 @@ export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
-export type { CallToolOptions } from "./src/mcp/connection.ts";
+export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
+export type { CallToolOptions, ToolProgress } from "./src/mcp/connection.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
 export type {
   HttpServerParams,
   McpProtocol,
   ServerParams,
   StdioServerParams,
+  VariableLookup,
 } from "./src/mcp/server_params.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
 export type { McpServerOptions } from "./src/mcp_server/mcp_server.ts";
+export type { SessionOptions } from "./src/mcp_server/session.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {
   BuildOptions,
+  EnvironmentRecipe,
   FindPythonOptions,
   PythonEnvironment,
 } from "./src/python/environment.ts";

@@ -20,9 +20,12 @@ export interface ProcessEvidence {
 
 /** Something this machine lacks, and the command that provides it. */
 export class EnvironmentNotReadyError extends Error {
+  /** The name of the class. */
   override readonly name: string = "EnvironmentNotReadyError";
 
   /**
+   * Made by ipybox, for callers to catch.
+   *
    * @param message What is missing.
    * @param fix The command or the step that fixes it.
    * @param options The cause, where there is one.
@@ -34,16 +37,28 @@ export class EnvironmentNotReadyError extends Error {
 
 /** The OS sandbox cannot be started or failed its self-test. No code was run. */
 export class SandboxUnavailableError extends EnvironmentNotReadyError {
+  /** The name of the class. */
   override readonly name: string = "SandboxUnavailableError";
 }
 
 /** The kernel gateway did not start. */
 export class GatewayStartError extends Error implements ProcessEvidence {
+  /** The name of the class. */
   override readonly name: string = "GatewayStartError";
+  /** Its exit code, or `null` when a signal ended it or it still runs. */
   readonly exitCode: number | null;
+  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
   readonly signal: string | null;
+  /** The last part of what it wrote to stderr, without terminal escapes. */
   readonly stderrTail: string;
 
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message What happened.
+   * @param evidence What is known of the process; its last lines become part of the message.
+   * @param options The cause, where there is one.
+   */
   constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
     super(withTail(message, evidence.stderrTail), options);
     this.exitCode = evidence.exitCode;
@@ -54,11 +69,22 @@ export class GatewayStartError extends Error implements ProcessEvidence {
 
 /** The kernel, or the gateway it runs under, died. */
 export class KernelDiedError extends Error implements ProcessEvidence {
+  /** The name of the class. */
   override readonly name: string = "KernelDiedError";
+  /** Its exit code, or `null` when a signal ended it or it still runs. */
   readonly exitCode: number | null;
+  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
   readonly signal: string | null;
+  /** The last part of what it wrote to stderr, without terminal escapes. */
   readonly stderrTail: string;
 
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message What happened.
+   * @param evidence What is known of the process; its last lines become part of the message.
+   * @param options The cause, where there is one.
+   */
   constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
     super(withTail(message, evidence.stderrTail), options);
     this.exitCode = evidence.exitCode;
@@ -79,12 +105,18 @@ export interface PartialResult {
 
 /** The executed code raised an exception. The fields are those of Jupyter's `error` message. */
 export class CodeExecutionError extends Error implements PartialResult {
+  /** The name of the class. */
   override readonly name: string = "CodeExecutionError";
+  /** The text so far, as in `ExecutionResult.text`. */
   readonly text: string | null;
+  /** Paths of the images so far. */
   readonly images: readonly string[];
+  /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
 
   /**
+   * Made by ipybox, for callers to catch.
+   *
    * @param ename The class name of the exception.
    * @param evalue The exception's message.
    * @param traceback The traceback as plain text, without frames of ipybox.
@@ -108,12 +140,18 @@ export type KernelState = "kept" | "lost";
 
 /** An execution took longer than its `timeoutMs`, approval waits excluded. */
 export class ExecutionTimeoutError extends Error implements PartialResult {
+  /** The name of the class. */
   override readonly name: string = "ExecutionTimeoutError";
+  /** The text so far, as in `ExecutionResult.text`. */
   readonly text: string | null;
+  /** Paths of the images so far. */
   readonly images: readonly string[];
+  /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
 
   /**
+   * Made by ipybox, for callers to catch.
+   *
    * @param timeoutMs The limit that was exceeded, in milliseconds.
    * @param state Whether the kernel's variables survived.
    * @param partial What was produced before the timeout.
@@ -133,9 +171,12 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
 
 /** A file or an option of the user's does not say what it must. */
 export class ConfigError extends Error {
+  /** The name of the class. */
   override readonly name: string = "ConfigError";
 
   /**
+   * Made by ipybox, for callers to catch.
+   *
    * @param message What is wrong and how to put it right, with file, line and column where known.
    * @param options The cause, where there is one.
    */
@@ -146,12 +187,18 @@ export class ConfigError extends Error {
 
 /** An MCP server could not be reached or started, or it stopped answering. */
 export class McpConnectionError extends Error implements ProcessEvidence {
+  /** The name of the class. */
   override readonly name: string = "McpConnectionError";
+  /** Its exit code, or `null` when a signal ended it or it still runs. */
   readonly exitCode: number | null;
+  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
   readonly signal: string | null;
+  /** The last part of what it wrote to stderr, without terminal escapes. */
   readonly stderrTail: string;
 
   /**
+   * Made by ipybox, for callers to catch.
+   *
    * @param serverName The server's registered name.
    * @param message What happened.
    * @param evidence What is known of the server's process; empty for a remote server.
@@ -201,9 +248,13 @@ export interface ToolCallErrorDetails {
 
 /** A tool call had no result. `type` tells why. */
 export class ToolCallError extends Error {
+  /** The class's name. */
+  /** The name of the class. */
   override readonly name: string = "ToolCallError";
 
   /**
+   * Makes the error.
+   *
    * @param type What went wrong.
    * @param message What went wrong, in words that executed code may read.
    * @param details Evidence, which executed code may read too.

@@ -211,7 +211,8 @@ function definitions(
   return object;
 }
 
-function firstSentence(description: string): string {
+/** The first sentence of a description, on one line of at most 120 characters. */
+export function firstSentence(description: string): string {
   const line = description.split("\n").find((line) => line.trim() !== "")?.trim() ?? "";
   const sentence = /^.{10,}?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
   return sentence.length <= 120 ? sentence : `${sentence.slice(0, 119).trimEnd()}…`;

@@ -56,6 +56,8 @@ export class ApprovalChannel {
   #free = Promise.withResolvers<void>();
 
   /**
+   * Makes a channel without an approver.
+   *
    * @param options The time limit and the log.
    * @throws {RangeError} The time limit is not above 0.
    */

@@ -29,11 +29,15 @@ export interface ToolAnnotations {
 
 /** A call that may need approval. Its arguments are frozen: what is shown is what is sent. */
 export interface ApprovalCall {
+  /** What asks. */
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
+  /** The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands. */
   readonly toolName: string;
+  /** The arguments, sealed. */
   readonly arguments: ExactObject;
+  /** What the server says of the tool. */
   readonly annotations?: ToolAnnotations | undefined;
 }
 

@@ -28,6 +28,9 @@ export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Prom
   });
 }
 
+/** A longer timer, as of `Infinity`, would fire at once. */
+export const LONGEST_TIMER_MS: number = 2 ** 31 - 1;
+
 /**
  * Waits for a promise for a limited time, without leaving a timer behind.
  *
@@ -37,7 +40,7 @@ export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Prom
  */
 export async function settledWithin(promise: PromiseLike<unknown>, ms: number): Promise<boolean> {
   const timeout = Promise.withResolvers<boolean>();
-  const timer = setTimeout(() => timeout.resolve(false), ms);
+  const timer = setTimeout(() => timeout.resolve(false), Math.min(ms, LONGEST_TIMER_MS));
   try {
     return await Promise.race([promise.then(() => true, () => true), timeout.promise]);
   } finally {

@@ -21,8 +21,9 @@ export const demo: Command = {
     python: PYTHON,
   },
   notes: [
-    "It sets up what is missing, registers the MCP server `@modelcontextprotocol/server-everything`,",
-    "runs a code action that calls two of its tools in a loop, and asks before each call.",
+    "It sets up what is missing, registers the MCP server",
+    "`@modelcontextprotocol/server-everything`, runs a code action that calls two of",
+    "its tools in a loop, and asks before each call.",
     "",
     "Example:",
     "",

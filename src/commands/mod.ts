@@ -128,8 +128,8 @@ function asksForHelp(args: readonly string[]): boolean {
 
 function overview(): string {
   return [
-    "ipybox runs Python code actions in a sandboxed IPython kernel, with MCP tools as typed Python",
-    "functions and your approval before every tool call.",
+    "ipybox runs Python code actions in a sandboxed IPython kernel, with MCP tools as",
+    "typed Python functions and your approval before every tool call.",
     "",
     "Usage: ipybox COMMAND [OPTIONS]",
     "",
@@ -142,13 +142,14 @@ function overview(): string {
       "Show the version",
     ]]),
     "",
-    "Exit codes: 0 done, 1 the code action or the tool failed, 2 bad usage, 3 something is missing",
-    "on this machine (`ipybox doctor` says what).",
+    "Exit codes: 0 done, 1 the code action or the tool failed, 2 bad usage,",
+    "3 something is missing on this machine (`ipybox doctor` says what).",
     "",
     "Start with `ipybox demo`, or:",
     "",
     "  ipybox register time -- uvx mcp-server-time",
-    "  ipybox run -c 'from mcptools.time import get_current_time as t; print(t.run(timezone=\"UTC\"))'",
+    "  ipybox tools",
+    "  ipybox run action.py",
     "",
   ].join("\n");
 }

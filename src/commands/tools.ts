@@ -1,3 +1,4 @@
+import { firstSentence } from "../apigen/generate.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
@@ -49,7 +50,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   else {
     const rows = found.map(({ server, module, description }): [string, string] => [
       `${server}.${module}`,
-      printable(description.trim().split("\n")[0] ?? ""),
+      printable(firstSentence(description)),
     ]);
     io.out(table(rows).join("\n") + "\n");
   }

@@ -8,6 +8,7 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 
 /** A piece of output as it was produced. */
 export interface ChunkEvent {
+  /** Tells it from the other events. */
   readonly type: "chunk";
   /** Where the code wrote it. Results and displays count as stdout. */
   readonly stream: "stdout" | "stderr";
@@ -17,6 +18,7 @@ export interface ChunkEvent {
 
 /** A tool call or a shell command waits for a decision. The time limit stands still meanwhile. */
 export interface ApprovalEvent {
+  /** Tells it from the other events. */
   readonly type: "approval";
   /** What is asked for; answer it by `accept()` or `reject()`. */
   readonly request: ApprovalRequest;
@@ -24,7 +26,9 @@ export interface ApprovalEvent {
 
 /** The code has run to its end. */
 export interface ResultEvent {
+  /** Tells it from the other events. */
   readonly type: "result";
+  /** What it produced. */
   readonly result: ExecutionResult;
 }
 

@@ -23,6 +23,7 @@ export type ExactJson =
 
 /** A JSON object of exact values. */
 export interface ExactObject {
+  /** Each value by its name. */
   readonly [name: string]: ExactJson;
 }
 
@@ -38,6 +39,7 @@ export type JsonValue =
 
 /** A JSON object of values for programs. */
 export interface JsonObject {
+  /** Each value by its name. */
   readonly [name: string]: JsonValue;
 }
 

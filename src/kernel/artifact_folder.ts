@@ -61,15 +61,18 @@ export class ArtifactFolder {
 
   /** Creates the folder where it is missing, and checks that it is where it was said to be. */
   #open(): string {
-    this.#expected ??= expectedRealPath(this.#path);
-    Deno.mkdirSync(this.#path, { recursive: true });
-    const real = Deno.realPathSync(this.#path);
-    if (real !== this.#expected) {
-      throw new Error(
-        `Cannot write to ${this.#path}: a symbolic link leads to ${real}; remove it or name another folder`,
-      );
-    }
-    return real;
+    const expected = this.#expected ??= expectedRealPath(this.#path);
+    this.#check(expectedRealPath(this.#path), expected);
+    Deno.mkdirSync(expected, { recursive: true });
+    this.#check(Deno.realPathSync(expected), expected);
+    return expected;
+  }
+
+  #check(real: string, expected: string): void {
+    if (real === expected) return;
+    throw new Error(
+      `Cannot write to ${this.#path}: a symbolic link leads to ${real}; remove it or name another folder`,
+    );
   }
 }
 

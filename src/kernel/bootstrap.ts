@@ -14,7 +14,12 @@ export interface BootstrapConfig {
  * @returns Python code.
  */
 export function bootstrapCode(config: BootstrapConfig): string {
-  // A JSON text in a JSON string is also a Python string: the escapes of JSON are a part of Python's.
-  const literal = JSON.stringify(JSON.stringify(config));
+  // IPython takes some Unicode characters for line breaks, so there are none of them in the code.
+  const json = JSON.stringify(config).replace(
+    /[^\x20-\x7e]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+  // A JSON string is a Python string too.
+  const literal = JSON.stringify(json);
   return `__import__("ipybox_runtime.kernel", fromlist=["start"]).start(${literal})`;
 }

@@ -2,9 +2,11 @@ import { AsyncQueue } from "../async/queue.ts";
 
 /** A piece of an execution's text, as it was produced. */
 export interface OutputChunk {
+  /** Tells it from other events. */
   readonly type: "chunk";
   /** Where it came from; `"result"` is the text of a result or a display. */
   readonly stream: "stdout" | "stderr" | "result";
+  /** The text, as it came. */
   readonly text: string;
 }
 

@@ -30,7 +30,9 @@ export interface KernelClientOptions {
    * @default the folder for images
    */
   readonly spillDir?: string | undefined;
-  /** Where code starts; the gateway's working directory when it is not given. */
+  /**
+   * Where code starts; relative to the gateway's working directory, which is also the default.
+   */
   readonly workingDir?: string | undefined;
   /**
    * Whether each execution starts in that directory again. One that left it says so in its text.
@@ -121,9 +123,14 @@ export class KernelClient implements AsyncDisposable {
    * @param options The gateway to start it at, and how.
    * @returns The client, ready for code.
    * @throws {DOMException} A `TimeoutError` when the kernel is not ready within `startTimeoutMs`.
+   * @throws {RangeError} A limit is no number from 0 on.
    * @throws {Error} The gateway cannot be reached or the kernel cannot be set up.
    */
   static async start(options: KernelClientOptions): Promise<KernelClient> {
+    for (const name of ["maxOutputBytes", "interruptGraceMs", "startTimeoutMs"] as const) {
+      const value = options[name] ?? 0;
+      if (!(value >= 0)) throw new RangeError(`${name} must be a number from 0 on, not ${value}`);
+    }
     const client = new KernelClient(options);
     try {
       await client.#keeper.current;
@@ -168,6 +175,7 @@ export class KernelClient implements AsyncDisposable {
     await this.#keeper.current;
   }
 
+  /** Ends the kernel. An execution under way ends with an `AbortError`. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The kernel client was closed", "AbortError"));
     await this.#keeper[Symbol.asyncDispose]();

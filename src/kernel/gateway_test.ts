@@ -239,6 +239,26 @@ print(seen)
   assertEquals(refused.status, 401);
 });
 
+Deno.test("kernels cannot look into gateway and launcher; where root's can, there is a warning", async () => {
+  await using workspace = await TempFolder.create();
+  const log = new Recorder();
+  await using gateway = await start(workspace, { log });
+  await using kernel = await RawKernel.start(gateway);
+  const code = `
+import os
+for pid in (1, 2, os.getppid()):
+    for name in ("mem", "environ", "fd/0"):
+        try:
+            open(f"/proc/{pid}/{name}", "rb")
+            print(pid, name)
+        except OSError:
+            pass
+`;
+  const seen = await kernel.run(code);
+  if (Deno.uid() === 0) assertMatch(log.warnings.join(), /runs as root.*weaker/);
+  else assertEquals(seen, "");
+});
+
 Deno.test("KernelGateway.start() names a Python that does not exist", async () => {
   await using workspace = await TempFolder.create();
   const error = await assertRejects(

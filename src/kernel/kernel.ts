@@ -11,6 +11,7 @@ import {
 } from "./jupyter.ts";
 import { KernelRequest } from "./kernel_request.ts";
 import { KernelSocket } from "./kernel_socket.ts";
+import { describeExit, exitStatus } from "./exit_status.ts";
 import { messageOf } from "./spill_file.ts";
 
 /** How a kernel is started. */
@@ -96,6 +97,9 @@ export class Kernel implements AsyncDisposable {
   /** Interrupts what the kernel runs; resolves when the signal has been sent. */
   async interrupt(): Promise<void> {
     await this.#options.connection.interruptKernel(this.#id, this.ended);
+    // An event loop that only waits, as in `await asyncio.sleep(60)`, takes no notice of the signal
+    // until something else wakes it.
+    this.request({ type: "kernel_info_request" });
   }
 
   /**
@@ -174,21 +178,18 @@ export class Kernel implements AsyncDisposable {
     const { type, content, parentId } = message;
     const request = parentId === undefined ? undefined : this.#requests.get(parentId);
     if (request !== undefined) request.receive(message);
-    else if (type === "status" && isDeath(content.execution_state)) this.#died();
+    else if (type === "status" && isDeath(content.execution_state)) this.#died(content.returncode);
   }
 
   /** The gateway found the kernel's process ended. It may start another, which is not set up. */
-  #died(): void {
+  #died(returnCode: unknown): void {
+    const stderrTail = withoutNoise(this.#options.gateway.stderrTail ?? "");
+    const evidence = { ...exitStatus(returnCode), stderrTail };
+    const how = evidence.exitCode === null && evidence.signal === null
+      ? "it may have run out of memory, crashed or been ended by its own code"
+      : describeExit(evidence);
     this.abandon(
-      new KernelDiedError(
-        "The kernel died, and its variables are lost; it may have run out of memory, crashed or " +
-          "been ended by its own code",
-        {
-          exitCode: null,
-          signal: null,
-          stderrTail: withoutNoise(this.#options.gateway.stderrTail ?? ""),
-        },
-      ),
+      new KernelDiedError(`The kernel died and its variables are lost: ${how}`, evidence),
     );
   }
 
@@ -208,14 +209,6 @@ export class Kernel implements AsyncDisposable {
 
 function isDeath(state: unknown): boolean {
   return state === "restarting" || state === "dead";
-}
-
-/** How a process ended, with a hint where a reason is likely. */
-export function describeExit({ exitCode, signal }: ProcessEvidence): string {
-  if (signal === "SIGKILL" || exitCode === 137) {
-    return "it was killed (SIGKILL), perhaps as it ran out of memory";
-  }
-  return signal === null ? `it exited with code ${exitCode}` : `it was ended by ${signal}`;
 }
 
 /** Without the line that every kernel writes when it starts. */

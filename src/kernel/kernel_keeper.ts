@@ -1,6 +1,7 @@
-import { anySignal } from "../async/signals.ts";
+import { anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { KernelDiedError } from "../errors.ts";
-import { describeExit, Kernel, type KernelOptions } from "./kernel.ts";
+import { describeExit } from "./exit_status.ts";
+import { Kernel, type KernelOptions } from "./kernel.ts";
 
 /** How a {@linkcode KernelKeeper} starts its kernels. */
 export interface KernelKeeperOptions extends KernelOptions {
@@ -8,6 +9,9 @@ export interface KernelKeeperOptions extends KernelOptions {
   /** Gives up the start of the first kernel. */
   readonly signal: AbortSignal | undefined;
 }
+
+/** A kernel that dies sooner than this is only replaced when it is needed. */
+const SHORT_LIFE_MS = 1000;
 
 /**
  * Always has a kernel: one that dies or is given up is replaced by a fresh one with the same
@@ -75,7 +79,8 @@ export class KernelKeeper implements AsyncDisposable {
     const kernel = this.#startInTime(signal);
     kernel.then(
       (started) => {
-        const onEnd = () => this.#onEnd(kernel, started.ended.reason);
+        const since = performance.now();
+        const onEnd = () => this.#onEnd(kernel, started.ended.reason, since);
         started.ended.addEventListener("abort", onEnd, { once: true });
         if (started.ended.aborted) onEnd();
       },
@@ -91,7 +96,7 @@ export class KernelKeeper implements AsyncDisposable {
     const timer = setTimeout(() => {
       const message = `The kernel was not ready within ${startTimeoutMs} ms`;
       timeout.abort(new DOMException(message, "TimeoutError"));
-    }, startTimeoutMs);
+    }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {
       const given = anySignal(timeout.signal, signal, this.#closed.signal);
       given.throwIfAborted();
@@ -104,10 +109,17 @@ export class KernelKeeper implements AsyncDisposable {
   }
 
   /** A kernel cannot be used any more. If it is the current one nobody gave it up: it died. */
-  #onEnd(kernel: Promise<Kernel>, reason: unknown): void {
+  #onEnd(kernel: Promise<Kernel>, reason: unknown, since: number): void {
     if (this.#current !== kernel || this.#closed.signal.aborted) return;
-    this.#options.log.debug(`a kernel is replaced: ${reason}`);
-    this.replace(reason);
+    this.#options.log.debug(`a kernel died: ${reason}`);
+    if (performance.now() - since < SHORT_LIFE_MS) {
+      // Something that keeps killing kernels must not keep this process busy.
+      this.#current = Promise.reject(reason);
+      this.#current.catch(() => {}); // usable() starts another
+      this.#endLater(kernel, reason);
+    } else {
+      this.replace(reason);
+    }
     this.#loss = { reason };
   }
 

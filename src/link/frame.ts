@@ -29,14 +29,17 @@ export type FrameType = (typeof FrameType)[keyof typeof FrameType];
 
 /** A frame of the link. */
 export interface Frame {
+  /** What it says. */
   readonly type: FrameType;
   /** The stream that it belongs to; 0 for frames that belong to none. */
   readonly stream: number;
+  /** The bytes after its header. */
   readonly payload: Uint8Array;
 }
 
 /** The link carried what it must not carry; it cannot be used any more. */
 export class LinkError extends Error {
+  /** The name of the class. */
   override readonly name: string = "LinkError";
 }
 

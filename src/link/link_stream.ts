@@ -29,6 +29,7 @@ export interface StreamCarrier {
 
 /** One connection on this side of the link, and its state on the link. */
 export class LinkStream {
+  /** Its number on the link. */
   readonly id: number;
   /** Resolves, never rejects, when the stream is over. */
   readonly done: Promise<void>;
@@ -44,6 +45,8 @@ export class LinkStream {
   #over = false;
 
   /**
+   * Leads a connection over a link.
+   *
    * @param id The stream's number.
    * @param carrier The link.
    * @param connection The connection, or the promise of one.

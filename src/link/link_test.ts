@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
 import { testPython } from "../../tests/support/python.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { asset } from "../assets/mod.ts";
 import { settledWithin } from "../async/signals.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
@@ -39,6 +40,16 @@ interface LaunchOptions {
   dial?: () => Promise<Deno.TcpConn>;
 }
 
+async function spawnLauncher(folder: TempFolder): Promise<ManagedProcess> {
+  await Deno.writeTextFile(`${folder.path}/launcher.py`, asset("launcher/launcher.py"));
+  const probe = { file: "/no/such/file", port: 1, process: Deno.pid };
+  return ManagedProcess.spawn({
+    command: testPython(),
+    args: ["-I", "-S", `${folder.path}/launcher.py`, JSON.stringify(probe)],
+    env: {},
+  });
+}
+
 /** The real launcher, without a sandbox, and what it started. */
 class Launched implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
@@ -55,15 +66,8 @@ class Launched implements AsyncDisposable {
   static async start(options: LaunchOptions): Promise<Launched> {
     const { script, input = {}, dial } = options;
     await using stack = new AsyncDisposableStack();
-    const folder = await Deno.makeTempDir();
-    stack.defer(() => Deno.remove(folder, { recursive: true }));
-    await Deno.writeTextFile(`${folder}/launcher.py`, asset("launcher/launcher.py"));
-    const probe = { file: "/no/such/file", port: 1, process: Deno.pid };
-    const process = stack.use(ManagedProcess.spawn({
-      command: testPython(),
-      args: ["-I", "-S", `${folder}/launcher.py`, JSON.stringify(probe)],
-      env: {},
-    }));
+    const folder = stack.use(await TempFolder.create());
+    const process = stack.use(await spawnLauncher(folder));
     const link = stack.use(Link.open({
       input: process.stdout,
       output: process.stdin,
@@ -206,6 +210,52 @@ Deno.test("the launcher ends when the host breaks the rules", async () => {
 async function exists(path: string): Promise<boolean> {
   return await Deno.stat(path).then(() => true, () => false);
 }
+
+const HOST_OFFENCES: Record<string, Uint8Array[]> = {
+  "opens a stream before there is anything to lead it to": [encodeFrame(FrameType.OPEN, 2)],
+  "sends data for a stream that never was": [encodeFrame(FrameType.DATA, 2, new Uint8Array(1))],
+  "sends a frame that is too long": [new Uint8Array([1, 0, 0, 0, 2, 0xff, 0, 0, 0])],
+  "sends a frame of an unknown type": [new Uint8Array([99, 0, 0, 0, 1, 0, 0, 0, 0])],
+  "sends a START that is not JSON": [encodeFrame(FrameType.START, 0, new Uint8Array([0x7b]))],
+};
+
+for (const [offence, frames] of Object.entries(HOST_OFFENCES)) {
+  Deno.test(`the launcher ends when the host ${offence}`, async () => {
+    await using folder = await TempFolder.create();
+    await using process = await spawnLauncher(folder);
+    const writer = process.stdin.getWriter();
+    for (const frame of frames) await writer.write(frame);
+    assertEquals(await process.exited, { exitCode: 70, signal: null });
+    assert(process.stderrTail.startsWith("The link is broken: "));
+  });
+}
+
+Deno.test("the launcher ends when the host sends more than the window allows", async () => {
+  await using folder = await TempFolder.create();
+  await using process = await spawnLauncher(folder);
+  const script = "import socket, time; time.sleep(1000)"; // never accepts
+  const spec = {
+    argv: [testPython(), "-I", "-c", script],
+    cwd: "/",
+    env: {},
+    door: false,
+    inherit: [],
+    limits: {},
+    input: {},
+  };
+  const writer = process.stdin.getWriter();
+  await writer.write(
+    encodeFrame(FrameType.START, 0, new TextEncoder().encode(JSON.stringify(spec))),
+  );
+  await writer.write(encodeFrame(FrameType.OPEN, 2));
+  const chunk = encodeFrame(FrameType.DATA, 2, new Uint8Array(1 << 16));
+  const flooding = (async () => {
+    for (let i = 0; i < 1000; i++) await writer.write(chunk);
+  })();
+  await assertRejects(() => flooding, Error, "its stdin is closed");
+  assertEquals(await process.exited, { exitCode: 70, signal: null });
+  assert(process.stderrTail.includes("than it was given credit for"));
+});
 
 /** A link whose other end is in the hands of the test. */
 class Puppet implements AsyncDisposable {

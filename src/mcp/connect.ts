@@ -1,9 +1,11 @@
+import { resolve } from "node:path";
 import { abortable, anySignal } from "../async/signals.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { McpConnection } from "./connection.ts";
 import {
   Client,
+  type FetchLike,
   SdkHttpError,
   SSEClientTransport,
   StreamableHTTPClientTransport,
@@ -11,6 +13,7 @@ import {
   UnauthorizedError,
   type VersionNegotiationOptions,
 } from "./sdk.ts";
+import { PrivateFolder } from "./private_folder.ts";
 import { checkServerName } from "./server_name.ts";
 import {
   fillVariables,
@@ -25,7 +28,9 @@ import { inheritedEnvironment, variableLookup } from "./variables.ts";
 
 /** A program and its arguments. */
 export interface Command {
+  /** The program. */
   readonly command: string;
+  /** Its arguments. */
   readonly args: readonly string[];
 }
 
@@ -37,7 +42,10 @@ export interface ConnectOptions {
    * @default {30000}
    */
   connectTimeoutMs?: number | undefined;
-  /** The folder whose `.env` fills `${VAR}` after the environment, and where servers start. */
+  /**
+   * The folder where executed code writes. Its `.env` fills `${VAR}` after the environment, and
+   * `${workspaceFolder}` stands for its path.
+   */
   workspace?: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
   variables?: VariableLookup | undefined;
@@ -96,18 +104,22 @@ async function connectStdio(
   options: ConnectOptions,
 ): Promise<McpConnection> {
   const { log = silentLogger } = options;
-  const cwd = params.cwd ?? options.workspace;
+  const { workspace = "" } = options;
+  await using stack = new AsyncDisposableStack();
+  const cwd = params.cwd === undefined
+    ? stack.use(await PrivateFolder.create(serverName)).path
+    : resolve(workspace, params.cwd);
   const transport = new StdioTransport({
     command: params.command,
     args: params.args ?? [],
-    env: { ...inheritedEnvironment(), ...params.env },
-    ...(cwd === undefined ? {} : { cwd }),
+    env: { ...inheritedEnvironment(workspace), ...params.env },
+    cwd,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
   const attempt = new Attempt(serverName, options);
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
-    return new McpConnection({ serverName, client, transport, log });
+    return new McpConnection({ serverName, client, transport, log, belongings: stack.move() });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired;
     const evidence: Partial<ProcessEvidence> | undefined = exited
@@ -138,8 +150,8 @@ async function connectHttp(
   const attempt = new Attempt(serverName, options);
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
-      ? new SSEClientTransport(url, { requestInit })
-      : new StreamableHTTPClientTransport(url, { requestInit });
+      ? new SSEClientTransport(url, { requestInit, fetch: fetchWhole })
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch: fetchWhole });
     try {
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
@@ -234,6 +246,14 @@ function isOtherTransport(error: unknown): boolean {
   return error instanceof SdkHttpError && error.status >= 400 && error.status < 500 &&
     error.status !== 401 && error.status !== 403;
 }
+
+/** Fetches, with the body of a failure read: the SDK leaves some of them open. */
+const fetchWhole: FetchLike = async (url, init) => {
+  const response = await fetch(url, init);
+  if (response.status < 400) return response;
+  const { status, statusText, headers } = response;
+  return new Response(await response.text(), { status, statusText, headers });
+};
 
 function parseUrl(serverName: string, text: string): URL {
   const url = URL.parse(text);

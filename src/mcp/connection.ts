@@ -14,7 +14,6 @@ import { parseToolResult, type ToolResult } from "./content.ts";
 import {
   type Client,
   type Implementation,
-  type Progress,
   type RequestOptions,
   StreamableHTTPClientTransport,
   type Tool,
@@ -24,10 +23,16 @@ import { StdioTransport } from "./stdio_transport.ts";
 
 /** What a {@linkcode McpConnection} is made of. */
 export interface McpConnectionParts {
+  /** The server's registered name. */
   readonly serverName: string;
+  /** The client, connected. */
   readonly client: Client;
+  /** What it is connected by. */
   readonly transport: Transport;
+  /** Told of the last words of a server that died. */
   readonly log: Logger;
+  /** What is disposed when the connection has ended. */
+  readonly belongings?: AsyncDisposable;
 }
 
 /** Options of {@linkcode McpConnection.listTools}. */
@@ -43,6 +48,16 @@ export interface ListToolsOptions {
   signal?: AbortSignal;
 }
 
+/** How far a call is, as its server reports it. */
+export interface ToolProgress {
+  /** How much is done. It only grows. */
+  readonly progress: number;
+  /** How much there is to do, where the server knows it. */
+  readonly total?: number | undefined;
+  /** What is being done, in words. */
+  readonly message?: string | undefined;
+}
+
 /** Options of {@linkcode McpConnection.callTool}. */
 export interface CallToolOptions {
   /** Cancels the call, at the server too. */
@@ -50,7 +65,7 @@ export interface CallToolOptions {
   /** The longest time that the call may take, in milliseconds; none by default. */
   timeoutMs?: number | undefined;
   /** Told of the progress that the server reports. */
-  onProgress?: ((progress: Progress) => void) | undefined;
+  onProgress?: ((progress: ToolProgress) => void) | undefined;
 }
 
 /** The longest delay that a timer takes. The SDK needs some limit; ours are signals. */
@@ -70,6 +85,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #client: Client;
   readonly #transport: Transport;
   readonly #log: Logger;
+  readonly #belongings: AsyncDisposable | undefined;
   readonly #lost = Promise.withResolvers<void>();
   #tools: Promise<readonly Tool[]> | undefined;
   #changes = 0;
@@ -83,6 +99,7 @@ export class McpConnection implements AsyncDisposable {
     this.#client = parts.client;
     this.#transport = parts.transport;
     this.#log = parts.log;
+    this.#belongings = parts.belongings;
     this.closed = this.#lost.promise;
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
@@ -217,6 +234,7 @@ export class McpConnection implements AsyncDisposable {
     }
     await this.#client.close();
     this.#lose();
+    await this.#belongings?.[Symbol.asyncDispose]();
   }
 
   #lose(): void {

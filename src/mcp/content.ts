@@ -4,17 +4,21 @@ import type { ExactJson } from "../json/exact.ts";
 
 /** A block of a tool's result, as the server sent it. Kinds that are not known are passed on. */
 export interface ContentBlock {
+  /** The kind of block, such as `"text"`. */
   readonly type: string;
+  /** What the kind has, in the protocol's own names. */
   readonly [name: string]: unknown;
 }
 
 /** A tool's result, as the server sent it, checked. */
 export interface ToolResult {
+  /** The blocks, in order. */
   readonly content: readonly ContentBlock[];
   /** Any JSON value; absent where the server sent none. */
   readonly structuredContent?: ExactJson;
   /** Whether the tool says that it failed. */
   readonly isError?: boolean;
+  /** What the server says beside the result. */
   readonly _meta?: Readonly<Record<string, unknown>>;
 }
 

@@ -19,7 +19,6 @@ export type {
   FetchLike,
   Implementation,
   JSONRPCMessage,
-  Progress,
   RequestOptions,
   Tool,
   Transport,

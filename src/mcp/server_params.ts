@@ -12,7 +12,12 @@ export interface StdioServerParams {
   args?: string[] | undefined;
   /** Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`. */
   env?: Record<string, string> | undefined;
-  /** Its working directory. */
+  /**
+   * Its working directory, relative to the workspace. One that executed code can write to lets that
+   * code choose what programs such as `npx` run.
+   *
+   * @default an empty folder
+   */
   cwd?: string | undefined;
   /** Whether it runs inside the OS sandbox, or the path of the settings it runs with. */
   sandbox?: boolean | string | undefined;

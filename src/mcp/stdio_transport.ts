@@ -82,7 +82,8 @@ export class StdioTransport implements Transport {
       });
       this.#process = process;
       this.#writer = process.stdin.getWriter();
-      this.#reading = this.#read(process.stdout);
+      const { stdout } = process;
+      this.#reading = this.#read(stdout);
       process.exited.then(() => process.stop()); // what it has written is read to its end
       return Promise.resolve();
     } catch (error) {

@@ -1,7 +1,10 @@
-import { join } from "node:path";
+import { delimiter, isAbsolute, join, relative, resolve } from "node:path";
 import { parse } from "@std/dotenv";
 import { readHostileFile } from "./hostile_files.ts";
 import type { VariableLookup } from "./server_params.ts";
+
+/** Stands for the workspace's path, by the name that editors use for it. */
+const WORKSPACE = "workspaceFolder";
 
 /** What every server started as a process gets of the host's environment. No secrets are in it. */
 const INHERITED: readonly string[] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
@@ -19,21 +22,45 @@ const INHERITED: readonly string[] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM"
 export async function variableLookup(workspace?: string): Promise<VariableLookup> {
   const text = workspace === undefined ? undefined : await readHostileFile(join(workspace, ".env"));
   const dotenv = new Map(Object.entries(parse(text ?? "")));
-  return (name) => Deno.env.get(name) ?? dotenv.get(name);
+  return (name) => {
+    if (name === WORKSPACE && workspace !== undefined) return resolve(workspace);
+    return Deno.env.get(name) ?? dotenv.get(name);
+  };
 }
 
 /**
  * The part of the host's environment that servers inherit.
  *
+ * @param workspace The folder where executed code writes, or `""` for none: no program is searched
+ * there, nor in a folder relative to where the server starts.
  * @returns Variables by name; without those that may not be read.
  */
-export function inheritedEnvironment(): Record<string, string> {
+export function inheritedEnvironment(workspace: string = ""): Record<string, string> {
   const environment: Record<string, string> = {};
   for (const name of INHERITED) {
     // Asked first, so that a script with few permissions is not interrupted by prompts.
     if (Deno.permissions.querySync({ name: "env", variable: name }).state !== "granted") continue;
     const value = Deno.env.get(name);
-    if (value !== undefined) environment[name] = value;
+    if (value === undefined) continue;
+    environment[name] = name === "PATH" ? trustedPath(value, workspace) : value;
   }
   return environment;
+}
+
+/**
+ * Leaves out of a search path what code in the sandbox may write to. Package runners put such folders
+ * in front, as `npx` does with the working directory's `node_modules/.bin`.
+ *
+ * @param path The search path.
+ * @param workspace The folder where executed code writes, or `""` for none.
+ * @returns The path without relative folders and without those in the workspace.
+ */
+export function trustedPath(path: string, workspace: string): string {
+  const isTrusted = (folder: string): boolean => {
+    if (!isAbsolute(folder)) return false;
+    if (workspace === "") return true;
+    const below = relative(resolve(workspace), folder);
+    return below !== "" && (below.startsWith("..") || isAbsolute(below));
+  };
+  return path.split(delimiter).filter(isTrusted).join(delimiter);
 }

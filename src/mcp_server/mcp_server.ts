@@ -93,6 +93,7 @@ export class McpServer implements AsyncDisposable {
     return new McpServer(closed.promise, parts);
   }
 
+  /** Ends the kernel and the connection. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#parts.disposeAsync();
   }

@@ -28,6 +28,8 @@ export class OutputTail {
   #open = "";
 
   /**
+   * Begins with nothing.
+   *
    * @param limit How many characters are kept, in whole lines.
    */
   constructor(limit: number = 16 * 1024) {

@@ -6,6 +6,7 @@ export type SettingsPath = string | { readonly path: string; readonly literal: t
 
 /** The part of `srt`'s settings file that we write. */
 export interface SandboxSettings {
+  /** What may be reached. */
   readonly network: {
     readonly allowedDomains: readonly string[];
     readonly deniedDomains: readonly string[];
@@ -13,6 +14,7 @@ export interface SandboxSettings {
     readonly allowLocalBinding: boolean;
     readonly allowAllUnixSockets?: boolean;
   };
+  /** What may be read and written. */
   readonly filesystem: {
     readonly denyRead: readonly SettingsPath[];
     readonly allowRead: readonly SettingsPath[];
@@ -20,7 +22,9 @@ export interface SandboxSettings {
     readonly denyWrite: readonly SettingsPath[];
     readonly disabled?: boolean;
   };
+  /** Starts where parts of `/proc` are hidden. */
   readonly enableWeakerNestedSandbox?: boolean;
+  /** Lets code inside make namespaces. */
   readonly allowNestedUserNamespaces?: boolean;
 }
 

@@ -49,8 +49,11 @@ export interface PrepareSandboxOptions extends SandboxOptions {
 
 /** How a command is started inside the sandbox. */
 export interface PreparedSandbox {
+  /** The program. */
   readonly command: string;
+  /** Its arguments. */
   readonly args: readonly string[];
+  /** Its whole environment. */
   readonly env: Readonly<Record<string, string>>;
   /** Which variables of the sandbox's own lead programs inside to its proxy. */
   readonly proxyVariables: readonly string[];

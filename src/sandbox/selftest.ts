@@ -15,15 +15,21 @@ export const selfTestSchema: z.ZodType<SelfTestReport> = z.object({
 
 /** The launcher's report, by the names that it has on the link. */
 export interface SelfTestReport {
+  /** The launcher's process id, as it is inside. */
   readonly pid: number;
+  /** Its user, as it is inside. */
   readonly uid: number;
+  /** Python's name of the system. */
   readonly platform: string;
   /** `"allowed"`, or the name of the error. */
   readonly unix_socket: string;
+  /** `"2"` where a system call filter is active; Linux only. */
   readonly seccomp?: string | undefined;
+  /** `"1"` where privileges cannot be gained; Linux only. */
   readonly no_new_privs?: string | undefined;
   /** `"open"`, or the name of the error. */
   readonly canary_file: string;
+  /** `"open"`, or the name of the error. */
   readonly canary_port: string;
   /** `"visible"`, or the name of the error. */
   readonly canary_process: string;

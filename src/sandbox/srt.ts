@@ -180,6 +180,7 @@ async function denoOutput(
   try {
     const output = await new Deno.Command(deno, {
       args,
+      cwd: "/", // a deno.json or .npmrc of the current folder must not have a say
       env: { NO_COLOR: "1", PATH: path },
       stdin: "null",
       ...(signal === undefined ? {} : { signal }),

@@ -50,8 +50,11 @@ export interface ToolRunnerOptions {
 
 /** A call of a tool whose arguments are sealed. */
 export interface ToolCall {
+  /** The registered server. */
   readonly serverName: string;
+  /** The tool's name on the wire. */
   readonly toolName: string;
+  /** The arguments, which are sent as they are. */
   readonly arguments: ExactObject;
 }
 

@@ -42,7 +42,7 @@ const FAREWELL_MS = 2000;
  * import { ApprovalClient, ToolServer } from "@ipybox/ipybox";
  *
  * await using server = await ToolServer.start({
- *   servers: { files: { command: "npx", args: ["-y", "@modelcontextprotocol/server-filesystem", "."] } },
+ *   servers: { files: { command: "npx", args: ["-y", "@modelcontextprotocol/server-filesystem", "/data"] } },
  *   approvalTimeoutMs: 60_000,
  * });
  * const { url, token } = server.applicationDoor;

@@ -28,6 +28,9 @@ from kernel_gateway.services.kernels.manager import (  # noqa: E402
     KernelGatewayIOLoopKernelManager,
     SeedingMappingKernelManager,
 )
+from jupyter_server.services.kernels.connection.base import (  # noqa: E402
+    serialize_msg_to_ws_v1,
+)
 from jupyter_server.services.kernels.connection.channels import (  # noqa: E402
     ZMQChannelsWebsocketConnection,
 )
@@ -94,6 +97,17 @@ class Connection(ZMQChannelsWebsocketConnection):
 
         ask()
         return connected
+
+    def on_restart_failed(self):
+        # As the base class, but it keeps to itself how the kernel ended.
+        iopub = self.channels.get("iopub")
+        if iopub and not iopub.closed():
+            iopub.flush()  # what the kernel still said comes first
+        process = getattr(self.kernel_manager.provisioner, "process", None)
+        code = None if process is None else process.returncode
+        message = self.session.msg("status", {"execution_state": "dead", "returncode": code})
+        data = serialize_msg_to_ws_v1(message, "iopub", self.session.pack)
+        self.write_message(data, binary=True)
 
 
 class Gateway(KernelGatewayApp):

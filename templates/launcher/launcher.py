@@ -568,10 +568,11 @@ class Launcher:
     def stop_server(self):
         """Ends the server and all it started, and says the last words to the host."""
         if self.server is not None and self.exit is None:
-            self.server.send_signal(signal.SIGTERM)
+            # Popen's own methods would reap it, and take its exit status away from reap().
+            os.kill(self.server.pid, signal.SIGTERM)
             self.wait_until(lambda: self.exit is not None, STOP_GRACE)
             if self.exit is None:
-                self.server.kill()
+                os.kill(self.server.pid, signal.SIGKILL)
                 self.wait_until(lambda: self.exit is not None, STOP_GRACE)
         self.sweep()
         deadline = time.monotonic() + FLUSH_GRACE

@@ -4,6 +4,8 @@
  * @module
  */
 import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import { inheritedEnvironment } from "../../src/mcp/variables.ts";
+import { ManagedProcess } from "../../src/process/managed_process.ts";
 import type { Door } from "../../src/tool_server/tool_server.ts";
 
 const root = new URL("../../", import.meta.url).pathname;
@@ -80,4 +82,88 @@ export async function pythonJson(code: string, options: PythonOptions = {}): Pro
   const end = await python(code, options);
   if (end.code !== 0) throw new Error(`Python failed:\n${end.stderr}`);
   return JSON.parse(end.stdout.trimEnd().split("\n").at(-1) ?? "");
+}
+
+/** A server that speaks HTTP, running. */
+export interface HttpServer extends AsyncDisposable {
+  readonly port: number;
+  /** What it has said so far. */
+  readonly output: () => string;
+  /** Waits until it says something. */
+  readonly untilSays: (text: string) => Promise<void>;
+}
+
+/** Starts a server that speaks HTTP and waits until it says that it does. */
+export async function startHttpServer(
+  params: StdioServerParams,
+  ready: RegExp,
+  port?: number,
+): Promise<HttpServer> {
+  const process = ManagedProcess.spawn({
+    command: params.command,
+    args: params.args ?? [],
+    env: {
+      ...inheritedEnvironment(),
+      ...params.env,
+      ...(port === undefined ? {} : { PORT: `${port}` }),
+    },
+    inputGraceMs: 100,
+    onStderr: (line) => heard(line + "\n"),
+  });
+  let output = "";
+  const listeners = new Set<() => void>();
+  function heard(text: string): void {
+    output += text;
+    for (const listener of listeners) listener();
+  }
+  const until = (said: () => boolean): Promise<void> =>
+    new Promise((resolve, reject) => {
+      const check = () => {
+        if (!said()) return;
+        listeners.delete(check);
+        resolve();
+      };
+      listeners.add(check);
+      process.exited.then(() => reject(new Error(`The server ended: ${output}`)));
+      check();
+    });
+  const reading = (async () => {
+    const decoder = new TextDecoder();
+    for await (const chunk of process.stdout) heard(decoder.decode(chunk, { stream: true }));
+  })();
+  await until(() => ready.test(output));
+  return {
+    port: port ?? Number(/\d+/.exec(output)?.[0]),
+    output: () => output,
+    untilSays: (text) => until(() => output.includes(text)),
+    [Symbol.asyncDispose]: async () => {
+      process.signal("SIGTERM");
+      await process.stop();
+      await reading;
+    },
+  };
+}
+
+/** A port that was free a moment ago, for servers that cannot choose one themselves. */
+export function freePort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listener.addr.port;
+}
+
+/** Whether a process is there, zombies left aside. */
+export async function isAlive(pid: number): Promise<boolean> {
+  try {
+    const status = await Deno.readTextFile(`/proc/${pid}/stat`);
+    return !/\) Z /.test(status);
+  } catch {
+    return false;
+  }
+}
+
+/** Waits for a condition of the outside world. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  for (let tries = 0; !await condition(); tries++) {
+    if (tries > 500) throw new Error(`Waited too long for ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
 }

@@ -28,7 +28,8 @@ class ApprovalRequestor:
 
     def _approved(self, answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
         if answer.get("approved") is True:
-            return answer["arguments"]
+            arguments: Mapping[str, Any] = answer["arguments"]
+            return arguments
         error: ToolCallError = error_from_wire(answer.get("error") or {})
         error.server = "ipybox"
         error.tool = kind

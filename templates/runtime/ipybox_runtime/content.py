@@ -62,7 +62,10 @@ class _Media(ToolContent):
         return f"{type(self).__name__}({self.mime_type!r}, {len(self.data)} bytes)"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {self.mime_type: base64.b64encode(self.data).decode("ascii"), "text/plain": repr(self)}
+        return {
+            self.mime_type: base64.b64encode(self.data).decode("ascii"),
+            "text/plain": repr(self),
+        }
 
 
 class ToolImage(_Media):
@@ -200,6 +203,6 @@ def _block(block: Mapping[str, Any]) -> ToolContent:
 
 def _decode(text: str) -> bytes:
     try:
-        return base64.b64decode(text)
+        return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ToolProtocolError(f"The server sent bad base64: {error}") from error

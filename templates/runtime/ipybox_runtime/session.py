@@ -190,7 +190,7 @@ def _give_up(connection: Optional[_Connection]) -> None:
 
 def _decode(answer: Answer) -> dict[str, Any]:
     try:
-        decoded = json.loads(answer.body)
+        decoded: dict[str, Any] = json.loads(answer.body)
     except ValueError as error:
         raise ToolServerError(f"The tool server answered with HTTP {answer.status}") from error
     if answer.status != 200:

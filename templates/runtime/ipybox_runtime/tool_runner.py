@@ -23,7 +23,8 @@ class ToolRunner:
             body = self._request(tool, arguments)
             return _result(default_session().post("/run", body))
         except ToolCallError as error:
-            raise self._located(error, tool)
+            self._locate(error, tool)
+            raise
 
     async def run(self, tool: str, arguments: Optional[Mapping[str, Any]] = None) -> ToolResult:
         """Call a tool. Calls that are awaited together run together."""
@@ -31,7 +32,8 @@ class ToolRunner:
             body = self._request(tool, arguments)
             return _result(await default_session().post_async("/run", body))
         except ToolCallError as error:
-            raise self._located(error, tool)
+            self._locate(error, tool)
+            raise
 
     def __repr__(self) -> str:
         return f"ToolRunner({self.server!r})"
@@ -40,10 +42,9 @@ class ToolRunner:
         arguments = {} if arguments is None else dict(arguments)
         return encode({"server": self.server, "tool": tool, "arguments": arguments})
 
-    def _located(self, error: ToolCallError, tool: str) -> ToolCallError:
+    def _locate(self, error: ToolCallError, tool: str) -> None:
         error.server = self.server
         error.tool = tool
-        return error
 
 
 def _result(answer: Mapping[str, Any]) -> ToolResult:

@@ -1,0 +1,121 @@
+import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { ToolCallError } from "../errors.ts";
+import { parseExact, sealObject } from "../json/exact.ts";
+import { ApprovalChannel } from "./channel.ts";
+import { ApprovalGate } from "./gate.ts";
+import { approvalPolicy } from "./policy.ts";
+import type { ApprovalCall, ApprovalRequest } from "./request.ts";
+
+function call(n = 1): ApprovalCall {
+  const args = sealObject(parseExact(`{"n":${n}}`));
+  return { kind: "tool", serverName: "s", toolName: "t", arguments: args };
+}
+
+Deno.test("ApprovalChannel refuses at once when nobody is there to ask", async () => {
+  const channel = new ApprovalChannel();
+  assertEquals(await channel.request(call()), {
+    accepted: false,
+    type: "approval_unavailable",
+    reason: "Approval channel not connected",
+  });
+});
+
+Deno.test("ApprovalChannel gives each request its own answer, whatever the order", async () => {
+  const channel = new ApprovalChannel();
+  const asked: ApprovalRequest[] = [];
+  using _approver = channel.attach((request) => void asked.push(request));
+  const answers = Promise.all([1, 2, 3].map((n) => channel.request(call(n))));
+  assertEquals(channel.pending, 3);
+  await asked[2]?.reject("three");
+  await asked[0]?.accept();
+  await asked[1]?.reject("two");
+  assertEquals((await answers).map(({ accepted }) => accepted), [true, false, false]);
+  assertEquals(channel.pending, 0);
+  assertEquals(new Set(asked.map(({ id }) => id)).size, 3);
+});
+
+Deno.test("ApprovalChannel tells how many requests are pending", async () => {
+  const channel = new ApprovalChannel();
+  const seen: number[] = [];
+  using _watch = channel.onPendingChange((pending) => seen.push(pending));
+  using _approver = channel.attach((request) => void request.accept());
+  await channel.request(call());
+  assertEquals(seen, [1, 0]);
+});
+
+Deno.test("ApprovalChannel refuses what nobody decided in time", async () => {
+  const channel = new ApprovalChannel({ timeoutMs: 20 });
+  const asked: ApprovalRequest[] = [];
+  using _approver = channel.attach((request) => void asked.push(request));
+  const response = await channel.request(call());
+  assert(!response.accepted);
+  assertEquals(response.type, "approval_timeout");
+  assertEquals(await asked[0]?.accept(), false);
+});
+
+Deno.test("ApprovalChannel refuses what is undecided when its approver leaves", async () => {
+  const channel = new ApprovalChannel();
+  const approver = channel.attach(() => {});
+  const response = channel.request(call());
+  approver[Symbol.dispose]();
+  assertEquals(await response, {
+    accepted: false,
+    type: "approval_unavailable",
+    reason: "Approval channel disconnected",
+  });
+  assertEquals(channel.attached, false);
+});
+
+Deno.test("ApprovalChannel refuses what its approver failed on", async () => {
+  const channel = new ApprovalChannel();
+  using _approver = channel.attach(() => Promise.reject(new Error("broken")));
+  const response = await channel.request(call());
+  assert(!response.accepted);
+  assertEquals(response.reason, "Approver failed");
+});
+
+Deno.test("ApprovalChannel withdraws a request whose call has ended", async () => {
+  const channel = new ApprovalChannel();
+  const asked: ApprovalRequest[] = [];
+  using _approver = channel.attach((request) => void asked.push(request));
+  const ended = new AbortController();
+  const response = channel.request(call(), { signal: ended.signal });
+  ended.abort();
+  assertEquals((await response).accepted, false);
+  assert(asked[0]?.signal.aborted);
+});
+
+Deno.test("ApprovalChannel takes one approver at a time", async () => {
+  const channel = new ApprovalChannel();
+  const first = channel.attach(() => {});
+  assertThrows(() => channel.attach(() => {}), Error, "already has one");
+  await assertRejects(() => channel.whenFree(AbortSignal.timeout(5)), DOMException);
+  const free = channel.whenFree(AbortSignal.timeout(5000));
+  first[Symbol.dispose]();
+  await free;
+  const second = channel.attach(() => {});
+  first[Symbol.dispose](); // an old handle must not detach a newer approver
+  assert(channel.attached);
+  second[Symbol.dispose]();
+});
+
+Deno.test("ApprovalGate asks nobody where the policy decides", async () => {
+  const channel = new ApprovalChannel();
+  const allow = new ApprovalGate(approvalPolicy("allow"), channel);
+  assertEquals(await allow.authorize(call()), { n: 1 });
+  const deny = new ApprovalGate(approvalPolicy("deny"), channel);
+  const error = await assertRejects(() => deny.authorize(call()), ToolCallError, "denied");
+  assertEquals(error.type, "approval_rejected");
+  assertThrows(() => deny.refuseDenied(call()), ToolCallError);
+});
+
+Deno.test("approvalPolicy() has separate switches for tools and shell", () => {
+  const policy = approvalPolicy({ tools: "allow", shell: "deny" });
+  assertEquals(policy.decide(call()).mode, "allow");
+  assertEquals(policy.decide({ ...call(), kind: "shell" }).mode, "deny");
+  assertEquals(policy.decide({ ...call(), kind: "shell_magic" }).mode, "deny");
+  assertEquals(approvalPolicy({}).decide(call()).mode, "ask");
+  assertEquals(approvalPolicy({}).decide({ ...call(), kind: "shell" }).mode, "allow");
+  const unknown: Record<string, string> = { tools: "maybe" };
+  assertThrows(() => approvalPolicy(unknown), TypeError, '"maybe"');
+});

@@ -1,0 +1,48 @@
+import { assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { join } from "node:path";
+import { ArtifactFolder } from "./artifact_folder.ts";
+
+async function inTempDir(test: (directory: string) => Promise<void> | void): Promise<void> {
+  const directory = await Deno.makeTempDir();
+  try {
+    await test(directory);
+  } finally {
+    await Deno.remove(directory, { recursive: true });
+  }
+}
+
+Deno.test("ArtifactFolder is created with its first file, which has a unique name", () =>
+  inTempDir((directory) => {
+    const path = join(directory, "a", "images");
+    const folder = new ArtifactFolder(path);
+    assertThrows(() => Deno.statSync(path), Deno.errors.NotFound);
+    const files = Array.from({ length: 50 }, () => folder.write("png", new Uint8Array([1, 2])));
+    assertEquals(new Set(files).size, 50);
+    for (const file of files) assertMatch(file, /\/a\/images\/[0-9a-f]{8}\.png$/);
+    assertEquals(Deno.readFileSync(files[0]!), new Uint8Array([1, 2]));
+    folder.remove(files[0]!);
+    assertThrows(() => Deno.statSync(files[0]!), Deno.errors.NotFound);
+  }));
+
+Deno.test("ArtifactFolder does not write through a symbolic link", async (t) => {
+  await t.step("in its own place", () =>
+    inTempDir((directory) => {
+      const folder = new ArtifactFolder(join(directory, "images"));
+      Deno.mkdirSync(join(directory, "secret"));
+      Deno.symlinkSync(join(directory, "secret"), join(directory, "images"));
+      assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "a symbolic link leads to");
+      assertEquals([...Deno.readDirSync(join(directory, "secret"))], []);
+    }));
+
+  await t.step("above it, put there later", () =>
+    inTempDir((directory) => {
+      Deno.mkdirSync(join(directory, "a"));
+      Deno.mkdirSync(join(directory, "secret"));
+      const folder = new ArtifactFolder(join(directory, "a", "images"));
+      folder.write("png", new Uint8Array(1));
+      Deno.removeSync(join(directory, "a"), { recursive: true });
+      Deno.symlinkSync(join(directory, "secret"), join(directory, "a"));
+      assertThrows(() => folder.write("png", new Uint8Array(1)), Error, "a symbolic link leads to");
+      assertEquals([...Deno.readDirSync(join(directory, "secret"))].map(({ name }) => name), []);
+    }));
+});

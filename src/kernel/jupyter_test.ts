@@ -1,0 +1,50 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { decodeMessage, encodeRequest } from "./jupyter.ts";
+
+Deno.test("A request can be decoded again", () => {
+  const { id, data } = encodeRequest(
+    { type: "execute_request", code: "1", silent: false, storeHistory: false },
+    "session",
+  );
+  assertEquals(typeof id, "string");
+  const message = decodeMessage(data instanceof ArrayBuffer ? data : new ArrayBuffer());
+  assertEquals(message.channel, "shell");
+  assertEquals(message.type, "execute_request");
+  assertEquals(message.parentId, undefined);
+  assertEquals(message.content.allow_stdin, false);
+  assertEquals(message.content.stop_on_error, false);
+});
+
+Deno.test("decodeMessage() refuses what is no Jupyter message", async (t) => {
+  const junk: Record<string, ArrayBuffer> = {
+    "nothing": new ArrayBuffer(0),
+    "a count that is too large": new BigUint64Array([2n ** 60n, 0n]).buffer,
+    "offsets that point nowhere": new BigUint64Array([6n, 999n, 0n, 0n, 0n, 0n, 0n]).buffer,
+    "text": new TextEncoder().encode("not a message at all").buffer,
+    "JSON of another shape": wire(["iopub", "[]", "{}", "{}", "{}"]),
+    "a header without fields": wire(["iopub", "{}", "{}", "{}", "{}"]),
+    "a stream without text": wire([
+      "iopub",
+      JSON.stringify({ username: "", version: "5", session: "", msg_id: "", msg_type: "stream" }),
+      "{}",
+      "{}",
+      `{"name": "stdout"}`,
+    ]),
+  };
+  for (const [name, data] of Object.entries(junk)) {
+    await t.step(name, () => void assertThrows(() => decodeMessage(data)));
+  }
+});
+
+/** The binary form of a message: the number of offsets, the offsets, the parts. */
+function wire(parts: readonly string[]): ArrayBuffer {
+  const encoded = parts.map((part) => new TextEncoder().encode(part));
+  const start = 8 * (parts.length + 2);
+  const offsets = [start];
+  for (const part of encoded) offsets.push(offsets.at(-1)! + part.length);
+  const bytes = new Uint8Array(offsets.at(-1)!);
+  const words = [offsets.length, ...offsets].map(BigInt);
+  bytes.set(new Uint8Array(new BigUint64Array(words).buffer));
+  encoded.forEach((part, i) => bytes.set(part, offsets[i]!));
+  return bytes.buffer;
+}

@@ -1,0 +1,193 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { join } from "node:path";
+import { ArtifactFolder } from "./artifact_folder.ts";
+import { type CollectorOptions, OutputCollector } from "./output_collector.ts";
+import type { MimeBundle } from "./outputs.ts";
+
+/** A collector with a folder of its own, which disposing removes. */
+class TestCollector extends OutputCollector {
+  readonly folder: string;
+  readonly chunks: string[];
+
+  constructor(options: Partial<CollectorOptions> = {}) {
+    const folder = Deno.makeTempDirSync();
+    const images = new ArtifactFolder(join(folder, "images"));
+    const chunks: string[] = [];
+    super({
+      maxOutputBytes: 1000,
+      images,
+      spill: images,
+      onText: (stream, text) => void chunks.push(`${stream}:${text}`),
+      ...options,
+    });
+    this.folder = folder;
+    this.chunks = chunks;
+  }
+
+  stream(text: string, name = "stdout"): void {
+    this.message("stream", { name, text });
+  }
+
+  display(data: MimeBundle, displayId?: string, type = "display_data"): void {
+    const transient = displayId === undefined ? {} : { display_id: displayId };
+    this.message(type, { data, metadata: {}, transient });
+  }
+
+  message(type: string, content: Record<string, unknown>): void {
+    this.add({ channel: "iopub", type, parentId: "1", content });
+  }
+
+  get text(): string | null {
+    return this.partial().text;
+  }
+
+  spilled(): string {
+    const path = /the whole is in (\S+)\]/.exec(this.text ?? "")?.[1];
+    return Deno.readTextFileSync(path ?? "no file was named");
+  }
+
+  override [Symbol.dispose](): void {
+    super[Symbol.dispose]();
+    Deno.removeSync(this.folder, { recursive: true });
+  }
+}
+
+Deno.test("OutputCollector keeps streams apart and merges neighbours", () => {
+  using collector = new TestCollector();
+  collector.stream("a");
+  collector.stream("b\n");
+  collector.stream("c\n", "stderr");
+  collector.stream("d\n");
+  assertEquals(collector.partial(), {
+    text: "ab\nc\nd",
+    images: [],
+    outputs: [
+      { type: "stream", name: "stdout", text: "ab\n" },
+      { type: "stream", name: "stderr", text: "c\n" },
+      { type: "stream", name: "stdout", text: "d\n" },
+    ],
+  });
+});
+
+Deno.test("OutputCollector gives chunks that join to the text", () => {
+  using collector = new TestCollector();
+  collector.stream("a");
+  collector.display({ "text/plain": "1" });
+  collector.display({ "text/html": "<p>" });
+  collector.display({ "text/plain": ["2\n", "3"] }, undefined, "execute_result");
+  collector.stream("b");
+  assertEquals(collector.chunks, ["stdout:a", "result:\n1", "result:\n2\n3", "stdout:\nb"]);
+  assertEquals(collector.text, "a\n1\n2\n3\nb");
+});
+
+Deno.test("OutputCollector shows displays in their last state", () => {
+  using collector = new TestCollector();
+  collector.display({ "text/plain": "old", "image/svg+xml": "<svg>1" }, "x");
+  collector.stream("between\n");
+  const before = collector.partial().images;
+  collector.display({ "text/plain": "new", "image/svg+xml": "<svg>2" }, "x", "update_display_data");
+  const { text, images, outputs } = collector.partial();
+  assertEquals(text, "new\nbetween");
+  assertEquals(outputs.length, 2);
+  assertEquals(images.length, 1);
+  assertEquals(Deno.readTextFileSync(images[0]!), "<svg>2");
+  assert(!exists(before[0]!), "the old state's file is left behind");
+  collector.display({ "text/plain": "unknown" }, "y", "update_display_data");
+  assertEquals(collector.text, "new\nbetween\nunknown");
+});
+
+Deno.test("OutputCollector keeps head and tail within the limit, and the whole in a file", () => {
+  for (const pieceLength of [1, 7, 333, 5_000, 200_000]) {
+    using collector = new TestCollector({ maxOutputBytes: 10_000 });
+    const whole = Array.from({ length: 60_000 }, (_, i) => `${i} `).join("");
+    for (let at = 0; at < whole.length; at += pieceLength) {
+      collector.stream(whole.slice(at, at + pieceLength));
+    }
+    const { text, outputs } = collector.partial();
+    assert(text !== null && text.length <= 10_200 && text.length > 9_000, `${text?.length}`);
+    assert(text.startsWith("0 1 2 ") && text.endsWith(" 59999"));
+    const [head = "", note = "", tail = ""] = text.split(/\n(\[ipybox: .*\])\n/);
+    assert(whole.startsWith(head) && whole.trimEnd().endsWith(tail));
+    assertMatch(note, /KiB of 340.7 KiB of text left out here; the whole is in/);
+    assertEquals(collector.spilled(), whole);
+    assertEquals(outputs.length, 1);
+  }
+});
+
+Deno.test("OutputCollector keeps displays in a flood of text", () => {
+  using collector = new TestCollector({ maxOutputBytes: 10_000 });
+  for (let i = 0; i < 100; i++) {
+    collector.stream(`${i}`.repeat(1000));
+    if (i % 10 === 0) collector.display({ "text/plain": `display ${i}`, "text/html": `<b>${i}` });
+  }
+  const { text, outputs } = collector.partial();
+  assertEquals(outputs.filter(({ type }) => type === "display_data").length, 10);
+  assert(text !== null && text.length < 11_000);
+  assert(collector.spilled().includes("display 50\n"));
+});
+
+Deno.test("OutputCollector bounds what alternating streams take", () => {
+  using collector = new TestCollector({ maxOutputBytes: 10_000 });
+  for (let i = 0; i < 20_000; i++) collector.stream("x", i % 2 === 0 ? "stdout" : "stderr");
+  assert(collector.partial().outputs.length < 400);
+  assertEquals(collector.spilled(), "x".repeat(20_000));
+});
+
+Deno.test("OutputCollector cuts a large result in its middle", () => {
+  using collector = new TestCollector({ maxOutputBytes: 10_000 });
+  collector.stream("before\n");
+  collector.display({ "text/plain": "a".repeat(50_000) + "z" }, undefined, "execute_result");
+  collector.stream("x".repeat(20_000));
+  const { text, outputs } = collector.partial();
+  assert(text?.startsWith("before\n"));
+  const result = outputs.find(({ type }) => type === "execute_result");
+  assert(result?.type === "execute_result");
+  assertMatch(`${result.data["text/plain"]}`, /^a+\n\[ipybox: .* left out here\]\na+z$/);
+  assertEquals(collector.spilled(), `before\n${"a".repeat(50_000)}z\n${"x".repeat(20_000)}`);
+});
+
+Deno.test("OutputCollector tells of files that cannot be written", () => {
+  const folder = Deno.makeTempDirSync();
+  const file = join(folder, "file");
+  Deno.writeTextFileSync(file, "");
+  const nowhere = new ArtifactFolder(join(file, "images"));
+  using collector = new TestCollector({ images: nowhere, spill: nowhere });
+  collector.display({ "image/png": "AAAA" });
+  collector.stream("x".repeat(3000));
+  const { text, images } = collector.partial();
+  assertEquals(images, []);
+  assertMatch(text ?? "", /An image could not be saved: /);
+  assertMatch(text ?? "", /the whole could not be saved: /);
+  Deno.removeSync(folder, { recursive: true });
+});
+
+Deno.test("OutputCollector bounds the data of displays", () => {
+  using collector = new TestCollector();
+  const html = "<".repeat(50 * 1024 ** 2);
+  for (let i = 0; i < 4; i++) collector.display({ "text/plain": `${i}`, "text/html": html });
+  const { text, outputs } = collector.partial();
+  assertEquals(
+    outputs.filter((output) => "data" in output && "text/html" in output.data).length,
+    2,
+  );
+  assertMatch(text ?? "", /A display of 50.0 MiB was left out/);
+});
+
+Deno.test("OutputCollector takes malformed messages", () => {
+  using collector = new TestCollector();
+  collector.message("stream", { name: "stdout", text: 5 });
+  collector.message("display_data", { data: "no bundle" });
+  collector.message("display_data", { data: { "text/plain": { a: 1 }, "image/png": [1] } });
+  collector.message("error", { ename: 1, traceback: "x" });
+  collector.message("clear_output", { wait: true });
+  assertEquals(collector.text, null);
+  assertEquals(collector.partial().outputs.length, 3);
+});
+
+function exists(path: string): boolean {
+  try {
+    return Deno.statSync(path).isFile;
+  } catch {
+    return false;
+  }
+}

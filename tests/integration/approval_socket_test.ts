@@ -1,0 +1,189 @@
+/** The approval WebSocket: `ApprovalClient` on one side, the application's door on the other. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ApprovalClient } from "../../src/approval/client.ts";
+import type { ApprovalRequest } from "../../src/approval/request.ts";
+import { ToolCallError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { rawServer, until } from "../support/mcp.ts";
+
+async function start(approvalTimeoutMs?: number): Promise<ToolServer> {
+  const servers = { raw: rawServer() };
+  return await ToolServer.start({ servers, approvalTimeoutMs, log: silentLogger });
+}
+
+function approve(
+  server: ToolServer,
+  onRequest: (request: ApprovalRequest) => void | Promise<void>,
+): Promise<ApprovalClient> {
+  const { url, token } = server.applicationDoor;
+  return ApprovalClient.connect({ url, token, onRequest, log: silentLogger });
+}
+
+/** A client without any manners. */
+async function rude(
+  server: ToolServer,
+): Promise<{ socket: WebSocket; next: () => Promise<string> }> {
+  const { url, token } = server.applicationDoor;
+  const headers = { authorization: `Bearer ${token}` };
+  const socket = new WebSocket(`ws://${url.host}/approval`, { headers });
+  const messages: string[] = [];
+  socket.onmessage = ({ data }) => messages.push(String(data));
+  await new Promise((resolve) => socket.onopen = resolve);
+  return {
+    socket,
+    next: async () => {
+      await until(() => messages.length > 0);
+      return messages.shift() ?? "";
+    },
+  };
+}
+
+async function closed(socket: WebSocket): Promise<void> {
+  socket.close();
+  await new Promise((resolve) => socket.onclose = resolve);
+}
+
+async function refusal(call: Promise<unknown>): Promise<string[]> {
+  const error = await assertRejects(() => call, ToolCallError);
+  return [error.type, error.details.reason ?? ""];
+}
+
+Deno.test("ApprovalClient decides calls, sees all of them, and may edit", async () => {
+  await using server = await start();
+  const seen: unknown[] = [];
+  await using _client = await approve(server, async (request) => {
+    seen.push([
+      request.kind,
+      `${request}`,
+      request.argumentsJson,
+      request.annotations?.readOnlyHint,
+    ]);
+    if (request.toolArgs.n === 1) await request.accept();
+    else if (request.toolArgs.n === 2) await request.accept({ arguments: { n: 2n ** 64n } });
+    else await request.reject("no");
+  });
+  const echo = async (n: number) => {
+    const { content } = await server.runner.run("raw", "echo", { n });
+    return JSON.stringify(content).match(/\\"n\\":(\d+)/)?.[1];
+  };
+  assertEquals(await echo(1), "1");
+  assertEquals(await echo(2), "18446744073709551616");
+  assertEquals(await refusal(echo(3)), ["approval_rejected", "no"]);
+  assertEquals(seen[0], ["tool", "raw.echo(n=1)", '{"n":1}', true]);
+});
+
+Deno.test("ApprovalClient answers several calls, each with its own decision", async () => {
+  await using server = await start();
+  await using _client = await approve(server, async (request) => {
+    if (Number(request.toolArgs.n) % 2 === 0) await request.accept();
+    else await request.reject(`no ${request.toolArgs.n}`);
+  });
+  const calls = Array.from(
+    { length: 6 },
+    (_, n) =>
+      server.runner.run("raw", "echo", { n }).then(() => "ok", (error) => error.details.reason),
+  );
+  assertEquals(await Promise.all(calls), ["ok", "no 1", "ok", "no 3", "ok", "no 5"]);
+});
+
+Deno.test("calls are refused when the approver leaves, and before one comes", async () => {
+  await using server = await start();
+  const gone = ["approval_unavailable", "Approval channel not connected"];
+  assertEquals(await refusal(server.runner.run("raw", "count")), gone);
+  const asked = Promise.withResolvers<ApprovalRequest>();
+  const client = await approve(server, (request) => asked.resolve(request));
+  const call = refusal(server.runner.run("raw", "count"));
+  const request = await asked.promise;
+  await client[Symbol.asyncDispose]();
+  assertEquals(await call, ["approval_unavailable", "Approval channel disconnected"]);
+  assert(request.signal.aborted);
+  assertEquals(await request.accept(), false);
+  assertEquals(await refusal(server.runner.run("raw", "count")), gone);
+});
+
+Deno.test("ApprovalClient learns that a request has expired", async () => {
+  await using server = await start(50);
+  const asked = Promise.withResolvers<ApprovalRequest>();
+  await using _client = await approve(server, (request) => asked.resolve(request));
+  const reason = ["approval_timeout", "No decision within 0.05 s"];
+  assertEquals(await refusal(server.runner.run("raw", "count")), reason);
+  const request = await asked.promise;
+  await request.response;
+  assertEquals(await request.accept(), false);
+});
+
+Deno.test("ApprovalClient rejects what its callback failed on", async () => {
+  await using server = await start();
+  await using _client = await approve(server, () => Promise.reject(new Error("broken")));
+  const reason = ["approval_rejected", "Approver failed"];
+  assertEquals(await refusal(server.runner.run("raw", "count")), reason);
+});
+
+Deno.test("a second approver waits for the first one to leave", async () => {
+  await using server = await start();
+  const first = await approve(server, (request) => void request.reject("first"));
+  const second = approve(server, (request) => void request.reject("second"));
+  assertEquals((await refusal(server.runner.run("raw", "count")))[1], "first");
+  await first[Symbol.asyncDispose]();
+  await using _second = await second;
+  assertEquals((await refusal(server.runner.run("raw", "count")))[1], "second");
+});
+
+Deno.test("a second approver is sent away when the first one stays", async () => {
+  await using server = await start();
+  await using _first = await approve(server, (request) => void request.reject("first"));
+  await assertRejects(() => approve(server, (request) => void request.accept()), Error, "409");
+  assertEquals((await refusal(server.runner.run("raw", "count")))[1], "first");
+});
+
+Deno.test("answers that are none approve nothing, and harm nobody", async () => {
+  await using server = await start();
+  const { socket, next } = await rude(server);
+  for (const text of ["", "{", "true", "[]", '{"jsonrpc":"2.0","id":"unknown","result":true}']) {
+    socket.send(text);
+  }
+  socket.send(new Uint8Array([1, 2, 3]));
+  for (const result of ["1", '"true"', "{}", "null", '{"approved":true}', '{"approved":"true"}']) {
+    const call = refusal(server.runner.run("raw", "count"));
+    const { id } = JSON.parse(await next());
+    socket.send(`{"jsonrpc":"2.0","id":"${id}","result":${result}}`);
+    assertEquals(await call, ["approval_rejected", "The approver's answer was malformed"], result);
+  }
+  const call = server.runner.run("raw", "count");
+  const { id } = JSON.parse(await next());
+  socket.send(`{"jsonrpc":"2.0","id":"${id}","result":true}`);
+  assertEquals((await call).content[0]?.text, "1", "none of the calls above has run");
+  // An answer cannot be used again, nor changed.
+  socket.send(`{"jsonrpc":"2.0","id":"${id}","result":false}`);
+  const later = refusal(server.runner.run("raw", "count"));
+  const second = JSON.parse(await next());
+  socket.send(`{"jsonrpc":"2.0","id":"${id}","result":true}`);
+  assert(second.id !== id);
+  socket.send(`{"jsonrpc":"2.0","id":"${second.id}","result":false}`);
+  assertEquals((await later)[0], "approval_rejected");
+  await closed(socket);
+});
+
+Deno.test("reset and end refuse what waits for approval", async () => {
+  const server = await start();
+  const client = await approve(server, () => {});
+  const first = refusal(server.runner.run("raw", "count"));
+  await until(() => server.runner.channel.pending === 1);
+  await server.reset();
+  assertEquals((await first)[1], "The tool server was reset");
+  const second = refusal(server.runner.run("raw", "count"));
+  await until(() => server.runner.channel.pending === 1);
+  await server[Symbol.asyncDispose]();
+  assertEquals((await second)[1], "The tool server was stopped");
+  await client.closed;
+});
+
+Deno.test("ApprovalClient says why it cannot connect", async () => {
+  await using server = await start();
+  const { url } = server.applicationDoor;
+  const connect = (token: string) =>
+    ApprovalClient.connect({ url, token, onRequest: () => {}, log: silentLogger });
+  await assertRejects(() => connect("wrong"), Error, "401");
+  await assertRejects(() => connect(server.kernelDoor.token), Error, "401");
+});

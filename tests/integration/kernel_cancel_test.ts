@@ -1,0 +1,170 @@
+import { assert, assertEquals, assertInstanceOf, assertStrictEquals } from "@std/assert";
+import { CodeExecutionError } from "../../src/errors.ts";
+import { KernelClient } from "../../src/kernel/client.ts";
+import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+
+const STUBBORN = `
+import time
+print("running", flush=True)
+while True:
+    try: time.sleep(60)
+    except KeyboardInterrupt: pass
+`;
+
+Deno.test("A cancelled execution ends and the kernel stays usable", async (t) => {
+  await using kernel = await TestKernel.start({ interruptGraceMs: 10_000 });
+  const { client } = kernel;
+  await client.execute("import time, asyncio; a = 5").result;
+
+  for (
+    const [name, code] of [
+      ["sleeping code", "print('running', flush=True); time.sleep(60)"],
+      ["computing code", "print('running', flush=True)\nwhile True: pass"],
+      ["awaiting code", "print('running', flush=True); await asyncio.sleep(60)"],
+      ["a shell command", "!echo running; sleep 60"],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      const controller = new AbortController();
+      const execution = client.execute(code, { signal: controller.signal });
+      await untilText(execution, "running");
+      const reason = new Error("enough");
+      controller.abort(reason);
+      assertStrictEquals(await rejection(execution.result), reason);
+      assertEquals(await execution.state, "kept");
+      assertEquals(execution.partial().text?.split("\n")[0]?.trim(), "running");
+      assertEquals(await kernel.text("a"), "5");
+    });
+  }
+
+  await t.step("leaving the loop cancels, and waits until that is done", async () => {
+    const execution = client.execute("print('running', flush=True); time.sleep(60)");
+    for await (const chunk of execution) {
+      assertEquals(chunk.text, "running\n");
+      break;
+    }
+    assertInstanceOf(await rejection(execution.result), DOMException);
+    assertEquals(await execution.state, "kept");
+  });
+
+  await t.step("cancelling before it begins runs nothing", async () => {
+    const controller = new AbortController();
+    const first = client.execute("time.sleep(0.2)");
+    const second = client.execute("a = 6", { signal: controller.signal });
+    controller.abort(new Error("never mind"));
+    await rejection(second.result);
+    assertEquals(await second.state, "kept");
+    await first.result;
+    assertEquals(await kernel.text("a"), "5");
+  });
+
+  await t.step("cancelling after its end does nothing", async () => {
+    const execution = client.execute("1");
+    await execution.result;
+    assertEquals(await execution.cancel(), "kept");
+    assertEquals((await execution.result).text, "1");
+  });
+
+  await t.step("interrupt() raises KeyboardInterrupt in the code", async () => {
+    const execution = client.execute(
+      "print('running', flush=True)\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print('caught')",
+    );
+    await untilText(execution, "running");
+    await client.interrupt();
+    assertEquals((await execution.result).text, "running\ncaught");
+    const other = client.execute("print('running', flush=True); time.sleep(60)");
+    await untilText(other, "running");
+    await client.interrupt();
+    const error = await rejection(other.result);
+    assertInstanceOf(error, CodeExecutionError);
+    assertEquals(error.ename, "KeyboardInterrupt");
+    await client.interrupt(); // nothing runs, nothing happens
+  });
+
+  await t.step("while its code is still on its way to the kernel", async () => {
+    for (let round = 0; round < 20; round++) {
+      const execution = client.execute("time.sleep(60)");
+      await new Promise((resolve) => setTimeout(resolve, round % 4));
+      assertEquals(await execution.cancel(), "kept");
+    }
+  });
+
+  await t.step("at any moment, and no interrupt reaches the next execution", async () => {
+    for (let round = 0; round < 150; round++) {
+      const controller = new AbortController();
+      const execution = client.execute(`b = ${round}; time.sleep(0.004)`, {
+        signal: controller.signal,
+      });
+      setTimeout(() => controller.abort(new Error("enough")), round % 15);
+      await execution.result.catch(() => {});
+      assertEquals(await execution.state, "kept");
+      assertEquals(await kernel.text("a"), "5");
+    }
+  });
+});
+
+Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
+  await using kernel = await TestKernel.start({
+    interruptGraceMs: 500,
+    restoreWorkingDir: true,
+  });
+  const { client } = kernel;
+
+  for (
+    const [name, code] of [
+      ["code that catches KeyboardInterrupt", STUBBORN],
+      [
+        "code in C",
+        "import hashlib; print('running', flush=True)\nhashlib.pbkdf2_hmac('sha256', b'', b'', 2 * 10**9)",
+      ],
+      [
+        "code that ignores SIGINT",
+        `import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)${STUBBORN}`,
+      ],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      await client.execute("a = 1").result;
+      const execution = client.execute(code);
+      await untilText(execution, "running");
+      const started = performance.now();
+      assertEquals(await execution.cancel(new Error("enough")), "lost");
+      assert(performance.now() - started < 5000);
+      assertEquals(await kernel.text("'a' in globals()"), "False");
+      const cwd = await kernel.text("import os; os.chdir('/')");
+      assertEquals(cwd, `[ipybox] cwd reset to ${kernel.workspace}`);
+    });
+  }
+
+  await t.step("a reset ends it", async () => {
+    const execution = client.execute(STUBBORN);
+    await untilText(execution, "running");
+    const next = client.execute("1 + 1");
+    await client.reset();
+    const error = await rejection(execution.result);
+    assertInstanceOf(error, DOMException);
+    assertEquals(error.name, "AbortError");
+    assertEquals(await execution.state, "lost");
+    assertEquals((await next.result).text, "2");
+  });
+
+  await t.step("closing the client ends it", async () => {
+    const other = await KernelClient.start({ gateway: kernel.gateway });
+    const execution = other.execute(STUBBORN);
+    const waiting = other.execute("1");
+    await untilText(execution, "running");
+    await other[Symbol.asyncDispose]();
+    assertEquals(
+      String(await rejection(execution.result)),
+      "AbortError: The kernel client was closed",
+    );
+    assertEquals(
+      String(await rejection(waiting.result)),
+      "AbortError: The kernel client was closed",
+    );
+    assertEquals(
+      String(await rejection(other.execute("1").result)),
+      "AbortError: The kernel client was closed",
+    );
+  });
+});

@@ -1,0 +1,81 @@
+import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
+import { KernelDiedError } from "../../src/errors.ts";
+import { rejection, TestKernel } from "../support/kernel.ts";
+
+/** The kernel's messages leave it on a thread of their own, so it lives on for a moment. */
+const PRELUDE = "import os, time\na = 1\nprint('before', flush=True)\ntime.sleep(0.3)\n";
+
+Deno.test("A kernel that dies is noticed and replaced", async (t) => {
+  await using kernel = await TestKernel.start({ restoreWorkingDir: true });
+  const { client } = kernel;
+
+  for (
+    const [name, code, how] of [
+      ["os._exit", "os._exit(3)", /it exited with code 3/],
+      ["SIGKILL", "os.kill(os.getpid(), 9)", /killed \(SIGKILL\), perhaps as it ran out of memory/],
+      ["a segmentation fault", "import ctypes; ctypes.string_at(0)", /it crashed \(SIGSEGV\)/],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      const execution = client.execute(`${PRELUDE}${code}`);
+      const error = await rejection(execution.result);
+      assertInstanceOf(error, KernelDiedError);
+      assertMatch(error.message, /kernel died and its variables are lost/);
+      assertMatch(error.message, how);
+      assertEquals(await execution.state, "lost");
+      assertEquals(execution.partial().text, "before");
+      assertEquals(await kernel.text("'a' in globals()"), "False");
+      const cwd = await kernel.text("import os; os.chdir('/')");
+      assertEquals(cwd, `[ipybox] cwd reset to ${kernel.workspace}`);
+    });
+  }
+
+  await t.step("between two executions: the next one says so and does not run", async () => {
+    const pid = Number(await kernel.text("import os; os.getpid()"));
+    Deno.kill(pid, "SIGKILL");
+    while (await isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 10));
+    const error = await rejection(client.execute("print('must not run')").result);
+    assertInstanceOf(error, KernelDiedError);
+    assertEquals(await kernel.text("1 + 1"), "2");
+  });
+});
+
+Deno.test("A gateway that dies ends everything at once", async (t) => {
+  await using kernel = await TestKernel.start();
+
+  await t.step("the execution under way", async () => {
+    // The kernel's parent is the gateway.
+    const execution = kernel.client.execute(
+      "import os, time; os.kill(os.getppid(), 9); time.sleep(60)",
+    );
+    const error = await rejection(execution.result);
+    assertInstanceOf(error, KernelDiedError);
+    assertEquals(error.signal, "SIGKILL");
+    assertMatch(
+      error.message,
+      /gateway ended: it was killed \(SIGKILL\), perhaps as it ran out of memory/,
+    );
+    assertEquals(await execution.state, "lost");
+  });
+
+  await t.step("those after it", async () => {
+    assertInstanceOf(await rejection(kernel.client.execute("1").result), KernelDiedError);
+  });
+});
+
+Deno.test("A connection that breaks is an error at once", async () => {
+  await using kernel = await TestKernel.start();
+  // Its message is larger than what Deno accepts from a WebSocket.
+  const error = await rejection(kernel.client.execute("'x' * 70_000_000").result);
+  assertInstanceOf(error, KernelDiedError);
+  assertMatch(error.message, /connection to the kernel was lost/);
+  assertEquals(await kernel.text("1 + 1"), "2");
+});
+
+async function isAlive(pid: number): Promise<boolean> {
+  try {
+    return !/^State:\s+Z/m.test(await Deno.readTextFile(`/proc/${pid}/status`));
+  } catch {
+    return false;
+  }
+}

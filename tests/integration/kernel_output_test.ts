@@ -1,0 +1,148 @@
+import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
+import { CodeExecutionError } from "../../src/errors.ts";
+import type { OutputChunk } from "../../src/kernel/chunk_queue.ts";
+import { rejection, TestKernel } from "../support/kernel.ts";
+
+const PNG =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+
+Deno.test("No output is lost", async (t) => {
+  await using kernel = await TestKernel.start();
+  const { client } = kernel;
+
+  await t.step("300 trivial executions have their output", async () => {
+    let lost = 0;
+    for (let i = 0; i < 300; i++) if (await kernel.text(`print(${i})`) !== `${i}`) lost++;
+    assertEquals(lost, 0);
+  });
+
+  await t.step("chunks arrive when they are produced, from stdout and stderr apart", async () => {
+    const code = "import sys, time\nprint('first', flush=True)\ntime.sleep(0.5)\n" +
+      "print('second', file=sys.stderr, flush=True)\n3";
+    const chunks: OutputChunk[] = [];
+    const times: number[] = [];
+    const execution = client.execute(code);
+    for await (const chunk of execution) {
+      chunks.push(chunk);
+      times.push(performance.now());
+    }
+    assertEquals(chunks, [
+      { type: "chunk", stream: "stdout", text: "first\n" },
+      { type: "chunk", stream: "stderr", text: "second\n" },
+      { type: "chunk", stream: "result", text: "3" },
+    ]);
+    assert(times[1]! - times[0]! > 300, "the first came with the second");
+    const { text, outputs } = await execution.result;
+    assertEquals(text, "first\nsecond\n3");
+    assertEquals(outputs, [
+      { type: "stream", name: "stdout", text: "first\n" },
+      { type: "stream", name: "stderr", text: "second\n" },
+      { type: "execute_result", data: { "text/plain": "3" }, metadata: {} },
+    ]);
+  });
+
+  await t.step("displays have their whole MIME bundles, in their last state", async () => {
+    const { text, outputs } = await client.execute(`
+from IPython.display import HTML, JSON, Latex, Markdown, display
+handle = display(HTML("<b>old</b>"), display_id="one")
+display(Markdown("*m*"), JSON({"a": [1]}), Latex("$x$"))
+handle.update(HTML("<b>new</b>"))
+display({"application/vnd.vega.v5+json": {"marks": []}, "text/plain": "a chart"}, raw=True)
+`).result;
+    const data = outputs.map((output) => output.type === "display_data" ? output.data : undefined);
+    assertEquals(data[0]?.["text/html"], "<b>new</b>");
+    assertEquals(data[1]?.["text/markdown"], "*m*");
+    assertEquals(data[2]?.["application/json"], { a: [1] });
+    assertEquals(data[3]?.["text/latex"], "$x$");
+    assertEquals(data[4]?.["application/vnd.vega.v5+json"], { marks: [] });
+    assertEquals(data.length, 5);
+    assert(outputs[0]?.type === "display_data" && outputs[0].displayId === "one");
+    assert(text?.endsWith("a chart"));
+  });
+
+  await t.step("an update of an earlier execution's display is an output", async () => {
+    const { outputs } = await client.execute("handle.update(HTML('<b>later</b>'))").result;
+    assert(outputs[0]?.type === "display_data");
+    assertEquals(outputs[0].data["text/html"], "<b>later</b>");
+  });
+
+  await t.step("images of plots are files", async () => {
+    const plot = "import matplotlib.pyplot as plt\nplt.plot([1, 2]); plt.show()\n";
+    const one = await client.execute(`%matplotlib inline\n${plot}`).result;
+    assertEquals(one.images.length, 1);
+    assertMatch(one.images[0]!, /images\/[0-9a-f]{8}\.png$/);
+    assert(one.images[0]!.startsWith(`${kernel.workspace}/images/`));
+    assertEquals(
+      (await Deno.readFile(one.images[0]!)).subarray(1, 4),
+      new TextEncoder().encode("PNG"),
+    );
+    assertMatch(one.text ?? "", /<Figure size/);
+    const two = await client.execute(plot + plot).result;
+    assertEquals(new Set(two.images).size, 2);
+  });
+
+  await t.step("JPEG and SVG are image files too", async () => {
+    const { images } = await client.execute(`
+from IPython.display import SVG, Image
+import base64
+display(SVG("<svg xmlns='http://www.w3.org/2000/svg'/>"))
+display({"image/jpeg": "/9j/"}, raw=True)
+`).result;
+    assertEquals(images.map((path) => path.split(".").at(-1)), ["svg", "jpg"]);
+    assertMatch(await Deno.readTextFile(images[0]!), /^<svg/);
+  });
+
+  await t.step("text and images made before an error are the error's", async () => {
+    const error = await rejection(
+      client.execute(`print("before")\ndisplay({"image/png": "${PNG}"}, raw=True)\n1/0`).result,
+    );
+    assertInstanceOf(error, CodeExecutionError);
+    assertEquals(error.text, "before");
+    assertEquals(error.images.length, 1);
+    assertEquals((await Deno.stat(error.images[0]!)).isFile, true);
+  });
+
+  await t.step("an image that is none is told", async () => {
+    const { text, images } = await client.execute(
+      "display({'image/png': 'not base64!', 'text/plain': 'x'}, raw=True)",
+    ).result;
+    assertEquals(images, []);
+    assertMatch(text ?? "", /An image could not be saved/);
+  });
+
+  await t.step("300 000 lines", async () => {
+    const { text } = await client.execute("for i in range(300_000): print(i)").result;
+    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    assert(text !== null && text.length < 1.1 * 1024 ** 2);
+    assert(text.startsWith("0\n1\n2\n") && text.endsWith("\n299998\n299999"));
+    const whole = await Deno.readTextFile(path ?? "");
+    assertEquals(whole, Array.from({ length: 300_000 }, (_, i) => `${i}\n`).join(""));
+  });
+
+  await t.step("20 MB in one line", async () => {
+    const { text } = await client.execute("print('x' * 20_000_000)").result;
+    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    assertEquals(await Deno.readTextFile(path ?? ""), "x".repeat(20_000_000) + "\n");
+    assert(text !== null && text.length < 1.1 * 1024 ** 2);
+  });
+
+  await t.step("100 MB at once, more than a WebSocket message may hold", async () => {
+    const { text } = await client.execute("print('y\\n' * 50_000_000)").result;
+    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    assertEquals((await Deno.stat(path ?? "")).size, 100_000_001);
+  });
+
+  await t.step("a large result keeps its start and its end", async () => {
+    const { text, outputs } = await client.execute("'a' * 3_000_000 + 'z'").result;
+    assert(text?.startsWith("'aaa") && text.endsWith("az'") && text.length < 1.1 * 1024 ** 2);
+    assertEquals(outputs[0]?.type, "execute_result");
+    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    assert(path === undefined || (await Deno.stat(path)).size >= 3_000_003);
+  });
+});
+
+Deno.test("With a raised limit the whole output is in memory", async () => {
+  await using kernel = await TestKernel.start({ maxOutputBytes: 100 * 1024 ** 2 });
+  assertEquals((await kernel.text("print('x' * 20_000_000)"))?.length, 20_000_000);
+  assertEquals((await kernel.text("for i in range(300_000): print(i)"))?.length, 1_988_889);
+});

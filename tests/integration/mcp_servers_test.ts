@@ -1,0 +1,284 @@
+import { assert, assertEquals, assertGreater, assertMatch, assertRejects } from "@std/assert";
+import { ConfigError, McpConnectionError, ToolCallError } from "../../src/errors.ts";
+import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
+import { connectMcp } from "../../src/mcp/connect.ts";
+import type { McpConnection } from "../../src/mcp/connection.ts";
+import {
+  fixtureServer,
+  freePort,
+  isAlive,
+  npmServer,
+  rawServer,
+  startHttpServer,
+  until,
+} from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const args = (value: unknown) => sealObject(parseExact(JSON.stringify(value)));
+
+async function text(connection: McpConnection, tool: string, value: unknown = {}): Promise<string> {
+  const { content } = await connection.callTool(tool, args(value));
+  return content.map((block) => `${block.text ?? block.type}`).join("|");
+}
+
+async function failure(call: Promise<unknown>): Promise<ToolCallError> {
+  return await assertRejects(() => call, ToolCallError);
+}
+
+Deno.test("server-everything over stdio: all its tools, settled, and calls", async () => {
+  await using connection = await connectMcp("everything", npmServer("server-everything"));
+  const names = (await connection.listTools({ settleMs: 300 })).map(({ name }) => name);
+  assertEquals(names.length, 13);
+  assert(names.includes("simulate-research-query"), "it is added after the handshake");
+  assertEquals(await text(connection, "get-sum", { a: 1, b: 2 }), "The sum of 1 and 2 is 3.");
+  assertMatch(await text(connection, "get-tiny-image"), /\|image\|/);
+  const weather = await connection.callTool(
+    "get-structured-content",
+    args({ location: "Chicago" }),
+  );
+  assertEquals(Object.keys(Object(weather.structuredContent)), [
+    "temperature",
+    "conditions",
+    "humidity",
+  ]);
+  assertEquals((await connection.callTool("get-sum", args({ a: "x", b: 2 }))).isError, true);
+});
+
+Deno.test("server-filesystem over stdio reads and refuses", async () => {
+  await using folder = await TempFolder.create();
+  await Deno.writeTextFile(`${folder.path}/a.txt`, "contents");
+  const params = npmServer("server-filesystem", folder.path);
+  await using connection = await connectMcp("files", params);
+  const result = await connection.callTool(
+    "read_text_file",
+    args({ path: `${folder.path}/a.txt` }),
+  );
+  assertEquals(result.structuredContent, { content: "contents" });
+  const refused = await connection.callTool("read_text_file", args({ path: "/etc/passwd" }));
+  assertEquals(refused.isError, true);
+  const tool = await connection.findTool("write_file");
+  assertEquals(tool?.annotations?.destructiveHint, true);
+});
+
+for (const [mode, path] of [["streamableHttp", "mcp"], ["sse", "sse"]] as const) {
+  Deno.test(`server-everything over HTTP, ${mode}`, async () => {
+    const params = npmServer("server-everything", mode);
+    await using server = await startHttpServer(params, /listening|running on port/i, freePort());
+    const url = `http://127.0.0.1:${server.port}/${path}`;
+    await using connection = await connectMcp("everything", { url });
+    assertGreater((await connection.listTools()).length, 5);
+    assertEquals(await text(connection, "get-sum", { a: 1, b: 2 }), "The sum of 1 and 2 is 3.");
+    assertMatch(await text(connection, "get-tiny-image"), /\|image\|/);
+  });
+}
+
+Deno.test("an address that does not tell its transport is tried with both", async () => {
+  const params = npmServer("server-everything", "sse");
+  await using server = await startHttpServer(params, /listening|running on port/i, freePort());
+  await using proxy = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
+    const { pathname, search } = new URL(request.url);
+    const path = pathname === "/other" ? "/sse" : pathname;
+    return fetch(`http://127.0.0.1:${server.port}${path}${search}`, request);
+  });
+  const url = `http://127.0.0.1:${proxy.addr.port}/other`;
+  {
+    await using connection = await connectMcp("everything", { url });
+    assertEquals(await text(connection, "echo", { message: "hi" }), "Echo: hi");
+  }
+  const wrong = await assertRejects(
+    () => connectMcp("everything", { url: `http://127.0.0.1:${server.port}/nothing?key=secret` }),
+    McpConnectionError,
+    'Cannot reach MCP server "everything"',
+  );
+  assert(!wrong.message.includes("secret"));
+});
+
+Deno.test("a server of the newer era alone, over HTTP", async () => {
+  await using server = await startHttpServer(fixtureServer("sdk_v2_http_server.ts"), /^\d+\n/);
+  const url = `http://127.0.0.1:${server.port}/mcp`;
+  await using connection = await connectMcp("modern", { url });
+  assertEquals(await text(connection, "echo", { value: [1, "a"] }), '[1,"a"]');
+  assertEquals((await connection.callTool("list", args({}))).structuredContent, []);
+  const cancel = new AbortController();
+  const call = failure(connection.callTool("wait", args({}), { signal: cancel.signal }));
+  setTimeout(() => cancel.abort(), 100);
+  assertEquals((await call).type, "cancelled");
+  await server.untilSays("cancelled");
+});
+
+Deno.test("a server on the SDK's older line: every kind of content, and errors", async () => {
+  await using connection = await connectMcp("v1", fixtureServer("sdk_v1_server.ts"));
+  const media = await connection.callTool("media", args({}));
+  assertEquals(media.content.map(({ type }) => type), [
+    "text",
+    "image",
+    "audio",
+    "resource",
+    "resource",
+    "resource_link",
+    "text",
+  ]);
+  assertEquals(media._meta, { trace: "t" });
+  const ratio = await connection.callTool("divide", args({ a: 1, b: 4 }));
+  assertEquals(ratio.structuredContent, { quotient: 0.25 });
+  const failed = await connection.callTool("divide", args({ a: 1, b: 0 }));
+  assertEquals([failed.isError, failed.content[0]?.text], [true, "division by zero"]);
+});
+
+Deno.test("arguments and structured content arrive as they were written", async () => {
+  await using connection = await connectMcp("raw", rawServer());
+  const json = '{"one":1.0,"big":12345678901234567890,"zero":-0,"lone":"\\ud800","__proto__":1}';
+  const echoed = await connection.callTool("echo", sealObject(parseExact(json)));
+  assertMatch(
+    String(echoed.content[0]?.text),
+    new RegExp(`"arguments":${json.replace("\\", "\\\\")}`),
+  );
+  for (const value of [json, "1.0", "[]", "0", "null", "false", '""']) {
+    const result = await connection.callTool("structured", args({ json: value }));
+    assertEquals(stringifyExact(result.structuredContent), value);
+  }
+});
+
+Deno.test("all pages of tools are listed", async () => {
+  await using connection = await connectMcp("raw", rawServer("pages"));
+  assertEquals((await connection.listTools()).length, 10);
+});
+
+Deno.test("a tool that is added late is there after settling, and found after a change", async () => {
+  await using connection = await connectMcp("raw", rawServer("late"));
+  assertEquals(await connection.findTool("late"), undefined);
+  const names = (await connection.listTools({ settleMs: 300 })).map(({ name }) => name);
+  assertEquals(names.at(-1), "late");
+  assertEquals((await connection.findTool("late"))?.name, "late");
+});
+
+Deno.test("lines that are no messages do no harm", async () => {
+  await using connection = await connectMcp("raw", rawServer("garbage"));
+  assertEquals(await text(connection, "count"), "1");
+});
+
+Deno.test("a message of 30 MB arrives", async () => {
+  await using connection = await connectMcp("raw", rawServer());
+  assertEquals((await text(connection, "big", { size: 30_000_000 })).length, 30_000_000);
+});
+
+Deno.test("each way in which a call can fail has its own type", async () => {
+  await using connection = await connectMcp("raw", rawServer());
+  const invalid = await failure(connection.callTool("fail", args({ code: -32602 })));
+  assertEquals([invalid.type, invalid.details], ["invalid_arguments", {
+    code: -32602,
+    data: { a: 1 },
+  }]);
+  const protocol = await failure(connection.callTool("fail", args({ code: -32000 })));
+  assertEquals(protocol.type, "protocol_error");
+  const malformed = await failure(connection.callTool("result", args({ json: '{"content":1}' })));
+  assertEquals(malformed.type, "protocol_error");
+  const late = await failure(connection.callTool("sleep", args({ ms: 60_000 }), { timeoutMs: 20 }));
+  assertEquals(late.type, "tool_timeout");
+  assertEquals(await text(connection, "count"), "1");
+  const died = await failure(connection.callTool("die", args({ code: 5 })));
+  assertEquals([died.type, died.details.exitCode], ["server_died", 5]);
+  assert(!died.message.includes("last words"), "stderr may hold secrets");
+  await connection.closed;
+});
+
+Deno.test("a cancelled call is cancelled at the server", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using connection = await connectMcp("raw", rawServer("normal", journal));
+  const cancel = new AbortController();
+  const call = failure(
+    connection.callTool("sleep", args({ ms: 60_000 }), { signal: cancel.signal }),
+  );
+  await until(async () => (await Deno.readTextFile(journal)).includes("tools/call"));
+  cancel.abort();
+  assertEquals((await call).type, "cancelled");
+  await until(async () => (await Deno.readTextFile(journal)).includes("notifications/cancelled"));
+});
+
+Deno.test("a server gets the usual environment and its own, and no secrets of the host", async () => {
+  Deno.env.set("IPYBOX_TEST_SECRET", "secret");
+  try {
+    const params = { ...rawServer(), env: { GIVEN: "${IPYBOX_TEST_SECRET}!" } };
+    await using connection = await connectMcp("raw", params);
+    const environment = JSON.parse(await text(connection, "env"));
+    const { GIVEN, PATH, IPYBOX_TEST_SECRET } = environment;
+    assertEquals([GIVEN, PATH, IPYBOX_TEST_SECRET], ["secret!", Deno.env.get("PATH"), undefined]);
+  } finally {
+    Deno.env.delete("IPYBOX_TEST_SECRET");
+  }
+});
+
+Deno.test("variables come from the environment, then from the workspace's .env", async () => {
+  await using folder = await TempFolder.create();
+  await Deno.writeTextFile(`${folder.path}/.env`, "FROM_FILE=file\nPATH=evil\n");
+  const params = { ...rawServer(), env: { A: "${FROM_FILE}", B: "${PATH}" } };
+  await using connection = await connectMcp("raw", params, { workspace: folder.path });
+  const { A, B } = JSON.parse(await text(connection, "env"));
+  assertEquals([A, B], ["file", Deno.env.get("PATH")]);
+});
+
+Deno.test("a server starts in an empty folder, away from where executed code writes", async () => {
+  await using workspace = await TempFolder.create();
+  const options = { workspace: workspace.path };
+  const params = { ...rawServer(), env: { HERE: "${workspaceFolder}" } };
+  let cwd: string;
+  {
+    await using connection = await connectMcp("raw", params, options);
+    assertEquals(JSON.parse(await text(connection, "env")).HERE, workspace.path);
+    cwd = await text(connection, "cwd");
+    assertEquals(await Array.fromAsync(Deno.readDir(cwd)), []);
+    assert(cwd !== workspace.path && cwd !== Deno.cwd());
+  }
+  await assertRejects(() => Deno.stat(cwd), Deno.errors.NotFound);
+  await Deno.mkdir(`${workspace.path}/own`);
+  await using own = await connectMcp("raw", { ...params, cwd: "own" }, options);
+  assertEquals(await text(own, "cwd"), `${workspace.path}/own`);
+});
+
+Deno.test("servers that cannot be started or reached say why, and whose they are", async () => {
+  const shell = (script: string) => ({ command: "/bin/sh", args: ["-c", script] });
+  const wrong = [
+    [shell("echo dying >&2; exit 3"), /"x" exited with code 3 [^]*dying/],
+    [shell("kill -9 $$"), /"x" was ended by SIGKILL/],
+    [{ command: "no-such-command" }, /"x": Cannot start no-such-command: command not found/],
+    [{ command: "/bin/true", cwd: "/no/such/folder" }, /\/no\/such\/folder does not exist/],
+    [rawServer("hang"), /"x" did not answer the MCP handshake within 0.5 s/],
+    [{ url: "http://127.0.0.1:9/mcp" }, /Cannot reach MCP server "x" at http:\/\/127.0.0.1:9\/mcp/],
+  ] as const;
+  for (const [params, message] of wrong) {
+    const error = await assertRejects(
+      () => connectMcp("x", params, { connectTimeoutMs: 500 }),
+      McpConnectionError,
+    );
+    assertEquals(error.serverName, "x");
+    assertMatch(error.message, message);
+  }
+});
+
+Deno.test("nothing is started where parameters make no sense", async () => {
+  const journal = await Deno.makeTempFile();
+  const params = { ...rawServer("normal", journal), env: { A: "${IPYBOX_TEST_UNSET}" } };
+  await assertRejects(() => connectMcp("x", params), ConfigError, "${IPYBOX_TEST_UNSET}");
+  await assertRejects(
+    () => connectMcp("x", { ...rawServer("normal", journal), sandbox: true }),
+    ConfigError,
+  );
+  await assertRejects(() => connectMcp("x", { url: "file:///etc/passwd" }), ConfigError, "http");
+  await assertRejects(() => connectMcp("../x", rawServer("normal", journal)), TypeError);
+  assertEquals(await Deno.readTextFile(journal), "");
+  await Deno.remove(journal);
+});
+
+Deno.test("a stubborn server and what it has started are gone after the end", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  {
+    await using connection = await connectMcp("raw", rawServer("stubborn", journal));
+    assertEquals(await text(connection, "count"), "1");
+  }
+  const pids = (await Deno.readTextFile(journal)).match(/(?<=start |child )\d+/g)?.map(Number) ??
+    [];
+  assertEquals(pids.length, 2);
+  for (const pid of pids) await until(async () => !await isAlive(pid));
+});

@@ -1,0 +1,142 @@
+/** How servers are started, replaced and ended by the pool behind the tool server. */
+import { assert, assertEquals, assertGreater, assertRejects } from "@std/assert";
+import { ToolCallError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import type { ServerParams } from "../../src/mcp/server_params.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { fixtureServer, isAlive, rawServer, startHttpServer, until } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+function start(
+  servers: Record<string, ServerParams>,
+  connectTimeoutMs?: number,
+): Promise<ToolRunner> {
+  return ToolRunner.start({ servers, approval: "allow", log: silentLogger, connectTimeoutMs });
+}
+
+async function text(runner: ToolRunner, server: string, tool: string, args = {}): Promise<string> {
+  const { content } = await runner.run(server, tool, args);
+  return String(content[0]?.text);
+}
+
+function starts(journal: string): number[] {
+  try {
+    return [...Deno.readTextFileSync(journal).matchAll(/start (\d+)/g)].map(([, pid]) =>
+      Number(pid)
+    );
+  } catch {
+    return [];
+  }
+}
+
+Deno.test("a server is started by its first call, once, also for many at once", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start({ raw: rawServer("normal", journal) });
+  assertEquals(starts(journal).length, 0);
+  const counts = await Promise.all(Array.from({ length: 20 }, () => text(runner, "raw", "count")));
+  assertEquals(
+    counts.map(Number).sort((a, b) => a - b),
+    Array.from({ length: 20 }, (_, n) => n + 1),
+  );
+  assertEquals(starts(journal).length, 1);
+});
+
+Deno.test("a server that died is started again by the next call, later each time", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start({ raw: rawServer("normal", journal) });
+  const waits: number[] = [];
+  for (let round = 0; round < 3; round++) {
+    const error = await assertRejects(() => runner.run("raw", "die"), ToolCallError);
+    assertEquals(error.type, "server_died");
+    const since = performance.now();
+    assertEquals(await text(runner, "raw", "count"), "1");
+    waits.push(performance.now() - since);
+  }
+  assertEquals(starts(journal).length, 4);
+  assertGreater(waits[2] ?? 0, 750); // 200, 400, 800 ms after the death
+});
+
+Deno.test("a server that hangs delays no other", async () => {
+  await using runner = await start({ slow: rawServer("hang"), raw: rawServer() }, 60_000);
+  const gaveUp = new AbortController();
+  const hanging = runner.run("slow", "count", {}, { signal: gaveUp.signal });
+  assertEquals(await text(runner, "raw", "count"), "1");
+  gaveUp.abort();
+  const error = await assertRejects(() => hanging, ToolCallError);
+  assertEquals(error.type, "cancelled");
+});
+
+Deno.test("registering a server anew takes effect at once", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start({ raw: rawServer("normal", journal) });
+  assertEquals(await text(runner, "raw", "count"), "1");
+  const [first] = starts(journal);
+  await runner.registerServer("raw", { ...rawServer("normal", journal), env: { NEW: "yes" } });
+  assertEquals(JSON.parse(await text(runner, "raw", "env")).NEW, "yes");
+  await until(async () => first !== undefined && !await isAlive(first));
+});
+
+Deno.test("a server that was removed is stopped and unknown", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start({ raw: rawServer("normal", journal) });
+  await text(runner, "raw", "count");
+  assertEquals(await runner.unregisterServer("raw"), true);
+  const [pid] = starts(journal);
+  assert(pid !== undefined && !await isAlive(pid));
+  const error = await assertRejects(() => runner.run("raw", "count"), ToolCallError);
+  assertEquals(error.type, "unknown_server");
+});
+
+Deno.test("reset() cancels what runs, stops all servers, and calls work again", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start({ raw: rawServer("normal", journal) });
+  await text(runner, "raw", "count");
+  const running = assertRejects(() => runner.run("raw", "sleep", { ms: 60_000 }), ToolCallError);
+  await until(async () => (await Deno.readTextFile(journal)).includes("tools/call\ntools/call"));
+  await runner.reset();
+  assertEquals((await running).type, "cancelled");
+  const [pid] = starts(journal);
+  assert(pid !== undefined && !await isAlive(pid));
+  assertEquals(await text(runner, "raw", "count"), "1");
+});
+
+Deno.test("the end leaves no process, also of servers that are being started", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  const runner = await start({ raw: rawServer("hang", journal) });
+  const call = assertRejects(() => runner.run("raw", "count"), ToolCallError);
+  await until(() => starts(journal).length === 1);
+  await runner[Symbol.asyncDispose]();
+  assertEquals((await call).type, "cancelled");
+  for (const pid of starts(journal)) assert(!await isAlive(pid));
+});
+
+Deno.test("a remote server that restarted is connected to again", async () => {
+  const params = fixtureServer("sdk_v2_http_server.ts");
+  const first = await startHttpServer(params, /^\d+\n/);
+  await using runner = await start({ modern: { url: `http://127.0.0.1:${first.port}/mcp` } });
+  assertEquals(await text(runner, "modern", "echo", { value: 1 }), "1");
+  await first[Symbol.asyncDispose]();
+  const error = await assertRejects(
+    () => runner.run("modern", "echo", { value: 1 }),
+    ToolCallError,
+  );
+  assertEquals(error.type, "server_unreachable");
+  await using second = await startHttpServer(params, /^\d+\n/);
+  await runner.registerServer("modern", { url: `http://127.0.0.1:${second.port}/mcp` });
+  assertEquals(await text(runner, "modern", "echo", { value: 2 }), "2");
+});
+
+Deno.test("ToolRunner.run() takes what JSON can express and nothing else", async () => {
+  await using runner = await start({ raw: rawServer() });
+  const echoed = await text(runner, "raw", "echo", { id: 2n ** 64n, when: new Date(0) });
+  assert(
+    echoed.includes('"arguments":{"id":18446744073709551616,"when":"1970-01-01T00:00:00.000Z"}'),
+  );
+  await assertRejects(() => runner.run("raw", "echo", { a: NaN }), TypeError);
+});
