@@ -13,6 +13,7 @@ import {
   approveModeOf,
   kernelEnvOf,
   PYTHON,
+  readUserFile,
   SANDBOX,
   sandboxOf,
   VERBOSE,
@@ -78,13 +79,5 @@ async function codeOf(parsed: ParsedArgs): Promise<string> {
   }
   if (code !== undefined) return code;
   if (file === "-") return await new Response(Deno.stdin.readable).text();
-  try {
-    return await Deno.readTextFile(file ?? "");
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) throw new UsageError(`No file "${file}"`);
-    if (error instanceof Deno.errors.IsADirectory || (await Deno.stat(file ?? "")).isDirectory) {
-      throw new UsageError(`"${file}" is a directory, not a file`);
-    }
-    throw error;
-  }
+  return await readUserFile(file ?? "");
 }

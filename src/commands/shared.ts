@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import { parse } from "@std/dotenv";
 import type { ApprovalMode } from "../approval/policy.ts";
 import { readHostileFile } from "../mcp/hostile_files.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
@@ -108,6 +109,40 @@ export function printable(text: string): string {
     /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
+}
+
+/**
+ * Checks a server's name that the command line gives, before it becomes a path.
+ *
+ * @throws {UsageError} If it cannot be a server's name.
+ */
+export function requireServerName(name: string): void {
+  try {
+    checkServerName(name);
+  } catch (error) {
+    if (error instanceof TypeError) throw new UsageError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+/**
+ * Reads a file that the command line names.
+ *
+ * @throws {UsageError} If it is not there, is a directory, or may not be read.
+ */
+export async function readUserFile(path: string): Promise<string> {
+  try {
+    if ((await Deno.stat(path)).isDirectory) {
+      throw new UsageError(`"${path}" is a directory, not a file`);
+    }
+    return await Deno.readTextFile(path);
+  } catch (cause) {
+    if (cause instanceof Deno.errors.NotFound) throw new UsageError(`No file "${path}"`, { cause });
+    if (cause instanceof Deno.errors.PermissionDenied) {
+      throw new UsageError(`File "${path}" may not be read`, { cause });
+    }
+    throw cause;
+  }
 }
 
 /** The folder of the generated Python APIs. */

@@ -29,8 +29,10 @@ export class TerminalApprover {
     using _turn = await this.#turns.acquire();
     if (signal.aborted) return;
     const answer = await this.#io.ask(`Allow ${request}? [y/N] `, signal);
-    if (answer === null) return; // withdrawn, or interrupted
-    if (/^\s*y(es)?\s*$/i.test(answer)) await request.accept();
+    if (answer === null) {
+      // Withdrawn or interrupted, or the terminal has no more to say.
+      if (!signal.aborted) await this.#reject(request, "nobody answers at the terminal");
+    } else if (/^\s*y(es)?\s*$/i.test(answer)) await request.accept();
     else await this.#reject(request, "the user said no");
   }
 

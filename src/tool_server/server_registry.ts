@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { Mutex } from "../async/mutex.ts";
 import { ConfigError } from "../errors.ts";
 import { isPlainFolder, readHostileFile, replaceHostileFile } from "../mcp/hostile_files.ts";
 import { checkServerName } from "../mcp/server_name.ts";
@@ -27,6 +28,7 @@ export class ServerRegistry {
 
   readonly #folder: string | undefined;
   readonly #given: Map<string, ServerParams>;
+  readonly #edits = new Mutex();
   #servers: Map<string, ServerParams> = new Map();
 
   private constructor(workspace: string | undefined, given: Map<string, ServerParams>) {
@@ -102,6 +104,7 @@ export class ServerRegistry {
 
   async #edit(change: (servers: Record<string, unknown>) => void): Promise<void> {
     if (this.path === undefined) return;
+    using _turn = await this.#edits.acquire(); // else one of two edits at once would be lost
     const file = await this.#read(); // another process may have changed it
     change(file.mcpServers);
     await replaceHostileFile(this.path, JSON.stringify(file, null, 2) + "\n");
