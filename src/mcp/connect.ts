@@ -283,5 +283,7 @@ function prefixed(serverName: string, message: string): string {
 function reasonOf(error: unknown): string {
   if (error instanceof UnauthorizedError) return "it requires authorization";
   if (!(error instanceof Error)) return String(error);
-  return error.message;
+  if (error.cause instanceof Error) return reasonOf(error.cause);
+  // The whole address may hold a secret, and the message has it without its query.
+  return error.message.replace(/^error sending request for url \(\S*\): /, "");
 }
