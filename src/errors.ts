@@ -41,10 +41,10 @@ export class SandboxUnavailableError extends EnvironmentNotReadyError {
   override readonly name: string = "SandboxUnavailableError";
 }
 
-/** The kernel gateway did not start. */
-export class GatewayStartError extends Error implements ProcessEvidence {
+/** A child process ended, or does not do what it was started for. */
+export class ProcessError extends Error implements ProcessEvidence {
   /** The name of the class. */
-  override readonly name: string = "GatewayStartError";
+  override readonly name: string = "ProcessError";
   /** Its exit code, or `null` when a signal ended it or it still runs. */
   readonly exitCode: number | null;
   /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
@@ -67,30 +67,16 @@ export class GatewayStartError extends Error implements ProcessEvidence {
   }
 }
 
+/** The kernel gateway did not start. */
+export class GatewayStartError extends ProcessError {
+  /** The name of the class. */
+  override readonly name: string = "GatewayStartError";
+}
+
 /** The kernel, or the gateway it runs under, died. */
-export class KernelDiedError extends Error implements ProcessEvidence {
+export class KernelDiedError extends ProcessError {
   /** The name of the class. */
   override readonly name: string = "KernelDiedError";
-  /** Its exit code, or `null` when a signal ended it or it still runs. */
-  readonly exitCode: number | null;
-  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
-  readonly signal: string | null;
-  /** The last part of what it wrote to stderr, without terminal escapes. */
-  readonly stderrTail: string;
-
-  /**
-   * Made by ipybox, for callers to catch.
-   *
-   * @param message What happened.
-   * @param evidence What is known of the process; its last lines become part of the message.
-   * @param options The cause, where there is one.
-   */
-  constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
-    super(withTail(message, evidence.stderrTail), options);
-    this.exitCode = evidence.exitCode;
-    this.signal = evidence.signal;
-    this.stderrTail = evidence.stderrTail;
-  }
 }
 
 /** What a failed execution had produced before it failed. */
@@ -186,15 +172,9 @@ export class ConfigError extends Error {
 }
 
 /** An MCP server could not be reached or started, or it stopped answering. */
-export class McpConnectionError extends Error implements ProcessEvidence {
+export class McpConnectionError extends ProcessError {
   /** The name of the class. */
   override readonly name: string = "McpConnectionError";
-  /** Its exit code, or `null` when a signal ended it or it still runs. */
-  readonly exitCode: number | null;
-  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
-  readonly signal: string | null;
-  /** The last part of what it wrote to stderr, without terminal escapes. */
-  readonly stderrTail: string;
 
   /**
    * Made by ipybox, for callers to catch.
@@ -210,10 +190,7 @@ export class McpConnectionError extends Error implements ProcessEvidence {
     evidence: Partial<ProcessEvidence> = {},
     options?: ErrorOptions,
   ) {
-    super(withTail(message, evidence.stderrTail ?? ""), options);
-    this.exitCode = evidence.exitCode ?? null;
-    this.signal = evidence.signal ?? null;
-    this.stderrTail = evidence.stderrTail ?? "";
+    super(message, { exitCode: null, signal: null, stderrTail: "", ...evidence }, options);
   }
 }
 

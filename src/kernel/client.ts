@@ -233,13 +233,15 @@ export class KernelClient implements AsyncDisposable {
    * Waits until the execution is over and none of its interrupts can reach the next one. A kernel
    * that cannot get there in time is replaced.
    */
-  async #settle({ kernel, request, interrupts }: Running): Promise<KernelState> {
+  async #settle(running: Running): Promise<KernelState> {
+    const { kernel, request } = running;
     const { interruptGraceMs = 2000 } = this.#options;
-    const kept = Promise.all(interrupts)
-      .then(() => request.idle)
-      .then(() => kernel.settled())
-      .then(() => true, () => false);
-    if (await settledWithin(kept, interruptGraceMs) && await kept) return "kept";
+    const kept = untilSettled(running).then(() => true, () => false);
+    if (!await settledWithin(kept, interruptGraceMs / 2) && !request.isIdle) {
+      // A few in a thousand of the interrupts that come just as the code begins get lost inside.
+      interrupt(running).catch(() => {}); // untilSettled() waits for it
+    }
+    if (await settledWithin(kept, interruptGraceMs / 2) && await kept) return "kept";
     if (!kernel.ended.aborted) {
       this.#log.debug("an interrupted execution goes on; its kernel is replaced");
       this.#keeper.replace(new DOMException("The kernel was given up", "AbortError"));
@@ -255,6 +257,14 @@ function interrupt(running: Running): Promise<void> {
   const interrupted = request.begun.then(() => request.isIdle ? undefined : kernel.interrupt());
   interrupts.push(interrupted);
   return interrupted;
+}
+
+/** Resolves when an execution is over and all its interrupts have been seen by the kernel. */
+async function untilSettled({ kernel, request, interrupts }: Running): Promise<void> {
+  await Promise.all(interrupts);
+  await request.idle;
+  await Promise.all(interrupts); // one more may have been sent
+  await kernel.settled();
 }
 
 /** The error of code that raised an exception, from the kernel's reply. */

@@ -44,6 +44,21 @@ export class GatewayConnection implements Disposable {
     await response.body?.cancel();
   }
 
+  /** Whether the gateway answers at all within a time. */
+  async answers(timeoutMs: number): Promise<boolean> {
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(), timeoutMs);
+    try {
+      const response = await this.#fetch("GET", "api", { signal: timeout.signal });
+      await response.body?.cancel();
+      return true;
+    } catch {
+      return false; // the reason does not matter, what broke before is reported
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
   /** Opens the WebSocket of a kernel's channels. It is not connected yet. */
   openChannels(id: string, session: string): WebSocket {
     const url = new URL(`${kernelPath(id)}/channels`, this.#address.url);

@@ -28,8 +28,11 @@ const HANDSHAKE_RETRY_MS = 1000;
 /** How long the end of a kernel may take; the gateway kills one that does not end by itself. */
 const DELETE_TIMEOUT_MS = 15_000;
 
-/** How long the gateway's exit status is waited for after its connection broke. */
-const EVIDENCE_TIMEOUT_MS = 1000;
+/** How long a gateway may take to answer whether it is still there. */
+const PROBE_TIMEOUT_MS = 1000;
+
+/** How long the exit status of a gateway that is gone is waited for. */
+const EVIDENCE_TIMEOUT_MS = 5000;
 
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {
@@ -196,10 +199,13 @@ export class Kernel implements AsyncDisposable {
   /** The connection broke: the gateway ended, or it closed the socket. */
   async #lost(reason: string): Promise<void> {
     if (this.ended.aborted) return;
-    const { exited, stderrTail = "" } = this.#options.gateway;
+    const { connection, gateway: { exited, stderrTail = "" } } = this.#options;
     let evidence: ProcessEvidence = { exitCode: null, signal: null, stderrTail };
     let message = `The connection to the kernel was lost (${reason})`;
-    if (exited !== undefined && await settledWithin(exited, EVIDENCE_TIMEOUT_MS)) {
+    if (
+      exited !== undefined && !await connection.answers(PROBE_TIMEOUT_MS) &&
+      await settledWithin(exited, EVIDENCE_TIMEOUT_MS)
+    ) {
       evidence = await exited;
       message = `The kernel gateway ended: ${describeExit(evidence)}`;
     }

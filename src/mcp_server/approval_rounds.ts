@@ -38,7 +38,7 @@ const forCell = z.object({
 const declaredElicitation = z.object({ elicitation: z.record(z.string(), z.unknown()).optional() });
 
 /** How long a cell whose approvals went to the client waits to be asked for again. */
-const ANSWER_TIMEOUT_MS = 30 * 60_000;
+const ANSWER_TIMEOUT_MS = 10 * 60_000;
 
 /** The cells that wait for approvals, and the words in which these are asked for. */
 export class ApprovalRounds implements Disposable {
@@ -95,7 +95,11 @@ export class ApprovalRounds implements Disposable {
   }
 
   /** Asks for the approval of the calls that a cell waits for. */
-  async ask(run: CellRun, requests: readonly ApprovalRequest[]): Promise<InputRequiredResult> {
+  async ask(
+    run: CellRun,
+    requests: readonly ApprovalRequest[],
+    ctx: ServerContext,
+  ): Promise<InputRequiredResult> {
     const inputRequests: InputRequests = {};
     for (const request of requests) {
       inputRequests[request.id] = inputRequired.elicit({
@@ -103,11 +107,13 @@ export class ApprovalRounds implements Disposable {
         requestedSchema: forCell,
       });
     }
-    const expiry = setTimeout(() => {
-      this.#runs.delete(run.id);
-      run.cancel(new DOMException("Its approvals have expired", "TimeoutError"));
-    }, ANSWER_TIMEOUT_MS);
+    const expiry = setTimeout(() => this.#drop(run), ANSWER_TIMEOUT_MS);
     this.#runs.set(run.id, { run, expiry });
+    // In the older era the request stays open while the client asks, and may be cancelled meanwhile;
+    // in the newer one it ends here.
+    if (ctx.mcpReq.envelope === undefined) {
+      ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(run), { once: true });
+    }
     return inputRequired({
       inputRequests,
       requestState: await this.#codec.mint({ run: run.id }),
@@ -138,10 +144,15 @@ export class ApprovalRounds implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const { run, expiry } of this.#runs.values()) {
-      clearTimeout(expiry);
-      run.cancel(new DOMException("The session was closed", "AbortError"));
-    }
-    this.#runs.clear();
+    for (const { run } of this.#runs.values()) this.#drop(run);
+  }
+
+  /** Ends a cell that still waits for the client. */
+  #drop(run: CellRun): void {
+    const waiting = this.#runs.get(run.id);
+    if (waiting === undefined) return; // it went on meanwhile
+    clearTimeout(waiting.expiry);
+    this.#runs.delete(run.id);
+    run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
   }
 }

@@ -54,7 +54,7 @@ workspace, and reaches the outside world only through the registered MCP servers
       for (;;) {
         const step = await run.next(ctx.mcpReq.signal);
         if (step.type === "ended") return await outcomeContent(step.outcome, limit);
-        if (rounds.canAsk(server, ctx)) return await rounds.ask(run, step.requests);
+        if (rounds.canAsk(server, ctx)) return await rounds.ask(run, step.requests, ctx);
         const reason =
           "this MCP client cannot ask its user for approval (it has no elicitation); " +
           "the user can allow tool calls by starting `ipybox mcp` with `--approve allow`";
