@@ -29,6 +29,7 @@ export function locateJsonError(text: string): JsonErrorPlace {
 
 /** A value that is no object, no array and no string. */
 const SCALAR = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+// deno-lint-ignore no-control-regex -- JSON has none in strings
 const STRING = /"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*/y;
 const SPACE = /[ \t\n\r]*/y;
 
