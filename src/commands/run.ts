@@ -53,7 +53,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   const timeout = parsed.positiveNumber("timeout");
   const workspace = await workspaceOf(parsed);
   const code = await codeOf(parsed);
-  const approver = new TerminalApprover(io);
+  const approver = new TerminalApprover(io, "--approve allow");
   await using executor = await CodeExecutor.start({
     workspace,
     approval: { tools: approve },

@@ -6,11 +6,17 @@ import type { CommandIo } from "./command.ts";
 /** Asks the person at the terminal about one call after the other. */
 export class TerminalApprover {
   readonly #io: CommandIo;
+  readonly #toAllow: string;
   readonly #turns = new Mutex();
   #refused = 0;
 
-  constructor(io: CommandIo) {
+  /**
+   * @param io The terminal, if there is one.
+   * @param toAllow The option that allows calls where nobody can be asked.
+   */
+  constructor(io: CommandIo, toAllow: string) {
     this.#io = io;
+    this.#toAllow = toAllow;
   }
 
   /** How many calls were refused. */
@@ -22,7 +28,7 @@ export class TerminalApprover {
   async decide(request: ApprovalRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
     if (!this.#io.interactive) {
-      this.#io.err(`Refused ${request}: no terminal to ask at`);
+      this.#io.err(`Refused ${request}: no terminal to ask at (${this.#toAllow} allows calls)`);
       await this.#reject(request, "there is no terminal to ask at");
       return;
     }
