@@ -8,7 +8,6 @@ export class TerminalApprover {
   readonly #io: CommandIo;
   readonly #toAllow: string;
   readonly #turns = new Mutex();
-  #refused = 0;
 
   /**
    * @param io The terminal, if there is one.
@@ -19,17 +18,12 @@ export class TerminalApprover {
     this.#toAllow = toAllow;
   }
 
-  /** How many calls were refused. */
-  get refused(): number {
-    return this.#refused;
-  }
-
   /** Decides a call. Without a terminal nobody can be asked, and it is refused. */
   async decide(request: ApprovalRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
     if (!this.#io.interactive) {
       this.#io.err(`Refused ${request}: no terminal to ask at (${this.#toAllow} allows calls)`);
-      await this.#reject(request, "there is no terminal to ask at");
+      await request.reject("there is no terminal to ask at");
       return;
     }
     using _turn = await this.#turns.acquire();
@@ -37,13 +31,8 @@ export class TerminalApprover {
     const answer = await this.#io.ask(`Allow ${request}? [y/N] `, signal);
     if (answer === null) {
       // Withdrawn or interrupted, or the terminal has no more to say.
-      if (!signal.aborted) await this.#reject(request, "nobody answers at the terminal");
+      if (!signal.aborted) await request.reject("nobody answers at the terminal");
     } else if (/^\s*y(es)?\s*$/i.test(answer)) await request.accept();
-    else await this.#reject(request, "the user said no");
-  }
-
-  async #reject(request: ApprovalRequest, reason: string): Promise<void> {
-    this.#refused++;
-    await request.reject(reason);
+    else await request.reject("the user said no");
   }
 }
