@@ -168,7 +168,7 @@ async function connectHttp(
   const at = `MCP server "${serverName}" at ${url.origin}${url.pathname}`;
   const message = attempt.expired
     ? `${at} ${attempt.waited}`
-    : `Cannot reach ${at}: ${failures.map(reasonOf).join("; ")}`;
+    : `Cannot reach ${at}: ${failures.map(networkReasonOf).join("; ")}`;
   throw new McpConnectionError(serverName, message, {}, { cause: failures.at(-1) });
 }
 
@@ -282,8 +282,12 @@ function prefixed(serverName: string, message: string): string {
 /** The innermost words of an error: `fetch failed` alone says nothing. */
 function reasonOf(error: unknown): string {
   if (error instanceof UnauthorizedError) return "it requires authorization";
-  if (!(error instanceof Error)) return String(error);
-  if (error.cause instanceof Error) return reasonOf(error.cause);
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Why a request failed: at the bottom of what the SDK and `fetch` make of it. */
+function networkReasonOf(error: unknown): string {
+  if (error instanceof Error && error.cause instanceof Error) return networkReasonOf(error.cause);
   // The whole address may hold a secret, and the message has it without its query.
-  return error.message.replace(/^error sending request for url \(\S*\): /, "");
+  return reasonOf(error).replace(/^error sending request for url \(\S*\): /, "");
 }
