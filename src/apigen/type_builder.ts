@@ -28,7 +28,6 @@ import {
   constraintsOf,
   type JsonType,
   type Keyword,
-  OBJECT_KEYWORDS,
   omit,
   pick,
   type Schema,
@@ -232,7 +231,9 @@ export class TypeBuilder {
       return this.typeOf(only, hint);
     }
     const flat = this.flatten(schema);
-    if (typeof flat === "object" && isPlainObject(flat)) return this.#class(flat, hint, schema);
+    if (typeof flat === "object" && this.#isPlainObject(flat)) {
+      return this.#class(flat, hint, schema);
+    }
     return this.typeOf(flat, hint);
   }
 
@@ -245,7 +246,7 @@ export class TypeBuilder {
     if (keyword === "oneOf" && !areApart(branches, this.#merger)) this.noteInexact();
     const rest = omit(schema, keyword, "title", "description", "default");
     const others = constraintsOf(rest);
-    if (others.length > 0 && isPlainObject(rest) && branches.every(onlyDemands)) {
+    if (others.length > 0 && this.#isPlainObject(rest) && branches.every(onlyDemands)) {
       // The branches say which properties go together; the properties are those of one class.
       this.noteInexact();
       return this.#class({ ...annotationsOf(schema), ...rest }, hint, schema);
@@ -256,6 +257,15 @@ export class TypeBuilder {
       return this.typeOf(whole, this.#branchHint(branch, whole, hint));
     });
     return this.#tagged(branches, parts) ?? unionOf(parts, typeText);
+  }
+
+  /** Whether a schema is an object with properties, and nothing but an object. */
+  #isPlainObject(schema: SchemaNode): boolean {
+    const isObject = schema.types === undefined
+      ? this.mode === "output"
+      : schema.types.length === 1 && schema.types[0] === "object";
+    return isObject && schema.properties !== undefined && schema.values === undefined &&
+      schema.anyOf === undefined && schema.oneOf === undefined;
   }
 
   #branchHint(branch: Schema, whole: Schema, hint: string): string {
@@ -482,13 +492,6 @@ export class TypeBuilder {
       this.definitions.push({ kind: "enum", name, members });
     }
   }
-}
-
-function isPlainObject(schema: SchemaNode): boolean {
-  const isObject = schema.types === undefined
-    ? constraintsOf(schema).some((keyword) => OBJECT_KEYWORDS.has(keyword))
-    : schema.types.length === 1 && schema.types[0] === "object";
-  return isObject && schema.properties !== undefined && schema.values === undefined;
 }
 
 /** Whether a branch only says which properties must or must not be there. */
