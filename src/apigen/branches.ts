@@ -100,14 +100,15 @@ export function tagHint(branch: Schema): string {
  * Whether a schema allows null.
  *
  * @param schema The schema.
- * @param open The schemas being looked at, so that loops end.
+ * @param known What is known of schemas already, so that loops end and none is looked at twice.
  * @returns Whether it does.
  */
-export function allowsNull(schema: Schema, open: Set<SchemaNode> = new Set()): boolean {
+export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new Map()): boolean {
   if (typeof schema === "boolean") return schema;
-  if (open.has(schema) || open.size > 100) return true;
-  const allows = (part: Schema) => allowsNull(part, open);
-  open.add(schema);
+  const answer = known.get(schema);
+  if (answer !== undefined) return answer;
+  known.set(schema, true);
+  const allows = (part: Schema) => allowsNull(part, known);
   const condition = schema.if === undefined || allows(schema.if);
   const allowed = (schema.ref === undefined || allows(schema.ref.target() ?? true)) &&
     (schema.types?.includes("null") ?? true) &&
@@ -117,6 +118,6 @@ export function allowsNull(schema: Schema, open: Set<SchemaNode> = new Set()): b
     (schema.oneOf?.some(allows) ?? true) &&
     (schema.not === undefined || !allows(schema.not)) &&
     allows((condition ? schema.then : schema.else) ?? true);
-  open.delete(schema);
+  known.set(schema, allowed);
   return allowed;
 }

@@ -38,6 +38,9 @@ interface SourceTextAccess {
 
 const { isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 
+/** Levels that get lines of their own in written JSON; deeper ones would be mostly indentation. */
+const MAX_INDENTED = 20;
+
 /** Levels of nesting that are read. The rest of the generator recurses over what is read. */
 const MAX_DEPTH = 2_500;
 
@@ -133,7 +136,9 @@ function bracket(
   indent: number,
   lineBreak: string,
 ): string {
-  if (indent === 0 || parts.length === 0) return open + parts.join(",") + close;
+  if (indent === 0 || parts.length === 0 || lineBreak.length > indent * MAX_INDENTED) {
+    return open + parts.join(",") + close;
+  }
   const inner = deeper(lineBreak, indent);
   return open + inner + parts.join("," + inner) + lineBreak + close;
 }

@@ -54,6 +54,9 @@ const MAX_SCHEMAS = 100_000;
 /** How long a type may be, in characters, before what is referred to gets a name. */
 const MAX_INLINE = 200;
 
+/** Members of a union. Python reads a longer chain of them only with a larger stack. */
+const MAX_MEMBERS = 300;
+
 /** Keywords that types do not express, wherever they are. */
 const BEYOND_TYPES: readonly Keyword[] = [
   "dynamic",
@@ -168,7 +171,7 @@ export class TypeBuilder {
     if (schema.values !== undefined) {
       const others = constraintsOf(schema).filter((key) => key !== "values" && key !== "types");
       if (others.length > 0) this.noteInexact();
-      return unionOf(listedTypes(schema), typeText);
+      return this.#union(listedTypes(schema));
     }
     if (schema.anyOf !== undefined) return this.#branches(schema, "anyOf", schema.anyOf, hint);
     if (schema.oneOf !== undefined) return this.#branches(schema, "oneOf", schema.oneOf, hint);
@@ -178,7 +181,7 @@ export class TypeBuilder {
     );
     const only = types.filter((type) => type !== "null").length === 1;
     const members = types.map((type) => this.#single(schema, type, hint, only));
-    return unionOf(members, typeText);
+    return this.#union(members);
   }
 
   #referred(schema: SchemaNode, hint: string): PyType {
@@ -256,7 +259,16 @@ export class TypeBuilder {
       const whole = others.length > 0 ? this.intersect(rest, this.flatten(branch)) : branch;
       return this.typeOf(whole, this.#branchHint(branch, whole, hint));
     });
-    return this.#tagged(branches, parts) ?? unionOf(parts, typeText);
+    const union = this.#union(parts);
+    return union === ANY ? ANY : this.#tagged(branches, parts) ?? union;
+  }
+
+  #union(types: readonly PyType[]): PyType {
+    const union = unionOf(types, typeText);
+    if (membersOf(union).length <= MAX_MEMBERS) return union;
+    this.cut = true;
+    this.noteInexact();
+    return ANY;
   }
 
   /** Whether a schema is an object with properties, and nothing but an object. */
@@ -344,7 +356,7 @@ export class TypeBuilder {
     }
     if (parts.length > 0) this.noteInexact();
     const rest = items === undefined ? ANY : this.typeOf(items, itemHint);
-    const item = parts.length > 0 ? unionOf([...parts, rest], typeText) : rest;
+    const item = parts.length > 0 ? this.#union([...parts, rest]) : rest;
     const list: PyType = { kind: "list", item };
     if (this.mode === "output") return list;
     const constraints: Constraint[] = field(sizeLimits(schema.minItems, schema.maxItems));
