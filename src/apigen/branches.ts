@@ -5,7 +5,13 @@
  */
 import { keyOf } from "./json.ts";
 import type { Merger } from "./merge.ts";
-import { type JsonType, type Schema, type SchemaNode, typeOfValue } from "./schema.ts";
+import {
+  constraintsOf,
+  type JsonType,
+  type Schema,
+  type SchemaNode,
+  typeOfValue,
+} from "./schema.ts";
 
 /**
  * Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`.
@@ -120,4 +126,27 @@ export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new
     allows((condition ? schema.then : schema.else) ?? true);
   known.set(schema, allowed);
   return allowed;
+}
+
+/**
+ * Follows references that say nothing else, and names what they lead to.
+ *
+ * @param schema A schema with a reference.
+ * @returns The target, `undefined` if they lead nowhere or in a circle.
+ */
+export function followReference(
+  schema: SchemaNode,
+): { target: Schema | undefined; name: string | undefined } {
+  const seen = new Set<SchemaNode>();
+  let name: string | undefined;
+  let target: Schema | undefined = schema;
+  while (typeof target === "object" && target.ref !== undefined) {
+    const isPure = constraintsOf(target).every((key) => key === "ref" || key === "dynamic");
+    if (target !== schema && !isPure) break;
+    if (seen.has(target)) return { target: undefined, name };
+    seen.add(target);
+    name = target.ref.name ?? name;
+    target = target.ref.target();
+  }
+  return { target, name };
 }

@@ -4,11 +4,12 @@
  * @module
  */
 import { assetTree } from "../assets/mod.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import { withAdditions } from "./additions.ts";
 import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
-import { assertServerName, moduleNames } from "./names.ts";
+import { moduleNames } from "./names.ts";
 import { type Files, writeFolder } from "./package_writer.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
 
@@ -64,7 +65,7 @@ export async function generatePackage(
   listing: ToolListing,
   options: GeneratePackageOptions,
 ): Promise<GeneratedTool[]> {
-  assertServerName(serverName);
+  checkServerName(serverName);
   const { files, tools } = renderFiles(serverName, listing);
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   let former: Files | undefined;

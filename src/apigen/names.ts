@@ -155,22 +155,6 @@ function moduleName(tool: string): string {
   return KEYWORDS.has(name) ? `${name}_` : name;
 }
 
-/**
- * Checks a server's name, which becomes a package's.
- *
- * @param name The name.
- * @throws {TypeError} It is none that a package can have.
- */
-export function assertServerName(name: string): void {
-  if (/^[a-z_][a-z0-9_]{0,99}$/.test(name) && !KEYWORDS.has(name) && name !== "ipybox_runtime") {
-    return;
-  }
-  throw new TypeError(
-    `Invalid server name ${JSON.stringify(name)}: use lower-case letters, digits and underscores,` +
-      " not a digit first, and no keyword of Python",
-  );
-}
-
 /** The SHA-256 digest of a text, in hexadecimal. */
 export function sha256(text: string): string {
   return createHash("sha256").update(text).digest("hex");

@@ -92,6 +92,20 @@ export const ARRAY_KEYWORDS: ReadonlySet<Keyword> = new Set([
   "unevaluatedItems",
 ]);
 
+/** Keywords that types do not express, wherever they are. */
+export const BEYOND_TYPES: readonly Keyword[] = [
+  "dynamic",
+  "not",
+  "if",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "contains",
+  "patternProperties",
+  "propertyNames",
+  "dependentRequired",
+  "dependentSchemas",
+];
+
 /**
  * The keywords of a schema that restrict values.
  *
