@@ -11,7 +11,7 @@ function typeOf(schema: unknown, rest: Record<string, unknown> = {}, output = fa
   const root = { type: "object", properties: { x: schema }, required: ["x"], ...rest };
   const text = moduleOf(output ? { inputSchema: {}, outputSchema: root } : { inputSchema: root });
   const body = text.split(output ? "class Result(" : "class Params(")[1] ?? "";
-  const match = /\n    x: ([^]*?)(?:\n    \S|\n\n)/.exec(body);
+  const match = /\n {4}x: ([^]*?)(?:\n {4}\S|\n\n)/.exec(body);
   return (match?.[1] ?? "").replaceAll(/\s+/g, " ").replaceAll(/([[(]) | ?,? (?=[\])])/g, "$1");
 }
 
