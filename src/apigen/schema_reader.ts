@@ -73,8 +73,8 @@ export class SchemaReader {
     if (typeof reference !== "string") return;
     if (!raw.has("$ref")) {
       schema.dynamic = true;
-      // Which of several anchors is meant depends on the way that led here: leave it open.
-      if (this.#references.dynamicTargets(reference) > 1) return;
+      // Which of several places is meant depends on the way that led here: leave it open.
+      if (this.#references.isAmbiguous(reference)) return;
     }
     const named = /\/(?:\$defs|definitions)\/([^/]+)$/.exec(reference);
     schema.ref = {
