@@ -75,8 +75,9 @@ export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.t
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
 export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
-export type { CallToolOptions, ToolProgress } from "./src/mcp/connection.ts";
+export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
+export type { ServerHooks, ServerLogMessage } from "./src/mcp/server_hooks.ts";
 export type {
   HttpServerParams,
   McpProtocol,
@@ -97,6 +98,13 @@ export type {
 export type { SandboxConfig } from "./src/sandbox/config.ts";
 export type { ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
+export { ServerEvents } from "./src/tool_server/server_events.ts";
+export type {
+  LogEvent,
+  ProgressEvent,
+  ServerEvent,
+  ToolsChangedEvent,
+} from "./src/tool_server/server_events.ts";
 export { ServerRegistry } from "./src/tool_server/server_registry.ts";
 export type { ServerRegistryOptions } from "./src/tool_server/server_registry.ts";
 export { ToolRunner } from "./src/tool_server/tool_runner.ts";

@@ -39,6 +39,8 @@ export interface ApprovalCall {
   readonly arguments: ExactObject;
   /** What the server says of the tool. */
   readonly annotations?: ToolAnnotations | undefined;
+  /** The tool call's id, which events of its progress carry too. */
+  readonly callId?: string | undefined;
 }
 
 /** Why a call was refused: by a decision, by time, for want of an approver, or by its own end. */
@@ -105,6 +107,8 @@ export class ApprovalRequest {
   readonly argumentsJson: string;
   /** What the server says of the tool, if it says anything. Hints, never proof. */
   readonly annotations: ToolAnnotations | undefined;
+  /** The tool call's id, which events of its progress carry too; absent for shell commands. */
+  readonly callId: string | undefined;
   /** Settles, and never rejects, once it is decided, expired or withdrawn. */
   readonly response: Promise<ApprovalResponse>;
 
@@ -130,6 +134,7 @@ export class ApprovalRequest {
     this.toolArgs = plainObject(call.arguments);
     this.argumentsJson = stringifyExact(call.arguments);
     this.annotations = call.annotations;
+    this.callId = call.callId;
     this.response = this.#answered.promise;
   }
 

@@ -235,8 +235,8 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Runs code and tells what happens: approvals that wait for a decision, and at the end the result.
-   * Leaving the loop cancels the execution.
+   * Runs code and tells what happens: approvals that wait for a decision, the progress of tool calls,
+   * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
    * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
    *
@@ -253,11 +253,12 @@ export class CodeExecutor implements AsyncDisposable {
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
     const { timeoutMs, signal, chunks = false } = options;
     using _turn = await this.#turns.acquire(signal);
-    const { channel } = this.#tools.runner;
+    const { channel, events: serverEvents } = this.#tools.runner;
     const cancel = this.#current = new AbortController();
     const events = new AsyncQueue<ExecutionEvent>();
     using budget = new TimeBudget(timeoutMs);
     using _clock = channel.onPendingChange((pending) => budget.setPending(pending));
+    using _watcher = serverEvents.watch((event) => events.push(event));
     using _approver = channel.attached
       ? undefined
       : channel.attach((request) => events.push({ type: "approval", request }));

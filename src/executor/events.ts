@@ -5,6 +5,7 @@
  */
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
+import type { ServerEvent } from "../tool_server/server_events.ts";
 
 /** A piece of output as it was produced. */
 export interface ChunkEvent {
@@ -33,4 +34,4 @@ export interface ResultEvent {
 }
 
 /** An event of `CodeExecutor.stream()`; `type` tells which. */
-export type ExecutionEvent = ChunkEvent | ApprovalEvent | ResultEvent;
+export type ExecutionEvent = ChunkEvent | ApprovalEvent | ResultEvent | ServerEvent;

@@ -3,8 +3,10 @@ import { McpConnectionError, ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
-import type { CallToolOptions, McpConnection } from "../mcp/connection.ts";
+import type { CallToolOptions } from "../mcp/call_options.ts";
+import type { McpConnection } from "../mcp/connection.ts";
 import type { ToolResult } from "../mcp/content.ts";
+import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ServerRegistry } from "./server_registry.ts";
 
@@ -13,7 +15,9 @@ export interface McpPoolOptions {
   /** The servers. */
   readonly registry: ServerRegistry;
   /** How they are connected to. */
-  readonly connect?: Omit<ConnectOptions, "signal">;
+  readonly connect?: Omit<ConnectOptions, "signal" | "hooks">;
+  /** What a server may tell and ask. */
+  readonly hooks?: (serverName: string) => ServerHooks;
   /** Told of servers that die. */
   readonly log?: Logger;
 }
@@ -31,6 +35,7 @@ const LONGEST_DELAY_MS = 10_000;
 export class McpPool implements AsyncDisposable {
   readonly #registry: ServerRegistry;
   readonly #connect: Omit<ConnectOptions, "signal">;
+  readonly #hooks: (serverName: string) => ServerHooks;
   readonly #log: Logger;
   readonly #slots = new Map<string, Slot>();
   readonly #ending = new Set<Promise<void>>();
@@ -38,10 +43,11 @@ export class McpPool implements AsyncDisposable {
 
   /** @param options The servers and how they are connected to. Nothing is started yet. */
   constructor(options: McpPoolOptions) {
-    const { registry, log = silentLogger, connect = {} } = options;
+    const { registry, log = silentLogger, connect = {}, hooks = () => ({}) } = options;
     this.#registry = registry;
     this.#log = log;
     this.#connect = { ...connect, log };
+    this.#hooks = hooks;
   }
 
   /**
@@ -130,7 +136,10 @@ export class McpPool implements AsyncDisposable {
       this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
       this.#end(serverName);
     }
-    const slot = new Slot(serverName, params, wanted, this.#connect);
+    const slot = new Slot(serverName, params, wanted, {
+      ...this.#connect,
+      hooks: this.#hooks(serverName),
+    });
     this.#slots.set(serverName, slot);
     return slot;
   }

@@ -6,10 +6,12 @@ import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
-import type { CallToolOptions } from "../mcp/connection.ts";
+import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
 import type { ToolResult } from "../mcp/content.ts";
+import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { McpPool } from "./mcp_pool.ts";
+import { ServerEvents } from "./server_events.ts";
 import { ServerRegistry } from "./server_registry.ts";
 
 /** Options of {@linkcode ToolRunner.start}. */
@@ -78,6 +80,8 @@ export class ToolRunner implements AsyncDisposable {
   readonly registry: ServerRegistry;
   /** Where calls are asked about. */
   readonly channel: ApprovalChannel;
+  /** What servers tell while they work: progress, logs, changes of their tools. */
+  readonly events: ServerEvents = new ServerEvents();
 
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
@@ -94,6 +98,7 @@ export class ToolRunner implements AsyncDisposable {
     this.#pool = new McpPool({
       registry,
       log,
+      hooks: (serverName) => this.#hooks(serverName),
       connect: {
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
@@ -146,12 +151,17 @@ export class ToolRunner implements AsyncDisposable {
   async runCall(call: ToolCall, options: CallToolOptions = {}): Promise<ToolResult> {
     const { serverName, toolName } = call;
     const { signal } = options;
-    const asked: ApprovalCall = { kind: "tool", ...call };
+    const callId = crypto.randomUUID();
+    const asked: ApprovalCall = { kind: "tool", callId, ...call };
     this.#gate.refuseDenied(asked); // before a server is started for it
     const annotations = await this.#annotations(serverName, toolName, signal);
     const args = await this.#gate.authorize({ ...asked, annotations }, { signal });
-    const timeoutMs = options.timeoutMs ?? this.#callTimeoutMs;
-    return await this.#pool.callTool(serverName, toolName, args, { ...options, timeoutMs });
+    using _running = this.events.track(serverName, callId);
+    return await this.#pool.callTool(serverName, toolName, args, {
+      signal,
+      timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
+      onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
+    });
   }
 
   /**
@@ -219,4 +229,31 @@ export class ToolRunner implements AsyncDisposable {
       return undefined;
     }
   }
+
+  /** Tells whoever called and whoever watches. Without either, the server is not asked for it. */
+  #progress(
+    call: { callId: string; serverName: string; toolName: string },
+    onProgress: CallToolOptions["onProgress"],
+  ): CallToolOptions["onProgress"] {
+    if (onProgress === undefined && !this.events.watched) return undefined;
+    return ({ progress, total, message }: ToolProgress) => {
+      this.events.tell({ type: "progress", ...call, progress, total, message });
+      onProgress?.({ progress, total, message });
+    };
+  }
+
+  #hooks(serverName: string): ServerHooks {
+    return {
+      onLog: (message) => {
+        const callId = this.events.onlyCall(serverName);
+        this.events.tell({ type: "log", serverName, callId, ...message });
+      },
+      onToolsChanged: () => this.events.tell({ type: "tools_changed", serverName }),
+    };
+  }
+}
+
+function shorter(one: number | undefined, other: number | undefined): number | undefined {
+  const shortest = Math.min(one ?? Infinity, other ?? Infinity);
+  return shortest === Infinity ? undefined : shortest;
 }
