@@ -22,14 +22,11 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
-export type {
-  CodeExecutorOptions,
-  ExecuteOptions,
-  StreamOptions,
-} from "./src/executor/code_executor.ts";
+export type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./src/executor/options.ts";
 export type {
   ApprovalEvent,
   ChunkEvent,
+  ElicitationEvent,
   ExecutionEvent,
   ResultEvent,
 } from "./src/executor/events.ts";
@@ -77,7 +74,33 @@ export type { Logger, LogLevel } from "./src/log.ts";
 export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
-export type { ServerHooks, ServerLogMessage } from "./src/mcp/server_hooks.ts";
+export { ElicitationRequest } from "./src/mcp/elicitation.ts";
+export type {
+  ElicitationAnswer,
+  ElicitationQuestion,
+  ElicitationSource,
+  FormQuestion,
+  UrlQuestion,
+} from "./src/mcp/elicitation.ts";
+export type {
+  BooleanField,
+  ChoiceField,
+  ChoicesField,
+  FormField,
+  FormFieldBase,
+  FormOption,
+  FormValue,
+  NumberField,
+  TextField,
+} from "./src/mcp/form.ts";
+export type {
+  Root,
+  SamplingHandler,
+  SamplingRequest,
+  SamplingResult,
+  ServerHooks,
+  ServerLogMessage,
+} from "./src/mcp/server_hooks.ts";
 export type {
   HttpServerParams,
   McpProtocol,
@@ -98,6 +121,8 @@ export type {
 export type { SandboxConfig } from "./src/sandbox/config.ts";
 export type { ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
+export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
+export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";
 export { ServerEvents } from "./src/tool_server/server_events.ts";
 export type {
   LogEvent,

@@ -1,6 +1,13 @@
 import { type Logger, silentLogger } from "../log.ts";
-import { Client, type VersionNegotiationOptions } from "./sdk.ts";
-import type { ServerHooks } from "./server_hooks.ts";
+import { parseElicitation } from "./elicitation.ts";
+import type { FormValue } from "./form.ts";
+import {
+  Client,
+  type ClientCapabilities,
+  type CreateMessageResult,
+  type VersionNegotiationOptions,
+} from "./sdk.ts";
+import type { Root, ServerHooks } from "./server_hooks.ts";
 import type { McpProtocol } from "./server_params.ts";
 
 /** Options of {@linkcode makeClient}. */
@@ -30,7 +37,7 @@ const LOG_LEVEL = "info";
 export function makeClient(serverName: string, options: ClientMakeOptions): Client {
   const { protocol, hooks = {}, log = silentLogger } = options;
   const client = new Client(CLIENT_INFO, {
-    capabilities: {},
+    capabilities: capabilities(hooks),
     versionNegotiation: negotiation(protocol),
     listMaxPages: MAX_PAGES,
   });
@@ -42,7 +49,56 @@ export function makeClient(serverName: string, options: ClientMakeOptions): Clie
       onLog({ level, data, ...(logger === undefined ? {} : { logger }) });
     });
   }
+  answerRequests(serverName, client, hooks, log);
   return client;
+}
+
+/** Lets the server ask what it was told that it may ask. */
+function answerRequests(serverName: string, client: Client, hooks: ServerHooks, log: Logger): void {
+  const { elicit, sample, roots } = hooks;
+  client.setRequestHandler("elicitation/create", async ({ params }, { mcpReq }) => {
+    const question = parseElicitation(params);
+    if (typeof question === "string") {
+      log.warn(`Declined a question of MCP server "${serverName}": ${question}`);
+      return { action: "decline" };
+    }
+    const answer = await elicit?.(question, mcpReq.signal) ?? { action: "decline" };
+    if (answer.action !== "accept" || answer.content === undefined) {
+      return { action: answer.action };
+    }
+    return { action: "accept", content: mutable(answer.content) };
+  });
+  if (sample !== undefined) {
+    client.setRequestHandler("sampling/createMessage", async ({ params }, { mcpReq }) => {
+      const answer = await sample({ serverName, params, signal: mcpReq.signal });
+      return answer as CreateMessageResult; // the SDK checks it
+    });
+  }
+  if (roots !== undefined) {
+    client.setRequestHandler("roots/list", () => ({ roots: roots.map(root) }));
+  }
+}
+
+/** Questions are always taken: some servers only list tools that ask where they may ask. */
+function capabilities({ sample, roots }: ServerHooks): ClientCapabilities {
+  return {
+    elicitation: { form: {}, url: {} },
+    ...(sample === undefined ? {} : { sampling: {} }),
+    ...(roots === undefined ? {} : { roots: {} }),
+  };
+}
+
+function root({ uri, name }: Root): { uri: string; name?: string } {
+  return name === undefined ? { uri } : { uri, name };
+}
+
+function mutable(
+  content: Readonly<Record<string, FormValue>>,
+): Record<string, string | number | boolean | string[]> {
+  const entries = Object.entries(content).map(([name, value]) =>
+    [name, typeof value === "object" ? [...value] : value] as const
+  );
+  return Object.fromEntries(entries);
 }
 
 /**

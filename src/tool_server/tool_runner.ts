@@ -8,8 +8,9 @@ import { type Logger, stderrLogger } from "../log.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
 import type { ToolResult } from "../mcp/content.ts";
-import type { ServerHooks } from "../mcp/server_hooks.ts";
+import type { Root, SamplingHandler, ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
+import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
 import { ServerRegistry } from "./server_registry.ts";
@@ -44,6 +45,18 @@ export interface ToolRunnerOptions {
    * @default {undefined} for ever
    */
   callTimeoutMs?: number | undefined;
+  /**
+   * Answers servers that ask for a model.
+   *
+   * @default {undefined} they are told that there is none
+   */
+  sampling?: SamplingHandler | undefined;
+  /**
+   * Where servers are told to work.
+   *
+   * @default {undefined} they are not told
+   */
+  roots?: readonly Root[] | undefined;
   /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
   sandboxCommand?: ConnectOptions["sandboxCommand"];
   /** Told what happens. Warnings and errors go to stderr by default. */
@@ -82,6 +95,8 @@ export class ToolRunner implements AsyncDisposable {
   readonly channel: ApprovalChannel;
   /** What servers tell while they work: progress, logs, changes of their tools. */
   readonly events: ServerEvents = new ServerEvents();
+  /** Where servers' questions are asked. */
+  readonly elicitations: ElicitationChannel;
 
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
@@ -91,14 +106,16 @@ export class ToolRunner implements AsyncDisposable {
   private constructor(registry: ServerRegistry, options: ToolRunnerOptions) {
     const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
     this.registry = registry;
-    this.channel = new ApprovalChannel({ timeoutMs: options.approvalTimeoutMs, log });
+    const { approvalTimeoutMs: timeoutMs } = options;
+    this.channel = new ApprovalChannel({ timeoutMs, log });
+    this.elicitations = new ElicitationChannel({ timeoutMs, log });
     this.#gate = new ApprovalGate(approvalPolicy(options.approval ?? {}), this.channel);
     this.#log = log;
     this.#callTimeoutMs = options.callTimeoutMs;
     this.#pool = new McpPool({
       registry,
       log,
-      hooks: (serverName) => this.#hooks(serverName),
+      hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
@@ -204,6 +221,7 @@ export class ToolRunner implements AsyncDisposable {
   /** Refuses what waits for approval, cancels what runs, stops the servers, reads the registry. */
   async reset(): Promise<void> {
     this.channel.withdrawAll("The tool server was reset");
+    this.elicitations.withdrawAll("The tool server was reset");
     await this.#pool.reset();
     await this.registry.reload();
   }
@@ -211,6 +229,7 @@ export class ToolRunner implements AsyncDisposable {
   /** Refuses what waits for approval and stops the servers. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.channel.withdrawAll("The tool server was stopped");
+    this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
   }
 
@@ -242,8 +261,14 @@ export class ToolRunner implements AsyncDisposable {
     };
   }
 
-  #hooks(serverName: string): ServerHooks {
+  #hooks(serverName: string, { sampling, roots }: ToolRunnerOptions): ServerHooks {
     return {
+      sample: sampling,
+      roots,
+      elicit: (question, signal) => {
+        const callId = this.events.onlyCall(serverName);
+        return this.elicitations.ask({ serverName, callId }, question, signal);
+      },
       onLog: (message) => {
         const callId = this.events.onlyCall(serverName);
         this.events.tell({ type: "log", serverName, callId, ...message });
