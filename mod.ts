@@ -133,6 +133,8 @@ export type {
 export { ServerRegistry } from "./src/tool_server/server_registry.ts";
 export type { ServerRegistryOptions } from "./src/tool_server/server_registry.ts";
 export { ToolRunner } from "./src/tool_server/tool_runner.ts";
-export type { ToolCall, ToolRunnerOptions } from "./src/tool_server/tool_runner.ts";
+export type { CatalogCall, ToolCall } from "./src/tool_server/tool_runner.ts";
+export type { ToolRunnerOptions } from "./src/tool_server/tool_runner_options.ts";
+export type { CatalogMethod } from "./src/mcp/catalog.ts";
 export { ToolServer } from "./src/tool_server/tool_server.ts";
 export type { Door, ToolServerOptions } from "./src/tool_server/tool_server.ts";

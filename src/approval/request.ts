@@ -10,8 +10,11 @@ import {
   toPlain,
 } from "../json/exact.ts";
 
-/** What asks for approval: a tool call, a shell command, or a cell magic that runs a shell. */
-export type ApprovalKind = "tool" | "shell" | "shell_magic";
+/**
+ * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
+ * for a resource, a prompt or a completion.
+ */
+export type ApprovalKind = "tool" | "shell" | "shell_magic" | "resource";
 
 /** What an MCP server says of a tool's nature. Hints of a server, which nobody has checked. */
 export interface ToolAnnotations {
@@ -33,7 +36,10 @@ export interface ApprovalCall {
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
-  /** The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands. */
+  /**
+   * The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands;
+   * `"resources/read"`, `"prompts/get"` or `"completion/complete"` for resources.
+   */
   readonly toolName: string;
   /** The arguments, sealed. */
   readonly arguments: ExactObject;
@@ -99,7 +105,10 @@ export class ApprovalRequest {
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
-  /** The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands. */
+  /**
+   * The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands;
+   * `"resources/read"`, `"prompts/get"` or `"completion/complete"` for resources.
+   */
   readonly toolName: string;
   /** The arguments, frozen. An integer that no double holds is a `bigint`. */
   readonly toolArgs: JsonObject;

@@ -12,6 +12,14 @@ import {
   isForgottenSession,
 } from "./call_errors.ts";
 import { LOG_REQUEST, requestLog } from "./client.ts";
+import {
+  type CatalogMethod,
+  isListMethod,
+  listAll,
+  type ListMethod,
+  malformed,
+  parseCatalogResult,
+} from "./catalog.ts";
 import type { CallToolOptions, ListToolsOptions } from "./call_options.ts";
 import { parseToolResult, type ToolResult } from "./content.ts";
 import {
@@ -175,9 +183,46 @@ export class McpConnection implements AsyncDisposable {
     }
   }
 
+  /**
+   * Asks for what the server offers beside tools.
+   *
+   * @param method What is asked.
+   * @param params The parameters, already checked.
+   * @param options What cancels it.
+   * @returns The result; a list comes whole, as `items`.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async catalog(
+    method: CatalogMethod,
+    params: Readonly<Record<string, unknown>>,
+    options: CallToolOptions = {},
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const { signal, timeoutMs } = options;
+    using deadline = new Deadline(timeoutMs);
+    const request = { signal: anySignal(signal, deadline.signal), timeout: NO_TIMEOUT };
+    const ask = (params: Readonly<Record<string, unknown>>) =>
+      this.#client.request({ method, params: { ...params } }, z.unknown(), request);
+    try {
+      if (isListMethod(method)) {
+        return { items: this.#offers(method) ? await listAll(method, ask) : [] };
+      }
+      return parseCatalogResult(method, await ask(params)) ?? malformed(method);
+    } catch (error) {
+      throw await this.#explain(error, {
+        cancelled: aborted(signal),
+        timedOut: deadline.signal.aborted,
+      });
+    }
+  }
+
   /** Stops the server's process or ends the session. */
   async [Symbol.asyncDispose](): Promise<void> {
     await (this.#closing ??= this.#close());
+  }
+
+  #offers(method: ListMethod): boolean {
+    const { resources, prompts } = this.#client.getServerCapabilities() ?? {};
+    return (method === "prompts/list" ? prompts : resources) !== undefined;
   }
 
   async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {

@@ -13,6 +13,7 @@ import {
   approvedText,
   errorText,
   parseApproveRequest,
+  parseCatalogRequest,
   parseRunRequest,
   progressLine,
   resultText,
@@ -37,8 +38,8 @@ const MAX_UNREAD_LINES = 1000;
 type Route = (request: Request) => Promise<Response>;
 
 /**
- * The door for code in the kernel: it may ask for a tool of a registered server, ask for approval of
- * a shell command, and see that the door is open. Nothing else.
+ * The door for code in the kernel: it may ask for a tool, a resource or a prompt of a registered
+ * server, ask for approval of a shell command, and see that the door is open. Nothing else.
  *
  * @param options Who does the work, and the token.
  * @returns The handler.
@@ -67,6 +68,14 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
       return told(runner.runCall(call, { signal, timeoutMs, onProgress }).then(resultText));
     });
   };
+  const catalog: Route = async (request) => {
+    requireMethod(request, "POST");
+    const body = await readJsonBody(request, maxBodyBytes);
+    const { call, timeoutMs } = malformed(parseCatalogRequest, body);
+    return eventually((signal) =>
+      told(runner.catalog(call, { signal, timeoutMs }).then(resultText))
+    );
+  };
   const approve: Route = async (request) => {
     requireMethod(request, "POST");
     const call = malformed(parseApproveRequest, await readJsonBody(request, maxBodyBytes));
@@ -76,7 +85,12 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
     requireMethod(request, "GET");
     return Promise.resolve(jsonResponse('{"status":"ok"}'));
   };
-  const routes = new Map([["/run", run], ["/approve", approve], ["/status", status]]);
+  const routes = new Map([
+    ["/run", run],
+    ["/catalog", catalog],
+    ["/approve", approve],
+    ["/status", status],
+  ]);
   return async (request) => {
     try {
       refusePages(request);

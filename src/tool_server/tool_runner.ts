@@ -1,67 +1,20 @@
 import { ApprovalChannel } from "../approval/channel.ts";
 import { ApprovalGate } from "../approval/gate.ts";
-import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
+import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
-import type { ConnectOptions } from "../mcp/connect.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
+import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
-import type { Root, SamplingHandler, ServerHooks } from "../mcp/server_hooks.ts";
+import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
+import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 import { ServerRegistry } from "./server_registry.ts";
-
-/** Options of {@linkcode ToolRunner.start}. */
-export interface ToolRunnerOptions {
-  /** The folder with `.ipybox/mcp.json` and `.env`; without it, only `servers` are known. */
-  workspace?: string | undefined;
-  /** Registered servers, over those of the workspace. */
-  servers?: Readonly<Record<string, ServerParams>> | undefined;
-  /**
-   * How calls are approved.
-   *
-   * @default {{ tools: "ask", shell: "allow" }}
-   */
-  approval?: ApprovalSetting | undefined;
-  /**
-   * How long a decision is waited for, in milliseconds.
-   *
-   * @default {undefined} for ever
-   */
-  approvalTimeoutMs?: number | undefined;
-  /**
-   * How long a server may take to start, in milliseconds.
-   *
-   * @default {30000}
-   */
-  connectTimeoutMs?: number | undefined;
-  /**
-   * How long a call may take once it is approved, in milliseconds.
-   *
-   * @default {undefined} for ever
-   */
-  callTimeoutMs?: number | undefined;
-  /**
-   * Answers servers that ask for a model.
-   *
-   * @default {undefined} they are told that there is none
-   */
-  sampling?: SamplingHandler | undefined;
-  /**
-   * Where servers are told to work.
-   *
-   * @default {undefined} they are not told
-   */
-  roots?: readonly Root[] | undefined;
-  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
-  sandboxCommand?: ConnectOptions["sandboxCommand"];
-  /** Told what happens. Warnings and errors go to stderr by default. */
-  log?: Logger | undefined;
-}
 
 /** A call of a tool whose arguments are sealed. */
 export interface ToolCall {
@@ -71,6 +24,16 @@ export interface ToolCall {
   readonly toolName: string;
   /** The arguments, which are sent as they are. */
   readonly arguments: ExactObject;
+}
+
+/** A request for what a server offers beside tools. */
+export interface CatalogCall {
+  /** The registered server. */
+  readonly serverName: string;
+  /** What is asked, in the protocol's own names. */
+  readonly method: CatalogMethod;
+  /** The parameters, in the protocol's own names. */
+  readonly params: Readonly<Record<string, unknown>>;
 }
 
 /**
@@ -179,6 +142,30 @@ export class ToolRunner implements AsyncDisposable {
       timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
       onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
     });
+  }
+
+  /**
+   * Asks a server for a resource, a prompt, a completion, or a list of what it has, if that is
+   * approved. Lists, which send nothing of the caller's, are only refused where the policy denies.
+   *
+   * @param request What is asked.
+   * @param options What cancels it.
+   * @returns The server's result; a list comes whole, as `items`.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async catalog(
+    request: CatalogCall,
+    options: CallToolOptions = {},
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const { serverName, method } = request;
+    const { signal } = options;
+    const args = sealObject(toExact(request.params));
+    const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
+    this.#gate.refuseDenied(asked);
+    const approved = isListMethod(method) ? args : await this.#gate.authorize(asked, { signal });
+    const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
+    const params = checkCatalogParams(method, approved); // an approver may have edited them
+    return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
   }
 
   /**

@@ -8,8 +8,9 @@ import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError, type ToolErrorType } from "../errors.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
 import type { ToolProgress } from "../mcp/call_options.ts";
+import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
-import type { ToolCall } from "./tool_runner.ts";
+import type { CatalogCall, ToolCall } from "./tool_runner.ts";
 
 /** All words for `error.type`. Each is an exception class of the Python runtime. */
 export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
@@ -46,6 +47,13 @@ const runRequest = z.strictObject({
   progress: z.boolean().optional(),
 });
 
+const catalogRequest = z.strictObject({
+  server: z.string().max(256),
+  method: z.enum(CATALOG_METHODS),
+  params: z.unknown(),
+  timeout_ms: z.int().positive().optional(),
+});
+
 const approveRequest = z.strictObject({
   kind: z.enum(["shell", "shell_magic"]),
   arguments: z.unknown(),
@@ -74,6 +82,27 @@ export function parseRunRequest(body: Uint8Array): RunRequest {
   return { call, timeoutMs: timeout_ms, progress };
 }
 
+/** A request for what a server offers beside tools. */
+export interface CatalogRequest {
+  /** What is asked. */
+  readonly call: CatalogCall;
+  /** How long it may take once it is approved. */
+  readonly timeoutMs: number | undefined;
+}
+
+/**
+ * Reads the body of `POST /catalog`.
+ *
+ * @param body The bytes, which are parsed this once.
+ * @returns The request, its parameters checked.
+ * @throws {TypeError} It is not that request, or has a key that it must not have.
+ */
+export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
+  const { server, method, params, timeout_ms } = parse(catalogRequest, body);
+  const call = { serverName: server, method, params: checkCatalogParams(method, params) };
+  return { call, timeoutMs: timeout_ms };
+}
+
 /** Writes the line that tells of a call's progress. */
 export function progressLine({ progress, total, message }: ToolProgress): string {
   return JSON.stringify({ progress: { progress, total, message } }) + "\n";
@@ -92,7 +121,7 @@ export function parseApproveRequest(body: Uint8Array): ApprovalCall {
 }
 
 /** Writes the answer to a call that has a result. */
-export function resultText(result: ToolResult): string {
+export function resultText(result: ToolResult | Readonly<Record<string, unknown>>): string {
   return stringifyExact({ result });
 }
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Awaitable, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Mapping, Optional
 
 from .arguments import encode
-from .content import ToolResult
+from .content import ResourceLink, ToolResult
 from .errors import ToolCallError, ToolError, error_from_wire
 from .options import CallOptions, OnProgress, ToolProgress, current_options
 from .session import default_session
+
+if TYPE_CHECKING:
+    from .catalog import Prompts, Resources
 
 
 class ToolRunner:
@@ -35,7 +38,7 @@ class ToolRunner:
         try:
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
-            return _result(default_session().post("/run", body, _teller(options)))
+            return self._result(default_session().post("/run", body, _teller(options)))
         except ToolCallError as error:
             self._locate(error, tool)
             raise
@@ -53,10 +56,24 @@ class ToolRunner:
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
             answer = await default_session().post_async("/run", body, _async_teller(options))
-            return _result(answer)
+            return self._result(answer)
         except ToolCallError as error:
             self._locate(error, tool)
             raise
+
+    @property
+    def resources(self) -> Resources:
+        """The server's resources."""
+        from .catalog import Resources
+
+        return Resources(self.server)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The server's prompts."""
+        from .catalog import Prompts
+
+        return Prompts(self.server)
 
     def __repr__(self) -> str:
         return f"ToolRunner({self.server!r})"
@@ -67,6 +84,20 @@ class ToolRunner:
         arguments = {} if arguments is None else dict(arguments)
         call = {"server": self.server, "tool": tool, "arguments": arguments}
         return encode({**call, **options.request()})
+
+    def _result(self, answer: Mapping[str, Any]) -> ToolResult:
+        error = answer.get("error")
+        if error is not None:
+            raise error_from_wire(error)
+        result = ToolResult(answer["result"])
+        for block in result.content:
+            if isinstance(block, ResourceLink):
+                block.server = self.server
+        if not result.is_error:
+            return result
+        failure = ToolError(str(result.text) or "The tool failed without saying why")
+        failure.result = result
+        raise failure
 
     def _locate(self, error: ToolCallError, tool: str) -> None:
         error.server = self.server
@@ -95,15 +126,3 @@ def _async_teller(options: CallOptions) -> Optional[Callable[[bytes], Awaitable[
 
 def _progress(line: bytes) -> ToolProgress:
     return ToolProgress(json.loads(line)["progress"])
-
-
-def _result(answer: Mapping[str, Any]) -> ToolResult:
-    error = answer.get("error")
-    if error is not None:
-        raise error_from_wire(error)
-    result = ToolResult(answer["result"])
-    if not result.is_error:
-        return result
-    failure = ToolError(str(result.text) or "The tool failed without saying why")
-    failure.result = result
-    raise failure
