@@ -60,6 +60,7 @@ export type {
 } from "./src/approval/policy.ts";
 export * from "./src/errors.ts";
 export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
+export type { ShellGuard } from "./src/kernel/bootstrap.ts";
 export { KernelClient } from "./src/kernel/client.ts";
 export type { KernelClientOptions } from "./src/kernel/client.ts";
 export { Execution } from "./src/kernel/execution.ts";

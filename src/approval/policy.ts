@@ -70,6 +70,17 @@ export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   };
 }
 
+/**
+ * Whether a setting may ask about shell commands, or deny them. If not, kernels need not ask.
+ *
+ * @param setting A mode, modes by kind, or a policy, which may do anything.
+ * @returns Whether it does not simply allow them all.
+ */
+export function guardsShell(setting: ApprovalSetting = {}): boolean {
+  if (typeof setting === "string") return setting !== "allow";
+  return "decide" in setting || (setting.shell ?? "allow") !== "allow";
+}
+
 const MODES: readonly string[] = ["ask", "allow", "deny"];
 
 const DENIED = {

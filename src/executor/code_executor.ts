@@ -1,11 +1,13 @@
 import { join, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
+import { guardsShell } from "../approval/policy.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { AsyncQueue } from "../async/queue.ts";
 import { anySignal } from "../async/signals.ts";
 import { ExecutionTimeoutError } from "../errors.ts";
+import type { ShellGuard } from "../kernel/bootstrap.ts";
 import { KernelClient } from "../kernel/client.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
@@ -73,10 +75,12 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {EnvironmentNotReadyError} Python or the sandbox is not there; `fix` says what helps. A
    * `SandboxUnavailableError` is one of these.
    * @throws {ConfigError} The registry or an option cannot be used.
+   * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
    * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     const { servers, approval, approvalTimeoutMs, connectTimeoutMs, startTimeoutMs } = options;
+    const shell = shellGuard(options);
     const { kernelEnv, sandbox, signal, imagesDir = "images", log = stderrLogger() } = options;
     await using parts = new AsyncDisposableStack();
     const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
@@ -115,6 +119,7 @@ export class CodeExecutor implements AsyncDisposable {
         imagesDir: resolve(workspace, imagesDir),
         workingDir: workspace,
         restoreWorkingDir,
+        shell,
         maxOutputBytes,
         startTimeoutMs,
         signal,
@@ -276,6 +281,16 @@ function onPendingChange(
     }));
   }
   return stack;
+}
+
+/** What code in the kernel must ask for before it runs commands. */
+function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOptions): ShellGuard {
+  if (guardsShell(approval)) return requireShellEscape ? "escape" : "approval";
+  if (!requireShellEscape) return "none";
+  throw new TypeError(
+    "Cannot require shell escapes where they are not approved: " +
+      'set approval.shell to "ask" or "deny", or leave out requireShellEscape',
+  );
 }
 
 /** Passes an execution's chunks and its end on as events. Never rejects. */

@@ -39,6 +39,14 @@ export interface CodeExecutorOptions {
    * @default {undefined} they are not told
    */
   roots?: readonly Root[] | undefined;
+  /**
+   * Whether code can start processes only by shell commands (`!cmd`, `%%bash` and the like), which
+   * can be approved, and not by `subprocess`, `os.system` and so on. A guard against code that takes
+   * the direct way, not a boundary: that is the sandbox. `approval` must not allow all shell commands.
+   *
+   * @default {false}
+   */
+  requireShellEscape?: boolean | undefined;
   /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
   /** A folder with further Python packages for the code, which it can only read. It exists. */
