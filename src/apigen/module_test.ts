@@ -269,7 +269,7 @@ Deno.test("integers beyond a double's precision stay what the server said", () =
     typeOf({ type: "integer", minimum: rawJSON("9007199254740993"), maximum: 2n ** 70n }),
     "Annotated[Int, Field(ge=9007199254740993, le=1180591620717411303424)]",
   );
-  assertEquals(typeOf({ type: "integer", maximum: 2 ** 60 }), "Int");
+  assertEquals(typeOf({ type: "integer", multipleOf: 2 ** 60 }), "Int");
 });
 
 Deno.test("a module reads like Python that a person wrote", async () => {

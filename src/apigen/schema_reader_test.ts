@@ -101,7 +101,13 @@ Deno.test("SchemaReader finds nothing for references that lead out, and fetches 
 });
 
 Deno.test("SchemaReader drops values that may have been rounded", () => {
-  const { root, warnings } = read({ const: 2 ** 60, maximum: 2 ** 60 });
+  const { root, warnings } = read({ const: 2 ** 60, multipleOf: 2 ** 60 });
   assertEquals(root, {});
   assertEquals(warnings.length, 2);
+});
+
+Deno.test("SchemaReader takes limits that may have been rounded for the widest they can have been", () => {
+  const { root } = read({ minimum: -(2 ** 60), maximum: 18446744073709551615 });
+  assertEquals(root.minimum?.source, String(-(2n ** 60n) - 256n));
+  assertEquals(root.maximum?.source, String(2n ** 64n + 4096n));
 });
