@@ -9,7 +9,6 @@ export class TerminalApprover {
   readonly #io: CommandIo;
   readonly #toAllow: string;
   readonly #turns = new Mutex();
-  #refused = 0;
 
   /**
    * @param io The terminal, if there is one.
@@ -20,11 +19,6 @@ export class TerminalApprover {
     this.#toAllow = toAllow;
   }
 
-  /** How many calls were refused. */
-  get refused(): number {
-    return this.#refused;
-  }
-
   /** Decides a call. Without a terminal nobody can be asked, and it is refused. */
   async decide(request: ApprovalRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
@@ -33,7 +27,7 @@ export class TerminalApprover {
         ? `${this.#toAllow} allows calls`
         : "--approve-shell allow allows commands";
       this.#io.err(`Refused ${request}: no terminal to ask at (${allow})`);
-      await this.#reject(request, "there is no terminal to ask at");
+      await request.reject("there is no terminal to ask at");
       return;
     }
     using _turn = await this.#turns.acquire();
@@ -41,14 +35,9 @@ export class TerminalApprover {
     const answer = await this.#io.ask(question(request), signal);
     if (answer === null) {
       // Withdrawn or interrupted, or the terminal has no more to say.
-      if (!signal.aborted) await this.#reject(request, "nobody answers at the terminal");
+      if (!signal.aborted) await request.reject("nobody answers at the terminal");
     } else if (/^\s*y(es)?\s*$/i.test(answer)) await request.accept();
-    else await this.#reject(request, "the user said no");
-  }
-
-  async #reject(request: ApprovalRequest, reason: string): Promise<void> {
-    this.#refused++;
-    await request.reject(reason);
+    else await request.reject("the user said no");
   }
 }
 

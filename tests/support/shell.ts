@@ -7,8 +7,7 @@
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { CodeExecutionError } from "../../src/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import type { CodeExecutorOptions } from "../../src/executor/options.ts";
-import type { StreamOptions } from "../../src/executor/code_executor.ts";
+import type { CodeExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
 import { silentLogger } from "../../src/log.ts";
 import { testPython } from "./python.ts";
 import { TempFolder } from "./temp_folder.ts";
