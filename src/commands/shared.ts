@@ -32,15 +32,33 @@ export const APPROVE: OptionSpec = {
   help: "Tool calls: ask at the terminal, allow or deny all (default: ask)",
 };
 
+/** `--approve-shell MODE`, an option of commands that run code. */
+export const APPROVE_SHELL: OptionSpec = {
+  value: "MODE",
+  help: "Shell commands such as !ls: ask, allow or deny all (default: allow)",
+};
+
 /**
- * What the command line says of approvals.
+ * What the command line says of approvals of tool calls.
  *
  * @throws {UsageError} If it is no mode.
  */
 export function approveModeOf(args: ParsedArgs): ApprovalMode {
-  const mode = args.value("approve") ?? "ask";
+  return approvalMode("approve", args.value("approve") ?? "ask");
+}
+
+/**
+ * What the command line says of approvals of shell commands.
+ *
+ * @throws {UsageError} If it is no mode.
+ */
+export function approveShellModeOf(args: ParsedArgs): ApprovalMode {
+  return approvalMode("approve-shell", args.value("approve-shell") ?? "allow");
+}
+
+function approvalMode(option: string, mode: string): ApprovalMode {
   if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
-  throw new UsageError(`Option --approve takes ask, allow or deny: received "${mode}"`);
+  throw new UsageError(`Option --${option} takes ask, allow or deny: received "${mode}"`);
 }
 
 /**

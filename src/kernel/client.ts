@@ -3,6 +3,7 @@ import { abortable, anySignal, settledWithin } from "../async/signals.ts";
 import { CodeExecutionError, type KernelState } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { ArtifactFolder } from "./artifact_folder.ts";
+import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import type { Kernel } from "./kernel.ts";
@@ -40,6 +41,14 @@ export interface KernelClientOptions {
    * @default {false}
    */
   readonly restoreWorkingDir?: boolean | undefined;
+  /**
+   * What holds for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
+   * server that the gateway's kernels know; with `"escape"`, all other ways to start a process also
+   * raise an exception.
+   *
+   * @default {"none"}
+   */
+  readonly shell?: ShellGuard | undefined;
   /**
    * How much text of one execution is kept in memory, in bytes: half of it from the start and half
    * from the end. The whole of a longer one goes to a file, which the text names.
@@ -101,7 +110,7 @@ export class KernelClient implements AsyncDisposable {
 
   private constructor(options: KernelClientOptions) {
     const { gateway, imagesDir = "images", spillDir, startTimeoutMs = 60_000, signal } = options;
-    const { workingDir, restoreWorkingDir = false } = options;
+    const { workingDir, restoreWorkingDir = false, shell = "none" } = options;
     this.#options = options;
     this.#log = options.log ?? silentLogger;
     this.#images = new ArtifactFolder(imagesDir);
@@ -110,7 +119,7 @@ export class KernelClient implements AsyncDisposable {
     this.#keeper = new KernelKeeper({
       gateway,
       connection: this.#connection,
-      bootstrap: { restoreWorkingDir, ...(workingDir === undefined ? {} : { workingDir }) },
+      bootstrap: { restoreWorkingDir, shell, ...(workingDir === undefined ? {} : { workingDir }) },
       log: this.#log,
       startTimeoutMs,
       signal,

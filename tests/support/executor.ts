@@ -4,8 +4,8 @@
  * @module
  */
 import type { ApprovalRequest } from "../../src/approval/request.ts";
-import { CodeExecutor, type CodeExecutorOptions } from "../../src/executor/code_executor.ts";
-import type { StreamOptions } from "../../src/executor/code_executor.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import type { CodeExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
 import type { ExecutionResult } from "../../src/kernel/outputs.ts";
 import { silentLogger } from "../../src/log.ts";
 import { testPython } from "./python.ts";
