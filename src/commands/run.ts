@@ -52,7 +52,8 @@ export const run: Command = {
 
 async function runCommand(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(run, args, { max: 1 });
-  const approval = { tools: approveModeOf(parsed), shell: approveShellModeOf(parsed) };
+  const tools = approveModeOf(parsed);
+  const approval = { tools, resources: tools, shell: approveShellModeOf(parsed) };
   const timeout = parsed.positiveNumber("timeout");
   const workspace = await workspaceOf(parsed);
   const code = await codeOf(parsed);
