@@ -65,6 +65,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly #gate: ApprovalGate;
   readonly #log: Logger;
   readonly #callTimeoutMs: number | undefined;
+  readonly #changed = new Set<string>();
 
   private constructor(registry: ServerRegistry, options: ToolRunnerOptions) {
     const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
@@ -78,6 +79,8 @@ export class ToolRunner implements AsyncDisposable {
     this.#pool = new McpPool({
       registry,
       log,
+      maxConcurrentCalls: options.maxConcurrentCalls,
+      idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
         ...(workspace === undefined ? {} : { workspace }),
@@ -97,6 +100,14 @@ export class ToolRunner implements AsyncDisposable {
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     const { workspace, servers } = options;
     return new ToolRunner(await ServerRegistry.open({ workspace, servers }), options);
+  }
+
+  /**
+   * The servers that said that their tools changed, sorted: their generated APIs may be out of date
+   * until they are registered anew.
+   */
+  get changedServers(): string[] {
+    return [...this.#changed].sort();
   }
 
   /**
@@ -190,6 +201,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   async registerServer(serverName: string, params: ServerParams): Promise<void> {
     await this.registry.register(serverName, params);
+    this.#changed.delete(serverName);
   }
 
   /**
@@ -202,6 +214,7 @@ export class ToolRunner implements AsyncDisposable {
   async unregisterServer(serverName: string): Promise<boolean> {
     const removed = await this.registry.unregister(serverName);
     await this.#pool.drop(serverName);
+    this.#changed.delete(serverName);
     return removed;
   }
 
@@ -226,9 +239,8 @@ export class ToolRunner implements AsyncDisposable {
     toolName: string,
     signal: AbortSignal | undefined,
   ): Promise<ToolAnnotations | undefined> {
-    const connection = await this.#pool.connection(serverName, signal);
     try {
-      return (await connection.findTool(toolName, signal))?.annotations;
+      return (await this.#pool.findTool(serverName, toolName, signal))?.annotations;
     } catch (error) {
       if (!(error instanceof ToolCallError) || error.type !== "protocol_error") throw error;
       this.#log.debug(`${serverName}: ${error.message}`);
@@ -260,7 +272,10 @@ export class ToolRunner implements AsyncDisposable {
         const callId = this.events.onlyCall(serverName);
         this.events.tell({ type: "log", serverName, callId, ...message });
       },
-      onToolsChanged: () => this.events.tell({ type: "tools_changed", serverName }),
+      onToolsChanged: () => {
+        this.#changed.add(serverName);
+        this.events.tell({ type: "tools_changed", serverName });
+      },
     };
   }
 }

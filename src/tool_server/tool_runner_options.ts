@@ -35,6 +35,19 @@ export interface ToolRunnerOptions {
    */
   callTimeoutMs?: number | undefined;
   /**
+   * How many requests a server is sent at once; the others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number | undefined;
+  /**
+   * How long a server is kept running without a request, in milliseconds. What it keeps in its memory
+   * is lost then; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number | undefined;
+  /**
    * Answers servers that ask for a model.
    *
    * @default {undefined} they are told that there is none
