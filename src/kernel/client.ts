@@ -1,6 +1,6 @@
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal, settledWithin } from "../async/signals.ts";
-import { CodeExecutionError, type KernelState } from "../errors.ts";
+import { CodeExecutionError, KernelDiedError, type KernelState } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { ArtifactFolder } from "./artifact_folder.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
@@ -182,7 +182,11 @@ export class KernelClient implements AsyncDisposable {
    */
   async reset(): Promise<void> {
     this.#keeper.replace(new DOMException("The kernel was reset", "AbortError"));
-    await this.#keeper.current;
+    const kernel = await this.#keeper.current;
+    const works = await kernel.settled().then(() => true, () => false);
+    // A spare kernel may have died unnoticed, as all of them do with their gateway.
+    if (!works) await (await this.#keeper.usable()).settled();
+    this.#keeper.takeLoss(); // nothing that was counted on
   }
 
   /** Ends the kernel. An execution under way ends with an `AbortError`. */
@@ -237,7 +241,8 @@ export class KernelClient implements AsyncDisposable {
         return { state: await this.#settle(running), failure: { error } };
       }
       this.#keeper.takeLoss(); // it is told here
-      return { state: "lost", failure: { error } };
+      const own = error instanceof KernelDiedError ? error.with(collector.partial()) : error;
+      return { state: "lost", failure: { error: own } };
     } finally {
       this.#running = undefined;
     }
