@@ -95,7 +95,7 @@ export type {
   PythonEnvironment,
 } from "./src/python/environment.ts";
 export type { SandboxConfig } from "./src/sandbox/config.ts";
-export type { ResourceLimits } from "./src/sandbox/limits.ts";
+export type { EffectiveLimits, ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
 export { ServerRegistry } from "./src/tool_server/server_registry.ts";
 export type { ServerRegistryOptions } from "./src/tool_server/server_registry.ts";

@@ -11,6 +11,7 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
+import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
@@ -34,6 +35,13 @@ export interface CodeExecutorOptions {
    * @default {true}
    */
   sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * An error that comes from one of them names it.
+   *
+   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
+   */
+  limits?: ResourceLimits | false | undefined;
   /**
    * Which calls need approval.
    *
@@ -213,6 +221,7 @@ export class CodeExecutor implements AsyncDisposable {
           kernelDoor: { hostname, port },
           kernelToken: token,
           sandbox,
+          limits: options.limits,
           kernelEnv,
           packagesDir,
           startTimeoutMs,

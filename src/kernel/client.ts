@@ -2,6 +2,7 @@ import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal, settledWithin } from "../async/signals.ts";
 import { CodeExecutionError, KernelDiedError, type KernelState } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { ArtifactFolder } from "./artifact_folder.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
@@ -10,6 +11,7 @@ import { KernelKeeper } from "./kernel_keeper.ts";
 import type { KernelRequest } from "./kernel_request.ts";
 import type { JsonObject } from "./jupyter.ts";
 import type { OutputCollector } from "./output_collector.ts";
+import { limitHint } from "./limit_hint.ts";
 import { cleanTraceback } from "./traceback.ts";
 
 export type { GatewayAddress } from "./gateway_connection.ts";
@@ -234,7 +236,10 @@ export class KernelClient implements AsyncDisposable {
       const reply = await abortable(running.request.done, cancelled);
       const state = running.interrupts.length === 0 ? "kept" : await this.#settle(running);
       if (reply.status === "ok") return { state };
-      return { state, failure: { error: codeError(reply, collector) } };
+      return {
+        state,
+        failure: { error: codeError(reply, collector, this.#options.gateway.limits) },
+      };
     } catch (error) {
       if (cancelled.aborted) {
         interrupt(running).catch(() => {}); // #settle() waits for it
@@ -287,13 +292,18 @@ async function untilSettled({ kernel, request, interrupts }: Running): Promise<v
 }
 
 /** The error of code that raised an exception, from the kernel's reply. */
-function codeError(reply: JsonObject, collector: OutputCollector): CodeExecutionError {
-  const { ename, evalue } = reply;
-  const traceback = Array.isArray(reply.traceback) ? reply.traceback.map(String) : [];
-  return new CodeExecutionError(
-    typeof ename === "string" ? ename : "Error",
-    typeof evalue === "string" ? evalue : `The kernel answered ${String(reply.status)}`,
-    cleanTraceback(traceback).join("\n"),
-    collector.partial(),
-  );
+function codeError(
+  reply: JsonObject,
+  collector: OutputCollector,
+  limits: EffectiveLimits | undefined,
+): CodeExecutionError {
+  const ename = typeof reply.ename === "string" ? reply.ename : "Error";
+  const evalue = typeof reply.evalue === "string"
+    ? reply.evalue
+    : `The kernel answered ${String(reply.status)}`;
+  const lines = Array.isArray(reply.traceback) ? reply.traceback.map(String) : [];
+  let traceback = cleanTraceback(lines).join("\n");
+  const hint = limits && limitHint({ ename, evalue, traceback }, limits);
+  if (hint !== undefined) traceback += `\n${hint}`;
+  return new CodeExecutionError(ename, evalue, traceback, collector.partial());
 }

@@ -1,4 +1,5 @@
 import type { ProcessEvidence } from "../errors.ts";
+import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
 
 /** Where a kernel gateway listens, and what is known of its process. */
@@ -11,6 +12,8 @@ export interface GatewayAddress {
   readonly exited?: Promise<ProcessEvidence>;
   /** The last part of what the gateway wrote to stderr. */
   readonly stderrTail?: string;
+  /** What one process of the executed code may take, so that errors can say so. */
+  readonly limits?: EffectiveLimits;
 }
 
 /** Requests to one gateway. */

@@ -12,6 +12,7 @@ import {
 import { KernelRequest } from "./kernel_request.ts";
 import { KernelSocket } from "./kernel_socket.ts";
 import { describeExit, exitStatus } from "./exit_status.ts";
+import { deathHint } from "./limit_hint.ts";
 import { messageOf } from "./spill_file.ts";
 
 /** How a kernel is started. */
@@ -191,8 +192,11 @@ export class Kernel implements AsyncDisposable {
     const how = evidence.exitCode === null && evidence.signal === null
       ? "it may have run out of memory, crashed or been ended by its own code"
       : describeExit(evidence);
+    const { limits } = this.#options.gateway;
+    const hint = limits === undefined ? undefined : deathHint(evidence.signal, limits);
+    const message = `The kernel died and its variables are lost: ${how}`;
     this.abandon(
-      new KernelDiedError(`The kernel died and its variables are lost: ${how}`, evidence),
+      new KernelDiedError(hint === undefined ? message : `${message}\n${hint}`, evidence),
     );
   }
 
