@@ -22,14 +22,11 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
-export type {
-  CodeExecutorOptions,
-  ExecuteOptions,
-  StreamOptions,
-} from "./src/executor/code_executor.ts";
+export type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./src/executor/options.ts";
 export type {
   ApprovalEvent,
   ChunkEvent,
+  ElicitationEvent,
   ExecutionEvent,
   ResultEvent,
 } from "./src/executor/events.ts";
@@ -63,6 +60,7 @@ export type {
 } from "./src/approval/policy.ts";
 export * from "./src/errors.ts";
 export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
+export type { ShellGuard } from "./src/kernel/bootstrap.ts";
 export { KernelClient } from "./src/kernel/client.ts";
 export type { KernelClientOptions } from "./src/kernel/client.ts";
 export { Execution } from "./src/kernel/execution.ts";
@@ -75,8 +73,35 @@ export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.t
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
 export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
-export type { CallToolOptions, ToolProgress } from "./src/mcp/connection.ts";
+export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
+export { ElicitationRequest } from "./src/mcp/elicitation.ts";
+export type {
+  ElicitationAnswer,
+  ElicitationQuestion,
+  ElicitationSource,
+  FormQuestion,
+  UrlQuestion,
+} from "./src/mcp/elicitation.ts";
+export type {
+  BooleanField,
+  ChoiceField,
+  ChoicesField,
+  FormField,
+  FormFieldBase,
+  FormOption,
+  FormValue,
+  NumberField,
+  TextField,
+} from "./src/mcp/form.ts";
+export type {
+  Root,
+  SamplingHandler,
+  SamplingRequest,
+  SamplingResult,
+  ServerHooks,
+  ServerLogMessage,
+} from "./src/mcp/server_hooks.ts";
 export type {
   HttpServerParams,
   McpProtocol,
@@ -97,9 +122,20 @@ export type {
 export type { SandboxConfig } from "./src/sandbox/config.ts";
 export type { EffectiveLimits, ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
+export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
+export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";
+export { ServerEvents } from "./src/tool_server/server_events.ts";
+export type {
+  LogEvent,
+  ProgressEvent,
+  ServerEvent,
+  ToolsChangedEvent,
+} from "./src/tool_server/server_events.ts";
 export { ServerRegistry } from "./src/tool_server/server_registry.ts";
 export type { ServerRegistryOptions } from "./src/tool_server/server_registry.ts";
 export { ToolRunner } from "./src/tool_server/tool_runner.ts";
-export type { ToolCall, ToolRunnerOptions } from "./src/tool_server/tool_runner.ts";
+export type { CatalogCall, ToolCall } from "./src/tool_server/tool_runner.ts";
+export type { ToolRunnerOptions } from "./src/tool_server/tool_runner_options.ts";
+export type { CatalogMethod } from "./src/mcp/catalog.ts";
 export { ToolServer } from "./src/tool_server/tool_server.ts";
 export type { Door, ToolServerOptions } from "./src/tool_server/tool_server.ts";

@@ -55,5 +55,9 @@ const encoder = new TextEncoder();
 function writeLine(line: string): void {
   // A short synchronous write keeps lines whole and in order, also just before the process ends.
   let bytes = encoder.encode(line + "\n");
-  while (bytes.length > 0) bytes = bytes.subarray(Deno.stderr.writeSync(bytes));
+  try {
+    while (bytes.length > 0) bytes = bytes.subarray(Deno.stderr.writeSync(bytes));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.BrokenPipe)) throw error; // nobody listens any more
+  }
 }

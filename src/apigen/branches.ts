@@ -5,7 +5,13 @@
  */
 import { keyOf } from "./json.ts";
 import type { Merger } from "./merge.ts";
-import { type JsonType, type Schema, type SchemaNode, typeOfValue } from "./schema.ts";
+import {
+  constraintsOf,
+  type JsonType,
+  type Schema,
+  type SchemaNode,
+  typeOfValue,
+} from "./schema.ts";
 
 /**
  * Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`.
@@ -100,14 +106,15 @@ export function tagHint(branch: Schema): string {
  * Whether a schema allows null.
  *
  * @param schema The schema.
- * @param open The schemas being looked at, so that loops end.
+ * @param known What is known of schemas already, so that loops end and none is looked at twice.
  * @returns Whether it does.
  */
-export function allowsNull(schema: Schema, open: Set<SchemaNode> = new Set()): boolean {
+export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new Map()): boolean {
   if (typeof schema === "boolean") return schema;
-  if (open.has(schema) || open.size > 100) return true;
-  const allows = (part: Schema) => allowsNull(part, open);
-  open.add(schema);
+  const answer = known.get(schema);
+  if (answer !== undefined) return answer;
+  known.set(schema, true);
+  const allows = (part: Schema) => allowsNull(part, known);
   const condition = schema.if === undefined || allows(schema.if);
   const allowed = (schema.ref === undefined || allows(schema.ref.target() ?? true)) &&
     (schema.types?.includes("null") ?? true) &&
@@ -117,6 +124,29 @@ export function allowsNull(schema: Schema, open: Set<SchemaNode> = new Set()): b
     (schema.oneOf?.some(allows) ?? true) &&
     (schema.not === undefined || !allows(schema.not)) &&
     allows((condition ? schema.then : schema.else) ?? true);
-  open.delete(schema);
+  known.set(schema, allowed);
   return allowed;
+}
+
+/**
+ * Follows references that say nothing else, and names what they lead to.
+ *
+ * @param schema A schema with a reference.
+ * @returns The target, `undefined` if they lead nowhere or in a circle.
+ */
+export function followReference(
+  schema: SchemaNode,
+): { target: Schema | undefined; name: string | undefined } {
+  const seen = new Set<SchemaNode>();
+  let name: string | undefined;
+  let target: Schema | undefined = schema;
+  while (typeof target === "object" && target.ref !== undefined) {
+    const isPure = constraintsOf(target).every((key) => key === "ref" || key === "dynamic");
+    if (target !== schema && !isPure) break;
+    if (seen.has(target)) return { target: undefined, name };
+    seen.add(target);
+    name = target.ref.name ?? name;
+    target = target.ref.target();
+  }
+  return { target, name };
 }

@@ -4,11 +4,12 @@
  * @module
  */
 import { assetTree } from "../assets/mod.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import { withAdditions } from "./additions.ts";
 import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
-import { assertServerName, moduleNames } from "./names.ts";
+import { moduleNames } from "./names.ts";
 import { type Files, writeFolder } from "./package_writer.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
 
@@ -64,7 +65,7 @@ export async function generatePackage(
   listing: ToolListing,
   options: GeneratePackageOptions,
 ): Promise<GeneratedTool[]> {
-  assertServerName(serverName);
+  checkServerName(serverName);
   const { files, tools } = renderFiles(serverName, listing);
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   let former: Files | undefined;
@@ -107,7 +108,9 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
     const { model, text } = renderTool(origin, entry.definition);
     files.set(`${module}.py`, text);
     summaries.push({ module, summary: firstSentence(model.description || model.title) });
-    return { tool: entry.name, module, warnings: model.warnings };
+    const { warning } = entry;
+    const warnings = warning === undefined ? model.warnings : [warning, ...model.warnings];
+    return { tool: entry.name, module, warnings };
   });
   const serverInfo = readInfo(listing.serverInfo);
   const title = textOf(serverInfo?.get("title")) || textOf(serverInfo?.get("name"));
@@ -151,7 +154,7 @@ function renderTool(
 }
 
 type ToolEntry =
-  | { readonly name: string; readonly definition: JsonObject }
+  | { readonly name: string; readonly definition: JsonObject; readonly warning?: string }
   | { readonly name: string; readonly reason: string };
 
 function readTools(tools: readonly unknown[]): ToolEntry[] {
@@ -176,7 +179,7 @@ function readTool(tool: unknown, place: string): ToolEntry {
     if (!(error instanceof RangeError)) throw error;
     if (name === undefined) return { name: place, reason: error.message };
     // The name alone still makes a tool that can be called.
-    definition = new Map([["name", name]]);
+    return { name, definition: new Map([["name", name]]), warning: error.message };
   }
   if (!isObject(definition)) return { name: place, reason: "The entry in the list is no object" };
   if (name === undefined) return { name: place, reason: "The tool has no name" };

@@ -3,12 +3,10 @@
  *
  * @module
  */
-import { breakable, laidOut } from "./layout.ts";
 import type { Definition, Field, ModuleModel, PyType } from "./model.ts";
 import { hasLiteralBase } from "./type_text.ts";
 
 const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
-  ["enum", ["StrEnum"]],
   ["typing", ["Annotated", "Any", "ClassVar", "Literal"]],
   ["pydantic", ["ConfigDict", "Field", "RootModel"]],
   ["typing_extensions", ["TypeAliasType"]],
@@ -21,6 +19,7 @@ const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
     "Never",
     "Num",
     "OutputModel",
+    "StrEnum",
     "multiple_of",
     "one_of",
     "parse_result",
@@ -31,7 +30,7 @@ const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 
 /** Standard library, packages, ours: groups that a blank line sets apart. */
-const GROUPS = [["enum", "typing"], ["pydantic", "typing_extensions"], [
+const GROUPS = [["typing"], ["pydantic", "typing_extensions"], [
   "ipybox_runtime",
   "ipybox_runtime.models",
 ]];
@@ -57,9 +56,9 @@ export function importLines(model: ModuleModel): string {
 function importLine(source: string, names: readonly string[]): string {
   const start = `from ${source} import `;
   const line = start + names.join(", ");
-  return line.length <= 100
-    ? `${line}\n`
-    : start + laidOut(breakable("(", names, ")"), 100, 0) + "\n";
+  // What tools that sort imports take for the longest line, though others may be longer.
+  if (line.length <= 88) return `${line}\n`;
+  return `${start}(\n${names.map((name) => `    ${name},\n`).join("")})\n`;
 }
 
 function useDefinition(definition: Definition, used: Set<string>): void {

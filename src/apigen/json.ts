@@ -38,8 +38,11 @@ interface SourceTextAccess {
 
 const { isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 
+/** Levels that get lines of their own in written JSON; deeper ones would be mostly indentation. */
+const MAX_INDENTED = 20;
+
 /** Levels of nesting that are read. The rest of the generator recurses over what is read. */
-const MAX_DEPTH = 2_500;
+const MAX_DEPTH = 2_000;
 
 /** Digits that are read of one number: Python refuses to read integers of more than 4,300. */
 const MAX_DIGITS = 1_000;
@@ -54,7 +57,7 @@ export class JsonDepthError extends RangeError {
  *
  * @param value The value.
  * @returns It, or `undefined` if it is none that JSON knows.
- * @throws {JsonDepthError} It nests more than 2,500 levels deep.
+ * @throws {JsonDepthError} It nests more than 2,000 levels deep.
  */
 export function toJson(value: unknown): Json | undefined {
   return read(value, 0);
@@ -80,7 +83,12 @@ function read(value: unknown, depth: number): Json | undefined {
 function readObject(value: object | null, depth: number): Json | undefined {
   if (value === null || value instanceof JsonNumber) return value;
   if (isRawJSON(value)) return readNumber(value.rawJSON, Number(value.rawJSON), true);
-  if (Array.isArray(value)) return value.map((item: unknown) => read(item, depth + 1) ?? null);
+  if (Array.isArray(value)) {
+    const items: Json[] = [];
+    // A loop, not a callback: each level of nesting costs as little of the stack as can be.
+    for (const item of value) items.push(read(item, depth + 1) ?? null);
+    return items;
+  }
   const entries = value instanceof Map ? value : Object.entries(value);
   const object = new Map<string, Json>();
   for (const [name, inner] of entries) {
@@ -133,7 +141,9 @@ function bracket(
   indent: number,
   lineBreak: string,
 ): string {
-  if (indent === 0 || parts.length === 0) return open + parts.join(",") + close;
+  if (indent === 0 || parts.length === 0 || lineBreak.length > indent * MAX_INDENTED) {
+    return open + parts.join(",") + close;
+  }
   const inner = deeper(lineBreak, indent);
   return open + inner + parts.join("," + inner) + lineBreak + close;
 }

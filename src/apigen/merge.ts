@@ -62,8 +62,18 @@ export class Merger {
       if (target === undefined) this.onInexact();
       else flat = this.intersect(flat, this.flatten(target));
     }
-    for (const part of schema.allOf ?? []) flat = this.intersect(flat, this.flatten(part));
-    return flat;
+    const parts = (schema.allOf ?? []).map((part) => this.flatten(part));
+    return this.intersect(flat, this.#intersectAll(parts));
+  }
+
+  /** Halves first, so that what has been merged is not copied again for each part. */
+  #intersectAll(parts: readonly Schema[]): Schema {
+    if (parts.length <= 1) return parts[0] ?? true;
+    const middle = parts.length >> 1;
+    return this.intersect(
+      this.#intersectAll(parts.slice(0, middle)),
+      this.#intersectAll(parts.slice(middle)),
+    );
   }
 
   /**
@@ -170,8 +180,7 @@ export class Merger {
     const restricts = (schema: SchemaNode) =>
       (schema.additionalProperties ?? true) !== true || schema.patternProperties !== undefined;
     if (!restricts(left) && !restricts(right)) return [left, right];
-    const names = (schema: SchemaNode) =>
-      JSON.stringify([...schema.properties?.keys() ?? []].sort());
+    const names = (schema: SchemaNode) => [...schema.properties?.keys() ?? []].sort().join("\0");
     if (
       names(left) === names(right) && left.additionalProperties === right.additionalProperties &&
       left.patternProperties === right.patternProperties

@@ -4,7 +4,7 @@
  *
  * @module
  */
-import type { Json, JsonNumber } from "./json.ts";
+import { type Json, type JsonNumber, keyOf } from "./json.ts";
 import type { Pattern } from "./pattern.ts";
 
 /** A type in a generated module. */
@@ -138,10 +138,31 @@ export function unionOf(types: readonly PyType[], textOf: (type: PyType) => stri
     if (type !== NEVER) members.set(textOf(type), type);
   }
   if (members.delete("None")) members.set("None", NONE);
-  const all = [...members.values()];
+  const all = joinLists([...members.values()]);
   // Any takes everything, but beside a class it leaves the class as a hint.
   if (members.has("Any") && !all.some((type) => type.kind === "class")) return ANY;
   return all.length > 1 ? { kind: "union", members: all } : all[0] ?? NEVER;
+}
+
+/** Makes one list of all that list values, where the first of them is. */
+function joinLists(types: readonly PyType[]): PyType[] {
+  const listed = types.filter(isListed);
+  const [first] = listed;
+  if (first === undefined || listed.length === 1) return [...types];
+  const byKey = new Map(
+    listed.flatMap((type): readonly Json[] => type.values).map((value) => [keyOf(value), value]),
+  );
+  const values = [...byKey.values()];
+  const joined: PyType = listed.every((type) => type.kind === "literal")
+    ? { kind: "literal", values: values.filter((value) => typeof value === "string") }
+    : { kind: "oneOf", values };
+  return types
+    .filter((type) => type === first || !isListed(type))
+    .map((type) => type === first ? joined : type);
+}
+
+function isListed(type: PyType): type is Extract<PyType, { kind: "literal" | "oneOf" }> {
+  return type.kind === "literal" || type.kind === "oneOf";
 }
 
 /** The members of a union, or the type itself. */

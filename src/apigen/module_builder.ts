@@ -94,7 +94,7 @@ function buildParams(
     warnings.add("inputSchema allows no object, but arguments are one: they are not checked");
     object = {};
   }
-  builder.defineClass(object, "Params", object.description ?? `Arguments of ${tool}.`);
+  builder.classes.define(object, "Params", object.description ?? `Arguments of ${tool}.`);
   const definitions = [...builder.definitions];
   if (builder.inexact && isPossible) {
     const schema = checkSchema(root);
@@ -127,7 +127,7 @@ function buildResult(
   const flat = builder.flatten(root);
   if (typeof flat === "object" && describesObject(flat)) {
     const object = rootObject(root, builder);
-    builder.defineClass(object, "Result", object.description ?? `Result of ${tool}.`);
+    builder.classes.define(object, "Result", object.description ?? `Result of ${tool}.`);
   } else {
     defineRoot(builder, root);
   }

@@ -58,11 +58,11 @@ const MEMBER_RESERVED = new Set([
 ]);
 
 /**
- * Letters, digits and marks of the Unicode 14 that Python 3.11 knows, in the basic plane: what came
- * later would be a syntax error there.
+ * All but letters, digits and marks of the Unicode 13 that Python 3.10 knows, in the basic plane: what
+ * came later would be a syntax error there.
  */
 const NOT_IN_NAME =
-  /[^\p{XID_Continue}]|[\u{10000}-\u{10ffff}]|[\u088f\u0897\u0c5c\u0cdc\u0cf3\u0ece\u1acf-\u1aeb\u1c89\u1c8a\ua7cb-\ua7cf\ua7d2\ua7d4\ua7da-\ua7dc\ua7f1]/gu;
+  /[^\p{XID_Continue}]|[\u{10000}-\u{10ffff}]|[\u0870-\u088e\u0890-\u089f\u0c3c\u0c5c-\u0c5d\u0cdc-\u0cdd\u0cf3\u0ece\u1700-\u171f\u180f\u1ac1-\u1aff\u1c89\u1c8a\u1df5-\u1dff\u200c\u200d\u2c2f\u2c5f\u30fb\u9ffd-\u9fff\ua7c0\ua7c1\ua7cb-\ua7f4\uff65]/gu;
 
 /**
  * Gives every property of a class a field name.
@@ -153,22 +153,6 @@ function moduleName(tool: string): string {
   else if (/^[_\d]/.test(name)) name = `tool_${name.replace(/^_+/, "")}`;
   if (name.length > 100) name = `${name.slice(0, 91)}_${sha256(tool).slice(0, 8)}`;
   return KEYWORDS.has(name) ? `${name}_` : name;
-}
-
-/**
- * Checks a server's name, which becomes a package's.
- *
- * @param name The name.
- * @throws {TypeError} It is none that a package can have.
- */
-export function assertServerName(name: string): void {
-  if (/^[a-z_][a-z0-9_]{0,99}$/.test(name) && !KEYWORDS.has(name) && name !== "ipybox_runtime") {
-    return;
-  }
-  throw new TypeError(
-    `Invalid server name ${JSON.stringify(name)}: use lower-case letters, digits and underscores,` +
-      " not a digit first, and no keyword of Python",
-  );
 }
 
 /** The SHA-256 digest of a text, in hexadecimal. */

@@ -60,7 +60,7 @@ function escaped(char: string): string {
 
 /** Keeps three quotes in a row, and one at the end, from ending the docstring. */
 function protectQuotes(text: string): string {
-  return text.replaceAll('"""', '""\\"').replace(/"$/, '\\"');
+  return text.replaceAll(/"""|"$/g, (quotes) => quotes.replace(/"$/, '\\"'));
 }
 
 /**

@@ -50,6 +50,7 @@ export class References {
   readonly #resources = new Map<string, Json>();
   readonly #anchors = new Map<string, Json>();
   readonly #dynamicAnchors = new Map<string, number>();
+  #recursiveAnchors = 0;
 
   /**
    * @param root The document.
@@ -83,9 +84,15 @@ export class References {
     return follow(resource, fragment);
   }
 
-  /** How many places in the document answer to a dynamic anchor. */
-  dynamicTargets(reference: string): number {
-    return this.#dynamicAnchors.get(reference.slice(reference.indexOf("#") + 1)) ?? 0;
+  /**
+   * Whether a dynamic reference may mean several places, depending on where evaluation comes from.
+   *
+   * @param reference A `$dynamicRef`, or the `#` of a `$recursiveRef`.
+   * @returns Whether it may.
+   */
+  isAmbiguous(reference: string): boolean {
+    const anchor = reference.slice(reference.indexOf("#") + 1);
+    return anchor === "" ? this.#recursiveAnchors > 0 : (this.#dynamicAnchors.get(anchor) ?? 0) > 1;
   }
 
   #index(schema: Json, outer: string): void {
@@ -127,6 +134,7 @@ export class References {
       if (typeof id === "string" && id.includes("#")) set(id.slice(id.indexOf("#") + 1));
       return;
     }
+    if (schema.get("$recursiveAnchor") === true) this.#recursiveAnchors++;
     set(schema.get("$anchor"));
     const dynamic = schema.get("$dynamicAnchor");
     set(dynamic);

@@ -26,12 +26,14 @@ import { typeLayout, typeText } from "./type_text.ts";
  * @returns Its text.
  */
 export function renderModule(model: ModuleModel): string {
-  const names = model.definitions.map((definition) => definition.name);
+  const names = model.definitions.map((definition) => definition.name).sort();
   const rebuild = model.rebuild.map((name) => `${name}.model_rebuild()\n`).join("");
   return fill("module", {
     DOCSTRING: docstring(header(model), 0, WIDTH),
     IMPORTS: importLines(model).trimEnd(),
-    DEFINITIONS: `\n${model.definitions.map(renderDefinition).join("\n\n")}\n${rebuild}`.trimEnd(),
+    DEFINITIONS:
+      `\n${model.definitions.map(renderDefinition).join("\n\n")}\n\n${rebuild}`.trimEnd() +
+      "\n",
     EXPORTS: laidOut(
       breakable("[", [...names, "run", "run_async"].map(literal), "]"),
       "__all__ = ".length,
@@ -113,13 +115,21 @@ function renderClass(definition: ClassDefinition): string {
     body.push(start + laidOut(names, 4 + start.length, 4));
   }
   if (definition.schema !== undefined) {
-    body.push(`_schema: ClassVar[str] = ${literal(definition.schema)}`);
+    body.push(`_schema: ClassVar[str] = ${brokenText(definition.schema)}`);
   }
   return fill("class", {
     NAME: definition.name,
     BASE: definition.base,
     BODY: body.length === 0 ? "pass" : body.join("\n    ").trimEnd(),
   });
+}
+
+/** A long text as literals in several lines, which Python joins. */
+function brokenText(text: string): string {
+  const whole = literal(text);
+  if (whole.length < 60) return whole;
+  const lines = text.match(/.{1,80}/gsu) ?? [];
+  return `(\n${lines.map((line) => `        ${literal(line)}`).join("\n")}\n    )`;
 }
 
 function renderField(field: Field): string {
@@ -144,9 +154,9 @@ function withAlias(type: PyType, wire: string): PyType {
 
 function renderExtra(type: PyType): string {
   const start = "__pydantic_extra__: ";
-  const annotation = laidOut(typeLayout({ kind: "dict", value: type }), 4 + start.length, 4, 70);
-  // The base declares it as any dictionary, and type checkers want overrides to be the same.
-  return `${start}${annotation} = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]`;
+  const end = " = Field(init=False)";
+  const annotation = typeLayout({ kind: "dict", value: type });
+  return `${start}${laidOut(annotation, 4 + start.length, 4, end.length)}${end}`;
 }
 
 /** What the package of a server is made of. */

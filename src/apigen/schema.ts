@@ -79,20 +79,6 @@ export type Keyword = keyof SchemaNode;
 /** Keywords that say nothing about which values are valid. */
 export const ANNOTATIONS: ReadonlySet<Keyword> = new Set(["title", "description", "default"]);
 
-/** Keywords that concern objects only. */
-export const OBJECT_KEYWORDS: ReadonlySet<Keyword> = new Set([
-  "properties",
-  "required",
-  "additionalProperties",
-  "patternProperties",
-  "propertyNames",
-  "minProperties",
-  "maxProperties",
-  "dependentRequired",
-  "dependentSchemas",
-  "unevaluatedProperties",
-]);
-
 /** Keywords that concern arrays only. */
 export const ARRAY_KEYWORDS: ReadonlySet<Keyword> = new Set([
   "prefixItems",
@@ -105,6 +91,20 @@ export const ARRAY_KEYWORDS: ReadonlySet<Keyword> = new Set([
   "maxContains",
   "unevaluatedItems",
 ]);
+
+/** Keywords that types do not express, wherever they are. */
+export const BEYOND_TYPES: readonly Keyword[] = [
+  "dynamic",
+  "not",
+  "if",
+  "unevaluatedItems",
+  "unevaluatedProperties",
+  "contains",
+  "patternProperties",
+  "propertyNames",
+  "dependentRequired",
+  "dependentSchemas",
+];
 
 /**
  * The keywords of a schema that restrict values.

@@ -73,8 +73,8 @@ export class SchemaReader {
     if (typeof reference !== "string") return;
     if (!raw.has("$ref")) {
       schema.dynamic = true;
-      // Which of several anchors is meant depends on the way that led here: leave it open.
-      if (this.#references.dynamicTargets(reference) > 1) return;
+      // Which of several places is meant depends on the way that led here: leave it open.
+      if (this.#references.isAmbiguous(reference)) return;
     }
     const named = /\/(?:\$defs|definitions)\/([^/]+)$/.exec(reference);
     schema.ref = {
@@ -132,7 +132,12 @@ export class SchemaReader {
   #number(raw: JsonObject, keyword: string): JsonNumber | undefined {
     const value = raw.get(keyword);
     if (value === undefined) return undefined;
-    if (value instanceof JsonNumber && value.exact) return value;
+    if (value instanceof JsonNumber) {
+      if (value.exact) return value;
+      // A rounded limit is taken as the widest that it can have been.
+      if (/inimum$/.test(keyword)) return widened(value, -1);
+      if (/aximum$/.test(keyword)) return widened(value, 1);
+    }
     this.#drop(keyword);
     return undefined;
   }
@@ -296,6 +301,12 @@ function strings(values: readonly Json[]): string[] {
 
 function uniqueValues(values: readonly Json[]): Json[] {
   return [...new Map(values.map((value) => [keyOf(value), value])).values()];
+}
+
+/** The neighbouring double of a whole number above 2^53, upwards or downwards. */
+function widened(number: JsonNumber, sign: 1 | -1): JsonNumber {
+  const step = 2 ** (Math.floor(Math.log2(Math.abs(number.value))) - 52);
+  return new JsonNumber(String(BigInt(number.value) + BigInt(sign) * BigInt(step)));
 }
 
 function isRounded(value: Json): boolean {

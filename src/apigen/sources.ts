@@ -1,7 +1,7 @@
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { type GeneratedTool, generatePackage } from "./generate.ts";
-import { assertServerName } from "./names.ts";
 
 /** Options of {@linkcode generateMcpSources}. */
 export interface GenerateMcpSourcesOptions
@@ -41,7 +41,7 @@ export async function generateMcpSources(
   options: GenerateMcpSourcesOptions,
 ): Promise<GeneratedTool[]> {
   const { rootDir, ...connectOptions } = options;
-  assertServerName(serverName);
+  checkServerName(serverName);
   await using connection = await connectMcp(serverName, params, connectOptions);
   const tools = await connection.listTools({
     settleMs: SETTLE_MS,

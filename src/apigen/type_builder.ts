@@ -3,42 +3,37 @@
  *
  * @module
  */
-import { allowsNull, areApart, tagHint, tagOf } from "./branches.ts";
-import type { Json } from "./json.ts";
+import { areApart, followReference, tagHint, tagOf } from "./branches.ts";
+import { ClassBuilder, singular, undeclared } from "./class_builder.ts";
 import { Merger } from "./merge.ts";
 import {
   annotated,
   ANY,
   BOOL,
-  type ClassDefinition,
   type Constraint,
   type Definition,
-  type Field,
-  isNullable,
   membersOf,
   NEVER,
   NONE,
   type PyType,
   unionOf,
 } from "./model.ts";
-import { type ClassNames, fieldNames, memberNames } from "./names.ts";
+import type { ClassNames } from "./names.ts";
 import {
   ANNOTATIONS,
   ARRAY_KEYWORDS,
+  BEYOND_TYPES,
   constraintsOf,
   type JsonType,
   type Keyword,
-  OBJECT_KEYWORDS,
   omit,
   pick,
   type Schema,
   type SchemaNode,
 } from "./schema.ts";
-import { literal } from "./python.ts";
 import { typeText } from "./type_text.ts";
 import {
   field,
-  fits,
   listedTypes,
   type Mode,
   numberType,
@@ -55,29 +50,20 @@ const MAX_SCHEMAS = 100_000;
 /** How long a type may be, in characters, before what is referred to gets a name. */
 const MAX_INLINE = 200;
 
-/** Keywords that types do not express, wherever they are. */
-const BEYOND_TYPES: readonly Keyword[] = [
-  "dynamic",
-  "not",
-  "if",
-  "unevaluatedItems",
-  "unevaluatedProperties",
-  "contains",
-  "patternProperties",
-  "propertyNames",
-  "dependentRequired",
-  "dependentSchemas",
-];
+/** Members of a union. Python reads a longer chain of them only with a larger stack. */
+const MAX_MEMBERS = 300;
 
 /** Makes the types of one schema document. */
 export class TypeBuilder {
   readonly #merger: Merger = new Merger(() => this.noteInexact());
   readonly #types = new Map<SchemaNode, PyType>();
   readonly #active = new Map<SchemaNode, { alias: string | undefined }>();
-  readonly #openClasses = new Set<string>();
-  readonly #enums = new Map<string, string>();
   #schemas = 0;
 
+  /** Makes the classes. */
+  readonly classes: ClassBuilder = new ClassBuilder(this);
+  /** The names of the classes whose fields are being made. */
+  readonly openClasses: Set<string> = new Set();
   /** The classes and other names made so far. */
   readonly definitions: Definition[] = [];
   /** Whether the types allow more than the schema does. */
@@ -129,7 +115,7 @@ export class TypeBuilder {
     if (typeof schema === "boolean") return schema ? ANY : NEVER;
     const known = this.#types.get(schema);
     if (known !== undefined) {
-      if (known.kind === "class" && this.#openClasses.has(known.name)) this.recursive = true;
+      if (known.kind === "class" && this.openClasses.has(known.name)) this.recursive = true;
       return known;
     }
     const active = this.#active.get(schema);
@@ -169,7 +155,7 @@ export class TypeBuilder {
     if (schema.values !== undefined) {
       const others = constraintsOf(schema).filter((key) => key !== "values" && key !== "types");
       if (others.length > 0) this.noteInexact();
-      return unionOf(listedTypes(schema), typeText);
+      return this.#union(listedTypes(schema));
     }
     if (schema.anyOf !== undefined) return this.#branches(schema, "anyOf", schema.anyOf, hint);
     if (schema.oneOf !== undefined) return this.#branches(schema, "oneOf", schema.oneOf, hint);
@@ -179,12 +165,12 @@ export class TypeBuilder {
     );
     const only = types.filter((type) => type !== "null").length === 1;
     const members = types.map((type) => this.#single(schema, type, hint, only));
-    return unionOf(members, typeText);
+    return this.#union(members);
   }
 
   #referred(schema: SchemaNode, hint: string): PyType {
     if (schema.dynamic) this.noteInexact();
-    const { target, name } = this.#chase(schema);
+    const { target, name } = followReference(schema);
     if (target === undefined) {
       this.noteInexact();
       return ANY;
@@ -199,22 +185,6 @@ export class TypeBuilder {
     const named = this.#alias(this.names.next(name ?? hint), type);
     this.#types.set(target, named);
     return named;
-  }
-
-  /** Follows references that say nothing else. `undefined` if they lead nowhere or in a circle. */
-  #chase(schema: SchemaNode): { target: Schema | undefined; name: string | undefined } {
-    const seen = new Set<SchemaNode>();
-    let name: string | undefined;
-    let target: Schema | undefined = schema;
-    while (typeof target === "object" && target.ref !== undefined) {
-      const isPure = constraintsOf(target).every((key) => key === "ref" || key === "dynamic");
-      if (target !== schema && !isPure) break;
-      if (seen.has(target)) return { target: undefined, name };
-      seen.add(target);
-      name = target.ref.name ?? name;
-      target = target.ref.target();
-    }
-    return { target, name };
   }
 
   #rootType(): PyType {
@@ -232,7 +202,9 @@ export class TypeBuilder {
       return this.typeOf(only, hint);
     }
     const flat = this.flatten(schema);
-    if (typeof flat === "object" && isPlainObject(flat)) return this.#class(flat, hint, schema);
+    if (typeof flat === "object" && this.#isPlainObject(flat)) {
+      return this.#class(flat, hint, schema);
+    }
     return this.typeOf(flat, hint);
   }
 
@@ -245,7 +217,7 @@ export class TypeBuilder {
     if (keyword === "oneOf" && !areApart(branches, this.#merger)) this.noteInexact();
     const rest = omit(schema, keyword, "title", "description", "default");
     const others = constraintsOf(rest);
-    if (others.length > 0 && isPlainObject(rest) && branches.every(onlyDemands)) {
+    if (others.length > 0 && this.#isPlainObject(rest) && branches.every(onlyDemands)) {
       // The branches say which properties go together; the properties are those of one class.
       this.noteInexact();
       return this.#class({ ...annotationsOf(schema), ...rest }, hint, schema);
@@ -255,7 +227,25 @@ export class TypeBuilder {
       const whole = others.length > 0 ? this.intersect(rest, this.flatten(branch)) : branch;
       return this.typeOf(whole, this.#branchHint(branch, whole, hint));
     });
-    return this.#tagged(branches, parts) ?? unionOf(parts, typeText);
+    const union = this.#union(parts);
+    return union === ANY ? ANY : this.#tagged(branches, parts) ?? union;
+  }
+
+  #union(types: readonly PyType[]): PyType {
+    const union = unionOf(types, typeText);
+    if (membersOf(union).length <= MAX_MEMBERS) return union;
+    this.cut = true;
+    this.noteInexact();
+    return ANY;
+  }
+
+  /** Whether a schema is an object with properties, and nothing but an object. */
+  #isPlainObject(schema: SchemaNode): boolean {
+    const isObject = schema.types === undefined
+      ? this.mode === "output"
+      : schema.types.length === 1 && schema.types[0] === "object";
+    return isObject && schema.properties !== undefined && schema.values === undefined &&
+      schema.anyOf === undefined && schema.oneOf === undefined;
   }
 
   #branchHint(branch: Schema, whole: Schema, hint: string): string {
@@ -334,7 +324,7 @@ export class TypeBuilder {
     }
     if (parts.length > 0) this.noteInexact();
     const rest = items === undefined ? ANY : this.typeOf(items, itemHint);
-    const item = parts.length > 0 ? unionOf([...parts, rest], typeText) : rest;
+    const item = parts.length > 0 ? this.#union([...parts, rest]) : rest;
     const list: PyType = { kind: "list", item };
     if (this.mode === "output") return list;
     const constraints: Constraint[] = field(sizeLimits(schema.minItems, schema.maxItems));
@@ -344,18 +334,11 @@ export class TypeBuilder {
 
   #dict(schema: SchemaNode, hint: string): PyType {
     if (schema.required !== undefined) this.noteInexact();
-    const rest = this.#additional(schema);
+    const rest = undeclared(schema, this.mode);
     const value = rest === undefined ? ANY : this.typeOf(rest, `${hint} Value`);
     const dict: PyType = { kind: "dict", value };
     if (this.mode === "output") return dict;
     return annotated(dict, field(sizeLimits(schema.minProperties, schema.maxProperties)));
-  }
-
-  /** What undeclared properties must be, if that holds for all of them. */
-  #additional(schema: SchemaNode): Schema | undefined {
-    if (schema.patternProperties !== undefined) return undefined;
-    const { additionalProperties: rest } = schema;
-    return rest === true || (rest === false && this.mode === "output") ? undefined : rest;
   }
 
   #class(schema: SchemaNode, hint: string, identity: SchemaNode | undefined): PyType {
@@ -364,131 +347,9 @@ export class TypeBuilder {
     const type: PyType = { kind: "class", name: this.names.next(hint) };
     // Known before its fields are made, so that they can refer to it.
     if (identity !== undefined) this.#types.set(identity, type);
-    this.defineClass(schema, type.name, schema.description ?? "");
+    this.classes.define(schema, type.name, schema.description ?? "");
     return type;
   }
-
-  /**
-   * Defines a class for an object.
-   *
-   * @param schema The object's schema, without references.
-   * @param name The name of the class.
-   * @param description Its docstring.
-   */
-  defineClass(schema: SchemaNode, name: string, description: string): void {
-    const properties = schema.properties ?? new Map<string, Schema>();
-    const keywords = constraintsOf(schema);
-    if (keywords.includes("minProperties") || keywords.includes("maxProperties")) {
-      this.noteInexact();
-    }
-    if (BEYOND_TYPES.some((keyword) => schema[keyword] !== undefined)) this.noteInexact();
-    if (schema.required?.some((required) => !properties.has(required))) this.noteInexact();
-    this.#openClasses.add(name);
-    const names = fieldNames(
-      // Pydantic cannot hold a lone surrogate; such a name is left to the undeclared ones.
-      [...properties.keys()].filter((property) => property.isWellFormed()),
-    );
-    const fields = [...names].length === 0 ? [] : this.#fields(schema, properties, names);
-    const rest = this.#additional(schema);
-    const extra = rest === undefined || rest === false
-      ? undefined
-      : this.typeOf(rest, `${name === this.className ? "" : name} Extra`);
-    this.#openClasses.delete(name);
-    this.definitions.push(this.#classDefinition(schema, name, description, fields, extra));
-  }
-
-  #classDefinition(
-    schema: SchemaNode,
-    name: string,
-    description: string,
-    fields: readonly Field[],
-    extra: PyType | undefined,
-  ): ClassDefinition {
-    const properties = schema.properties ?? new Map<string, Schema>();
-    const isInput = this.mode === "input";
-    const closed = isInput && schema.additionalProperties === false &&
-      schema.patternProperties === undefined && fields.length === properties.size;
-    if (fields.length < properties.size) this.noteInexact();
-    const notNull = fields.filter((field) =>
-      !field.required && !allowsNull(properties.get(field.wire) ?? true)
-    );
-    return {
-      kind: "class",
-      name,
-      base: isInput ? "InputModel" : "OutputModel",
-      description,
-      fields,
-      closed,
-      extra: extra === ANY ? undefined : extra,
-      omit: isInput ? [...new Set(notNull.flatMap((field) => [field.wire, field.name]))] : [],
-      schema: undefined,
-    };
-  }
-
-  #fields(
-    schema: SchemaNode,
-    properties: ReadonlyMap<string, Schema>,
-    names: ReadonlyMap<string, string>,
-  ): Field[] {
-    const required = new Set(schema.required);
-    const fields: Field[] = [];
-    for (const [wire, part] of properties) {
-      const name = names.get(wire);
-      if (name === undefined) continue;
-      const type = this.typeOf(part, wire);
-      this.#offerEnum(type, wire);
-      const isRequired = required.has(wire);
-      const { description = "", default: preset } = typeof part === "object"
-        ? this.#notes(part)
-        : {};
-      const shown = !isRequired && preset !== undefined && preset !== null && fits(preset, type);
-      fields.push({
-        name,
-        wire,
-        type: isRequired || isNullable(type) ? type : unionOf([type, NONE], typeText),
-        required: isRequired,
-        default: shown && this.mode === "input" ? preset : undefined,
-        description: shown || preset === undefined || preset === null || this.mode === "output"
-          ? description
-          : withDefault(description, preset),
-      });
-    }
-    return fields;
-  }
-
-  /** Description and default of a property, taken from what it refers to where it has none itself. */
-  #notes(schema: SchemaNode): { description?: string; default?: Json } {
-    if (schema.ref === undefined) return schema;
-    const { target } = this.#chase(schema);
-    return typeof target === "object" && target.properties === undefined
-      ? { ...target, ...schema }
-      : schema;
-  }
-
-  /** Defines an enum class for a field with listed strings, where these make clean names. */
-  #offerEnum(type: PyType, property: string): void {
-    for (const member of membersOf(type)) {
-      if (member.kind === "list") this.#offerEnum(member.item, singular(property));
-      if (member.kind === "annotated") this.#offerEnum(member.base, property);
-      if (member.kind !== "literal" || member.values.length < 2 || member.values.length > 100) {
-        continue;
-      }
-      const names = memberNames(member.values);
-      const key = `${property} ${typeText(member)}`;
-      if (names === undefined || this.#enums.has(key)) continue;
-      const name = this.names.next(property);
-      this.#enums.set(key, name);
-      const members = names.map((name, index) => [name, member.values[index] ?? ""] as const);
-      this.definitions.push({ kind: "enum", name, members });
-    }
-  }
-}
-
-function isPlainObject(schema: SchemaNode): boolean {
-  const isObject = schema.types === undefined
-    ? constraintsOf(schema).some((keyword) => OBJECT_KEYWORDS.has(keyword))
-    : schema.types.length === 1 && schema.types[0] === "object";
-  return isObject && schema.properties !== undefined && schema.values === undefined;
 }
 
 /** Whether a branch only says which properties must or must not be there. */
@@ -500,15 +361,4 @@ function onlyDemands(branch: Schema): boolean {
 
 function annotationsOf(schema: SchemaNode): SchemaNode {
   return pick(schema, (keyword) => ANNOTATIONS.has(keyword));
-}
-
-function singular(hint: string): string {
-  return /[^s]s$/.test(hint) && hint.length > 3 ? hint.slice(0, -1) : `${hint} Item`;
-}
-
-function withDefault(description: string, preset: Json): string {
-  const text = literal(preset);
-  return description.trim() === ""
-    ? `Default: ${text}`
-    : `${description.trimEnd()}\n\nDefault: ${text}`;
 }

@@ -128,6 +128,7 @@ export class ApprovalClient implements AsyncDisposable {
       toolName: params.tool_name,
       arguments: params.tool_args,
       annotations: params.annotations,
+      callId: params.call_id,
     }, {
       id,
       onAnswer: (answer) => {

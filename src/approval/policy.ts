@@ -17,7 +17,7 @@ export interface ApprovalPolicy {
   decide(call: ApprovalCall): PolicyVerdict;
 }
 
-/** One mode for tool calls and one for shell commands. */
+/** One mode for each kind of call. */
 export interface ApprovalModes {
   /**
    * What becomes of tool calls.
@@ -31,6 +31,13 @@ export interface ApprovalModes {
    * @default {"allow"}
    */
   shell?: ApprovalMode;
+  /**
+   * What becomes of requests for resources, prompts and completions. Lists need no approval, but are
+   * denied with the rest.
+   *
+   * @default {"ask"}
+   */
+  resources?: ApprovalMode;
 }
 
 /** How calls are approved: one mode for all, one for each kind, or a policy. */
@@ -45,19 +52,33 @@ export type ApprovalSetting = ApprovalMode | ApprovalModes | ApprovalPolicy;
  */
 export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   if (typeof setting === "object" && "decide" in setting) return setting;
-  const modes = typeof setting === "string" ? { tools: setting, shell: setting } : setting;
-  const { tools = "ask", shell = "allow" } = modes;
-  for (const mode of [tools, shell]) {
+  const modes = typeof setting === "string"
+    ? { tools: setting, shell: setting, resources: setting }
+    : setting;
+  const { tools = "ask", shell = "allow", resources = "ask" } = modes;
+  const byKind = { tool: tools, shell, shell_magic: shell, resource: resources } as const;
+  for (const mode of Object.values(byKind)) {
     if (!MODES.includes(mode)) {
       throw new TypeError(`Unknown approval mode ${JSON.stringify(mode)}: use ask, allow or deny`);
     }
   }
   return {
     decide: ({ kind }) => {
-      const mode = kind === "tool" ? tools : shell;
+      const mode = byKind[kind];
       return mode === "deny" ? { mode, reason: DENIED[kind] } : { mode };
     },
   };
+}
+
+/**
+ * Whether a setting may ask about shell commands, or deny them. If not, kernels need not ask.
+ *
+ * @param setting A mode, modes by kind, or a policy, which may do anything.
+ * @returns Whether it does not simply allow them all.
+ */
+export function guardsShell(setting: ApprovalSetting = {}): boolean {
+  if (typeof setting === "string") return setting !== "allow";
+  return "decide" in setting || (setting.shell ?? "allow") !== "allow";
 }
 
 const MODES: readonly string[] = ["ask", "allow", "deny"];
@@ -66,4 +87,5 @@ const DENIED = {
   tool: "Tool calls are denied",
   shell: "Shell commands are denied",
   shell_magic: "Shell commands are denied",
+  resource: "Requests for resources are denied",
 } as const;

@@ -10,8 +10,11 @@ import {
   toPlain,
 } from "../json/exact.ts";
 
-/** What asks for approval: a tool call, a shell command, or a cell magic that runs a shell. */
-export type ApprovalKind = "tool" | "shell" | "shell_magic";
+/**
+ * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
+ * for a resource, a prompt or a completion.
+ */
+export type ApprovalKind = "tool" | "shell" | "shell_magic" | "resource";
 
 /** What an MCP server says of a tool's nature. Hints of a server, which nobody has checked. */
 export interface ToolAnnotations {
@@ -33,12 +36,17 @@ export interface ApprovalCall {
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
-  /** The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands. */
+  /**
+   * The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands;
+   * `"resources/read"`, `"prompts/get"` or `"completion/complete"` for resources.
+   */
   readonly toolName: string;
   /** The arguments, sealed. */
   readonly arguments: ExactObject;
   /** What the server says of the tool. */
   readonly annotations?: ToolAnnotations | undefined;
+  /** The tool call's id, which events of its progress carry too. */
+  readonly callId?: string | undefined;
 }
 
 /** Why a call was refused: by a decision, by time, for want of an approver, or by its own end. */
@@ -97,7 +105,10 @@ export class ApprovalRequest {
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
   readonly serverName: string;
-  /** The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands. */
+  /**
+   * The tool's name as the server knows it; `"shell"` or `"shell_magic"` for shell commands;
+   * `"resources/read"`, `"prompts/get"` or `"completion/complete"` for resources.
+   */
   readonly toolName: string;
   /** The arguments, frozen. An integer that no double holds is a `bigint`. */
   readonly toolArgs: JsonObject;
@@ -105,6 +116,8 @@ export class ApprovalRequest {
   readonly argumentsJson: string;
   /** What the server says of the tool, if it says anything. Hints, never proof. */
   readonly annotations: ToolAnnotations | undefined;
+  /** The tool call's id, which events of its progress carry too; absent for shell commands. */
+  readonly callId: string | undefined;
   /** Settles, and never rejects, once it is decided, expired or withdrawn. */
   readonly response: Promise<ApprovalResponse>;
 
@@ -130,6 +143,7 @@ export class ApprovalRequest {
     this.toolArgs = plainObject(call.arguments);
     this.argumentsJson = stringifyExact(call.arguments);
     this.annotations = call.annotations;
+    this.callId = call.callId;
     this.response = this.#answered.promise;
   }
 

@@ -27,6 +27,7 @@ export interface ApproveMessage {
     readonly tool_args: ExactObject;
     readonly kind: ApprovalKind;
     readonly annotations?: ToolAnnotations | undefined;
+    readonly call_id?: string | undefined;
   };
 }
 
@@ -57,7 +58,7 @@ const serverMessage: z.ZodType<ServerMessage> = z.union([
       server_name: z.string(),
       tool_name: z.string(),
       tool_args: exactObject,
-      kind: z.enum(["tool", "shell", "shell_magic"]).default("tool"),
+      kind: z.enum(["tool", "shell", "shell_magic", "resource"]).default("tool"),
       annotations: z.looseObject({
         title: z.string().optional(),
         readOnlyHint: z.boolean().optional(),
@@ -65,6 +66,7 @@ const serverMessage: z.ZodType<ServerMessage> = z.union([
         idempotentHint: z.boolean().optional(),
         openWorldHint: z.boolean().optional(),
       }).optional(),
+      call_id: z.string().optional(),
     }),
   }),
   z.object({
@@ -120,13 +122,14 @@ export function parseAnswer(text: string): Answer | undefined {
 
 /** Writes the message that shows a request to an approver. */
 export function approveText(request: ApprovalRequest): string {
-  const { id, kind, serverName, toolName, argumentsJson, annotations } = request;
+  const { id, kind, serverName, toolName, argumentsJson, annotations, callId } = request;
   const params = {
     server_name: serverName,
     tool_name: toolName,
     tool_args: parseExact(argumentsJson),
     kind,
     annotations,
+    call_id: callId,
   };
   return stringifyExact({ jsonrpc: "2.0", id, method: "approve", params });
 }

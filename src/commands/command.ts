@@ -17,6 +17,8 @@ export const EXIT = {
   notReady: 3,
   /** Ctrl-C, as shells report it. */
   interrupted: 130,
+  /** Whoever read stdout has gone, as shells report it. */
+  stdoutClosed: 141,
 } as const;
 
 /** A command of `ipybox`. */
@@ -49,7 +51,11 @@ export interface OptionSpec {
 
 /** What a command has of the outside world. */
 export interface CommandIo {
-  /** Writes to stdout as it stands: results only. */
+  /**
+   * Writes to stdout as it stands: results only.
+   *
+   * @throws {StdoutClosedError} If nobody reads it any more.
+   */
   out(text: string): void;
   /** Writes a line to stderr: everything else. */
   err(line: string): void;
@@ -74,6 +80,11 @@ export interface CommandIo {
 /** The command line was used wrongly. */
 export class UsageError extends Error {
   override readonly name: string = "UsageError";
+}
+
+/** Whoever read stdout has gone, as `head` does once it has its lines. */
+export class StdoutClosedError extends Error {
+  override readonly name: string = "StdoutClosedError";
 }
 
 /** A parsed command line. */

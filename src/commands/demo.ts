@@ -70,7 +70,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     ? await TemporaryFolder.create()
     : undefined;
   const workspace = folder?.path ?? await workspaceOf(parsed);
-  const approver = new TerminalApprover(io);
+  const approver = new TerminalApprover(io, "--yes");
   await using executor = await CodeExecutor.start({
     workspace,
     python: parsed.value("python"),

@@ -13,7 +13,8 @@ export const doctor: Command = {
     python: { value: "PATH", help: "Check this Python instead of the managed environment" },
   },
   notes: [
-    "Exit codes: 0 when ipybox is ready, 3 when something is missing. Warnings do not count.",
+    "Exit codes: 0 when ipybox is ready, 3 when something is missing. Warnings do",
+    "not count.",
     "",
     "Example:",
     "",

@@ -12,7 +12,15 @@ import {
   KernelDiedError,
   McpConnectionError,
 } from "../errors.ts";
-import { type Command, type CommandIo, EXIT, helpText, table, UsageError } from "./command.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  helpText,
+  StdoutClosedError,
+  table,
+  UsageError,
+} from "./command.ts";
 
 interface Entry {
   readonly name: string;
@@ -163,6 +171,7 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     io.err(`ipybox: ${error.message}\nTry \`${help}\``);
     return EXIT.usage;
   }
+  if (error instanceof StdoutClosedError) return EXIT.stdoutClosed;
   if (error instanceof ConfigError) {
     io.err(`ipybox: ${error.message}`);
     return EXIT.usage;

@@ -11,7 +11,14 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { mcptoolsOf, printable, WORKSPACE, workspaceOf } from "./shared.ts";
+import {
+  mcptoolsOf,
+  printable,
+  readUserFile,
+  requireServerName,
+  WORKSPACE,
+  workspaceOf,
+} from "./shared.ts";
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {
@@ -91,6 +98,7 @@ async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>>
     return parseServersFile(file, await readUserFile(file));
   }
   if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
+  requireServerName(name);
   if (url !== undefined) return new Map([[name, remoteServer(parsed, url)]]);
   return new Map([[name, localServer(parsed, command ?? "", args)]]);
 }
@@ -135,15 +143,6 @@ function pairs(items: readonly string[], separator: string, usage: string): Reco
     if (at < 1) throw new UsageError(`Option ${usage}: received "${item}"`);
     return [item.slice(0, at).trim(), item.slice(at + 1).trimStart()];
   }));
-}
-
-async function readUserFile(path: string): Promise<string> {
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) throw new UsageError(`No file "${path}"`);
-    throw error;
-  }
 }
 
 /** Says what became of the tools: on stdout where they are, on stderr what is to be known. */

@@ -10,9 +10,12 @@ import { runAction } from "./code_action.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 import {
   APPROVE,
+  APPROVE_SHELL,
   approveModeOf,
+  approveShellModeOf,
   kernelEnvOf,
   PYTHON,
+  readUserFile,
   SANDBOX,
   sandboxOf,
   VERBOSE,
@@ -28,6 +31,7 @@ export const run: Command = {
   options: {
     code: { short: "c", value: "CODE", help: "The code itself, instead of a file" },
     approve: APPROVE,
+    "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
     json: { help: "Print the outcome as one JSON object" },
     workspace: WORKSPACE,
@@ -48,14 +52,14 @@ export const run: Command = {
 
 async function runCommand(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(run, args, { max: 1 });
-  const approve = approveModeOf(parsed);
+  const approval = { tools: approveModeOf(parsed), shell: approveShellModeOf(parsed) };
   const timeout = parsed.positiveNumber("timeout");
   const workspace = await workspaceOf(parsed);
   const code = await codeOf(parsed);
-  const approver = new TerminalApprover(io);
+  const approver = new TerminalApprover(io, "--approve allow");
   await using executor = await CodeExecutor.start({
     workspace,
-    approval: { tools: approve },
+    approval,
     kernelEnv: await kernelEnvOf(workspace),
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
@@ -79,13 +83,5 @@ async function codeOf(parsed: ParsedArgs): Promise<string> {
   }
   if (code !== undefined) return code;
   if (file === "-") return await new Response(Deno.stdin.readable).text();
-  try {
-    return await Deno.readTextFile(file ?? "");
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) throw new UsageError(`No file "${file}"`);
-    if (error instanceof Deno.errors.IsADirectory || (await Deno.stat(file ?? "")).isDirectory) {
-      throw new UsageError(`"${file}" is a directory, not a file`);
-    }
-    throw error;
-  }
+  return await readUserFile(file ?? "");
 }

@@ -31,9 +31,10 @@ export const setup: Command = {
     "no-sandbox": { help: "Leave out what only the sandbox needs" },
   },
   notes: [
-    "It says what it installs before it does: system packages (as root, or with --yes and",
-    "passwordless sudo), a Python environment in the user's cache directory, and the sandbox",
-    "runtime in Deno's cache. What is there is left alone, so it can be run again at any time.",
+    "It says what it installs before it does: system packages (as root, or with",
+    "--yes and passwordless sudo), a Python environment in the user's cache",
+    "directory, and the sandbox runtime in Deno's cache. What is there is left alone,",
+    "so it can be run again at any time.",
     "",
     "Example:",
     "",

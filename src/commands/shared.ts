@@ -7,6 +7,7 @@ import { join, resolve } from "node:path";
 import { parse } from "@std/dotenv";
 import type { ApprovalMode } from "../approval/policy.ts";
 import { readHostileFile } from "../mcp/hostile_files.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
@@ -31,15 +32,33 @@ export const APPROVE: OptionSpec = {
   help: "Tool calls: ask at the terminal, allow or deny all (default: ask)",
 };
 
+/** `--approve-shell MODE`, an option of commands that run code. */
+export const APPROVE_SHELL: OptionSpec = {
+  value: "MODE",
+  help: "Shell commands such as !ls: ask, allow or deny all (default: allow)",
+};
+
 /**
- * What the command line says of approvals.
+ * What the command line says of approvals of tool calls.
  *
  * @throws {UsageError} If it is no mode.
  */
 export function approveModeOf(args: ParsedArgs): ApprovalMode {
-  const mode = args.value("approve") ?? "ask";
+  return approvalMode("approve", args.value("approve") ?? "ask");
+}
+
+/**
+ * What the command line says of approvals of shell commands.
+ *
+ * @throws {UsageError} If it is no mode.
+ */
+export function approveShellModeOf(args: ParsedArgs): ApprovalMode {
+  return approvalMode("approve-shell", args.value("approve-shell") ?? "allow");
+}
+
+function approvalMode(option: string, mode: string): ApprovalMode {
   if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
-  throw new UsageError(`Option --approve takes ask, allow or deny: received "${mode}"`);
+  throw new UsageError(`Option --${option} takes ask, allow or deny: received "${mode}"`);
 }
 
 /**
@@ -108,6 +127,40 @@ export function printable(text: string): string {
     /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
+}
+
+/**
+ * Checks a server's name that the command line gives, before it becomes a path.
+ *
+ * @throws {UsageError} If it cannot be a server's name.
+ */
+export function requireServerName(name: string): void {
+  try {
+    checkServerName(name);
+  } catch (error) {
+    if (error instanceof TypeError) throw new UsageError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+/**
+ * Reads a file that the command line names.
+ *
+ * @throws {UsageError} If it is not there, is a directory, or may not be read.
+ */
+export async function readUserFile(path: string): Promise<string> {
+  try {
+    if ((await Deno.stat(path)).isDirectory) {
+      throw new UsageError(`"${path}" is a directory, not a file`);
+    }
+    return await Deno.readTextFile(path);
+  } catch (cause) {
+    if (cause instanceof Deno.errors.NotFound) throw new UsageError(`No file "${path}"`, { cause });
+    if (cause instanceof Deno.errors.PermissionDenied) {
+      throw new UsageError(`File "${path}" may not be read`, { cause });
+    }
+    throw cause;
+  }
 }
 
 /** The folder of the generated Python APIs. */

@@ -1,9 +1,8 @@
 import { join } from "node:path";
 import { readHostileFile } from "../mcp/hostile_files.ts";
-import { checkServerName } from "../mcp/server_name.ts";
 import { readPackage } from "./generated_package.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { mcptoolsOf, printable, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, printable, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox show`: prints one tool's Python API. */
 export const show: Command = {
@@ -22,7 +21,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   if (dot === -1) throw new UsageError(`Name a tool as SERVER.TOOL: received "${name}"`);
   const server = name.slice(0, dot);
   const tool = name.slice(dot + 1);
-  checkServerName(server);
+  requireServerName(server);
   const root = mcptoolsOf(await workspaceOf(parsed));
   const tools = await readPackage(root, server);
   if (tools === undefined) {

@@ -3,8 +3,9 @@
  *
  * @module
  */
+import { anySignal } from "../async/signals.ts";
 import { type Logger, stderrLogger } from "../log.ts";
-import type { CommandIo } from "./command.ts";
+import { type CommandIo, StdoutClosedError } from "./command.ts";
 
 /** The I/O of a running command line; disposing it gives the signals back. */
 export class Terminal implements CommandIo, Disposable {
@@ -30,23 +31,38 @@ export class Terminal implements CommandIo, Disposable {
   }
 
   out(text: string): void {
-    writeAll(Deno.stdout, text);
+    try {
+      writeAll(Deno.stdout, text);
+    } catch (cause) {
+      if (!(cause instanceof Deno.errors.BrokenPipe)) throw cause;
+      throw new StdoutClosedError("Nobody reads the output any more", { cause });
+    }
   }
 
   err(line: string): void {
-    writeAll(Deno.stderr, line + "\n");
+    this.errText(line + "\n");
   }
 
   errText(text: string): void {
-    writeAll(Deno.stderr, text);
+    try {
+      writeAll(Deno.stderr, text);
+    } catch (error) {
+      if (!(error instanceof Deno.errors.BrokenPipe)) throw error;
+      // Nobody is left who could be told, and results may still go to stdout.
+    }
   }
 
   async ask(question: string, signal?: AbortSignal): Promise<string | null> {
-    writeAll(Deno.stderr, question);
-    const line = await this.#lines.next(
-      AbortSignal.any([this.signal, ...(signal ? [signal] : [])]),
-    );
-    if (line === null) writeAll(Deno.stderr, "\n");
+    const stop = anySignal(this.signal, signal);
+    this.errText(question);
+    const shown = performance.now();
+    let line = await this.#lines.next(stop);
+    // Nobody reads and answers as fast as this: it was typed before the question stood there.
+    while (line !== null && performance.now() - shown < READING_MS) {
+      this.errText(`Typed too early, please answer again. ${question}`);
+      line = await this.#lines.next(stop);
+    }
+    if (line === null) this.errText("\n");
     return line;
   }
 
@@ -55,7 +71,13 @@ export class Terminal implements CommandIo, Disposable {
   }
 }
 
-const SIGNALS: readonly Deno.Signal[] = ["SIGINT", "SIGTERM"];
+/** A terminal that is closed sends SIGHUP. */
+const SIGNALS: readonly Deno.Signal[] = Deno.build.os === "windows"
+  ? ["SIGINT"]
+  : ["SIGINT", "SIGTERM", "SIGHUP"];
+
+/** How long a question stands before an answer to it counts. */
+const READING_MS = 250;
 
 /**
  * Lines typed at the terminal, each for the question that stood there when it was typed.

@@ -1,9 +1,8 @@
 import { firstSentence } from "../apigen/generate.ts";
-import { checkServerName } from "../mcp/server_name.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
 import { type PackageTool, readPackage } from "./generated_package.ts";
-import { mcptoolsOf, printable, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, printable, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox tools`: lists or searches the tools of the registered servers. */
 export const tools: Command = {
@@ -33,7 +32,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(tools, args, { max: 1 });
   const workspace = await workspaceOf(parsed);
   const only = parsed.value("server");
-  if (only !== undefined) checkServerName(only);
+  if (only !== undefined) requireServerName(only);
   const names = only === undefined ? (await ServerRegistry.open({ workspace })).names : [only];
   const words = (parsed.positional[0] ?? "").toLowerCase().split(/\s+/);
   const found: Found[] = [];

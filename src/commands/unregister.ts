@@ -1,8 +1,7 @@
 import { join } from "node:path";
-import { checkServerName } from "../mcp/server_name.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox unregister`: forgets a server. */
 export const unregister: Command = {
@@ -17,7 +16,7 @@ export const unregister: Command = {
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(unregister, args, { min: 1, max: 1 });
   const [name = ""] = parsed.positional;
-  checkServerName(name); // it is about to become a path
+  requireServerName(name); // it is about to become a path
   const workspace = await workspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
   const registered = await registry.unregister(name);

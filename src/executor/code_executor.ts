@@ -1,139 +1,23 @@
 import { join, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
-import type { ApprovalSetting } from "../approval/policy.ts";
+import { guardsShell } from "../approval/policy.ts";
+import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { AsyncQueue } from "../async/queue.ts";
 import { abortable, anySignal } from "../async/signals.ts";
 import { ExecutionTimeoutError, type KernelState } from "../errors.ts";
+import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import { type Logger, stderrLogger } from "../log.ts";
+import { stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
-import type { ResourceLimits } from "../sandbox/limits.ts";
-import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
 import { KernelSession } from "./kernel_session.ts";
+import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
 import { TimeBudget } from "./time_budget.ts";
-
-/** Options of {@linkcode CodeExecutor.start}. */
-export interface CodeExecutorOptions {
-  /**
-   * The code's working directory. It holds the generated Python APIs in `mcptools/` and the registry
-   * of MCP servers in `.ipybox/mcp.json`. Executed code can read and write it, but for those two.
-   *
-   * @default {Deno.cwd()}
-   */
-  workspace?: string | undefined;
-  /** MCP servers by name, for this executor only, over those that the workspace has registered. */
-  servers?: Readonly<Record<string, ServerParams>> | undefined;
-  /**
-   * Whether code runs in the OS sandbox, and how that differs from its defaults.
-   *
-   * @default {true}
-   */
-  sandbox?: boolean | SandboxOptions | undefined;
-  /**
-   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
-   * An error that comes from one of them names it.
-   *
-   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
-   */
-  limits?: ResourceLimits | false | undefined;
-  /**
-   * Which calls need approval.
-   *
-   * @default {{ tools: "ask", shell: "allow" }}
-   */
-  approval?: ApprovalSetting | undefined;
-  /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
-  kernelEnv?: Readonly<Record<string, string>> | undefined;
-  /** A folder with further Python packages for the code, which it can only read. It exists. */
-  packagesDir?: string | undefined;
-  /**
-   * The folder for image files, relative to the workspace; created with the first image.
-   *
-   * @default {"images"}
-   */
-  imagesDir?: string | undefined;
-  /**
-   * Whether each execution starts in the workspace again, wherever the one before went.
-   *
-   * @default {false}
-   */
-  restoreWorkingDir?: boolean | undefined;
-  /**
-   * How much text of one execution is kept in memory, in bytes: half of it from the start and half
-   * from the end. The whole of a longer one goes to a file, which the text names.
-   *
-   * @default {1048576}
-   */
-  maxOutputBytes?: number | undefined;
-  /**
-   * Whether a second kernel is kept ready, so that {@linkcode CodeExecutor.reset} takes milliseconds
-   * and a kernel that died is replaced at once. It costs the memory of one idle kernel, some 45 MB.
-   *
-   * @default {true}
-   */
-  spareKernel?: boolean | undefined;
-  /**
-   * How long a decision on an approval is waited for, in milliseconds; then the call is refused.
-   *
-   * @default {undefined} for ever
-   */
-  approvalTimeoutMs?: number | undefined;
-  /**
-   * How long an MCP server may take to start, in milliseconds.
-   *
-   * @default {30000}
-   */
-  connectTimeoutMs?: number | undefined;
-  /**
-   * How long the kernel may take to start, in milliseconds.
-   *
-   * @default {60000}
-   */
-  startTimeoutMs?: number | undefined;
-  /**
-   * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`.
-   *
-   * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
-   */
-  python?: string | undefined;
-  /** Gives up the start. */
-  signal?: AbortSignal | undefined;
-  /**
-   * Told what happens.
-   *
-   * @default warnings and errors go to stderr
-   */
-  log?: Logger | undefined;
-}
-
-/** Options of {@linkcode CodeExecutor.execute}. */
-export interface ExecuteOptions {
-  /**
-   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, and for the
-   * executions before it, does not.
-   *
-   * @default {undefined} for ever
-   */
-  timeoutMs?: number | undefined;
-  /** Cancels the execution, which then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
-}
-
-/** Options of {@linkcode CodeExecutor.stream}. */
-export interface StreamOptions extends ExecuteOptions {
-  /**
-   * Whether pieces of output come as events as they are produced.
-   *
-   * @default {false}
-   */
-  chunks?: boolean | undefined;
-}
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -171,6 +55,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #closed = new AbortController();
   #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
   #state: KernelState = "kept";
+  #resetting: Promise<void> = Promise.resolve();
   #disposing: Promise<void> | undefined;
 
   private constructor(
@@ -193,10 +78,12 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {EnvironmentNotReadyError} Python or the sandbox is not there; `fix` says what helps. A
    * `SandboxUnavailableError` is one of these.
    * @throws {ConfigError} The registry or an option cannot be used.
+   * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
    * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     const { servers, approval, approvalTimeoutMs, connectTimeoutMs, startTimeoutMs } = options;
+    const shell = shellGuard(options);
     const { kernelEnv, sandbox, signal, imagesDir = "images", log = stderrLogger() } = options;
     await using parts = new AsyncDisposableStack();
     const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
@@ -208,6 +95,8 @@ export class CodeExecutor implements AsyncDisposable {
         approval,
         approvalTimeoutMs,
         connectTimeoutMs,
+        sampling: options.sampling,
+        roots: options.roots,
         log,
       }),
     );
@@ -232,6 +121,7 @@ export class CodeExecutor implements AsyncDisposable {
           imagesDir: resolve(workspace, imagesDir),
           workingDir: workspace,
           restoreWorkingDir,
+          shell,
           maxOutputBytes,
           spareKernel,
           startTimeoutMs,
@@ -262,8 +152,8 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Runs code and tells what happens: approvals that wait for a decision, and at the end the result.
-   * Leaving the loop cancels the execution.
+   * Runs code and tells what happens: approvals that wait for a decision, the progress of tool calls,
+   * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
    * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
    *
@@ -350,8 +240,10 @@ export class CodeExecutor implements AsyncDisposable {
    * fresh kernel.
    */
   async reset(): Promise<void> {
-    await this.#tools.reset();
-    await this.#kernel.reset();
+    // The kernel goes at once: its code must not live to see its calls fail.
+    const reset = allDone([this.#kernel.reset(), this.#tools.reset()]);
+    this.#resetting = reset.then(() => {}, () => {}); // told to whoever resets
+    await reset;
   }
 
   /**
@@ -390,15 +282,20 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     stop: AbortSignal,
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const { timeoutMs, chunks = false } = options;
+    const { timeoutMs, chunks = false, elicitations = false } = options;
+    await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
     const execute = await abortable(this.#kernel.ready(), stop);
-    const { channel } = this.#tools.runner;
+    const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
     const events = new AsyncQueue<ExecutionEvent>();
     using budget = new TimeBudget(timeoutMs);
-    using _clock = channel.onPendingChange((pending) => budget.setPending(pending));
+    using _clock = onPendingChange([channel, questions], (count) => budget.setPending(count));
+    using _watcher = serverEvents.watch((event) => events.push(event));
     using _approver = channel.attached
       ? undefined
       : channel.attach((request) => events.push({ type: "approval", request }));
+    using _answerer = elicitations && !questions.attached
+      ? questions.attach((request) => events.push({ type: "elicitation", request }))
+      : undefined;
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
     const told = tell(execution, events, chunks);
@@ -414,6 +311,32 @@ export class CodeExecutor implements AsyncDisposable {
       await told;
     }
   }
+}
+
+/** Adds up what waits for a person at several places. */
+function onPendingChange(
+  places: readonly { onPendingChange(callback: (pending: number) => void): Disposable }[],
+  callback: (count: number) => void,
+): Disposable {
+  const pending = places.map(() => 0);
+  const stack = new DisposableStack();
+  for (const [at, place] of places.entries()) {
+    stack.use(place.onPendingChange((count) => {
+      pending[at] = count;
+      callback(pending.reduce((sum, one) => sum + one, 0));
+    }));
+  }
+  return stack;
+}
+
+/** What code in the kernel must ask for before it runs commands. */
+function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOptions): ShellGuard {
+  if (guardsShell(approval)) return requireShellEscape ? "escape" : "approval";
+  if (!requireShellEscape) return "none";
+  throw new TypeError(
+    "Cannot require shell escapes where they are not approved: " +
+      'set approval.shell to "ask" or "deny", or leave out requireShellEscape',
+  );
 }
 
 /** Passes an execution's chunks and its end on as events. Never rejects. */

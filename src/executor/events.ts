@@ -5,6 +5,8 @@
  */
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
+import type { ElicitationRequest } from "../mcp/elicitation.ts";
+import type { ServerEvent } from "../tool_server/server_events.ts";
 
 /** A piece of output as it was produced. */
 export interface ChunkEvent {
@@ -24,6 +26,14 @@ export interface ApprovalEvent {
   readonly request: ApprovalRequest;
 }
 
+/** An MCP server asks a question. The time limit stands still meanwhile. */
+export interface ElicitationEvent {
+  /** Tells it from the other events. */
+  readonly type: "elicitation";
+  /** What is asked; answer it by `accept()`, `decline()` or `cancel()`. */
+  readonly request: ElicitationRequest;
+}
+
 /** The code has run to its end. */
 export interface ResultEvent {
   /** Tells it from the other events. */
@@ -33,4 +43,9 @@ export interface ResultEvent {
 }
 
 /** An event of `CodeExecutor.stream()`; `type` tells which. */
-export type ExecutionEvent = ChunkEvent | ApprovalEvent | ResultEvent;
+export type ExecutionEvent =
+  | ChunkEvent
+  | ApprovalEvent
+  | ResultEvent
+  | ElicitationEvent
+  | ServerEvent;

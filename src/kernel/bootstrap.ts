@@ -1,9 +1,17 @@
+/**
+ * What holds for shell commands in a kernel: nothing, or that the host must approve them, or also
+ * that code can start processes in no other way.
+ */
+export type ShellGuard = "none" | "approval" | "escape";
+
 /** What the kernel is told once, before any code runs in it. */
 export interface BootstrapConfig {
   /** Where code starts; the kernel's own working directory when it is not given. */
   readonly workingDir?: string;
   /** Whether each execution starts in that directory again. */
   readonly restoreWorkingDir: boolean;
+  /** What holds for shell commands. */
+  readonly shell: ShellGuard;
 }
 
 /**

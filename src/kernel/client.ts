@@ -4,6 +4,7 @@ import { CodeExecutionError, KernelDiedError, type KernelState } from "../errors
 import { type Logger, silentLogger } from "../log.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { ArtifactFolder } from "./artifact_folder.ts";
+import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import type { Kernel } from "./kernel.ts";
@@ -42,6 +43,14 @@ export interface KernelClientOptions {
    * @default {false}
    */
   readonly restoreWorkingDir?: boolean | undefined;
+  /**
+   * What holds for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
+   * server that the gateway's kernels know; with `"escape"`, all other ways to start a process also
+   * raise an exception.
+   *
+   * @default {"none"}
+   */
+  readonly shell?: ShellGuard | undefined;
   /**
    * How much text of one execution is kept in memory, in bytes: half of it from the start and half
    * from the end. The whole of a longer one goes to a file, which the text names.
@@ -112,7 +121,7 @@ export class KernelClient implements AsyncDisposable {
 
   private constructor(options: KernelClientOptions) {
     const { gateway, imagesDir = "images", spillDir, startTimeoutMs = 60_000, signal } = options;
-    const { workingDir, restoreWorkingDir = false, spareKernel = true } = options;
+    const { workingDir, restoreWorkingDir = false, spareKernel = true, shell = "none" } = options;
     this.#options = options;
     this.#log = options.log ?? silentLogger;
     this.#images = new ArtifactFolder(imagesDir);
@@ -121,7 +130,7 @@ export class KernelClient implements AsyncDisposable {
     this.#keeper = new KernelKeeper({
       gateway,
       connection: this.#connection,
-      bootstrap: { restoreWorkingDir, ...(workingDir === undefined ? {} : { workingDir }) },
+      bootstrap: { restoreWorkingDir, shell, ...(workingDir === undefined ? {} : { workingDir }) },
       log: this.#log,
       startTimeoutMs,
       signal,

@@ -4,7 +4,10 @@ const OWN_FRAME = /^File [^\n]*[\\/]ipybox_runtime[\\/][^\n]*:\d+/;
 /** A Python string literal, as `repr` and IPython's transformations write it. */
 const LITERAL = String.raw`('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")`;
 
-const SHELL = new RegExp(String.raw`get_ipython\(\)\.(system|getoutput)\(${LITERAL}\)`, "g");
+const SHELL = new RegExp(
+  String.raw`(=\s*)?get_ipython\(\)\.(system|getoutput)\(${LITERAL}\)`,
+  "g",
+);
 const LINE_MAGIC = new RegExp(
   String.raw`get_ipython\(\)\.run_line_magic\(${LITERAL}, ${LITERAL}\)`,
   "g",
@@ -28,7 +31,10 @@ export function cleanTraceback(traceback: readonly string[]): string[] {
 function showMagics(entry: string): string {
   if (!entry.includes("get_ipython()")) return entry;
   return entry
-    .replace(SHELL, (_, _kind, command: string) => `!${unquote(command)}`)
+    .replace(SHELL, (_, assignment: string | undefined, method: string, command: string) => {
+      const escape = assignment === undefined && method === "getoutput" ? "!!" : "!";
+      return `${assignment ?? ""}${escape}${unquote(command)}`;
+    })
     .replace(LINE_MAGIC, (_, name: string, rest: string) => `%${unquote(name)} ${unquote(rest)}`)
     .replace(CELL_MAGIC, (_, name: string, rest: string, body: string) => {
       const line = `%%${unquote(name)} ${unquote(rest)}`.trimEnd();

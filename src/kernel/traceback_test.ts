@@ -20,6 +20,7 @@ const ENTRIES: readonly { name: string; entry: string; shown: string | undefined
     entry: "----> 1 x = get_ipython().getoutput('ls')",
     shown: "----> 1 x = !ls",
   },
+  { name: "shows !!cmd", entry: "----> 1 get_ipython().getoutput('ls')", shown: "----> 1 !!ls" },
   {
     name: "shows quotes and escapes as written",
     entry: String.raw`get_ipython().system('echo \'a\' "b" \\ \t')`,

@@ -2,18 +2,19 @@ import { resolve } from "node:path";
 import { abortable, anySignal } from "../async/signals.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { makeClient } from "./client.ts";
 import { McpConnection } from "./connection.ts";
 import {
-  Client,
+  type Client,
   type FetchLike,
   SdkHttpError,
   SSEClientTransport,
   StreamableHTTPClientTransport,
   type Transport,
   UnauthorizedError,
-  type VersionNegotiationOptions,
 } from "./sdk.ts";
 import { PrivateFolder } from "./private_folder.ts";
+import type { ServerHooks } from "./server_hooks.ts";
 import { checkServerName } from "./server_name.ts";
 import {
   fillVariables,
@@ -53,16 +54,13 @@ export interface ConnectOptions {
   sandboxCommand?:
     | ((command: Command, settings: true | string) => Promise<Command>)
     | undefined;
+  /** What the server may tell and ask without being called. */
+  hooks?: ServerHooks | undefined;
   /** Gives up. */
   signal?: AbortSignal | undefined;
   /** Told of what servers write to stderr, and of lines that are no messages. */
   log?: Logger | undefined;
 }
-
-const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
-
-/** The longest list of tools, in pages. A server that never ends its list must not fill the memory. */
-const MAX_PAGES = 1000;
 
 /**
  * Starts or reaches an MCP server.
@@ -103,8 +101,7 @@ async function connectStdio(
   params: StdioServerParams,
   options: ConnectOptions,
 ): Promise<McpConnection> {
-  const { log = silentLogger } = options;
-  const { workspace = "" } = options;
+  const { log = silentLogger, hooks, workspace = "" } = options;
   await using stack = new AsyncDisposableStack();
   const cwd = params.cwd === undefined
     ? stack.use(await PrivateFolder.create(serverName)).path
@@ -119,7 +116,8 @@ async function connectStdio(
   const attempt = new Attempt(serverName, options);
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
-    return new McpConnection({ serverName, client, transport, log, belongings: stack.move() });
+    const belongings = stack.move();
+    return new McpConnection({ serverName, client, transport, log, hooks, belongings });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired;
     const evidence: Partial<ProcessEvidence> | undefined = exited
@@ -143,7 +141,7 @@ async function connectHttp(
   params: HttpServerParams,
   options: ConnectOptions,
 ): Promise<McpConnection> {
-  const { log = silentLogger } = options;
+  const { log = silentLogger, hooks } = options;
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
@@ -156,7 +154,7 @@ async function connectHttp(
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      return new McpConnection({ serverName, client, transport, log });
+      return new McpConnection({ serverName, client, transport, log, hooks });
     } catch (error) {
       await transport.close();
       options.signal?.throwIfAborted();
@@ -168,7 +166,7 @@ async function connectHttp(
   const at = `MCP server "${serverName}" at ${url.origin}${url.pathname}`;
   const message = attempt.expired
     ? `${at} ${attempt.waited}`
-    : `Cannot reach ${at}: ${failures.map(reasonOf).join("; ")}`;
+    : `Cannot reach ${at}: ${failures.map(networkReasonOf).join("; ")}`;
   throw new McpConnectionError(serverName, message, {}, { cause: failures.at(-1) });
 }
 
@@ -199,13 +197,8 @@ class Attempt {
   }
 
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
-    const client = new Client(CLIENT_INFO, {
-      capabilities: {},
-      versionNegotiation: negotiation(protocol),
-      listMaxPages: MAX_PAGES,
-    });
-    const { log = silentLogger } = this.#options;
-    client.onerror = (error) => log.debug(`${this.#serverName}: ${error.message}`);
+    const { hooks, log } = this.#options;
+    const client = makeClient(this.#serverName, { protocol, hooks, log });
     const timeout = Math.min(this.#timeoutMs + 1000, 2 ** 31 - 1); // the signal comes first
     const connected = client.connect(transport, { timeout, signal: this.#signal });
     await abortable(connected, this.#signal);
@@ -227,10 +220,6 @@ async function prepare(
   }
   const wrapped = await options.sandboxCommand({ command, args }, sandbox);
   return { ...params, command: wrapped.command, args: [...wrapped.args] };
-}
-
-function negotiation(protocol: McpProtocol): VersionNegotiationOptions {
-  return { mode: protocol === "2026-07-28" ? { pin: protocol } : protocol };
 }
 
 function transportTypes(url: URL, params: HttpServerParams): readonly ("http" | "sse")[] {
@@ -282,6 +271,12 @@ function prefixed(serverName: string, message: string): string {
 /** The innermost words of an error: `fetch failed` alone says nothing. */
 function reasonOf(error: unknown): string {
   if (error instanceof UnauthorizedError) return "it requires authorization";
-  if (!(error instanceof Error)) return String(error);
-  return error.message;
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Why a request failed: at the bottom of what the SDK and `fetch` make of it. */
+function networkReasonOf(error: unknown): string {
+  if (error instanceof Error && error.cause instanceof Error) return networkReasonOf(error.cause);
+  // The whole address may hold a secret, and the message has it without its query.
+  return reasonOf(error).replace(/^error sending request for url \(\S*\): /, "");
 }

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { anySignal, settledWithin } from "../async/signals.ts";
+import { Deadline } from "../async/deadline.ts";
+import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
 import type { ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
 import type { Logger } from "../log.ts";
@@ -10,6 +11,16 @@ import {
   explainUnreachable,
   isForgottenSession,
 } from "./call_errors.ts";
+import { LOG_REQUEST, requestLog } from "./client.ts";
+import {
+  type CatalogMethod,
+  isListMethod,
+  listAll,
+  type ListMethod,
+  malformed,
+  parseCatalogResult,
+} from "./catalog.ts";
+import type { CallToolOptions, ListToolsOptions } from "./call_options.ts";
 import { parseToolResult, type ToolResult } from "./content.ts";
 import {
   type Client,
@@ -19,6 +30,7 @@ import {
   type Tool,
   type Transport,
 } from "./sdk.ts";
+import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
 /** What a {@linkcode McpConnection} is made of. */
@@ -31,45 +43,14 @@ export interface McpConnectionParts {
   readonly transport: Transport;
   /** Told of the last words of a server that died. */
   readonly log: Logger;
+  /** What the server may tell and ask. */
+  readonly hooks?: ServerHooks | undefined;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
 }
 
-/** Options of {@linkcode McpConnection.listTools}. */
-export interface ListToolsOptions {
-  /**
-   * Waits until the server has said for this long that its list changed, because some servers add
-   * tools after the handshake.
-   *
-   * @default {0}
-   */
-  settleMs?: number;
-  /** Gives up. */
-  signal?: AbortSignal;
-}
-
-/** How far a call is, as its server reports it. */
-export interface ToolProgress {
-  /** How much is done. It only grows. */
-  readonly progress: number;
-  /** How much there is to do, where the server knows it. */
-  readonly total?: number | undefined;
-  /** What is being done, in words. */
-  readonly message?: string | undefined;
-}
-
-/** Options of {@linkcode McpConnection.callTool}. */
-export interface CallToolOptions {
-  /** Cancels the call, at the server too. */
-  signal?: AbortSignal | undefined;
-  /** The longest time that the call may take, in milliseconds; none by default. */
-  timeoutMs?: number | undefined;
-  /** Told of the progress that the server reports. */
-  onProgress?: ((progress: ToolProgress) => void) | undefined;
-}
-
-/** The longest delay that a timer takes. The SDK needs some limit; ours are signals. */
-const NO_TIMEOUT = 2 ** 31 - 1;
+/** The SDK needs some limit; ours are signals. */
+const NO_TIMEOUT = LONGEST_TIMER_MS;
 /** How long ending a session may take. */
 const FAREWELL_MS = 1000;
 /** How often a list that never settles is waited for. */
@@ -86,6 +67,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #transport: Transport;
   readonly #log: Logger;
   readonly #belongings: AsyncDisposable | undefined;
+  readonly #logs: boolean;
   readonly #lost = Promise.withResolvers<void>();
   #tools: Promise<readonly Tool[]> | undefined;
   #changes = 0;
@@ -105,7 +87,11 @@ export class McpConnection implements AsyncDisposable {
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
       this.#changes++;
       this.#tools = undefined;
+      parts.hooks?.onToolsChanged?.();
     });
+    this.#logs = parts.hooks?.onLog !== undefined;
+    const unable = (error: unknown) => this.#log.debug(`${this.serverName}: ${error}`);
+    if (this.#logs) requestLog(this.#client, unable);
   }
 
   /** Whether calls can be made. */
@@ -197,14 +183,53 @@ export class McpConnection implements AsyncDisposable {
     }
   }
 
+  /**
+   * Asks for what the server offers beside tools.
+   *
+   * @param method What is asked.
+   * @param params The parameters, already checked.
+   * @param options What cancels it.
+   * @returns The result; a list comes whole, as `items`.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async catalog(
+    method: CatalogMethod,
+    params: Readonly<Record<string, unknown>>,
+    options: CallToolOptions = {},
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const { signal, timeoutMs } = options;
+    using deadline = new Deadline(timeoutMs);
+    const request = { signal: anySignal(signal, deadline.signal), timeout: NO_TIMEOUT };
+    const ask = (params: Readonly<Record<string, unknown>>) =>
+      this.#client.request({ method, params: { ...params } }, z.unknown(), request);
+    try {
+      if (isListMethod(method)) {
+        return { items: this.#offers(method) ? await listAll(method, ask) : [] };
+      }
+      return parseCatalogResult(method, await ask(params)) ?? malformed(method);
+    } catch (error) {
+      throw await this.#explain(error, {
+        cancelled: aborted(signal),
+        timedOut: deadline.signal.aborted,
+      });
+    }
+  }
+
   /** Stops the server's process or ends the session. */
   async [Symbol.asyncDispose](): Promise<void> {
     await (this.#closing ??= this.#close());
   }
 
+  #offers(method: ListMethod): boolean {
+    const { resources, prompts } = this.#client.getServerCapabilities() ?? {};
+    return (method === "prompts/list" ? prompts : resources) !== undefined;
+  }
+
   async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {
-    const params = { name, arguments: args };
-    if (this.#client.getProtocolEra() === "modern" && this.#transport.hasPerRequestStream) {
+    const modern = this.#client.getProtocolEra() === "modern";
+    const meta = modern && this.#logs ? { _meta: LOG_REQUEST } : {};
+    const params = { name, arguments: args, ...meta };
+    if (modern && this.#transport.hasPerRequestStream) {
       // Only callTool() mirrors arguments into headers where the tool's schema asks for it. It would
       // also refuse results that do not match the output schema; without that schema it does not.
       const tool = await this.findTool(name, options.signal);
@@ -252,27 +277,6 @@ export class McpConnection implements AsyncDisposable {
     }
     this.#forgotten = isForgottenSession(error);
     return explainUnreachable(this.serverName, error);
-  }
-}
-
-/** A time limit that leaves no timer behind. */
-class Deadline implements Disposable {
-  readonly #expiry = new AbortController();
-  readonly #timer: ReturnType<typeof setTimeout> | undefined;
-
-  constructor(timeoutMs: number | undefined) {
-    if (timeoutMs === undefined || timeoutMs > NO_TIMEOUT) return;
-    this.#timer = setTimeout(() => {
-      this.#expiry.abort(new DOMException("The call took too long", "TimeoutError"));
-    }, timeoutMs);
-  }
-
-  get signal(): AbortSignal {
-    return this.#expiry.signal;
-  }
-
-  [Symbol.dispose](): void {
-    clearTimeout(this.#timer);
   }
 }
 

@@ -15,7 +15,9 @@ export {
   UnauthorizedError,
 } from "@modelcontextprotocol/client";
 export type {
+  ClientCapabilities,
   ClientOptions,
+  CreateMessageResult,
   FetchLike,
   Implementation,
   JSONRPCMessage,

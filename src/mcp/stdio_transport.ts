@@ -134,7 +134,14 @@ export class StdioTransport implements Transport {
     const lines = new LineSplitter(this.#options.maxMessageBytes ?? MAX_MESSAGE_BYTES);
     try {
       for await (const chunk of stdout) {
-        for (const line of lines.push(chunk)) this.#receive(line);
+        for (const line of lines.push(chunk)) {
+          const message = this.#parse(line);
+          if (message === undefined) continue;
+          this.onmessage?.(message);
+          // The SDK handles a notification a moment later, but a response at once: progress that
+          // comes with the response of its call would be of an unknown call.
+          if (!("id" in message)) await Promise.resolve();
+        }
       }
       // Nothing more can be answered, even if the process lives on.
       this.#end();
@@ -146,17 +153,15 @@ export class StdioTransport implements Transport {
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
-  #receive(line: string): void {
-    if (line.trim() === "") return;
-    let message: JSONRPCMessage;
+  #parse(line: string): JSONRPCMessage | undefined {
+    if (line.trim() === "") return undefined;
     try {
-      message = parseMessage(line);
+      return parseMessage(line);
     } catch {
       const shown = JSON.stringify(line.slice(0, 120));
       this.onerror?.(new Error(`An MCP server wrote a line that is no message: ${shown}`));
-      return;
+      return undefined;
     }
-    this.onmessage?.(message);
   }
 
   #end(): void {

@@ -5,7 +5,7 @@ import { Session, type SessionOptions } from "./session.ts";
 import { registerTools } from "./tools.ts";
 
 /** Options of {@linkcode McpServer.serveStdio}. */
-export interface McpServerOptions extends Omit<SessionOptions, "approval"> {
+export interface McpServerOptions extends Omit<SessionOptions, "approval" | "requireShellEscape"> {
   /**
    * What becomes of tool calls that code makes, and of server registrations: the client's user is
    * asked by MCP elicitation, or all are allowed or denied.

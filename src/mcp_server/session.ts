@@ -1,4 +1,5 @@
-import { CodeExecutor, type CodeExecutorOptions } from "../executor/code_executor.ts";
+import { CodeExecutor } from "../executor/code_executor.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";

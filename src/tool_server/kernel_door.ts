@@ -7,12 +7,15 @@ import {
   requireMethod,
   requireToken,
 } from "./door.ts";
+import type { ToolProgress } from "../mcp/call_options.ts";
 import type { ToolRunner } from "./tool_runner.ts";
 import {
   approvedText,
   errorText,
   parseApproveRequest,
+  parseCatalogRequest,
   parseRunRequest,
+  progressLine,
   resultText,
   wireError,
 } from "./wire.ts";
@@ -29,11 +32,14 @@ export interface KernelDoorOptions {
   readonly log: Logger;
 }
 
+/** How many lines wait for a caller that does not read. */
+const MAX_UNREAD_LINES = 1000;
+
 type Route = (request: Request) => Promise<Response>;
 
 /**
- * The door for code in the kernel: it may ask for a tool of a registered server, ask for approval of
- * a shell command, and see that the door is open. Nothing else.
+ * The door for code in the kernel: it may ask for a tool, a resource or a prompt of a registered
+ * server, ask for approval of a shell command, and see that the door is open. Nothing else.
  *
  * @param options Who does the work, and the token.
  * @returns The handler.
@@ -51,8 +57,24 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
   };
   const run: Route = async (request) => {
     requireMethod(request, "POST");
-    const call = malformed(parseRunRequest, await readJsonBody(request, maxBodyBytes));
-    return eventually((signal) => told(runner.runCall(call, { signal }).then(resultText)));
+    const { call, timeoutMs, progress } = malformed(
+      parseRunRequest,
+      await readJsonBody(request, maxBodyBytes),
+    );
+    return eventually((signal, tell) => {
+      const onProgress = progress
+        ? (report: ToolProgress) => tell(progressLine(report))
+        : undefined;
+      return told(runner.runCall(call, { signal, timeoutMs, onProgress }).then(resultText));
+    });
+  };
+  const catalog: Route = async (request) => {
+    requireMethod(request, "POST");
+    const body = await readJsonBody(request, maxBodyBytes);
+    const { call, timeoutMs } = malformed(parseCatalogRequest, body);
+    return eventually((signal) =>
+      told(runner.catalog(call, { signal, timeoutMs }).then(resultText))
+    );
   };
   const approve: Route = async (request) => {
     requireMethod(request, "POST");
@@ -63,7 +85,12 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
     requireMethod(request, "GET");
     return Promise.resolve(jsonResponse('{"status":"ok"}'));
   };
-  const routes = new Map([["/run", run], ["/approve", approve], ["/status", status]]);
+  const routes = new Map([
+    ["/run", run],
+    ["/catalog", catalog],
+    ["/approve", approve],
+    ["/status", status],
+  ]);
   return async (request) => {
     try {
       refusePages(request);
@@ -85,13 +112,23 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
  * The body is a stream because that is told of the caller's end. The request's own signal also aborts
  * after responses that were sent, and Deno warns about every program that looks at it.
  */
-function eventually(run: (signal: AbortSignal) => Promise<string>): Response {
+function eventually(
+  run: (signal: AbortSignal, tell: (line: string) => void) => Promise<string>,
+): Response {
   const gone = new AbortController();
+  const encoder = new TextEncoder();
+  let ended = false;
   const body = new ReadableStream<Uint8Array>({
     async start(controller) {
-      const text = await run(gone.signal);
+      const text = await run(gone.signal, (line) => {
+        // Whoever does not read has no use for news; the result is not lost.
+        const unread = 1 - (controller.desiredSize ?? 1);
+        if (ended || gone.signal.aborted || unread > MAX_UNREAD_LINES) return;
+        controller.enqueue(encoder.encode(line));
+      });
+      ended = true;
       if (gone.signal.aborted) return;
-      controller.enqueue(new TextEncoder().encode(text));
+      controller.enqueue(encoder.encode(text));
       controller.close();
     },
     cancel: () => gone.abort(new DOMException("The caller has gone", "AbortError")),

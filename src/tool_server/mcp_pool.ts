@@ -3,8 +3,11 @@ import { McpConnectionError, ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
-import type { CallToolOptions, McpConnection } from "../mcp/connection.ts";
+import type { CallToolOptions } from "../mcp/call_options.ts";
+import type { CatalogMethod } from "../mcp/catalog.ts";
+import type { McpConnection } from "../mcp/connection.ts";
 import type { ToolResult } from "../mcp/content.ts";
+import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ServerRegistry } from "./server_registry.ts";
 
@@ -13,7 +16,9 @@ export interface McpPoolOptions {
   /** The servers. */
   readonly registry: ServerRegistry;
   /** How they are connected to. */
-  readonly connect?: Omit<ConnectOptions, "signal">;
+  readonly connect?: Omit<ConnectOptions, "signal" | "hooks">;
+  /** What a server may tell and ask. */
+  readonly hooks?: (serverName: string) => ServerHooks;
   /** Told of servers that die. */
   readonly log?: Logger;
 }
@@ -31,6 +36,7 @@ const LONGEST_DELAY_MS = 10_000;
 export class McpPool implements AsyncDisposable {
   readonly #registry: ServerRegistry;
   readonly #connect: Omit<ConnectOptions, "signal">;
+  readonly #hooks: (serverName: string) => ServerHooks;
   readonly #log: Logger;
   readonly #slots = new Map<string, Slot>();
   readonly #ending = new Set<Promise<void>>();
@@ -38,10 +44,11 @@ export class McpPool implements AsyncDisposable {
 
   /** @param options The servers and how they are connected to. Nothing is started yet. */
   constructor(options: McpPoolOptions) {
-    const { registry, log = silentLogger, connect = {} } = options;
+    const { registry, log = silentLogger, connect = {}, hooks = () => ({}) } = options;
     this.#registry = registry;
     this.#log = log;
     this.#connect = { ...connect, log };
+    this.#hooks = hooks;
   }
 
   /**
@@ -83,19 +90,30 @@ export class McpPool implements AsyncDisposable {
     args: ExactObject,
     options: CallToolOptions = {},
   ): Promise<ToolResult> {
-    const signal = anySignal(options.signal, this.#lifetime.signal);
-    const call = async (): Promise<ToolResult> => {
-      connection = await this.connection(serverName, signal);
+    return await this.#use(serverName, options.signal, async (connection, signal) => {
       return await connection.callTool(toolName, args, { ...options, signal });
-    };
-    let connection: McpConnection | undefined;
-    try {
-      return await call();
-    } catch (error) {
-      // The server restarted and knows no such session: it did nothing, so once more is safe.
-      if (connection?.forgotten) return await call();
-      throw error;
-    }
+    });
+  }
+
+  /**
+   * Asks a server for what it offers beside tools. Nothing here asks for approval.
+   *
+   * @param serverName The server.
+   * @param method What is asked.
+   * @param params The parameters, already checked.
+   * @param options What cancels it.
+   * @returns The result; a list comes whole, as `items`.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async catalog(
+    serverName: string,
+    method: CatalogMethod,
+    params: Readonly<Record<string, unknown>>,
+    options: CallToolOptions = {},
+  ): Promise<Readonly<Record<string, unknown>>> {
+    return await this.#use(serverName, options.signal, async (connection, signal) => {
+      return await connection.catalog(method, params, { ...options, signal });
+    });
   }
 
   /** Cancels the calls in flight and stops all servers. The next call starts its server again. */
@@ -122,6 +140,22 @@ export class McpPool implements AsyncDisposable {
     await this.reset();
   }
 
+  /** Uses a connection, once more where the server did nothing but forget the session. */
+  async #use<T>(
+    serverName: string,
+    ownSignal: AbortSignal | undefined,
+    use: (connection: McpConnection, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    const signal = anySignal(ownSignal, this.#lifetime.signal);
+    const connection = await this.connection(serverName, signal);
+    try {
+      return await use(connection, signal);
+    } catch (error) {
+      if (!connection.forgotten) throw error;
+      return await use(await this.connection(serverName, signal), signal);
+    }
+  }
+
   #slot(serverName: string, params: ServerParams): Slot {
     const wanted = JSON.stringify(params);
     const present = this.#slots.get(serverName);
@@ -130,7 +164,10 @@ export class McpPool implements AsyncDisposable {
       this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
       this.#end(serverName);
     }
-    const slot = new Slot(serverName, params, wanted, this.#connect);
+    const slot = new Slot(serverName, params, wanted, {
+      ...this.#connect,
+      hooks: this.#hooks(serverName),
+    });
     this.#slots.set(serverName, slot);
     return slot;
   }

@@ -1,5 +1,7 @@
 import { join } from "node:path";
+import { Mutex } from "../async/mutex.ts";
 import { ConfigError } from "../errors.ts";
+import { locateJsonError } from "../json/locate.ts";
 import { isPlainFolder, readHostileFile, replaceHostileFile } from "../mcp/hostile_files.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
@@ -27,6 +29,7 @@ export class ServerRegistry {
 
   readonly #folder: string | undefined;
   readonly #given: Map<string, ServerParams>;
+  readonly #edits = new Mutex();
   #servers: Map<string, ServerParams> = new Map();
 
   private constructor(workspace: string | undefined, given: Map<string, ServerParams>) {
@@ -102,6 +105,7 @@ export class ServerRegistry {
 
   async #edit(change: (servers: Record<string, unknown>) => void): Promise<void> {
     if (this.path === undefined) return;
+    using _turn = await this.#edits.acquire(); // else one of two edits at once would be lost
     const file = await this.#read(); // another process may have changed it
     change(file.mcpServers);
     await replaceHostileFile(this.path, JSON.stringify(file, null, 2) + "\n");
@@ -150,18 +154,9 @@ function parseJsonFile(path: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    const { line, column } = positionOf(message, text);
-    const problem = message.replace(/ in JSON at position.*$|\(line.*\)$/s, "").trim();
-    throw new ConfigError(`Invalid JSON in ${path}:${line}:${column}: ${problem}`, { cause });
+    const { line, column, found } = locateJsonError(text);
+    throw new ConfigError(`Invalid JSON in ${path}:${line}:${column}: ${found}`, { cause });
   }
-}
-
-/** The engine says where in its message, except for text that ends too early. */
-function positionOf(message: string, text: string): { line: number; column: number } {
-  const position = /position (\d+)/.exec(message)?.[1];
-  const before = text.slice(0, position === undefined ? text.length : Number(position)).split("\n");
-  return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
 }
 
 function checked(

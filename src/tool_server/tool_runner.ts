@@ -1,52 +1,20 @@
 import { ApprovalChannel } from "../approval/channel.ts";
 import { ApprovalGate } from "../approval/gate.ts";
-import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
+import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
-import type { ConnectOptions } from "../mcp/connect.ts";
-import type { CallToolOptions } from "../mcp/connection.ts";
+import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
+import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
+import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
+import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
+import { ServerEvents } from "./server_events.ts";
+import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 import { ServerRegistry } from "./server_registry.ts";
-
-/** Options of {@linkcode ToolRunner.start}. */
-export interface ToolRunnerOptions {
-  /** The folder with `.ipybox/mcp.json` and `.env`; without it, only `servers` are known. */
-  workspace?: string | undefined;
-  /** Registered servers, over those of the workspace. */
-  servers?: Readonly<Record<string, ServerParams>> | undefined;
-  /**
-   * How calls are approved.
-   *
-   * @default {{ tools: "ask", shell: "allow" }}
-   */
-  approval?: ApprovalSetting | undefined;
-  /**
-   * How long a decision is waited for, in milliseconds.
-   *
-   * @default {undefined} for ever
-   */
-  approvalTimeoutMs?: number | undefined;
-  /**
-   * How long a server may take to start, in milliseconds.
-   *
-   * @default {30000}
-   */
-  connectTimeoutMs?: number | undefined;
-  /**
-   * How long a call may take once it is approved, in milliseconds.
-   *
-   * @default {undefined} for ever
-   */
-  callTimeoutMs?: number | undefined;
-  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
-  sandboxCommand?: ConnectOptions["sandboxCommand"];
-  /** Told what happens. Warnings and errors go to stderr by default. */
-  log?: Logger | undefined;
-}
 
 /** A call of a tool whose arguments are sealed. */
 export interface ToolCall {
@@ -56,6 +24,16 @@ export interface ToolCall {
   readonly toolName: string;
   /** The arguments, which are sent as they are. */
   readonly arguments: ExactObject;
+}
+
+/** A request for what a server offers beside tools. */
+export interface CatalogCall {
+  /** The registered server. */
+  readonly serverName: string;
+  /** What is asked, in the protocol's own names. */
+  readonly method: CatalogMethod;
+  /** The parameters, in the protocol's own names. */
+  readonly params: Readonly<Record<string, unknown>>;
 }
 
 /**
@@ -78,6 +56,10 @@ export class ToolRunner implements AsyncDisposable {
   readonly registry: ServerRegistry;
   /** Where calls are asked about. */
   readonly channel: ApprovalChannel;
+  /** What servers tell while they work: progress, logs, changes of their tools. */
+  readonly events: ServerEvents = new ServerEvents();
+  /** Where servers' questions are asked. */
+  readonly elicitations: ElicitationChannel;
 
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
@@ -87,13 +69,16 @@ export class ToolRunner implements AsyncDisposable {
   private constructor(registry: ServerRegistry, options: ToolRunnerOptions) {
     const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
     this.registry = registry;
-    this.channel = new ApprovalChannel({ timeoutMs: options.approvalTimeoutMs, log });
+    const { approvalTimeoutMs: timeoutMs } = options;
+    this.channel = new ApprovalChannel({ timeoutMs, log });
+    this.elicitations = new ElicitationChannel({ timeoutMs, log });
     this.#gate = new ApprovalGate(approvalPolicy(options.approval ?? {}), this.channel);
     this.#log = log;
     this.#callTimeoutMs = options.callTimeoutMs;
     this.#pool = new McpPool({
       registry,
       log,
+      hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
@@ -146,12 +131,41 @@ export class ToolRunner implements AsyncDisposable {
   async runCall(call: ToolCall, options: CallToolOptions = {}): Promise<ToolResult> {
     const { serverName, toolName } = call;
     const { signal } = options;
-    const asked: ApprovalCall = { kind: "tool", ...call };
+    const callId = crypto.randomUUID();
+    const asked: ApprovalCall = { kind: "tool", callId, ...call };
     this.#gate.refuseDenied(asked); // before a server is started for it
     const annotations = await this.#annotations(serverName, toolName, signal);
     const args = await this.#gate.authorize({ ...asked, annotations }, { signal });
-    const timeoutMs = options.timeoutMs ?? this.#callTimeoutMs;
-    return await this.#pool.callTool(serverName, toolName, args, { ...options, timeoutMs });
+    using _running = this.events.track(serverName, callId);
+    return await this.#pool.callTool(serverName, toolName, args, {
+      signal,
+      timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
+      onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
+    });
+  }
+
+  /**
+   * Asks a server for a resource, a prompt, a completion, or a list of what it has, if that is
+   * approved. Lists, which send nothing of the caller's, are only refused where the policy denies.
+   *
+   * @param request What is asked.
+   * @param options What cancels it.
+   * @returns The server's result; a list comes whole, as `items`.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async catalog(
+    request: CatalogCall,
+    options: CallToolOptions = {},
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const { serverName, method } = request;
+    const { signal } = options;
+    const args = sealObject(toExact(request.params));
+    const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
+    this.#gate.refuseDenied(asked);
+    const approved = isListMethod(method) ? args : await this.#gate.authorize(asked, { signal });
+    const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
+    const params = checkCatalogParams(method, approved); // an approver may have edited them
+    return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
   }
 
   /**
@@ -194,6 +208,7 @@ export class ToolRunner implements AsyncDisposable {
   /** Refuses what waits for approval, cancels what runs, stops the servers, reads the registry. */
   async reset(): Promise<void> {
     this.channel.withdrawAll("The tool server was reset");
+    this.elicitations.withdrawAll("The tool server was reset");
     await this.#pool.reset();
     await this.registry.reload();
   }
@@ -201,6 +216,7 @@ export class ToolRunner implements AsyncDisposable {
   /** Refuses what waits for approval and stops the servers. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.channel.withdrawAll("The tool server was stopped");
+    this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
   }
 
@@ -219,4 +235,37 @@ export class ToolRunner implements AsyncDisposable {
       return undefined;
     }
   }
+
+  /** Tells whoever called and whoever watches. Without either, the server is not asked for it. */
+  #progress(
+    call: { callId: string; serverName: string; toolName: string },
+    onProgress: CallToolOptions["onProgress"],
+  ): CallToolOptions["onProgress"] {
+    if (onProgress === undefined && !this.events.watched) return undefined;
+    return ({ progress, total, message }: ToolProgress) => {
+      this.events.tell({ type: "progress", ...call, progress, total, message });
+      onProgress?.({ progress, total, message });
+    };
+  }
+
+  #hooks(serverName: string, { sampling, roots }: ToolRunnerOptions): ServerHooks {
+    return {
+      sample: sampling,
+      roots,
+      elicit: (question, signal) => {
+        const callId = this.events.onlyCall(serverName);
+        return this.elicitations.ask({ serverName, callId }, question, signal);
+      },
+      onLog: (message) => {
+        const callId = this.events.onlyCall(serverName);
+        this.events.tell({ type: "log", serverName, callId, ...message });
+      },
+      onToolsChanged: () => this.events.tell({ type: "tools_changed", serverName }),
+    };
+  }
+}
+
+function shorter(one: number | undefined, other: number | undefined): number | undefined {
+  const shortest = Math.min(one ?? Infinity, other ?? Infinity);
+  return shortest === Infinity ? undefined : shortest;
 }

@@ -3,7 +3,8 @@ import { stderrLogger } from "../log.ts";
 import { ApplicationDoor } from "./application_door.ts";
 import { randomToken } from "./door.ts";
 import { kernelDoor } from "./kernel_door.ts";
-import { ToolRunner, type ToolRunnerOptions } from "./tool_runner.ts";
+import { ToolRunner } from "./tool_runner.ts";
+import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 
 /** Options of {@linkcode ToolServer.start}. */
 export interface ToolServerOptions extends ToolRunnerOptions {

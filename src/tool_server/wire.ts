@@ -7,8 +7,10 @@ import { z } from "zod";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError, type ToolErrorType } from "../errors.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
+import type { ToolProgress } from "../mcp/call_options.ts";
+import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
-import type { ToolCall } from "./tool_runner.ts";
+import type { CatalogCall, ToolCall } from "./tool_runner.ts";
 
 /** All words for `error.type`. Each is an exception class of the Python runtime. */
 export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
@@ -41,6 +43,15 @@ const runRequest = z.strictObject({
   server: z.string().max(256),
   tool: z.string().max(1024),
   arguments: z.unknown(),
+  timeout_ms: z.int().positive().optional(),
+  progress: z.boolean().optional(),
+});
+
+const catalogRequest = z.strictObject({
+  server: z.string().max(256),
+  method: z.enum(CATALOG_METHODS),
+  params: z.unknown(),
+  timeout_ms: z.int().positive().optional(),
 });
 
 const approveRequest = z.strictObject({
@@ -48,16 +59,53 @@ const approveRequest = z.strictObject({
   arguments: z.unknown(),
 });
 
+/** A request for a tool. */
+export interface RunRequest {
+  /** The call, with sealed arguments. */
+  readonly call: ToolCall;
+  /** How long it may take once it is approved. */
+  readonly timeoutMs: number | undefined;
+  /** Whether the answer is lines, of which all but the last tell of progress. */
+  readonly progress: boolean;
+}
+
 /**
  * Reads the body of `POST /run`.
  *
  * @param body The bytes, which are parsed this once: what is read is what is shown and sent.
- * @returns The call, with sealed arguments.
+ * @returns The call, and how it is made.
  * @throws {TypeError} It is not that request, or has a key that it must not have.
  */
-export function parseRunRequest(body: Uint8Array): ToolCall {
-  const { server, tool, arguments: args } = parse(runRequest, body);
-  return { serverName: server, toolName: tool, arguments: sealed(args) };
+export function parseRunRequest(body: Uint8Array): RunRequest {
+  const { server, tool, arguments: args, timeout_ms, progress = false } = parse(runRequest, body);
+  const call = { serverName: server, toolName: tool, arguments: sealed(args) };
+  return { call, timeoutMs: timeout_ms, progress };
+}
+
+/** A request for what a server offers beside tools. */
+export interface CatalogRequest {
+  /** What is asked. */
+  readonly call: CatalogCall;
+  /** How long it may take once it is approved. */
+  readonly timeoutMs: number | undefined;
+}
+
+/**
+ * Reads the body of `POST /catalog`.
+ *
+ * @param body The bytes, which are parsed this once.
+ * @returns The request, its parameters checked.
+ * @throws {TypeError} It is not that request, or has a key that it must not have.
+ */
+export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
+  const { server, method, params, timeout_ms } = parse(catalogRequest, body);
+  const call = { serverName: server, method, params: checkCatalogParams(method, params) };
+  return { call, timeoutMs: timeout_ms };
+}
+
+/** Writes the line that tells of a call's progress. */
+export function progressLine({ progress, total, message }: ToolProgress): string {
+  return JSON.stringify({ progress: { progress, total, message } }) + "\n";
 }
 
 /**
@@ -73,7 +121,7 @@ export function parseApproveRequest(body: Uint8Array): ApprovalCall {
 }
 
 /** Writes the answer to a call that has a result. */
-export function resultText(result: ToolResult): string {
+export function resultText(result: ToolResult | Readonly<Record<string, unknown>>): string {
   return stringifyExact({ result });
 }
 

@@ -28,8 +28,9 @@ async function failure(call: Promise<unknown>): Promise<ToolCallError> {
 Deno.test("server-everything over stdio: all its tools, settled, and calls", async () => {
   await using connection = await connectMcp("everything", npmServer("server-everything"));
   const names = (await connection.listTools({ settleMs: 300 })).map(({ name }) => name);
-  assertEquals(names.length, 13);
+  assertEquals(names.length, 15);
   assert(names.includes("simulate-research-query"), "it is added after the handshake");
+  assert(names.includes("trigger-elicitation-request"), "it needs a client that can be asked");
   assertEquals(await text(connection, "get-sum", { a: 1, b: 2 }), "The sum of 1 and 2 is 3.");
   assertMatch(await text(connection, "get-tiny-image"), /\|image\|/);
   const weather = await connection.callTool(

@@ -31,12 +31,14 @@ from .errors import (
     ToolTimeoutError,
     UnknownServerError,
 )
+from .options import CallOptions, ToolProgress, call_options
 from .tool_runner import ToolRunner
 
 __all__ = [
     "ApprovalRejectedError",
     "ApprovalTimeoutError",
     "ApprovalUnavailableError",
+    "CallOptions",
     "InvalidArgumentsError",
     "ResourceLink",
     "ServerDiedError",
@@ -49,6 +51,7 @@ __all__ = [
     "ToolError",
     "ToolImage",
     "ToolOutputError",
+    "ToolProgress",
     "ToolProtocolError",
     "ToolResource",
     "ToolResult",
@@ -58,4 +61,5 @@ __all__ = [
     "ToolTimeoutError",
     "UnknownContent",
     "UnknownServerError",
+    "call_options",
 ]

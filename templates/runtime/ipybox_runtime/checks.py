@@ -8,13 +8,31 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeGuard
 
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
-__all__ = ["SchemaCheck", "compile_pattern", "is_multiple", "json_equal", "json_key"]
+__all__ = [
+    "SchemaCheck",
+    "compile_pattern",
+    "is_array",
+    "is_multiple",
+    "is_object",
+    "json_equal",
+    "json_key",
+]
 
 Schema = bool | dict[str, Any]
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Whether a value is a JSON array."""
+    return isinstance(value, (list, tuple))
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Whether a value is a JSON object."""
+    return isinstance(value, dict)
 
 
 def json_equal(left: Any, right: Any) -> bool:
@@ -23,9 +41,9 @@ def json_equal(left: Any, right: Any) -> bool:
         return left is right
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         return left == right
-    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+    if is_array(left) and is_array(right):
         return len(left) == len(right) and all(map(json_equal, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
+    if is_object(left) and is_object(right):
         return left.keys() == right.keys() and all(json_equal(v, right[k]) for k, v in left.items())
     if isinstance(left, str) and isinstance(right, str):
         return str.__eq__(left, right)  # as text, whatever a subclass says
@@ -38,14 +56,14 @@ def json_key(value: Any) -> Any:
         return ("bool", value)
     if isinstance(value, (int, float)):
         return ("number", value)
-    if isinstance(value, (list, tuple)):
+    if is_array(value):
         return ("array", tuple(map(json_key, value)))
-    if isinstance(value, dict):
+    if is_object(value):
         return ("object", frozenset((key, json_key(item)) for key, item in value.items()))
     return (type(value).__name__, value) if not isinstance(value, str) else ("string", str(value))
 
 
-def is_multiple(value: int | float, step: Fraction) -> bool:
+def is_multiple(value: float, step: Fraction) -> bool:
     """Whether a number is a multiple, by the decimal digits that both are written with."""
     try:
         return Fraction(str(value)) % step == 0
@@ -101,8 +119,8 @@ class _Verdict:
     """What a schema says of a value: the first problem, and what it looked at if there is none."""
 
     problem: str | None = None
-    properties: set[str] = field(default_factory=set)
-    items: set[int] = field(default_factory=set)
+    properties: set[str] = field(default_factory=set[str])
+    items: set[int] = field(default_factory=set[int])
 
     def take(self, other: _Verdict) -> None:
         self.properties |= other.properties
@@ -119,9 +137,9 @@ class SchemaCheck:
 
     def __init__(self, text: str) -> None:
         """Reads a schema from JSON."""
-        root: Schema = json.loads(text)
-        self._root = root
-        self._definitions: dict[str, Schema] = {} if isinstance(root, bool) else root.get("$defs", {})
+        self._root: Schema = json.loads(text)
+        # Where what was looked at counts, too, nothing can be said of what is not known.
+        self._is_strict = '"unevaluated' in text
 
     @staticmethod
     @functools.lru_cache(maxsize=256)
@@ -132,7 +150,7 @@ class SchemaCheck:
     def problem(self, value: Any) -> str | None:
         """What is wrong with a value, or None. A check that cannot end finds nothing wrong."""
         try:
-            return _Run(self._root, self._definitions).check(value, self._root, "").problem
+            return _Run(self._root, self._is_strict).check(value, self._root, "").problem
         except (RecursionError, _Unfinished):
             return None
 
@@ -142,11 +160,13 @@ class _Run:
 
     _MAX_STEPS = 50_000
 
-    def __init__(self, root: Schema, definitions: dict[str, Schema]) -> None:
+    def __init__(self, root: Schema, is_strict: bool) -> None:
         self._root = root
-        self._definitions = definitions
+        self._definitions: dict[str, Schema] = (
+            {} if isinstance(root, bool) else root.get("$defs", {})
+        )
         self._steps = 0
-        self._turned = 0
+        self._turned = int(is_strict)
         self._known: dict[tuple[int, int], _Verdict] = {}
 
     def check(self, value: Any, schema: Schema, path: str) -> _Verdict:
@@ -167,12 +187,16 @@ class _Run:
     def _evaluate(self, value: Any, schema: dict[str, Any], path: str) -> _Verdict:
         verdict = _Verdict()
         verdict.problem = _scalar_problem(value, schema, path)
-        if verdict.problem is None and isinstance(value, str) and "pattern" in schema:
-            if not self._matches(schema["pattern"], value):
-                verdict.problem = f"the string does not match the pattern {_at(path)}"
-        if verdict.problem is None and isinstance(value, list):
+        if (
+            verdict.problem is None
+            and isinstance(value, str)
+            and "pattern" in schema
+            and not self._matches(schema["pattern"], value)
+        ):
+            verdict.problem = f"the string does not match the pattern {_at(path)}"
+        if verdict.problem is None and is_array(value):
             self._array(value, schema, path, verdict)
-        if verdict.problem is None and isinstance(value, dict):
+        if verdict.problem is None and is_object(value):
             self._object(value, schema, path, verdict)
         if verdict.problem is None:
             self._combined(value, schema, path, verdict)
@@ -315,14 +339,14 @@ class _Run:
         return count
 
     def _unevaluated(self, value: Any, schema: dict[str, Any], path: str, out: _Verdict) -> None:
-        if isinstance(value, dict) and "unevaluatedProperties" in schema:
+        if is_object(value) and "unevaluatedProperties" in schema:
             part = schema["unevaluatedProperties"]
             for name in value.keys() - out.properties:
                 out.problem = self.check(value[name], part, f"{path}/{name}").problem
                 if out.problem is not None:
                     return
                 out.properties.add(name)
-        if isinstance(value, list) and "unevaluatedItems" in schema:
+        if is_array(value) and "unevaluatedItems" in schema:
             part = schema["unevaluatedItems"]
             for index in set(range(len(value))) - out.items:
                 out.problem = self.check(value[index], part, f"{path}/{index}").problem
@@ -339,14 +363,14 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: is_array(value),
+    "object": lambda value: is_object(value),
     "number": lambda value: _is_number(value),
     "integer": lambda value: _is_number(value) and value % 1 == 0,
 }
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -361,20 +385,19 @@ def _scalar_problem(value: Any, schema: dict[str, Any], path: str) -> str | None
         return f"the value is none of those allowed {_at(path)}"
     if _is_number(value):
         return _number_problem(value, schema, path)
-    if isinstance(value, str):
-        if not _fits(len(value), schema, "minLength", "maxLength"):
-            return f"the string is too short or too long {_at(path)}"
-    if isinstance(value, list):
+    if isinstance(value, str) and not _fits(len(value), schema, "minLength", "maxLength"):
+        return f"the string is too short or too long {_at(path)}"
+    if is_array(value):
         if not _fits(len(value), schema, "minItems", "maxItems"):
             return f"there are too few or too many items {_at(path)}"
         if "uniqueItems" in schema and len(set(map(json_key, value))) != len(value):
             return f"the items should differ {_at(path)}"
-    if isinstance(value, dict):
+    if is_object(value):
         return _object_problem(value, schema, path)
     return None
 
 
-def _number_problem(value: int | float, schema: dict[str, Any], path: str) -> str | None:
+def _number_problem(value: float, schema: dict[str, Any], path: str) -> str | None:
     too_small = (
         value < schema.get("minimum", value)
         or "exclusiveMinimum" in schema
@@ -406,4 +429,4 @@ def _object_problem(value: dict[str, Any], schema: dict[str, Any], path: str) ->
 
 
 def _fits(size: int, schema: dict[str, Any], least: str, most: str) -> bool:
-    return schema.get(least, 0) <= size <= schema.get(most, size)
+    return bool(schema.get(least, 0) <= size <= schema.get(most, size))

@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from typing import Any, Mapping, Optional, Union
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Union
 
 from .errors import ToolProtocolError
+
+if TYPE_CHECKING:
+    from .catalog import ResourceResult
 
 
 class ToolContent:
@@ -108,7 +111,7 @@ class ToolResource(ToolContent):
 class ResourceLink(ToolContent):
     """The address of a resource that can be read."""
 
-    __slots__ = ("description", "mime_type", "name", "size", "title", "uri")
+    __slots__ = ("description", "mime_type", "name", "server", "size", "title", "uri")
     type = "resource_link"
 
     def __init__(self, block: Mapping[str, Any]) -> None:
@@ -125,6 +128,16 @@ class ResourceLink(ToolContent):
         self.mime_type: Optional[str] = block.get("mimeType")
         #: Its size in bytes.
         self.size: Optional[int] = block.get("size")
+        #: The registered server that it is a resource of.
+        self.server: Optional[str] = None
+
+    def read(self) -> ResourceResult:
+        """Read the resource, from the server that named it."""
+        from .catalog import Resources
+
+        if self.server is None:
+            raise ValueError(f"Cannot read {self.uri}: it is not known which server has it")
+        return Resources(self.server).read(self.uri)
 
     def __repr__(self) -> str:
         return f"ResourceLink({self.uri!r}, name={self.name!r})"
@@ -174,7 +187,7 @@ class ToolResult:
 
     def __init__(self, result: Mapping[str, Any]) -> None:
         #: The content blocks in order.
-        self.content: tuple[ToolContent, ...] = tuple(_block(item) for item in result["content"])
+        self.content: tuple[ToolContent, ...] = tuple(content_block(item) for item in result["content"])
         texts = [block.text for block in self.content if isinstance(block, TextBlock)]
         #: The text blocks, joined by newlines.
         self.text = ToolText("\n".join(texts), self.content)
@@ -197,7 +210,8 @@ _BLOCKS: dict[str, type[ToolContent]] = {
 }
 
 
-def _block(block: Mapping[str, Any]) -> ToolContent:
+def content_block(block: Mapping[str, Any]) -> ToolContent:
+    """Make the value for a content block."""
     return _BLOCKS.get(block["type"], UnknownContent)(block)
 
 

@@ -13,12 +13,11 @@ class Answer:
     def __init__(self) -> None:
         #: The HTTP status, once the head has come.
         self.status = 0
-        #: The body, once all of it has come.
-        self.body = b""
         #: Whether the connection can be used again.
         self.keep = False
         self._pending = bytearray()
         self._chunks = bytearray()
+        self._searched = 0
         self._length: Optional[int] = None
         self._chunked = False
 
@@ -34,8 +33,25 @@ class Answer:
         assert self._length is not None
         if len(self._pending) < self._length:
             return False
-        self._complete(bytes(self._pending[: self._length]), len(self._pending) - self._length)
+        # What nobody asked for is not read as the next answer.
+        self.keep = self.keep and len(self._pending) == self._length
+        self._chunks = self._pending[: self._length]
         return True
+
+    @property
+    def body(self) -> bytes:
+        """The body, once all of it has come, without the lines that were taken."""
+        return bytes(self._chunks)
+
+    def take_lines(self) -> list[bytes]:
+        """Give the lines that are complete so far. The last one, without an end, is the body."""
+        end = self._chunks.rfind(b"\n", self._searched)
+        lines: list[bytes] = []
+        if end != -1:
+            lines = bytes(self._chunks[:end]).split(b"\n")
+            del self._chunks[: end + 1]
+        self._searched = len(self._chunks)  # a long last line is not searched again and again
+        return lines
 
     def _take_head(self) -> bool:
         end = self._pending.find(b"\r\n\r\n")
@@ -72,9 +88,5 @@ class Answer:
             self._chunks += self._pending[:length]
             del self._pending[: length + 2]
             if length == 0:
-                self._complete(bytes(self._chunks), len(self._pending))
+                self.keep = self.keep and not self._pending
                 return True
-
-    def _complete(self, body: bytes, rest: int) -> None:
-        self.body = body
-        self.keep = self.keep and rest == 0  # what nobody asked for is not read as the next answer

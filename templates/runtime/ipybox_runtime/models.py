@@ -6,6 +6,7 @@ that the schema allows is never refused and never changed, and one that it forbi
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import json
@@ -13,15 +14,25 @@ import math
 import sys
 import types
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    overload,
+)
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     SerializationInfo,
     SerializerFunctionWrapHandler,
     StrictBool,
@@ -31,11 +42,30 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from .checks import SchemaCheck, compile_pattern, is_multiple, json_equal, json_key
-from .errors import ToolCallError
+from .checks import (
+    SchemaCheck,
+    compile_pattern,
+    is_array,
+    is_multiple,
+    is_object,
+    json_equal,
+    json_key,
+)
+from .errors import ToolOutputError
+
+if sys.version_info >= (3, 11):  # noqa: UP036 -- kernels may run on Python 3.10
+    from enum import StrEnum
+else:
+    from enum import Enum
+
+    class StrEnum(str, Enum):
+        """What `enum` has from Python 3.11 on."""
+
+        __str__ = str.__str__
+
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self  # noqa: UP035 -- as above
 
     from . import ToolResult
 
@@ -44,10 +74,11 @@ __all__ = [
     "CheckedModel",
     "InputModel",
     "Int",
+    "MismatchedResultError",
     "Never",
     "Num",
     "OutputModel",
-    "ToolOutputError",
+    "StrEnum",
     "UndeclaredArgumentWarning",
     "multiple_of",
     "one_of",
@@ -98,14 +129,10 @@ def one_of(*allowed: Any) -> BeforeValidator:
         for candidate in allowed:
             if json_equal(value, candidate):
                 # A copy, so that no caller can change what is allowed.
-                return json.loads(json.dumps(candidate)) if _is_container(candidate) else candidate
+                return copy.deepcopy(candidate)
         raise PydanticCustomError("one_of", "Input should be one of the values in the schema")
 
     return BeforeValidator(check)
-
-
-def _is_container(value: Any) -> bool:
-    return isinstance(value, (list, dict))
 
 
 def pattern(source: str, longest: int | None = None) -> AfterValidator:
@@ -129,12 +156,12 @@ def pattern(source: str, longest: int | None = None) -> AfterValidator:
     return AfterValidator(check)
 
 
-def multiple_of(step: int | float) -> AfterValidator:
+def multiple_of(step: float) -> AfterValidator:
     """Demands a multiple, computed exactly: 4.35 is a multiple of 0.01."""
 
     exact = Fraction(str(step))
 
-    def check(value: int | float) -> int | float:
+    def check(value: float) -> float:
         if not is_multiple(value, exact):
             raise PydanticCustomError(
                 "multiple_of", "Input should be a multiple of {step}", {"step": step}
@@ -155,9 +182,9 @@ def _plain(value: Any) -> Any:
     """A value as JSON, with models turned into dictionaries."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    if isinstance(value, list):
+    if is_array(value):
         return [_plain(item) for item in value]
-    if isinstance(value, dict):
+    if is_object(value):
         return {key: _plain(item) for key, item in value.items()}
     return value
 
@@ -180,6 +207,10 @@ class _Model(BaseModel):
         protected_namespaces=(),
         defer_build=True,
     )
+
+    if TYPE_CHECKING:
+        # Generated classes give the undeclared fields a type; the base's own would not allow that.
+        __pydantic_extra__: Any = Field(init=False)
 
 
 class InputModel(_Model):
@@ -232,18 +263,18 @@ class OutputModel(_Model):
 def _misspellings(value: Any) -> Iterator[tuple[str, str]]:
     """Undeclared names in a value that are close to a declared one, with that one."""
     if isinstance(value, InputModel):
-        extra = value.__pydantic_extra__
+        extra: dict[str, Any] | None = value.__pydantic_extra__
         if extra:
             from difflib import get_close_matches
 
             fields = type(value).model_fields
             declared = [*fields, *(field.alias for field in fields.values() if field.alias)]
             for name in extra:
-                for match in get_close_matches(name, declared, n=1, cutoff=0.8):
-                    yield name, match
+                close: list[str] = get_close_matches(name, declared, n=1, cutoff=0.8)
+                yield from ((name, match) for match in close)
         for item in value.__dict__.values():
             yield from _misspellings(item)
-    elif isinstance(value, list):
+    elif is_array(value):
         for item in value:
             yield from _misspellings(item)
 
@@ -256,7 +287,7 @@ _M_contra = TypeVar("_M_contra", contravariant=True)
 _R_co = TypeVar("_R_co", covariant=True)
 
 
-class ToolFunction(Protocol[_P, _M_contra, _R_co]):
+class ToolFunction(Protocol[_P, _M_contra, _R_co]):  # pyright: ignore[reportInvalidTypeVarUse]
     """A function that takes a tool's `Params`, or their fields as keywords."""
 
     @overload
@@ -278,7 +309,7 @@ def tool(
         module = sys.modules[function.__module__]
         if function.__name__ == "run" and type(module) is types.ModuleType:
             module.__class__ = _CallableModule
-        call = _flexible(model, function)
+        call: ToolFunction[_P, _M, _R] = _flexible(model, function)
         functools.update_wrapper(call, function)
         return call
 
@@ -317,15 +348,15 @@ class _CallableModule(types.ModuleType):
 def parse_result(model: type[_T], result: ToolResult) -> _T:
     """A tool's answer as its `Result`.
 
-    Raises `ToolOutputError`, which carries what the tool said, if that does not fit: the tool has
+    Raises `MismatchedResultError`, which carries what the tool said, if that does not fit: the tool has
     already run, so its answer must not be lost.
     """
     if result.has_structured:
         try:
             return model.model_validate(result.structured, by_alias=True, by_name=False)
         except ValidationError as error:
-            message = f"The tool's structured result does not fit its own schema: {error}"
-            raise ToolOutputError(message, raw=result.structured, text=result.text) from error
+            message = f"The structured result does not fit the tool's own schema: {error}"
+            raise MismatchedResultError(message, result) from error
     # Older servers declare a schema and yet send text only.
     for candidate in _from_text(result.text):
         try:
@@ -333,7 +364,7 @@ def parse_result(model: type[_T], result: ToolResult) -> _T:
         except ValidationError:
             continue
     message = f"The tool declares a structured result, but sent only text: {result.text[:1000]}"
-    raise ToolOutputError(message, raw=None, text=result.text)
+    raise MismatchedResultError(message, result)
 
 
 def _from_text(text: str) -> Iterator[Any]:
@@ -345,15 +376,16 @@ def _from_text(text: str) -> Iterator[Any]:
     yield {"result": str(text)}
 
 
-class ToolOutputError(ToolCallError):
+class MismatchedResultError(ToolOutputError):
     """A tool ran, but its result is not what its schema says.
 
-    The result is not lost: `raw` is the structured one as it came, if there was one, and `text` is
-    the text.
+    Nothing of it is lost: `raw` is the structured result as it came, if there was one, `text` is
+    the text, and `result` is all of it.
     """
 
-    def __init__(self, message: str, *, raw: Any, text: str) -> None:
+    def __init__(self, message: str, result: ToolResult) -> None:
         """Takes what the tool said."""
         super().__init__(message)
-        self.raw = raw
-        self.text = text
+        self.result = result
+        self.raw: Any = result.structured
+        self.text: str = result.text

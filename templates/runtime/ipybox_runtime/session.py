@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from typing import TYPE_CHECKING, Any, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, NoReturn, Optional
 from urllib.parse import urlsplit
 
 from .errors import ToolServerError
@@ -37,8 +37,10 @@ class Session:
         )
         self._idle: list[_Connection] = []
 
-    def post(self, path: str, body: bytes) -> dict[str, Any]:
-        """Send a request and wait for the answer."""
+    def post(
+        self, path: str, body: bytes, on_line: Optional[Callable[[bytes], Any]] = None
+    ) -> dict[str, Any]:
+        """Send a request and wait for the answer, of which all lines but the last are passed on."""
         request = self._request(path, body)
         connection: Optional[_Connection] = None
         try:
@@ -46,7 +48,7 @@ class Session:
             if connection is None or not connection.try_send(request):
                 connection = _Connection.open(self._address)
                 connection.send(request)
-            answer = connection.receive()
+            answer = connection.receive(on_line)
         except OSError as error:
             _give_up(connection)
             _unreachable(error)
@@ -56,7 +58,12 @@ class Session:
         self._keep(connection, answer)
         return _decode(answer)
 
-    async def post_async(self, path: str, body: bytes) -> dict[str, Any]:
+    async def post_async(
+        self,
+        path: str,
+        body: bytes,
+        on_line: Optional[Callable[[bytes], Awaitable[Any]]] = None,
+    ) -> dict[str, Any]:
         """Send a request and wait for the answer without blocking the event loop."""
         import asyncio
 
@@ -68,7 +75,7 @@ class Session:
             if connection is None or not await connection.try_send_async(loop, request):
                 connection = await _Connection.open_async(loop, self._address)
                 await connection.send_async(loop, request)
-            answer = await connection.receive_async(loop)
+            answer = await connection.receive_async(loop, on_line)
         except OSError as error:
             _give_up(connection)
             _unreachable(error)
@@ -164,16 +171,28 @@ class _Connection:
             return False
         return True
 
-    def receive(self) -> Answer:
+    def receive(self, on_line: Optional[Callable[[bytes], Any]]) -> Answer:
         answer = Answer()
-        while not answer.feed(self._socket.recv(_READ_SIZE)):
-            pass
+        complete = False
+        while not complete:
+            complete = answer.feed(self._socket.recv(_READ_SIZE))
+            if on_line is not None:
+                for line in answer.take_lines():
+                    on_line(line)
         return answer
 
-    async def receive_async(self, loop: asyncio.AbstractEventLoop) -> Answer:
+    async def receive_async(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_line: Optional[Callable[[bytes], Awaitable[Any]]],
+    ) -> Answer:
         answer = Answer()
-        while not answer.feed(await loop.sock_recv(self._socket, _READ_SIZE)):
-            pass
+        complete = False
+        while not complete:
+            complete = answer.feed(await loop.sock_recv(self._socket, _READ_SIZE))
+            if on_line is not None:
+                for line in answer.take_lines():
+                    await on_line(line)
         return answer
 
     def close(self) -> None:

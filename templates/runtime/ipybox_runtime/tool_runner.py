@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+import json
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Mapping, Optional
 
 from .arguments import encode
-from .content import ToolResult
+from .content import ResourceLink, ToolResult
 from .errors import ToolCallError, ToolError, error_from_wire
+from .options import CallOptions, OnProgress, ToolProgress, current_options
 from .session import default_session
+
+if TYPE_CHECKING:
+    from .catalog import Prompts, Resources
 
 
 class ToolRunner:
@@ -17,43 +22,107 @@ class ToolRunner:
         #: The server's registered name.
         self.server = server
 
-    def run_sync(self, tool: str, arguments: Optional[Mapping[str, Any]] = None) -> ToolResult:
-        """Call a tool and wait for its result."""
+    def run_sync(
+        self,
+        tool: str,
+        arguments: Optional[Mapping[str, Any]] = None,
+        *,
+        timeout: Optional[float] = None,
+        on_progress: Optional[OnProgress] = None,
+    ) -> ToolResult:
+        """Call a tool and wait for its result.
+
+        ``timeout`` in seconds and ``on_progress`` are for this call; ``call_options`` sets them for all
+        calls in a block.
+        """
         try:
-            body = self._request(tool, arguments)
-            return _result(default_session().post("/run", body))
+            options = CallOptions(timeout, on_progress).over(current_options())
+            body = self._request(tool, arguments, options)
+            return self._result(default_session().post("/run", body, _teller(options)))
         except ToolCallError as error:
             self._locate(error, tool)
             raise
 
-    async def run(self, tool: str, arguments: Optional[Mapping[str, Any]] = None) -> ToolResult:
-        """Call a tool. Calls that are awaited together run together."""
+    async def run(
+        self,
+        tool: str,
+        arguments: Optional[Mapping[str, Any]] = None,
+        *,
+        timeout: Optional[float] = None,
+        on_progress: Optional[OnProgress] = None,
+    ) -> ToolResult:
+        """Call a tool like ``run_sync``. Calls that are awaited together run together."""
         try:
-            body = self._request(tool, arguments)
-            return _result(await default_session().post_async("/run", body))
+            options = CallOptions(timeout, on_progress).over(current_options())
+            body = self._request(tool, arguments, options)
+            answer = await default_session().post_async("/run", body, _async_teller(options))
+            return self._result(answer)
         except ToolCallError as error:
             self._locate(error, tool)
             raise
+
+    @property
+    def resources(self) -> Resources:
+        """The server's resources."""
+        from .catalog import Resources
+
+        return Resources(self.server)
+
+    @property
+    def prompts(self) -> Prompts:
+        """The server's prompts."""
+        from .catalog import Prompts
+
+        return Prompts(self.server)
 
     def __repr__(self) -> str:
         return f"ToolRunner({self.server!r})"
 
-    def _request(self, tool: str, arguments: Optional[Mapping[str, Any]]) -> bytes:
+    def _request(
+        self, tool: str, arguments: Optional[Mapping[str, Any]], options: CallOptions
+    ) -> bytes:
         arguments = {} if arguments is None else dict(arguments)
-        return encode({"server": self.server, "tool": tool, "arguments": arguments})
+        call = {"server": self.server, "tool": tool, "arguments": arguments}
+        return encode({**call, **options.request()})
+
+    def _result(self, answer: Mapping[str, Any]) -> ToolResult:
+        error = answer.get("error")
+        if error is not None:
+            raise error_from_wire(error)
+        result = ToolResult(answer["result"])
+        for block in result.content:
+            if isinstance(block, ResourceLink):
+                block.server = self.server
+        if not result.is_error:
+            return result
+        failure = ToolError(str(result.text) or "The tool failed without saying why")
+        failure.result = result
+        raise failure
 
     def _locate(self, error: ToolCallError, tool: str) -> None:
         error.server = self.server
         error.tool = tool
 
 
-def _result(answer: Mapping[str, Any]) -> ToolResult:
-    error = answer.get("error")
-    if error is not None:
-        raise error_from_wire(error)
-    result = ToolResult(answer["result"])
-    if not result.is_error:
-        return result
-    failure = ToolError(str(result.text) or "The tool failed without saying why")
-    failure.result = result
-    raise failure
+def _teller(options: CallOptions) -> Optional[Callable[[bytes], Any]]:
+    on_progress = options.on_progress
+    if on_progress is None:
+        return None
+    return lambda line: on_progress(_progress(line))
+
+
+def _async_teller(options: CallOptions) -> Optional[Callable[[bytes], Awaitable[Any]]]:
+    on_progress = options.on_progress
+    if on_progress is None:
+        return None
+
+    async def tell(line: bytes) -> None:
+        told = on_progress(_progress(line))
+        if hasattr(told, "__await__"):
+            await told
+
+    return tell
+
+
+def _progress(line: bytes) -> ToolProgress:
+    return ToolProgress(json.loads(line)["progress"])

@@ -22,6 +22,20 @@ def start(config_json: str) -> None:
         os.chdir(directory)
     if config["restoreWorkingDir"]:
         working_dir.install(shell, os.getcwd())
+    _guard_commands(shell, config["shell"])
+
+
+def _guard_commands(shell: "InteractiveShell", guard: str) -> None:
+    if guard == "none":
+        return
+    from . import shell_approval
+
+    one_process: shell_approval.OneProcess = shell_approval.unguarded
+    if guard == "escape":
+        from . import process_guard
+
+        one_process = process_guard.install()
+    shell_approval.install(shell, one_process)
 
 
 def _shell() -> "InteractiveShell":

@@ -1,0 +1,149 @@
+import type { ApprovalSetting } from "../approval/policy.ts";
+import type { Logger } from "../log.ts";
+import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+import type { ResourceLimits } from "../sandbox/limits.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
+
+/** Options of `CodeExecutor.start()`. */
+export interface CodeExecutorOptions {
+  /**
+   * The code's working directory. It holds the generated Python APIs in `mcptools/` and the registry
+   * of MCP servers in `.ipybox/mcp.json`. Executed code can read and write it, but for those two.
+   *
+   * @default {Deno.cwd()}
+   */
+  workspace?: string | undefined;
+  /** MCP servers by name, for this executor only, over those that the workspace has registered. */
+  servers?: Readonly<Record<string, ServerParams>> | undefined;
+  /**
+   * Whether code runs in the OS sandbox, and how that differs from its defaults.
+   *
+   * @default {true}
+   */
+  sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * An error that comes from one of them names it.
+   *
+   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
+   */
+  limits?: ResourceLimits | false | undefined;
+  /**
+   * Which calls need approval.
+   *
+   * @default {{ tools: "ask", shell: "allow" }}
+   */
+  approval?: ApprovalSetting | undefined;
+  /**
+   * Answers MCP servers that ask for a model.
+   *
+   * @default {undefined} they are told that there is none
+   */
+  sampling?: SamplingHandler | undefined;
+  /**
+   * Where MCP servers are told to work.
+   *
+   * @default {undefined} they are not told
+   */
+  roots?: readonly Root[] | undefined;
+  /**
+   * Whether code can start processes only by shell commands (`!cmd`, `%%bash` and the like), which
+   * can be approved, and not by `subprocess`, `os.system` and so on. A guard against code that takes
+   * the direct way, not a boundary: that is the sandbox. `approval` must not allow all shell commands.
+   *
+   * @default {false}
+   */
+  requireShellEscape?: boolean | undefined;
+  /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
+  kernelEnv?: Readonly<Record<string, string>> | undefined;
+  /** A folder with further Python packages for the code, which it can only read. It exists. */
+  packagesDir?: string | undefined;
+  /**
+   * The folder for image files, relative to the workspace; created with the first image.
+   *
+   * @default {"images"}
+   */
+  imagesDir?: string | undefined;
+  /**
+   * Whether each execution starts in the workspace again, wherever the one before went.
+   *
+   * @default {false}
+   */
+  restoreWorkingDir?: boolean | undefined;
+  /**
+   * How much text of one execution is kept in memory, in bytes: half of it from the start and half
+   * from the end. The whole of a longer one goes to a file, which the text names.
+   *
+   * @default {1048576}
+   */
+  maxOutputBytes?: number | undefined;
+  /**
+   * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that
+   * died is replaced at once. It costs the memory of one idle kernel, some 45 MB.
+   *
+   * @default {true}
+   */
+  spareKernel?: boolean | undefined;
+  /**
+   * How long a decision on an approval is waited for, in milliseconds; then the call is refused.
+   *
+   * @default {undefined} for ever
+   */
+  approvalTimeoutMs?: number | undefined;
+  /**
+   * How long an MCP server may take to start, in milliseconds.
+   *
+   * @default {30000}
+   */
+  connectTimeoutMs?: number | undefined;
+  /**
+   * How long the kernel may take to start, in milliseconds.
+   *
+   * @default {60000}
+   */
+  startTimeoutMs?: number | undefined;
+  /**
+   * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`.
+   *
+   * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
+   */
+  python?: string | undefined;
+  /** Gives up the start. */
+  signal?: AbortSignal | undefined;
+  /**
+   * Told what happens.
+   *
+   * @default warnings and errors go to stderr
+   */
+  log?: Logger | undefined;
+}
+
+/** Options of `CodeExecutor.execute()`. */
+export interface ExecuteOptions {
+  /**
+   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, and for the
+   * executions before it, does not.
+   *
+   * @default {undefined} for ever
+   */
+  timeoutMs?: number | undefined;
+  /** Cancels the execution, which then rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+}
+
+/** Options of `CodeExecutor.stream()`. */
+export interface StreamOptions extends ExecuteOptions {
+  /**
+   * Whether pieces of output come as events as they are produced.
+   *
+   * @default {false}
+   */
+  chunks?: boolean | undefined;
+  /**
+   * Whether questions of MCP servers come as events, to be answered. Otherwise they are declined.
+   *
+   * @default {false}
+   */
+  elicitations?: boolean | undefined;
+}

@@ -1,0 +1,150 @@
+/**
+ * What servers offer beside tools: resources, prompts, and completion of their arguments.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { ToolCallError } from "../errors.ts";
+
+const text = z.string().max(65_536);
+const texts = z.record(z.string().max(1024), text);
+
+/** A method that lists, page by page. */
+export type ListMethod = "resources/list" | "resources/templates/list" | "prompts/list";
+
+/** What can be asked of a server's catalog, in the protocol's own names. */
+export type CatalogMethod =
+  | ListMethod
+  | "resources/read"
+  | "prompts/get"
+  | "completion/complete";
+
+const REQUESTS: Readonly<Record<CatalogMethod, z.ZodType<Record<string, unknown>>>> = {
+  "resources/list": z.strictObject({}),
+  "resources/templates/list": z.strictObject({}),
+  "resources/read": z.strictObject({ uri: text }),
+  "prompts/list": z.strictObject({}),
+  "prompts/get": z.strictObject({ name: text, arguments: texts.optional() }),
+  "completion/complete": z.strictObject({
+    ref: z.discriminatedUnion("type", [
+      z.strictObject({ type: z.literal("ref/prompt"), name: text }),
+      z.strictObject({ type: z.literal("ref/resource"), uri: text }),
+    ]),
+    argument: z.strictObject({ name: text, value: text }),
+    context: z.strictObject({ arguments: texts }).optional(),
+  }),
+};
+
+/** All methods. */
+export const CATALOG_METHODS: readonly CatalogMethod[] = [
+  "resources/list",
+  "resources/templates/list",
+  "resources/read",
+  "prompts/list",
+  "prompts/get",
+  "completion/complete",
+];
+
+const item = { name: z.string().optional() } as const;
+
+/** What each list holds, by the method that asks for it. */
+const LISTS: Readonly<Record<ListMethod, readonly [key: string, item: z.ZodType]>> = {
+  "resources/list": ["resources", z.looseObject({ uri: z.string(), ...item })],
+  "resources/templates/list": [
+    "resourceTemplates",
+    z.looseObject({ uriTemplate: z.string(), ...item }),
+  ],
+  "prompts/list": ["prompts", z.looseObject({ name: z.string() })],
+};
+
+const RESULTS: Readonly<
+  Record<Exclude<CatalogMethod, ListMethod>, z.ZodType<Record<string, unknown>>>
+> = {
+  "resources/read": z.looseObject({
+    contents: z.array(z.union([
+      z.looseObject({ uri: z.string(), text: z.string() }),
+      z.looseObject({ uri: z.string(), blob: z.string() }),
+    ])),
+  }),
+  "prompts/get": z.looseObject({
+    messages: z.array(
+      z.looseObject({ role: z.string(), content: z.looseObject({ type: z.string() }) }),
+    ),
+  }),
+  "completion/complete": z.looseObject({
+    completion: z.looseObject({ values: z.array(z.string()) }),
+  }),
+};
+
+/** Whether a method lists. It sends nothing of the caller's to the server. */
+export function isListMethod(method: CatalogMethod): method is ListMethod {
+  return Object.hasOwn(LISTS, method);
+}
+
+/**
+ * Checks the parameters of a request.
+ *
+ * @param method The method.
+ * @param params The parameters.
+ * @returns The same, checked.
+ * @throws {TypeError} They are not those of the method.
+ */
+export function checkCatalogParams(
+  method: CatalogMethod,
+  params: unknown,
+): Record<string, unknown> {
+  const parsed = REQUESTS[method].safeParse(params);
+  if (parsed.success) return parsed.data;
+  const problem = z.prettifyError(parsed.error).slice(0, 300);
+  throw new TypeError(`Invalid parameters of ${method}: ${problem}`);
+}
+
+/** The longest list, in pages. A server that never ends its list must not fill the memory. */
+const MAX_PAGES = 1000;
+
+/**
+ * Asks for all pages of a list.
+ *
+ * @param method What is listed.
+ * @param ask Asks for one page.
+ * @returns The items, each with what it must have.
+ * @throws {ToolCallError} A page is none, or there is no end of them.
+ */
+export async function listAll(
+  method: ListMethod,
+  ask: (params: { cursor?: string }) => Promise<unknown>,
+): Promise<unknown[]> {
+  const [key, schema] = LISTS[method];
+  const page = z.looseObject({ nextCursor: z.string().optional() });
+  const items: unknown[] = [];
+  let cursor: string | undefined;
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
+    const raw = await ask(cursor === undefined ? {} : { cursor });
+    const parsed = page.safeParse(raw).data;
+    const listed = z.array(schema).safeParse(parsed?.[key]).data;
+    if (parsed === undefined || listed === undefined) malformed(method);
+    items.push(...listed);
+    cursor = parsed.nextCursor;
+    if (cursor === undefined) return items;
+  }
+  throw new ToolCallError("protocol_error", `The server's answer to ${method} has no end`);
+}
+
+/** Refuses what a server answered. */
+export function malformed(method: CatalogMethod): never {
+  throw new ToolCallError("protocol_error", `The server sent a malformed answer to ${method}`);
+}
+
+/**
+ * Checks another result that a server sent.
+ *
+ * @param method What it was asked.
+ * @param raw What it answered.
+ * @returns The result, or `undefined` where it is none.
+ */
+export function parseCatalogResult(
+  method: Exclude<CatalogMethod, ListMethod>,
+  raw: unknown,
+): Readonly<Record<string, unknown>> | undefined {
+  return RESULTS[method].safeParse(raw).data;
+}

@@ -1,0 +1,122 @@
+import { type Logger, silentLogger } from "../log.ts";
+import { parseElicitation } from "./elicitation.ts";
+import type { FormValue } from "./form.ts";
+import {
+  Client,
+  type ClientCapabilities,
+  type CreateMessageResult,
+  type VersionNegotiationOptions,
+} from "./sdk.ts";
+import type { Root, ServerHooks } from "./server_hooks.ts";
+import type { McpProtocol } from "./server_params.ts";
+
+/** Options of {@linkcode makeClient}. */
+export interface ClientMakeOptions {
+  /** The era of the protocol. */
+  readonly protocol: McpProtocol;
+  /** What the server may tell and ask. */
+  readonly hooks?: ServerHooks | undefined;
+  /** Told of what the SDK cannot make sense of. */
+  readonly log?: Logger | undefined;
+}
+
+const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
+
+/** The longest list of tools, in pages. A server that never ends its list must not fill the memory. */
+const MAX_PAGES = 1000;
+/** The least grave messages that servers are asked to log. */
+const LOG_LEVEL = "info";
+
+/**
+ * Makes a client that is not connected yet.
+ *
+ * @param serverName The server, for logs.
+ * @param options What it can do.
+ * @returns The client.
+ */
+export function makeClient(serverName: string, options: ClientMakeOptions): Client {
+  const { protocol, hooks = {}, log = silentLogger } = options;
+  const client = new Client(CLIENT_INFO, {
+    capabilities: capabilities(hooks),
+    versionNegotiation: negotiation(protocol),
+    listMaxPages: MAX_PAGES,
+  });
+  client.onerror = (error) => log.debug(`${serverName}: ${error.message}`);
+  const { onLog } = hooks;
+  if (onLog !== undefined) {
+    client.setNotificationHandler("notifications/message", ({ params }) => {
+      const { level, logger, data } = params;
+      onLog({ level, data, ...(logger === undefined ? {} : { logger }) });
+    });
+  }
+  answerRequests(serverName, client, hooks, log);
+  return client;
+}
+
+/** Lets the server ask what it was told that it may ask. */
+function answerRequests(serverName: string, client: Client, hooks: ServerHooks, log: Logger): void {
+  const { elicit, sample, roots } = hooks;
+  client.setRequestHandler("elicitation/create", async ({ params }, { mcpReq }) => {
+    const question = parseElicitation(params);
+    if (typeof question === "string") {
+      log.warn(`Declined a question of MCP server "${serverName}": ${question}`);
+      return { action: "decline" };
+    }
+    const answer = await elicit?.(question, mcpReq.signal) ?? { action: "decline" };
+    if (answer.action !== "accept" || answer.content === undefined) {
+      return { action: answer.action };
+    }
+    return { action: "accept", content: mutable(answer.content) };
+  });
+  if (sample !== undefined) {
+    client.setRequestHandler("sampling/createMessage", async ({ params }, { mcpReq }) => {
+      const answer = await sample({ serverName, params, signal: mcpReq.signal });
+      return answer as CreateMessageResult; // the SDK checks it
+    });
+  }
+  if (roots !== undefined) {
+    client.setRequestHandler("roots/list", () => ({ roots: roots.map(root) }));
+  }
+}
+
+/** Questions are always taken: some servers only list tools that ask where they may ask. */
+function capabilities({ sample, roots }: ServerHooks): ClientCapabilities {
+  return {
+    elicitation: { form: {}, url: {} },
+    ...(sample === undefined ? {} : { sampling: {} }),
+    ...(roots === undefined ? {} : { roots: {} }),
+  };
+}
+
+function root({ uri, name }: Root): { uri: string; name?: string } {
+  return name === undefined ? { uri } : { uri, name };
+}
+
+function mutable(
+  content: Readonly<Record<string, FormValue>>,
+): Record<string, string | number | boolean | string[]> {
+  const entries = Object.entries(content).map(([name, value]) =>
+    [name, typeof value === "object" ? [...value] : value] as const
+  );
+  return Object.fromEntries(entries);
+}
+
+/**
+ * Asks a connected server of the handshake era for its log; the newer era is asked by each request.
+ *
+ * @param client The client.
+ * @param refused Told where the server does not do it.
+ */
+export function requestLog(client: Client, refused: (error: unknown) => void): void {
+  if (client.getProtocolEra() === "modern" || !client.getServerCapabilities()?.logging) return;
+  client.setLoggingLevel(LOG_LEVEL).catch(refused);
+}
+
+/** What goes with each request, so that a server of the newer era logs. */
+export const LOG_REQUEST: Readonly<Record<string, string>> = {
+  "io.modelcontextprotocol/logLevel": LOG_LEVEL,
+};
+
+function negotiation(protocol: McpProtocol): VersionNegotiationOptions {
+  return { mode: protocol === "2026-07-28" ? { pin: protocol } : protocol };
+}

@@ -1,0 +1,266 @@
+import { z } from "zod";
+
+/** A choice of a {@linkcode FormField}. */
+export interface FormOption {
+  /** What is answered. */
+  readonly value: string;
+  /** What is shown. */
+  readonly title: string;
+}
+
+/** What all fields of a form have. The texts are the server's, which nobody has checked. */
+export interface FormFieldBase {
+  /** The field's name in the answer. */
+  readonly name: string;
+  /** Its name for people. */
+  readonly title: string;
+  /** What it is for. */
+  readonly description?: string | undefined;
+  /** Whether an answer must have it. */
+  readonly required: boolean;
+}
+
+/** A field of text. */
+export interface TextField extends FormFieldBase {
+  /** Tells it from the other fields. */
+  readonly type: "text";
+  /** The least number of characters. */
+  readonly minLength?: number | undefined;
+  /** The largest number of characters. */
+  readonly maxLength?: number | undefined;
+  /** What kind of text it is. */
+  readonly format?: "email" | "uri" | "date" | "date-time" | undefined;
+  /** What to begin with. */
+  readonly default?: string | undefined;
+}
+
+/** A field for a number. */
+export interface NumberField extends FormFieldBase {
+  /** Tells it from the other fields. */
+  readonly type: "number" | "integer";
+  /** The least value. */
+  readonly minimum?: number | undefined;
+  /** The largest value. */
+  readonly maximum?: number | undefined;
+  /** What to begin with. */
+  readonly default?: number | undefined;
+}
+
+/** A field for yes or no. */
+export interface BooleanField extends FormFieldBase {
+  /** Tells it from the other fields. */
+  readonly type: "boolean";
+  /** What to begin with. */
+  readonly default?: boolean | undefined;
+}
+
+/** A field for one of some choices. */
+export interface ChoiceField extends FormFieldBase {
+  /** Tells it from the other fields. */
+  readonly type: "choice";
+  /** What can be chosen. */
+  readonly options: readonly FormOption[];
+  /** What to begin with. */
+  readonly default?: string | undefined;
+}
+
+/** A field for several of some choices. */
+export interface ChoicesField extends FormFieldBase {
+  /** Tells it from the other fields. */
+  readonly type: "choices";
+  /** What can be chosen. */
+  readonly options: readonly FormOption[];
+  /** The least number of choices. */
+  readonly minItems?: number | undefined;
+  /** The largest number of choices. */
+  readonly maxItems?: number | undefined;
+  /** What to begin with. */
+  readonly default?: readonly string[] | undefined;
+}
+
+/** A field of a form; `type` tells which. */
+export type FormField = TextField | NumberField | BooleanField | ChoiceField | ChoicesField;
+
+/** A value in the answer to a form. */
+export type FormValue = string | number | boolean | readonly string[];
+
+const titled = z.array(z.object({ const: z.string(), title: z.string().optional() }));
+const choices = {
+  enum: z.array(z.string()).optional(),
+  enumNames: z.array(z.string()).optional(),
+  oneOf: titled.optional(),
+} as const;
+const base = { title: z.string().optional(), description: z.string().optional() } as const;
+const count = z.int().nonnegative().optional();
+
+const property = z.discriminatedUnion("type", [
+  z.object({
+    type: z.literal("string"),
+    ...base,
+    ...choices,
+    minLength: count,
+    maxLength: count,
+    format: z.enum(["email", "uri", "date", "date-time"]).optional().catch(undefined),
+    default: z.string().optional(),
+  }),
+  z.object({
+    type: z.enum(["number", "integer"]),
+    ...base,
+    minimum: z.number().optional(),
+    maximum: z.number().optional(),
+    default: z.number().optional(),
+  }),
+  z.object({ type: z.literal("boolean"), ...base, default: z.boolean().optional() }),
+  z.object({
+    type: z.literal("array"),
+    ...base,
+    minItems: count,
+    maxItems: count,
+    items: z.object({ enum: z.array(z.string()).optional(), anyOf: titled.optional() }),
+    default: z.array(z.string()).optional(),
+  }),
+]);
+
+const formSchema = z.object({
+  type: z.literal("object"),
+  properties: z.record(z.string(), property),
+  required: z.array(z.string()).default([]),
+});
+
+/** More than a person would fill in. */
+const MAX_FIELDS = 100;
+
+/**
+ * Reads the schema of a form.
+ *
+ * @param schema The schema as the server sent it.
+ * @returns Its fields in order, or `undefined` where it is no schema of a form.
+ */
+export function parseForm(schema: unknown): readonly FormField[] | undefined {
+  const parsed = formSchema.safeParse(schema).data;
+  if (parsed === undefined) return undefined;
+  const properties = Object.entries(parsed.properties);
+  if (properties.length > MAX_FIELDS) return undefined;
+  return properties.map(([name, inner]) => field(name, inner, parsed.required.includes(name)));
+}
+
+function field(name: string, inner: z.infer<typeof property>, required: boolean): FormField {
+  const { title = name, description } = inner;
+  const common = { name, title, description, required };
+  switch (inner.type) {
+    case "string": {
+      const { minLength, maxLength, format, enum: values, enumNames, oneOf } = inner;
+      const options = optionsOf(values, oneOf, enumNames);
+      return options === undefined
+        ? { type: "text", ...common, minLength, maxLength, format, default: inner.default }
+        : { type: "choice", ...common, options, default: inner.default };
+    }
+    case "number":
+    case "integer": {
+      const { type, minimum, maximum } = inner;
+      return { type, ...common, minimum, maximum, default: inner.default };
+    }
+    case "boolean":
+      return { type: "boolean", ...common, default: inner.default };
+    case "array": {
+      const { minItems, maxItems, items } = inner;
+      const options = optionsOf(items.enum, items.anyOf) ?? [];
+      return { type: "choices", ...common, options, minItems, maxItems, default: inner.default };
+    }
+  }
+}
+
+function optionsOf(
+  values: readonly string[] | undefined,
+  titles: z.infer<typeof titled> | undefined,
+  names: readonly string[] = [],
+): readonly FormOption[] | undefined {
+  return titles?.map(({ const: value, title = value }) => ({ value, title })) ??
+    values?.map((value, at) => ({ value, title: names[at] ?? value }));
+}
+
+/**
+ * Checks an answer to a form.
+ *
+ * @param fields The form's fields.
+ * @param content The answer.
+ * @returns What is wrong with it, in words for whoever answered; empty where nothing is.
+ */
+export function checkForm(
+  fields: readonly FormField[],
+  content: Readonly<Record<string, unknown>>,
+): string[] {
+  const known = new Set(fields.map(({ name }) => name));
+  const problems = Object.keys(content)
+    .filter((name) => !known.has(name))
+    .map((name) => `${name} is no field of the form`);
+  for (const field of fields) {
+    const given = Object.hasOwn(content, field.name);
+    const problem = given ? problemOf(field, content[field.name]) : undefined;
+    if (!given && field.required) problems.push(`${field.name} is missing`);
+    if (problem !== undefined) problems.push(`${field.name} must be ${problem}`);
+  }
+  return problems;
+}
+
+/** What a value should be instead, or `undefined` for one that is right. */
+function problemOf(field: FormField, value: unknown): string | undefined {
+  switch (field.type) {
+    case "text":
+      return textProblem(field, value);
+    case "number":
+    case "integer": {
+      const { type, minimum = -Infinity, maximum = Infinity } = field;
+      const right = type === "integer" ? Number.isSafeInteger(value) : Number.isFinite(value);
+      if (!right || typeof value !== "number") {
+        return `a ${type === "number" ? "" : "whole "}number`;
+      }
+      return value < minimum || value > maximum ? span(minimum, maximum) : undefined;
+    }
+    case "boolean":
+      return typeof value === "boolean" ? undefined : "true or false";
+    case "choice":
+      return isOption(field, value) ? undefined : `one of ${valuesOf(field)}`;
+    case "choices": {
+      const { minItems = 0, maxItems = Infinity } = field;
+      const all = Array.isArray(value) && value.every((inner) => isOption(field, inner));
+      if (!all || new Set(value).size < value.length) return `a list out of ${valuesOf(field)}`;
+      const { length } = value;
+      return length < minItems || length > maxItems ? span(minItems, maxItems, "items") : undefined;
+    }
+  }
+}
+
+function span(least: number, most: number, unit = ""): string {
+  const range = most === Infinity
+    ? `at least ${least}`
+    : least === -Infinity
+    ? `at most ${most}`
+    : `${least} to ${most}`;
+  return `${range} ${unit}`.trim();
+}
+
+function textProblem(field: TextField, value: unknown): string | undefined {
+  if (typeof value !== "string") return "text";
+  const { minLength = 0, maxLength = Infinity, format } = field;
+  const length = [...value].length;
+  if (length < minLength || length > maxLength) return span(minLength, maxLength, "characters");
+  return format === undefined || FORMATS[format].safeParse(value).success
+    ? undefined
+    : `of the format ${format}`;
+}
+
+const FORMATS = {
+  email: z.email(),
+  uri: z.url(),
+  date: z.iso.date(),
+  "date-time": z.iso.datetime({ offset: true, local: true }),
+} as const;
+
+function isOption({ options }: ChoiceField | ChoicesField, value: unknown): boolean {
+  return options.some((option) => option.value === value);
+}
+
+function valuesOf({ options }: ChoiceField | ChoicesField): string {
+  return options.map(({ value }) => value).join(", ");
+}

@@ -1,0 +1,110 @@
+import { RateLimit } from "../async/rate_limit.ts";
+
+/** A tool call is under way, and its server says how far it is. */
+export interface ProgressEvent {
+  /** Tells it from the other events. */
+  readonly type: "progress";
+  /** The call's id; approvals of the same call carry it too. */
+  readonly callId: string;
+  /** The registered server. */
+  readonly serverName: string;
+  /** The tool's name as the server knows it. */
+  readonly toolName: string;
+  /** How much is done. */
+  readonly progress: number;
+  /** How much there is to do, where the server knows it. */
+  readonly total?: number | undefined;
+  /** What is being done, in words. */
+  readonly message?: string | undefined;
+}
+
+/** An MCP server logs something. It is the server's text, which nobody has checked. */
+export interface LogEvent {
+  /** Tells it from the other events. */
+  readonly type: "log";
+  /** The call that was under way, where there was just one at that server. */
+  readonly callId?: string | undefined;
+  /** The registered server. */
+  readonly serverName: string;
+  /** How grave it is, in the words of syslog, such as `"info"` or `"error"`. */
+  readonly level: string;
+  /** The part of the server that says it. */
+  readonly logger?: string | undefined;
+  /** What it says: text or any other JSON value. */
+  readonly data: unknown;
+}
+
+/** An MCP server's tools are no longer those that its Python API was generated from. */
+export interface ToolsChangedEvent {
+  /** Tells it from the other events. */
+  readonly type: "tools_changed";
+  /** The registered server; registering it anew brings its API up to date. */
+  readonly serverName: string;
+}
+
+/** What MCP servers tell while they work. */
+export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
+
+/** How many events of one server are passed on: more would only fill memory. */
+const EVENTS_PER_SECOND = 100;
+const EVENTS_AT_ONCE = 500;
+
+/** Passes what servers tell on to whoever watches, and knows which calls are under way. */
+export class ServerEvents {
+  readonly #watchers = new Set<(event: ServerEvent) => void>();
+  readonly #calls = new Map<string, Set<string>>();
+  readonly #limits = new Map<string, RateLimit>();
+
+  /** Whether anybody watches. */
+  get watched(): boolean {
+    return this.#watchers.size > 0;
+  }
+
+  /**
+   * Calls back with each event until disposed. A server that tells too much at once is cut short.
+   *
+   * @param watcher Called with each event. What it throws would be lost, so it does not.
+   * @returns Disposing it ends the watch.
+   */
+  watch(watcher: (event: ServerEvent) => void): Disposable {
+    this.#watchers.add(watcher);
+    return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
+  }
+
+  /**
+   * Tells all who watch.
+   *
+   * @param event What happened.
+   */
+  tell(event: ServerEvent): void {
+    if (!this.watched || !this.#limit(event.serverName).take()) return;
+    for (const watcher of this.#watchers) watcher(event);
+  }
+
+  /**
+   * Notes a call that is under way until disposed.
+   *
+   * @param serverName Where.
+   * @param callId Which.
+   * @returns Disposing it says that the call has ended.
+   */
+  track(serverName: string, callId: string): Disposable {
+    const calls = this.#calls.get(serverName) ?? new Set();
+    this.#calls.set(serverName, calls.add(callId));
+    return { [Symbol.dispose]: () => void calls.delete(callId) };
+  }
+
+  /** The call that is under way at a server, where there is just one. */
+  onlyCall(serverName: string): string | undefined {
+    const calls = this.#calls.get(serverName);
+    return calls?.size === 1 ? [...calls][0] : undefined;
+  }
+
+  #limit(serverName: string): RateLimit {
+    const known = this.#limits.get(serverName);
+    if (known !== undefined) return known;
+    const limit = new RateLimit(EVENTS_PER_SECOND, EVENTS_AT_ONCE);
+    this.#limits.set(serverName, limit);
+    return limit;
+  }
+}

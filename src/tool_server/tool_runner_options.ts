@@ -1,0 +1,53 @@
+import type { ApprovalSetting } from "../approval/policy.ts";
+import type { Logger } from "../log.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
+import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+
+/** Options of `ToolRunner.start()`. */
+export interface ToolRunnerOptions {
+  /** The folder with `.ipybox/mcp.json` and `.env`; without it, only `servers` are known. */
+  workspace?: string | undefined;
+  /** Registered servers, over those of the workspace. */
+  servers?: Readonly<Record<string, ServerParams>> | undefined;
+  /**
+   * How calls are approved.
+   *
+   * @default {{ tools: "ask", shell: "allow" }}
+   */
+  approval?: ApprovalSetting | undefined;
+  /**
+   * How long a decision is waited for, in milliseconds.
+   *
+   * @default {undefined} for ever
+   */
+  approvalTimeoutMs?: number | undefined;
+  /**
+   * How long a server may take to start, in milliseconds.
+   *
+   * @default {30000}
+   */
+  connectTimeoutMs?: number | undefined;
+  /**
+   * How long a call may take once it is approved, in milliseconds.
+   *
+   * @default {undefined} for ever
+   */
+  callTimeoutMs?: number | undefined;
+  /**
+   * Answers servers that ask for a model.
+   *
+   * @default {undefined} they are told that there is none
+   */
+  sampling?: SamplingHandler | undefined;
+  /**
+   * Where servers are told to work.
+   *
+   * @default {undefined} they are not told
+   */
+  roots?: readonly Root[] | undefined;
+  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
+  sandboxCommand?: ConnectOptions["sandboxCommand"];
+  /** Told what happens. Warnings and errors go to stderr by default. */
+  log?: Logger | undefined;
+}

@@ -1,0 +1,157 @@
+"""Has shell commands approved by the host before they run, and then runs what was approved.
+
+A command is expanded once, as IPython does it. That text is shown, and that text runs: IPython does
+not get to see the variables again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..approval_requestor import ApprovalRequestor
+from ..errors import ApprovalRejectedError
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+#: Opens the way for one process, whose command line the given function recognises.
+OneProcess = Callable[[Callable[[Sequence[str]], bool]], contextlib.AbstractContextManager[None]]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_MAGICS_WITH_A_SHELL = (["bash"], ["sh"])
+
+
+def install(shell: InteractiveShell, one_process: OneProcess) -> None:
+    """Ask before whatever IPython has for starting processes does so."""
+    approve = _approver()
+    _ask_before_commands(shell, approve, one_process)
+    _ask_before_scripts(shell, approve, one_process)
+    # It starts a window of its own, which nobody would see, and by no shell.
+    shell.magics_manager.magics["line"].pop("qtconsole", None)
+
+
+def unguarded(
+    _recognises: Callable[[Sequence[str]], bool],
+) -> contextlib.AbstractContextManager[None]:
+    """Stand in for ``OneProcess`` where any process may start."""
+    return contextlib.nullcontext()
+
+
+def _approver() -> Callable[[str, dict[str, Any]], str]:
+    request = ApprovalRequestor().request_sync
+
+    def approve(kind: str, arguments: dict[str, Any]) -> str:
+        approved = request(kind, arguments)
+        command = approved.get("cmd")
+        # An approver can put another command in its place, and nothing else.
+        if not isinstance(command, str) or approved != {**arguments, "cmd": command}:
+            raise ApprovalRejectedError(
+                "Approved with arguments that cannot be used: only `cmd`, a text, can be edited"
+            )
+        return command
+
+    return approve
+
+
+class _WithoutExpansion:
+    """The shell for its own methods, but that commands stay as they are."""
+
+    def __init__(self, shell: InteractiveShell) -> None:
+        self._shell = shell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shell, name)
+
+    def var_expand(self, cmd: str, *_args: Any, **_options: Any) -> str:
+        return cmd
+
+
+def _ask_before_commands(
+    shell: InteractiveShell,
+    approve: Callable[[str, dict[str, Any]], str],
+    one_process: OneProcess,
+) -> None:
+    """Replace ``!cmd``, ``x = !cmd`` and all that is made of them: ``%sx``, ``%pip``, aliases."""
+    as_it_is = _WithoutExpansion(shell)
+    interpreter = os.environ.get("SHELL")
+
+    def approved(cmd: str) -> str:
+        if os.environ.get("SHELL") != interpreter:
+            raise ApprovalRejectedError(
+                "SHELL was changed: commands are approved for the shell that the kernel started with"
+            )
+        return approve("shell", {"cmd": cmd})
+
+    def system_by(run: Callable[[Any, str], None]) -> Callable[[str], None]:
+        def system(cmd: str) -> None:
+            # A depth of 1 is the frame of whoever called, with its local variables.
+            text = approved(shell.var_expand(_plain(cmd), depth=1))
+            with one_process(_shell_command(text)):
+                run(as_it_is, text)
+
+        return _like(run, system)
+
+    get = type(shell).getoutput
+
+    def getoutput(cmd: str, split: bool = True, depth: int = 0) -> Any:
+        text = approved(shell.var_expand(_plain(cmd), depth=depth + 1))
+        with one_process(_shell_command(text)):
+            return get(as_it_is, text, split=split)
+
+    instance: Any = shell
+    instance.system_piped = system_by(type(shell).system_piped)
+    instance.system_raw = system_by(type(shell).system_raw)
+    instance.system = instance.system_piped
+    instance.getoutput = _like(get, getoutput)
+
+
+def _ask_before_scripts(
+    shell: InteractiveShell,
+    approve: Callable[[str, dict[str, Any]], str],
+    one_process: OneProcess,
+) -> None:
+    """Replace ``%%script``, by which ``%%bash``, ``%%perl`` and the like do their work."""
+    from IPython.core.magics.script import ScriptMagics
+    from IPython.utils.process import arg_split
+
+    run = ScriptMagics.shebang
+
+    def shebang(self: Any, line: str, cell: str) -> Any:
+        line, cell = _plain(line), _plain(cell)
+        _, program = run.parser.parse_known_args(arg_split(line, posix=True))
+        arguments = {"cmd": cell}
+        if program not in _MAGICS_WITH_A_SHELL:
+            arguments["program"] = shlex.join(program)
+        text = approve("shell_magic", arguments)
+        with one_process(lambda command_line: list(command_line) == program):
+            return run(self, line, text)
+
+    ScriptMagics.shebang = _like(run, shebang)
+    cell_magics = shell.magics_manager.magics["cell"]
+    # Before IPython 9 magics are not made when they are first used, but have been made by now.
+    instance = getattr(cell_magics.get("script"), "__self__", None)
+    if isinstance(instance, ScriptMagics):
+        cell_magics["script"] = instance.shebang
+
+
+def _plain(text: str) -> str:
+    """Give a text that is nothing but text: a subclass could say one thing now and another later."""
+    return str.__str__(text)
+
+
+def _shell_command(text: str) -> Callable[[Sequence[str]], bool]:
+    """Recognise the command line by which a shell runs `text`."""
+    return lambda command_line: len(command_line) == 3 and list(command_line[1:]) == ["-c", text]
+
+
+def _like(original: Any, replacement: _Function) -> _Function:
+    """Give a replacement the name, the help and the options of the original, but no way to it."""
+    for name in ("__doc__", "__name__", "__qualname__", "__module__"):
+        setattr(replacement, name, getattr(original, name))
+    vars(replacement).update(vars(original))
+    return replacement

@@ -1,0 +1,92 @@
+"""How calls are made: how long they may take, and who is told how far they are."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from typing import Any, Callable, Mapping, Optional
+
+
+class ToolProgress:
+    """How far a call is, as its server reports it."""
+
+    __slots__ = ("message", "progress", "total")
+
+    def __init__(self, report: Mapping[str, Any]) -> None:
+        #: How much is done. It only grows.
+        self.progress: float = report["progress"]
+        #: How much there is to do, where the server knows it.
+        self.total: Optional[float] = report.get("total")
+        #: What is being done, in words.
+        self.message: Optional[str] = report.get("message")
+
+    def __repr__(self) -> str:
+        total = "" if self.total is None else f"/{self.total:g}"
+        message = "" if self.message is None else f", {self.message!r}"
+        return f"ToolProgress({self.progress:g}{total}{message})"
+
+
+OnProgress = Callable[[ToolProgress], Any]
+
+
+class CallOptions:
+    """Options of calls. As a context manager it holds for all calls in its block."""
+
+    __slots__ = ("_tokens", "on_progress", "timeout")
+
+    def __init__(self, timeout: Optional[float], on_progress: Optional[OnProgress]) -> None:
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"Cannot use a timeout of {timeout} s: it must be above 0")
+        self.timeout = timeout
+        self.on_progress = on_progress
+        self._tokens: list[Token[CallOptions]] = []
+
+    def over(self, other: CallOptions) -> CallOptions:
+        """Give these options, with those of another for what these do not say."""
+        return CallOptions(
+            other.timeout if self.timeout is None else self.timeout,
+            other.on_progress if self.on_progress is None else self.on_progress,
+        )
+
+    def request(self) -> dict[str, Any]:
+        """Give what the tool server is told of the options."""
+        told: dict[str, Any] = {}
+        if self.timeout is not None and self.timeout < _LONGEST:
+            told["timeout_ms"] = max(1, round(self.timeout * 1000))
+        if self.on_progress is not None:
+            told["progress"] = True
+        return told
+
+    def __enter__(self) -> CallOptions:
+        self._tokens.append(_current.set(self.over(current_options())))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._tokens.pop())
+
+
+#: A longer timeout, in seconds, is none: no timer of the tool server takes it.
+_LONGEST = 2_000_000
+
+_current: ContextVar[CallOptions] = ContextVar("ipybox_call_options")
+_NONE = CallOptions(None, None)
+
+
+def call_options(
+    *, timeout: Optional[float] = None, on_progress: Optional[OnProgress] = None
+) -> CallOptions:
+    """Set how tools are called in a ``with`` block::
+
+        with call_options(timeout=30, on_progress=print):
+            everything.trigger_long_running_operation.run(duration=5, steps=5)
+
+    ``timeout`` is in seconds and counts from the approval of the call; a call that takes longer
+    raises ``ToolTimeoutError``. ``on_progress`` is called with a ``ToolProgress`` whenever the server
+    reports one; it may be a coroutine function where tools are awaited. Blocks nest, and tasks and
+    ``asyncio.to_thread`` take the options along; plain threads do not.
+    """
+    return CallOptions(timeout, on_progress)
+
+
+def current_options() -> CallOptions:
+    """Give the options of the innermost block."""
+    return _current.get(_NONE)

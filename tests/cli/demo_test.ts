@@ -1,0 +1,42 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ipybox } from "../support/cli.ts";
+import { filesBelow } from "../support/files.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { ipyboxAtTerminal, type Typing } from "../support/terminal.ts";
+
+const OUTPUT = [
+  "New York: Cloudy, 33 °C = 91.4 °F",
+  "Chicago: Light rain / drizzle, 36 °C = 96.8 °F",
+  "Los Angeles: Sunny / Clear, 73 °C = 163.4 °F",
+  "Mean: 117.2 °F",
+];
+
+Deno.test("ipybox demo --yes calls real tools in a loop and prints their results", async () => {
+  const { code, stdout, stderr } = await ipybox(["demo", "--yes"]);
+
+  assertEquals({ code, stdout }, { code: 0, stdout: OUTPUT.join("\n") + "\n" }, stderr);
+  const approved = [...stderr.matchAll(/^Approved everything\.(\S+)\(/gm)].map(([, tool]) => tool);
+  assertEquals(approved, Array(3).fill(["get-structured-content", "get-sum"]).flat());
+});
+
+Deno.test("ipybox demo without a terminal and without --yes refuses the calls", async () => {
+  await using workspace = await TempFolder.create();
+
+  const { code, stdout, stderr } = await ipybox(["demo", "--workspace", workspace.path]);
+
+  assertEquals({ code, stdout }, { code: 1, stdout: "" }, stderr);
+  assertMatch(
+    stderr,
+    /^Refused everything\.get-structured-content\(.*no terminal to ask at \(--yes allows calls\)$/m,
+  );
+  assertEquals((await filesBelow(workspace.path)).has(".ipybox/mcp.json"), true);
+});
+
+Deno.test("ipybox demo asks for each call at a terminal", async () => {
+  const yes: Typing = ["[y/N] ", "y\n"];
+
+  const { code, output } = await ipyboxAtTerminal(["demo"], Array(6).fill(yes));
+
+  assertEquals(code, 0, output);
+  for (const line of OUTPUT) assertStringIncludes(output, line);
+});

@@ -1,0 +1,99 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { COMMANDS } from "../../src/commands/mod.ts";
+import { ipybox } from "../support/cli.ts";
+
+Deno.test("ipybox --help lists the commands", async (t) => {
+  const { code, stdout, stderr } = await ipybox(["--help"]);
+
+  assertEquals({ code, stderr }, { code: 0, stderr: "" });
+  await t.assertSnapshot(stdout);
+  assertEquals(await ipybox(["help"]), { code, stdout, stderr });
+  assertEquals(await ipybox([]), { code: 2, stdout, stderr });
+});
+
+for (const { name, summary, load } of COMMANDS) {
+  Deno.test(`ipybox ${name} --help tells what it does and gives an example`, async (t) => {
+    const { code, stdout, stderr } = await ipybox([name, "--help"]);
+
+    assertEquals({ code, stderr }, { code: 0, stderr: "" });
+    await t.assertSnapshot(stdout);
+    assert(new RegExp(`^  .*\\bipybox ${name}`, "m").test(stdout), "there is no example");
+    const wide = stdout.split("\n").filter((line) => line.length > 80 && !line.startsWith("  "));
+    assertEquals(wide, []);
+    const command = await load();
+    assertEquals({ name: command.name, summary: command.summary }, { name, summary });
+  });
+}
+
+Deno.test("ipybox --version says its version", async () => {
+  const { default: { version } } = await import("../../deno.json", { with: { type: "json" } });
+
+  assertEquals(await ipybox(["--version"]), {
+    code: 0,
+    stdout: `ipybox ${version}\n`,
+    stderr: "",
+  });
+});
+
+Deno.test("ipybox refuses a command line that it does not understand", async (t) => {
+  const cases: [args: string[], message: string, hint: string][] = [
+    [["rnu"], 'Unknown command "rnu"', "ipybox --help"],
+    [["serv"], 'did you mean "servers"?', "ipybox --help"],
+    [["help", "nothing"], 'Unknown command "nothing"', "ipybox --help"],
+    [["run", "--fast"], "Unknown option --fast", "ipybox run --help"],
+    [["run", "-x"], "Unknown option -x", "ipybox run --help"],
+    [["run"], "Give the code by", "ipybox run --help"],
+    [["run", "a.py", "-c", "1"], "Give the code by", "ipybox run --help"],
+    [["run", "a.py", "b.py"], 'Unexpected argument "b.py"', "ipybox run --help"],
+    [["run", "-c"], "Option --code needs a value", "ipybox run --help"],
+    [["run", "-c", "1", "-c", "2"], "Option --code was given twice", "ipybox run --help"],
+    [["run", "-c", "1", "--timeout", "soon"], "a number above 0", "ipybox run --help"],
+    [["run", "-c", "1", "--timeout=-1"], "a number above 0", "ipybox run --help"],
+    [["run", "-c", "1", "--approve", "maybe"], "ask, allow or deny", "ipybox run --help"],
+    [["run", "/no/such/file.py"], 'No file "/no/such/file.py"', "ipybox run --help"],
+    [["run", "/tmp"], '"/tmp" is a directory', "ipybox run --help"],
+    [["run", "-c", "1", "--workspace", "/no/such"], '"/no/such" does not exist', "run --help"],
+    [["run", "-c", "1", "--workspace", "/etc/passwd"], "is not a directory", "run --help"],
+    [
+      ["run", "-c", "1", "--no-sandbox", "--sandbox-config", "a.json"],
+      "contradict each other",
+      "ipybox run --help",
+    ],
+    [["mcp", "--approve", "maybe"], "ask, allow or deny", "ipybox mcp --help"],
+    [["show"], "Missing argument", "ipybox show --help"],
+    [["show", "everything"], "SERVER.TOOL", "ipybox show --help"],
+    [["show", "X.tool"], 'Invalid MCP server name "X"', "ipybox show --help"],
+    [["tools", "--server", "../x"], 'Invalid MCP server name "../x"', "ipybox tools --help"],
+    [["unregister", "../x"], 'Invalid MCP server name "../x"', "ipybox unregister --help"],
+    [["register"], "Give a server by", "ipybox register --help"],
+    [["register", "--", "true"], "Missing NAME", "ipybox register --help"],
+    [["register", "a", "--url", "http://a", "--", "true"], "Give a server by", "register --help"],
+    [["register", "A-b", "--", "true"], 'Invalid MCP server name "A-b"', "register --help"],
+    [["register", "class", "--", "true"], "Python keyword", "ipybox register --help"],
+    [["register", "a", "--env", "X", "--", "true"], "NAME=VALUE", "ipybox register --help"],
+    [["register", "a", "--header", "X: y", "--", "true"], "makes no sense", "register --help"],
+    [["register", "a", "--url", "http://a", "--type", "ws"], "streamable_http", "register --help"],
+    [["register", "--from", "/no/such.json"], 'No file "/no/such.json"', "register --help"],
+    [["register", "a", "--from", "x.json"], "no NAME is given", "ipybox register --help"],
+  ];
+  // In turns of four: each is a process of its own.
+  for (let start = 0; start < cases.length; start += 4) {
+    await Promise.all(
+      cases.slice(start, start + 4).map(([args, message, hint]) =>
+        t.step({
+          name: `ipybox ${args.join(" ")}`,
+          sanitizeOps: false, // they run side by side
+          sanitizeResources: false,
+          sanitizeExit: false,
+          fn: async () => {
+            const { code, stdout, stderr } = await ipybox(args);
+            assertEquals({ code, stdout }, { code: 2, stdout: "" }, stderr);
+            assertStringIncludes(stderr, message);
+            assertStringIncludes(stderr, hint);
+            assertEquals(stderr.includes("    at "), false, stderr);
+          },
+        })
+      ),
+    );
+  }
+});

@@ -1,0 +1,199 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { cliArguments, ipybox } from "../support/cli.ts";
+import { until } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const CALL =
+  "from ipybox_runtime import ToolRunner\nprint(ToolRunner('raw').run_sync('count').text)";
+
+interface Case {
+  readonly name: string;
+  readonly args: readonly string[];
+  readonly stdin?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly code: number;
+  readonly stdout: string;
+  /** What stands on stderr, among other things; nothing else without it. */
+  readonly stderr?: readonly string[];
+}
+
+const cases: readonly Case[] = [
+  { name: "-c runs code in the sandbox", args: ["-c", "print(6 * 7)"], code: 0, stdout: "42\n" },
+  { name: "FILE runs a file", args: ["action.py"], code: 0, stdout: "from a file\n" },
+  { name: "- runs stdin", args: ["-"], stdin: "print('in')\n1 + 1", code: 0, stdout: "in\n2\n" },
+  {
+    name: "the code's stderr goes to stderr",
+    args: ["-c", "import sys; print('e', file=sys.stderr); print('o')"],
+    code: 0,
+    stdout: "o\n",
+    stderr: ["e\n"],
+  },
+  {
+    name: "an exception is exit code 1, with its traceback on stderr",
+    args: ["-c", "print('before')\n1 / 0"],
+    code: 1,
+    stdout: "before\n",
+    stderr: ["ZeroDivisionError: division by zero", "1 / 0"],
+  },
+  {
+    name: "a syntax error is one too",
+    args: ["-c", "print(("],
+    code: 1,
+    stdout: "",
+    stderr: ["SyntaxError"],
+  },
+  {
+    name: "--timeout ends the code",
+    args: ["--timeout", "0.5", "-c", "print('begun', flush=True); import time; time.sleep(60)"],
+    code: 1,
+    stdout: "begun\n",
+    stderr: ["timeout of 0.50s"],
+  },
+  {
+    name: "a kernel that dies is exit code 1",
+    args: ["-c", "import os; os._exit(9)"],
+    code: 1,
+    stdout: "",
+    stderr: ["ipybox: "],
+  },
+  {
+    name: "without a terminal, calls are refused",
+    args: ["-c", CALL],
+    code: 1,
+    stdout: "",
+    stderr: ["Refused raw.count(): no terminal to ask at", "ApprovalRejectedError"],
+  },
+  {
+    name: "--approve allow allows calls",
+    args: ["--approve=allow", "-c", CALL],
+    code: 0,
+    stdout: "1\n",
+  },
+  {
+    name: "--approve deny refuses calls",
+    args: ["--approve", "deny", "-c", CALL],
+    code: 1,
+    stdout: "",
+    stderr: ["ApprovalRejectedError"],
+  },
+  {
+    name: "KERNEL_ENV_X reaches the code as X, from the environment or .env",
+    args: ["-c", "import os; print(os.environ['A'], os.environ['B'], os.environ.get('SECRET'))"],
+    env: { KERNEL_ENV_A: "a", SECRET: "s" },
+    code: 0,
+    stdout: "a b None\n",
+  },
+  {
+    name: "a Python that does not do is exit code 3, with what helps",
+    args: ["--python", "/bin/false", "-c", "1"],
+    code: 3,
+    stdout: "",
+    stderr: ['Cannot use "/bin/false" as Python', "To fix it: "],
+  },
+  {
+    name: "an interpreter that lacks packages is exit code 3, with what is missing",
+    args: ["--python", "/usr/bin/python3", "-c", "1"],
+    code: 3,
+    stdout: "",
+    stderr: ["ipykernel", "To fix it: "],
+  },
+  {
+    name: "a sandbox configuration that is not there is exit code 2",
+    args: ["--sandbox-config", "/no/such.json", "-c", "1"],
+    code: 2,
+    stdout: "",
+    stderr: ["/no/such.json"],
+  },
+];
+
+for (const { name, args, stdin, env, code, stdout, stderr } of cases) {
+  Deno.test(`ipybox run: ${name}`, async () => {
+    await using workspace = await TempFolder.create();
+    await Deno.writeTextFile(`${workspace.path}/action.py`, "print('from a file')\n");
+    await Deno.writeTextFile(`${workspace.path}/.env`, "KERNEL_ENV_B=b\n");
+    const registry = await ServerRegistry.open({ workspace: workspace.path });
+    await registry.register("raw", rawServer());
+
+    const end = await ipybox(["run", ...args], {
+      cwd: workspace.path,
+      ...(env === undefined ? {} : { env }),
+      ...(stdin === undefined ? {} : { stdin }),
+    });
+
+    assertEquals({ code: end.code, stdout: end.stdout }, { code, stdout }, end.stderr);
+    if (stderr === undefined) assertEquals(end.stderr, "");
+    for (const words of stderr ?? []) assertStringIncludes(end.stderr, words);
+    assert(!end.stderr.includes("unexpected error"), end.stderr);
+  });
+}
+
+Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
+  await using workspace = await TempFolder.create();
+  const outcomes: Record<string, [code: number, status: string, ename: string | undefined]> = {
+    "print(1)\n2": [0, "ok", undefined],
+    "print(1)\n1 / 0": [1, "error", "ZeroDivisionError"],
+    "print(1, flush=True)\nimport time; time.sleep(60)": [1, "timeout", "ExecutionTimeoutError"],
+  };
+  for (const [source, [code, status, ename]] of Object.entries(outcomes)) {
+    await t.step(status, async () => {
+      const args = ["run", "--json", "--no-sandbox", "--timeout", "3", "-c", source];
+      const end = await ipybox(args, { cwd: workspace.path });
+      const outcome = JSON.parse(end.stdout);
+      assertEquals([end.code, outcome.status, outcome.error?.ename], [code, status, ename]);
+      assertEquals(outcome.text.split("\n")[0], "1");
+      assertEquals(outcome.images, []);
+      assertEquals(outcome.outputs[0], { type: "stream", name: "stdout", text: "1\n" });
+    });
+  }
+});
+
+Deno.test("ipybox run does not mind when nobody reads its output any more", async () => {
+  await using workspace = await TempFolder.create();
+  const code = "import time\nwhile True:\n    print('line', flush=True)\n    time.sleep(0.01)";
+  const words = [Deno.execPath(), ...cliArguments, "run", "--no-sandbox", "-c", code];
+  const command = words.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
+
+  const { stdout, stderr } = await new Deno.Command("bash", {
+    args: ["-c", `${command} | head -1; echo "code \${PIPESTATUS[0]}"`],
+    cwd: workspace.path,
+    env: { NO_COLOR: "1" },
+  }).output();
+
+  const decoder = new TextDecoder();
+  assertEquals(decoder.decode(stdout), "line\ncode 141\n");
+  assertEquals(decoder.decode(stderr).replace(/^ipybox: warning: No sandbox.*\n/, ""), "");
+  await untilNoneWith(workspace.path);
+});
+
+for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 130]] as const) {
+  Deno.test(`ipybox run ends at ${signal} and leaves no process`, async () => {
+    await using workspace = await TempFolder.create();
+    const mark = `mark-${crypto.randomUUID()}`;
+    const source = `import subprocess, time
+subprocess.Popen(["setsid", "sh", "-c", "sleep 1000; : ${mark}"])
+time.sleep(1000)`;
+    await using child = new Deno.Command(Deno.execPath(), {
+      args: [...cliArguments, "run", "-"],
+      cwd: workspace.path,
+      stdin: "piped",
+      stdout: "piped",
+      stderr: "piped",
+    }).spawn();
+    const writer = child.stdin.getWriter();
+    await writer.write(new TextEncoder().encode(source));
+    await writer.close();
+    await until("the code has begun", async () => (await processesWith(mark)).length > 0);
+
+    child.kill(signal);
+
+    const end = await child.output();
+    const stderr = new TextDecoder().decode(end.stderr);
+    assertEquals(end.code, code, stderr);
+    assertStringIncludes(stderr, "ipybox: interrupted");
+    await untilNoneWith(mark);
+    await untilNoneWith(workspace.path);
+  });
+}

@@ -1,0 +1,222 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ipybox } from "../support/cli.ts";
+import { filesBelow } from "../support/files.ts";
+import { npmServer, rawServer } from "../support/mcp.ts";
+import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const everything = npmServer("server-everything", "stdio");
+const EVERYTHING = ["--", everything.command, ...everything.args ?? []];
+const raw = rawServer();
+const RAW = ["--", raw.command, ...raw.args ?? []];
+
+Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  const step = stepsOf(t);
+
+  await step("servers says that there are none", async () => {
+    const { code, stdout, stderr } = await ipybox(["servers"], { cwd });
+    assertEquals({ code, stdout }, { code: 0, stdout: "" });
+    assertStringIncludes(stderr, "No servers are registered");
+  });
+
+  await step("register generates the Python API and says what is in it", async () => {
+    const { code, stdout, stderr } = await ipybox(["register", "everything", ...EVERYTHING], {
+      cwd,
+    });
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stdout, "everything: 13 tools in mcptools/everything/\n");
+    assertStringIncludes(stdout, "  get_sum  (get-sum)\n");
+    assertStringIncludes(stdout, "  echo\n");
+    const files = await filesBelow(`${cwd}/mcptools/everything`);
+    assert(files.has("get_sum.py"));
+  });
+
+  await step("register keeps placeholders and the other servers", async () => {
+    const { code, stderr } = await ipybox(
+      ["register", "raw", "--env", "KEY=${IPYBOX_TEST_KEY}", ...RAW],
+      { cwd, env: { IPYBOX_TEST_KEY: "the secret" } },
+    );
+    assertEquals(code, 0, stderr);
+    const { stdout } = await ipybox(["servers", "--json"], { cwd });
+    assertEquals(JSON.parse(stdout), {
+      mcpServers: {
+        everything: { command: everything.command, args: everything.args },
+        raw: { ...raw, env: { KEY: "${IPYBOX_TEST_KEY}" } },
+      },
+    });
+    for (const [path, text] of await filesBelow(cwd)) assert(!text.includes("the secret"), path);
+  });
+
+  await step("servers lists them", async () => {
+    const { stdout } = await ipybox(["servers"], { cwd });
+    const lines = stdout.trimEnd().split("\n");
+    assert(/^ {2}everything {2}\S+/.test(lines[0] ?? ""), stdout);
+    assertStringIncludes(stdout, "  raw         ");
+  });
+
+  await step("tools lists and searches", async () => {
+    const all = await ipybox(["tools", "--json"], { cwd });
+    const found = await ipybox(["tools", "sum numbers", "--server", "everything"], { cwd });
+    const nothing = await ipybox(["tools", "no such words"], { cwd });
+    assert(JSON.parse(all.stdout).length > 13);
+    assertEquals(found.stdout.trim().split(/\s+/)[0], "everything.get_sum");
+    assertEquals(found.stdout.trim().split("\n").length, 1);
+    assertEquals(nothing, { code: 0, stdout: "", stderr: "No tools found\n" });
+  });
+
+  await step("show prints one tool's Python API, by either of its names", async () => {
+    const { code, stdout } = await ipybox(["show", "everything.get_sum"], { cwd });
+    assertEquals(code, 0);
+    assertEquals(stdout, await Deno.readTextFile(`${cwd}/mcptools/everything/get_sum.py`));
+    assertEquals((await ipybox(["show", "everything.get-sum"], { cwd })).stdout, stdout);
+  });
+
+  await step("show says what it does not find", async () => {
+    const noTool = await ipybox(["show", "everything.nothing"], { cwd });
+    const noServer = await ipybox(["show", "nobody.echo"], { cwd });
+    assertEquals([noTool.code, noServer.code], [2, 2]);
+    assertStringIncludes(noTool.stderr, 'no tool "nothing"');
+    assertStringIncludes(noServer.stderr, '"nobody"');
+  });
+
+  await step("unregister forgets the server and its API only", async () => {
+    const gone = await ipybox(["unregister", "everything"], { cwd });
+    const again = await ipybox(["unregister", "everything"], { cwd });
+    assertEquals(gone, { code: 0, stdout: "everything: removed\n", stderr: "" });
+    assertEquals(again.code, 2);
+    assertStringIncludes(again.stderr, 'No server "everything" is registered');
+    const folders = new Set(
+      [...(await filesBelow(cwd)).keys()].map((path) => path.split("/").slice(0, 2).join("/")),
+    );
+    assert(folders.has("mcptools/raw") && !folders.has("mcptools/everything"));
+  });
+
+  await step(
+    "register --from takes a file of other programs, and each server for itself",
+    async () => {
+      const file = `${cwd}/servers.json`;
+      await Deno.writeTextFile(
+        file,
+        JSON.stringify({
+          mcpServers: {
+            good: { ...raw, alwaysAllow: ["echo"] },
+            bad: { command: "no-such-command" },
+            other: raw,
+          },
+        }),
+      );
+      const { code, stdout, stderr } = await ipybox(["register", "--from", file], { cwd });
+      assertEquals(code, 1);
+      assertStringIncludes(stdout, "good: ");
+      assertStringIncludes(stdout, "other: ");
+      assertStringIncludes(stderr, "no-such-command");
+      const { stdout: json } = await ipybox(["servers", "--json"], { cwd });
+      assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other", "raw"]);
+    },
+  );
+});
+
+Deno.test("ipybox register leaves everything as it was when it fails", async (t) => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  assertEquals((await ipybox(["register", "raw", ...RAW], { cwd })).code, 0);
+  const before = await filesBelow(cwd);
+  const nobody = unusedPort();
+  using silent = Deno.listen({ hostname: "127.0.0.1", port: 0 }); // takes connections, says nothing
+  const exits = "import sys; print('key is missing', file=sys.stderr); sys.exit(4)";
+  const hang = rawServer("hang");
+  const cases: Record<string, [code: number, args: string[], words: string[]]> = {
+    "a command that does not exist": [
+      1,
+      ["--", "no-such-command"],
+      ['"raw"', "no-such-command", "not found"],
+    ],
+    "a server that exits at once": [
+      1,
+      ["--", "python3", "-c", exits],
+      ['"raw"', "exited with code 4", "key is missing"],
+    ],
+    "a server that never answers": [
+      1,
+      ["--connect-timeout", "1", "--", hang.command, ...hang.args ?? []],
+      ['"raw"', "MCP handshake", "within 1 s"],
+    ],
+    "an address where nobody is": [
+      1,
+      ["--url", `http://127.0.0.1:${nobody}/mcp?key=secret`],
+      [`http://127.0.0.1:${nobody}/mcp`, "refused"],
+    ],
+    "an address that never answers": [
+      1,
+      ["--connect-timeout", "1", "--url", `http://127.0.0.1:${silent.addr.port}/mcp`],
+      ["MCP handshake", "within 1 s"],
+    ],
+    "an address that is none": [2, ["--url", "nowhere"], ['"raw"', "http or https"]],
+    "a variable that is not set": [
+      2,
+      ["--", "touch", `${cwd}/started`, "${NO_SUCH_VARIABLE}"],
+      ['"raw"', "${NO_SUCH_VARIABLE}", ".env"],
+    ],
+  };
+  for (const [what, [code, args, words]] of Object.entries(cases)) {
+    await t.step(what, async () => {
+      const end = await ipybox(["register", "raw", ...args], { cwd });
+      assertEquals({ code: end.code, stdout: end.stdout }, { code, stdout: "" }, end.stderr);
+      for (const word of words) assertStringIncludes(end.stderr, word);
+      assert(!end.stderr.includes("secret") && !end.stderr.includes("    at "), end.stderr);
+      assertEquals(await filesBelow(cwd), before);
+    });
+  }
+});
+
+Deno.test("ipybox says where the registry is wrong and leaves it alone", async (t) => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  const path = `${cwd}/.ipybox/mcp.json`;
+  await Deno.mkdir(`${cwd}/.ipybox`);
+  const cases: Record<string, [text: string, words: string[]]> = {
+    "bad JSON": ['{\n  "mcpServers": {\n    "a": nothing\n  }\n}\n', [
+      `${path}:3:10: unexpected "n"`,
+    ]],
+    "JSON that ends too early": ['{\n  "mcpServers": {', [`${path}:2:18`]],
+    "no object": ["[]", [path, "a JSON object"]],
+    "a server without a command": ['{"mcpServers":{"a":{}}}', [path, '"a"', '"command" or "url"']],
+    "a server with a bad name": ['{"mcpServers":{"../a":{"command":"x"}}}', [path, '"../a"']],
+    "a misspelt key": ['{"mcpServers":{"a":{"command":"x","arg":[]}}}', [path, '"a"', "arg"]],
+  };
+  for (const [what, [text, words]] of Object.entries(cases)) {
+    await t.step(what, async () => {
+      await Deno.writeTextFile(path, text);
+      const commands = [
+        ["servers"],
+        ["tools"],
+        ["register", "raw", "--", "touch", `${cwd}/started`],
+        ["unregister", "raw"],
+        ["run", "-c", `open("${cwd}/started", "w")`],
+      ];
+      const ends = await Promise.all(commands.map((args) => ipybox(args, { cwd })));
+      for (const { code, stdout, stderr } of ends) {
+        assertEquals({ code, stdout }, { code: 2, stdout: "" }, stderr);
+        for (const word of words) assertStringIncludes(stderr, word);
+      }
+      assertEquals([...(await filesBelow(cwd))], [[".ipybox/mcp.json", text]]);
+    });
+  }
+
+  await t.step("a file of other programs, too", async () => {
+    const file = `${cwd}/servers.json`;
+    await Deno.remove(path);
+    await Deno.writeTextFile(file, '{"mcpServers": {"a": {"command": "x"},}}');
+    const { code, stderr } = await ipybox(["register", "--from", file], { cwd });
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, `${file}:1:39`);
+  });
+});
+
+/** A port on which nobody listens. */
+function unusedPort(): number {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return listener.addr.port;
+}

@@ -1,0 +1,123 @@
+import { assertEquals } from "@std/assert";
+import { follow, rejection, TestExecutor } from "../support/executor.ts";
+import { untilNoneWith } from "../support/processes.ts";
+import { rawServer } from "../support/mcp.ts";
+import { stepsOf } from "../support/steps.ts";
+
+const NONE = (): never => {
+  throw new Error("Nothing here asks for approval");
+};
+const SLEEP = "kept = 1\nprint('begun', flush=True)\nimport time; time.sleep(60)";
+
+Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
+  await using test = await TestExecutor.start({ sandbox: false });
+  const { executor } = test;
+  const step = stepsOf(t);
+  const kept = async () => (await executor.execute("kept")).text;
+
+  await step("cancel() without an execution does nothing", async () => {
+    executor.cancel();
+    assertEquals((await executor.execute("1")).text, "1");
+  });
+
+  await step("cancel() ends the events without a result", async () => {
+    const events: string[] = [];
+    for await (const event of executor.stream(SLEEP, { chunks: true })) {
+      events.push(event.type);
+      executor.cancel();
+    }
+    assertEquals(events, ["chunk"]);
+    assertEquals(await kept(), "1");
+  });
+
+  await step("cancel() gives execute() an empty result", async () => {
+    const result = executor.execute("import time; time.sleep(60)");
+    await executor.execute("1", { signal: AbortSignal.timeout(100) }).catch(() => {}); // it waits
+    executor.cancel();
+    assertEquals(await result, { text: null, images: [], outputs: [] });
+  });
+
+  await step("cancel() comes before a time limit that is reached meanwhile", async () => {
+    const options = { chunks: true, timeoutMs: 2000 };
+    // The code goes on for a while when it is interrupted, until the limit is over.
+    const code = "import time\nprint(1, flush=True)\ntry: time.sleep(60)\nfinally: time.sleep(1.5)";
+    for await (const event of executor.stream(code, options)) {
+      if (event.type === "chunk") executor.cancel();
+    }
+  });
+
+  await step("cancel() leaves executions that wait for their turn", async () => {
+    const first = follow(executor, SLEEP, () => {}, { chunks: true });
+    const second = executor.execute("'second'");
+    await executor.execute("1", { signal: AbortSignal.timeout(300) }).catch(() => {}); // it waits
+    executor.cancel();
+    assertEquals((await first).result, undefined);
+    assertEquals((await second).text, "'second'");
+  });
+
+  await step("leaving the loop cancels", async () => {
+    for await (const _event of executor.stream(SLEEP, { chunks: true })) break;
+    assertEquals(await kept(), "1");
+  });
+
+  await step("a caller that throws in the loop cancels too", async () => {
+    const error = await rejection((async () => {
+      for await (const _event of executor.stream(SLEEP, { chunks: true })) throw new Error("mine");
+    })());
+    assertEquals(String(error), "Error: mine");
+    assertEquals(await kept(), "1");
+  });
+
+  await step("code that does not let itself be interrupted costs the variables only", async () => {
+    const code = `
+import time
+print(1, flush=True)
+while True:
+    try: time.sleep(60)
+    except KeyboardInterrupt: pass
+`;
+    for await (const _event of executor.stream(code, { chunks: true })) break;
+    assertEquals((await executor.execute("'kept' in globals()")).text, "False");
+  });
+
+  await step("reset ends an execution with an AbortError", async () => {
+    const error = await rejection((async () => {
+      for await (const event of executor.stream(SLEEP, { chunks: true })) {
+        if (event.type === "chunk") await executor.reset();
+      }
+    })());
+    assertEquals(error instanceof DOMException && error.name, "AbortError");
+    assertEquals((await follow(executor, "2", NONE)).result?.text, "2");
+  });
+});
+
+for (const sandbox of [true, false]) {
+  Deno.test(`disposing an executor that runs leaves no process (sandbox ${sandbox})`, async () => {
+    const mark = `mark-${crypto.randomUUID()}`;
+    await using test = await TestExecutor.start({
+      sandbox,
+      servers: { raw: rawServer("stubborn", `/tmp/${mark}`) },
+      approval: { tools: "allow" },
+    });
+    await using _journal = {
+      [Symbol.asyncDispose]: () => Deno.remove(`/tmp/${mark}`).catch(() => {}), // it may be missing
+    };
+    const code = `
+import subprocess, time
+from ipybox_runtime import ToolRunner
+subprocess.Popen(["setsid", "sh", "-c", "sleep 1000; : ${mark}"])
+ToolRunner("raw").run_sync("count")
+print("begun", flush=True)
+time.sleep(1000)
+`;
+    const events: string[] = [];
+
+    for await (const event of test.executor.stream(code, { chunks: true })) {
+      events.push(event.type);
+      if (event.type === "chunk") await test.executor[Symbol.asyncDispose]();
+    }
+
+    assertEquals(events.at(-1), "chunk");
+    await untilNoneWith(mark);
+  });
+}

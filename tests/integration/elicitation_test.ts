@@ -1,0 +1,192 @@
+/** What servers ask for while a tool runs: a person's answer, a model's, where to work. */
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { silentLogger } from "../../src/log.ts";
+import type { ElicitationRequest } from "../../src/mcp/elicitation.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
+import { fixtureServer, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const QUESTION = {
+  message: "Your \u001b[31mname\u202e?",
+  requestedSchema: {
+    type: "object",
+    properties: { name: { type: "string", minLength: 1 } },
+    required: ["name"],
+  },
+};
+
+async function start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
+  const servers = { raw: rawServer() };
+  return await ToolRunner.start({ servers, approval: "allow", log: silentLogger, ...options });
+}
+
+async function ask(
+  runner: ToolRunner,
+  params: unknown,
+  times = 1,
+  method = "elicitation/create",
+): Promise<unknown[]> {
+  const { content } = await runner.run("raw", "ask", { method, params, times });
+  return JSON.parse(String(content[0]?.text));
+}
+
+Deno.test("a form reaches the application, with its server, and the answer is checked", async () => {
+  await using runner = await start();
+  using _answerer = runner.elicitations.attach((request) => {
+    assertEquals([request.serverName, request.question.kind], ["raw", "form"]);
+    assertMatch(String(request.callId), /^[0-9a-f-]{36}$/);
+    assertEquals(`${request}`, "raw asks: 'Your  [31mname ?'");
+    assertThrows(() => request.accept(), TypeError, "name is missing");
+    assertThrows(() => request.accept({ name: "" }), TypeError, "at least 1 characters");
+    assertThrows(() => request.accept({ name: "x", more: 1 }), TypeError, "more is no field");
+    assert(request.accept({ name: "Ada" }));
+    assert(!request.decline());
+  });
+  assertEquals(await ask(runner, QUESTION), [{ action: "accept", content: { name: "Ada" } }]);
+});
+
+Deno.test("a question is declined when nobody listens", async () => {
+  await using runner = await start();
+  assertEquals(await ask(runner, QUESTION), [{ action: "decline" }]);
+});
+
+Deno.test("a question is cancelled when nobody answers in time, or whoever was asked leaves", async () => {
+  await using runner = await start({ approvalTimeoutMs: 100 });
+  const asked: ElicitationRequest[] = [];
+  {
+    using _answerer = runner.elicitations.attach((request) => void asked.push(request));
+    assertEquals(await ask(runner, QUESTION), [{ action: "cancel" }]);
+  }
+  {
+    const shown = Promise.withResolvers<void>();
+    const answerer = runner.elicitations.attach(() => shown.resolve());
+    const answers = ask(runner, QUESTION);
+    await shown.promise;
+    answerer[Symbol.dispose]();
+    assertEquals(await answers, [{ action: "cancel" }]);
+  }
+  assert(asked[0]?.signal.aborted);
+  assertEquals(asked[0]?.accept({ name: "late" }), false);
+});
+
+Deno.test("an address is shown only where it is one of the web", async () => {
+  await using runner = await start();
+  const shown: string[] = [];
+  using _answerer = runner.elicitations.attach((request) => {
+    shown.push(`${request}`);
+    request.accept();
+  });
+  const url = (address: string) => ({
+    mode: "url",
+    message: "Log in",
+    elicitationId: "1",
+    url: address,
+  });
+  for (
+    const address of [
+      "file:///etc/passwd",
+      "javascript:alert(1)",
+      "data:text/html,x",
+      "https://bank.example@evil.example/",
+    ]
+  ) {
+    assertEquals(await ask(runner, url(address)), [{ action: "decline" }]);
+  }
+  assertEquals(shown, []);
+});
+
+Deno.test("an address of the web is accepted without content", async () => {
+  await using runner = await start();
+  using _answerer = runner.elicitations.attach((request) => {
+    const { question } = request;
+    assert(question.kind === "url");
+    assertEquals(question.url.hostname, "example.org");
+    assertThrows(() => request.accept({ a: 1 }), TypeError);
+    request.accept();
+  });
+  const params = {
+    mode: "url",
+    message: "Log in",
+    elicitationId: "1",
+    url: "https://example.org/x",
+  };
+  assertEquals(await ask(runner, params), [{ action: "accept" }]);
+});
+
+Deno.test("a server that asks a thousand times is declined after the first few", async () => {
+  await using runner = await start();
+  let asked = 0;
+  using _answerer = runner.elicitations.attach((request) => {
+    asked++;
+    request.accept({ name: "x" });
+  });
+  const answers = await ask(runner, QUESTION, 1000);
+  assertEquals(answers.length, 1000);
+  assertEquals(answers.filter((answer) => Object(answer).action === "accept").length, asked);
+  assert(asked >= 10 && asked < 30, `${asked} of 1000 questions were shown`);
+});
+
+Deno.test("a server gets no model and no roots unless the application gives them", async () => {
+  const message = { role: "user", content: { type: "text", text: "hi" } };
+  const params = { messages: [message], maxTokens: 10 };
+  {
+    await using runner = await start();
+    for (const method of ["sampling/createMessage", "roots/list"]) {
+      const [answer] = await ask(runner, params, 1, method);
+      assertEquals(Object(answer).code, -32601);
+    }
+  }
+  await using runner = await start({
+    roots: [{ uri: "file:///data", name: "data" }],
+    sampling: ({ serverName, params }) => {
+      const text = `${serverName} ${params.maxTokens}`;
+      const content = { type: "text", text };
+      return Promise.resolve({ model: "none", role: "assistant", content });
+    },
+  });
+  assertEquals(await ask(runner, params, 1, "sampling/createMessage"), [
+    { model: "none", role: "assistant", content: { type: "text", text: "raw 10" } },
+  ]);
+  assertEquals(await ask(runner, {}, 1, "roots/list"), [
+    { roots: [{ uri: "file:///data", name: "data" }] },
+  ]);
+});
+
+Deno.test("a server of the newer era asks by its results", async () => {
+  await using http = await startHttpServer(fixtureServer("sdk_v2_http_server.ts"), /^\d+\n/);
+  const servers = { modern: { url: `http://127.0.0.1:${http.port}/mcp` } };
+  await using runner = await start({ servers });
+  const text = async () => (await runner.run("modern", "greet")).content[0]?.text;
+  assertEquals(await text(), "nobody");
+  using _answerer = runner.elicitations.attach((request) => void request.accept({ name: "Ada" }));
+  assertEquals(await text(), "Hello Ada");
+});
+
+Deno.test("stream() asks on demand, and the time limit stands still meanwhile", async () => {
+  await using folder = await TempFolder.create();
+  await using executor = await CodeExecutor.start({
+    workspace: folder.path,
+    python: testPython(),
+    sandbox: false,
+    servers: { everything: npmServer("server-everything") },
+    approval: "allow",
+    log: silentLogger,
+  });
+  const code = `
+import ipybox_runtime as r
+print(r.ToolRunner("everything").run_sync("trigger-elicitation-request").text)`;
+  assertMatch(String((await executor.execute(code)).text), /declined/);
+  let text: string | null = null;
+  for await (const event of executor.stream(code, { timeoutMs: 2000, elicitations: true })) {
+    if (event.type === "elicitation") {
+      const { question } = event.request;
+      assert(question.kind === "form");
+      setTimeout(() => event.request.accept({ name: "Ada" }), 2500);
+    }
+    if (event.type === "result") text = event.result.text;
+  }
+  assertMatch(String(text), /Ada/);
+});

@@ -1,0 +1,174 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../../src/errors.ts";
+import { follow, rejection, TestExecutor } from "../support/executor.ts";
+import { stepsOf } from "../support/steps.ts";
+
+const NONE = (): never => {
+  throw new Error("Nothing here asks for approval");
+};
+
+Deno.test("CodeExecutor runs code in a kernel that keeps its state", async (t) => {
+  await using test = await TestExecutor.start();
+  const { executor, workspace } = test;
+  const step = stepsOf(t);
+
+  await step("variables persist from one execution to the next", async () => {
+    await executor.execute("a = 40");
+    assertEquals((await executor.execute("a + 2")).text, "42");
+  });
+
+  await step("chunks come as they are produced, then the result", async () => {
+    const code = "import sys\nprint('out', flush=True)\nprint('err', file=sys.stderr, flush=True)";
+    const { events } = await follow(executor, code, NONE, { chunks: true });
+    assertEquals(events.at(-1), 'result "out\\nerr"');
+    assertEquals(events.slice(0, -1).toSorted(), [
+      'chunk stderr "err\\n"',
+      'chunk stdout "out\\n"',
+    ]);
+  });
+
+  await step("without chunks only the result comes", async () => {
+    const { events } = await follow(executor, "print(1)\n2", NONE);
+    assertEquals(events, ['result "1\\n2"']);
+  });
+
+  await step("an exception is an error that has the text so far", async () => {
+    const error = await rejection(executor.execute("print('before')\n1 / 0"));
+    assert(error instanceof CodeExecutionError);
+    assertEquals(error.ename, "ZeroDivisionError");
+    assertEquals(error.text, "before");
+    assertStringIncludes(error.traceback, "1 / 0");
+  });
+
+  await step("a syntax error is one too, and the kernel stays as it was", async () => {
+    const error = await rejection(executor.execute("a = 1\nprint(("));
+    assert(error instanceof CodeExecutionError);
+    assertEquals(error.ename, "SyntaxError");
+    assertEquals((await executor.execute("a")).text, "40");
+  });
+
+  await step("executions that are asked for at once run in order", async () => {
+    await executor.execute("order = []");
+    const numbers = Array.from({ length: 10 }, (_, number) => number);
+    await Promise.all(numbers.map((number) => executor.execute(`order.append(${number})`)));
+    assertEquals((await executor.execute("order")).text, `[${numbers.join(", ")}]`);
+  });
+
+  await step("a time limit ends the code and keeps the state", async () => {
+    const error = await rejection(
+      executor.execute("print('begun', flush=True)\nimport time; time.sleep(60)", {
+        timeoutMs: 500,
+      }),
+    );
+    assert(error instanceof ExecutionTimeoutError);
+    assertEquals([error.timeoutMs, error.state, error.text], [500, "kept", "begun"]);
+    assertStringIncludes(error.message, "0.50s");
+    assertEquals((await executor.execute("a")).text, "40");
+  });
+
+  await step("a time limit that is none is refused before anything runs", async () => {
+    await assertRejects(() => executor.execute("a = 0", { timeoutMs: 0 }), RangeError, "0 ms");
+    assertEquals((await executor.execute("a")).text, "40");
+  });
+
+  await step("a signal that aborts rejects with its reason and keeps the state", async () => {
+    const abort = new AbortController();
+    const reason = new Error("the user left");
+    const code = "print('begun', flush=True)\nimport time; time.sleep(60)";
+    const error = await rejection((async () => {
+      const options = { signal: abort.signal, chunks: true };
+      for await (const _chunk of executor.stream(code, options)) abort.abort(reason);
+    })());
+    assertEquals(error, reason);
+    assertEquals((await executor.execute("a")).text, "40");
+  });
+
+  await step("a signal that has aborted keeps code from running", async () => {
+    const signal = AbortSignal.abort(new Error("too late"));
+    await assertRejects(() => executor.execute("a = 0", { signal }), Error, "too late");
+    assertEquals((await executor.execute("a")).text, "40");
+  });
+
+  await step("images are files in the workspace", async () => {
+    const png =
+      "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJ" +
+      "RU5ErkJggg==";
+    const { images } = await executor.execute(
+      `import base64\nfrom IPython.display import Image, display\n` +
+        `display(Image(data=base64.b64decode("${png}")))`,
+    );
+    assertEquals(images.length, 1);
+    const [image = ""] = images;
+    assert(image.startsWith(`${workspace}/images/`), image);
+    assertEquals((await Deno.readFile(image)).toBase64(), png);
+  });
+
+  await step("a kernel that dies is an error, and the next code has a fresh one", async () => {
+    const error = await rejection(executor.execute("import os; os._exit(3)"));
+    assert(error instanceof KernelDiedError, String(error));
+    assertEquals((await executor.execute("'a' in globals()")).text, "False");
+  });
+
+  await step("reset clears variables and keeps files", async () => {
+    await executor.execute("a = 1; open('kept.txt', 'w').write('kept')");
+    await executor.reset();
+    const { text } = await executor.execute("'a' in globals(), open('kept.txt').read()");
+    assertEquals(text, "(False, 'kept')");
+  });
+});
+
+Deno.test("CodeExecutor hands its options on to the kernel", async (t) => {
+  Deno.env.set("IPYBOX_TEST_SECRET", "of the host");
+  using _secret = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_SECRET") };
+  await using test = await TestExecutor.start({
+    sandbox: false,
+    kernelEnv: { GREETING: "hello" },
+    imagesDir: "pictures",
+    restoreWorkingDir: true,
+    maxOutputBytes: 1000,
+  });
+  const { executor, workspace } = test;
+  const step = stepsOf(t);
+
+  await step("kernelEnv reaches it, the host's environment does not", async () => {
+    const { text } = await executor.execute(
+      "import os; print(os.environ['GREETING'], os.environ.get('IPYBOX_TEST_SECRET'))",
+    );
+    assertEquals(text, "hello None");
+  });
+
+  await step("imagesDir is where images go", async () => {
+    const { images } = await executor.execute(
+      "from IPython.display import display\n" +
+        "display({'image/png': 'iVBORw0KGgo='}, raw=True)",
+    );
+    assertEquals(images.map((path) => path.slice(0, path.lastIndexOf("/"))), [
+      `${workspace}/pictures`,
+    ]);
+  });
+
+  await step("restoreWorkingDir brings each execution back to the workspace", async () => {
+    const { text } = await executor.execute("import os; os.chdir('/')");
+    assertStringIncludes(text ?? "", workspace);
+    assertEquals((await executor.execute("print(os.getcwd())")).text, workspace);
+  });
+
+  await step("maxOutputBytes bounds the text, and the whole is in a file", async () => {
+    const { text } = await executor.execute("print('x' * 100_000)");
+    assert((text ?? "").length < 2000, text ?? "");
+    assertStringIncludes(text ?? "", `${workspace}/pictures/`);
+  });
+});
+
+Deno.test("executors side by side know nothing of each other", async () => {
+  await using one = await TestExecutor.start({ sandbox: false });
+  await using other = await TestExecutor.start({ sandbox: false });
+
+  const run = (code: string) =>
+    Promise.all([one, other].map(({ executor }) => executor.execute(code)));
+  await Promise.all([one.executor.execute("name = 'one'"), other.executor.execute("name = 2")]);
+
+  assertEquals((await run("name")).map(({ text }) => text), ["'one'", "2"]);
+  const folders = (await run("import os; print(os.getcwd())")).map(({ text }) => text);
+  assertEquals(folders, [one.workspace, other.workspace]);
+});

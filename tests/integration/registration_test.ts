@@ -1,0 +1,182 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ConfigError, McpConnectionError } from "../../src/errors.ts";
+import type { ServerParams } from "../../src/mcp/server_params.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { npmServer, rawServer } from "../support/mcp.ts";
+import { stepsOf } from "../support/steps.ts";
+import { filesBelow } from "../support/files.ts";
+
+Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed functions", async (t) => {
+  await using test = await TestExecutor.start();
+  const { executor, workspace } = test;
+  const step = stepsOf(t);
+
+  await step("registerServer() generates a package that code can import at once", async () => {
+    const tools = await executor.registerServer(
+      "everything",
+      npmServer("server-everything", "stdio"),
+    );
+    const echo = tools.find(({ tool }) => tool === "echo");
+    assertEquals(echo, { tool: "echo", module: "echo", warnings: [] });
+    assertEquals(executor.servers, ["everything"]);
+    const { text } = await executor.execute(
+      "from mcptools.everything import echo, get_sum\n" +
+        "print(echo.run(message='hi'))\nprint(get_sum.run(a=1, b=2.5))",
+    );
+    assertEquals(text, "Echo: hi\nThe sum of 1 and 2.5 is 3.5.");
+  });
+
+  await step("a tool with an output schema gives a typed result", async () => {
+    const { text } = await executor.execute(
+      "from mcptools.everything import get_structured_content as weather\n" +
+        "result = weather.run(location='Chicago')\n" +
+        "print(type(result).__name__, type(result.temperature).__name__, result.conditions)",
+    );
+    assertEquals(text, "Result int Light rain / drizzle");
+  });
+
+  await step("arguments are checked before anybody is asked", async () => {
+    await assertRejects(
+      () => executor.execute("get_sum.run(a='one', b=2)"),
+      Error,
+      "ValidationError",
+    );
+  });
+
+  await step("server-filesystem works on the host, beyond the sandbox", async () => {
+    const outside = await Deno.makeTempDir();
+    await using _outside = {
+      [Symbol.asyncDispose]: () => Deno.remove(outside, { recursive: true }),
+    };
+    const folder = await Deno.realPath(outside);
+    await executor.registerServer("files", npmServer("server-filesystem", folder));
+    const { text } = await executor.execute(`
+from mcptools.files import list_directory, read_text_file, write_file
+path = "${folder}/a.txt"
+write_file.run(path=path, content="written by a tool")
+print(list_directory.run(path="${folder}"))
+print(read_text_file.run(path=path))
+try:
+    open(path)
+except OSError as error:
+    print("the code itself:", type(error).__name__)
+`);
+    assertStringIncludes(text ?? "", "[FILE] a.txt");
+    assertStringIncludes(text ?? "", "written by a tool");
+    assertStringIncludes(text ?? "", "the code itself: FileNotFoundError");
+    assertEquals(await Deno.readTextFile(`${folder}/a.txt`), "written by a tool");
+  });
+
+  await step("registrations outlive a reset", async () => {
+    await executor.reset();
+    const { text } = await executor.execute(
+      "from mcptools.everything import echo\nprint(echo.run(message='again'))",
+    );
+    assertEquals(text, "Echo: again");
+  });
+
+  await step("another executor in the workspace knows them", async () => {
+    await using other = await TestExecutor.start({ workspace, sandbox: false });
+    assertEquals(other.executor.servers, ["everything", "files"]);
+    const { text } = await other.executor.execute(
+      "from mcptools.everything import echo\nprint(echo.run(message='there'))",
+    );
+    assertEquals(text, "Echo: there");
+  });
+});
+
+Deno.test("CodeExecutor.registerServer() stores placeholders, not what they stand for", async () => {
+  await using test = await TestExecutor.start({ sandbox: false });
+  const { executor, workspace } = test;
+  Deno.env.set("IPYBOX_TEST_KEY", "the secret");
+  using _variable = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_KEY") };
+  await Deno.writeTextFile(`${workspace}/.env`, "IPYBOX_TEST_DOTENV=of the file\n");
+  const params = {
+    ...rawServer(),
+    env: { KEY: "${IPYBOX_TEST_KEY}", FILE: "${IPYBOX_TEST_DOTENV}", PLAIN: "plain" },
+  };
+
+  await executor.registerServer("raw", params);
+  const { text } = await executor.execute(
+    "import json\nfrom ipybox_runtime import ToolRunner\n" +
+      "env = json.loads(ToolRunner('raw').run_sync('env').text)\n" +
+      "print(env['KEY'], '|', env['FILE'], '|', env['PLAIN'])",
+  );
+
+  assertEquals(text, "the secret | of the file | plain");
+  const registry = JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`));
+  assertEquals(registry, { mcpServers: { raw: params } });
+  for (const [path, content] of await filesBelow(workspace)) {
+    assert(!content.includes("the secret"), path);
+  }
+});
+
+Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async (t) => {
+  await using test = await TestExecutor.start({ sandbox: false, connectTimeoutMs: 2000 });
+  const { executor, workspace } = test;
+  await executor.registerServer("raw", rawServer());
+  const before = await filesBelow(workspace);
+  const words = "import sys; print('bad key', file=sys.stderr); sys.exit(4)";
+  const cases: Record<
+    string,
+    [string, ServerParams, typeof Error | typeof McpConnectionError | typeof ConfigError, string[]]
+  > = {
+    "an invalid name": ["../raw", rawServer(), TypeError, ["../raw"]],
+    "a keyword as name": ["class", rawServer(), TypeError, ["class"]],
+    "a command that does not exist": [
+      "raw",
+      { command: "no-such-command" },
+      McpConnectionError,
+      ['"raw"', "no-such-command", "not found"],
+    ],
+    "a server that exits at once": [
+      "raw",
+      { command: "python3", args: ["-c", words] },
+      McpConnectionError,
+      ['"raw"', "code 4", "bad key"],
+    ],
+    "a server that never answers": ["raw", rawServer("hang"), McpConnectionError, ["2 s"]],
+    "an address where nobody is": [
+      "raw",
+      { url: "http://127.0.0.1:1/mcp" },
+      McpConnectionError,
+      ["http://127.0.0.1:1/mcp"],
+    ],
+    "an address that is none": ["raw", { url: "nowhere" }, ConfigError, ["raw", "url"]],
+    "a variable that is not set": [
+      "raw",
+      { command: "touch", args: [`${workspace}/started`, "${NO_SUCH_VARIABLE}"] },
+      ConfigError,
+      ["raw", "${NO_SUCH_VARIABLE}"],
+    ],
+  };
+  for (const [what, [name, params, errorClass, words]] of Object.entries(cases)) {
+    await t.step(what, async () => {
+      const error = await assertRejects(() => executor.registerServer(name, params), errorClass);
+      for (const word of words) assertStringIncludes(String(error), word);
+      assertEquals(await filesBelow(workspace), before);
+      assertEquals(executor.servers, ["raw"]);
+    });
+  }
+  const { text } = await executor.execute("from mcptools.raw import count\nprint(count.run())");
+  assertEquals(text, "1");
+});
+
+Deno.test("CodeExecutor.registerServer() keeps both of two servers registered at once", async () => {
+  await using test = await TestExecutor.start({ sandbox: false });
+  const { executor, workspace } = test;
+
+  const names = ["one", "two", "three"];
+  await Promise.all(names.map((name) => executor.registerServer(name, rawServer())));
+
+  const registry = JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`));
+  assertEquals(Object.keys(registry.mcpServers).sort(), names.toSorted());
+});
+
+Deno.test("CodeExecutor's servers option is for this executor only", async () => {
+  await using test = await TestExecutor.start({ sandbox: false, servers: { raw: rawServer() } });
+  const { executor, workspace } = test;
+
+  assertEquals(executor.servers, ["raw"]);
+  assertEquals([...(await filesBelow(`${workspace}/.ipybox`)).keys()], []);
+});

@@ -1,0 +1,507 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { z } from "zod";
+import type { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { ConfigError } from "../../src/errors.ts";
+import { follow, rejection, TestExecutor } from "../support/executor.ts";
+import { filesBelow } from "../support/files.ts";
+import { rawServer } from "../support/mcp.ts";
+import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** What every attack has: a way to try something and say what came of it. */
+const TOOLS = `
+import hashlib, http.client, json, os, pathlib, re, shutil, socket, subprocess, sys, threading, time
+results = {}
+def attempt(name, action):
+    try:
+        results[name] = repr(action())
+    except BaseException as error:
+        results[name] = type(error).__name__
+def write(path):
+    with open(path, "a") as file:
+        return file.write("hostile")
+DOOR = os.environ["IPYBOX_TOOL_URL"].rpartition(":")[2]
+TOKEN = os.environ["IPYBOX_TOOL_TOKEN"]
+def ask(port, method, path, body=None, token=TOKEN, headers={}, wait=10):
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=wait)
+    connection.request(method, path, None if body is None else json.dumps(body), {
+        "Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers,
+    })
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+def open_ports():
+    ports = set()
+    for name in ("tcp", "tcp6"):
+        for line in open(f"/proc/net/{name}").readlines()[1:]:
+            address, state = line.split()[1], line.split()[3]
+            if state == "0A": # it listens
+                ports.add(int(address.rpartition(":")[2], 16))
+    return sorted(ports)
+def say():
+    print("RESULTS", json.dumps(results))
+`;
+
+/** Runs attacks, whose outcomes are what they returned, as Python writes it, or an exception's name. */
+async function attack(
+  executor: CodeExecutor,
+  code: string,
+  decide: () => void = () => {},
+): Promise<Record<string, string>> {
+  const { result } = await follow(executor, `${code}\nsay()`, decide);
+  const said = /^RESULTS (.*)$/m.exec(result?.text ?? "")?.[1] ?? "";
+  return z.record(z.string(), z.string()).parse(JSON.parse(said));
+}
+
+/** All that an attack may end with where it must fail. */
+const DENIED = /^(PermissionError|FileNotFoundError|OSError|NotADirectoryError|FileExistsError)$/;
+
+/** A port of the host that counts who connects. */
+class CanaryPort implements AsyncDisposable {
+  readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  readonly port: number = this.#listener.addr.port;
+  visitors = 0;
+  readonly #serving = this.#serve();
+
+  async #serve(): Promise<void> {
+    for await (const connection of this.#listener) {
+      this.visitors++;
+      connection.close();
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#listener.close();
+    await this.#serving;
+  }
+}
+
+/** A host with secrets, and an executor whose code is hostile. */
+class Siege implements AsyncDisposable {
+  readonly #parts: AsyncDisposableStack;
+
+  private constructor(
+    parts: AsyncDisposableStack,
+    readonly sandbox: boolean,
+    readonly executor: CodeExecutor,
+    readonly workspace: string,
+    /** A folder in the user's home with a secret in the file `canary`. */
+    readonly home: string,
+    /** What the gated MCP server has been asked. */
+    readonly journal: string,
+    readonly canary: CanaryPort,
+  ) {
+    this.#parts = parts;
+  }
+
+  static async begin(sandbox: boolean): Promise<Siege> {
+    await using parts = new AsyncDisposableStack();
+    const home = parts.use(await TempFolder.create(Deno.env.get("HOME") ?? "/"));
+    await Deno.writeTextFile(`${home.path}/canary`, "of the user");
+    const canary = parts.use(new CanaryPort());
+    Deno.env.set("IPYBOX_TEST_SECRET", "of the host");
+    parts.defer(() => Deno.env.delete("IPYBOX_TEST_SECRET"));
+    const workspace = parts.use(await TempFolder.create());
+    await Deno.writeTextFile(`${workspace.path}/.env`, "API_KEY=of the file\n");
+    await Deno.mkdir(`${workspace.path}/.ipybox`);
+    await Deno.mkdir(`${workspace.path}/mcptools/good`, { recursive: true });
+    await Deno.writeTextFile(`${workspace.path}/mcptools/good/__init__.py`, "GOOD = True\n");
+    const journal = `${home.path}/journal`;
+    const server = { ...rawServer("normal", journal), env: { KEY: "${IPYBOX_TEST_SECRET}" } };
+    await Deno.writeTextFile(
+      `${workspace.path}/.ipybox/mcp.json`,
+      JSON.stringify({ mcpServers: { raw: server } }),
+    );
+    const { executor } = parts.use(
+      await TestExecutor.start({ sandbox, workspace: workspace.path }),
+    );
+    await executor.execute(TOOLS);
+    return new Siege(parts.move(), sandbox, executor, workspace.path, home.path, journal, canary);
+  }
+
+  /** How often the gated tool was called. */
+  async calls(): Promise<number> {
+    const text = await Deno.readTextFile(this.journal).catch(() => ""); // it was never started
+    return text.split("\n").filter((line) => line === "tools/call").length;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#parts.disposeAsync();
+  }
+}
+
+const linux = Deno.build.os === "linux";
+
+Deno.test("hostile code in the sandbox", async (t) => {
+  await using siege = await Siege.begin(true);
+  const { executor, workspace, home, canary } = siege;
+  const step = stepsOf(t);
+  const own = async () => ({
+    state: await filesBelow(`${workspace}/.ipybox`),
+    tools: await filesBelow(`${workspace}/mcptools`),
+    secrets: await Deno.readTextFile(`${workspace}/.env`),
+  });
+
+  await step("can use its workspace", async () => {
+    const outcomes = await attack(executor, `attempt("write", lambda: write("mine.txt"))`);
+    assertEquals(outcomes, { write: "7" });
+    assertEquals(await Deno.readTextFile(`${workspace}/mine.txt`), "hostile");
+  });
+
+  await step("cannot read the user's files", async () => {
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+attempt("canary", lambda: open("${home}/canary").read())
+attempt("list", lambda: os.listdir("${home}"))
+attempt("link", lambda: (os.symlink("${home}/canary", "leak"), open("leak").read()))
+attempt("hard link", lambda: os.link("${home}/canary", "leak2"))
+attempt("shadow", lambda: open("/etc/shadow").read())
+attempt("root's keys", lambda: os.listdir(os.path.expanduser("~root/.ssh")))
+attempt("shell", lambda: subprocess.run(["cat", "${home}/canary"], capture_output=True, check=True))
+`,
+    );
+    const { shell, ...others } = outcomes;
+    assertEquals(shell, "CalledProcessError");
+    for (const [name, outcome] of Object.entries(others)) assertMatch(outcome, DENIED, name);
+  });
+
+  await step("cannot write outside the workspace", async () => {
+    const mark = `hostile-${crypto.randomUUID()}`;
+    const folders = [home, "/etc", "/usr/bin", "/usr/lib", "/var/tmp", "/tmp", "/"];
+    await attack(
+      executor,
+      `
+results = {}
+for folder in ${JSON.stringify(folders)}:
+    attempt(folder, lambda: write(f"{folder}/${mark}"))
+attempt("parent", lambda: write(os.path.join(os.getcwd(), "..", "${mark}")))
+attempt("append", lambda: write("${home}/canary"))
+`,
+    );
+    const parent = workspace.slice(0, workspace.lastIndexOf("/"));
+    for (const folder of [...folders, parent]) {
+      const found = await Deno.lstat(`${folder}/${mark}`).catch(() => undefined);
+      assertEquals(found, undefined, folder);
+    }
+    assertEquals(await Deno.readTextFile(`${home}/canary`), "of the user");
+  });
+
+  await step(
+    "cannot read or change the host's state, the generated APIs and the secrets",
+    async () => {
+      const before = await own();
+      const outcomes = await attack(
+        executor,
+        `
+results = {}
+attempt("read state", lambda: open(".ipybox/mcp.json").read())
+attempt("read .env", lambda: open(".env").read())
+attempt("write state", lambda: write(".ipybox/mcp.json"))
+attempt("new state", lambda: write(".ipybox/policy.json"))
+attempt("rename state", lambda: os.rename(".ipybox", "state"))
+attempt("remove state", lambda: shutil.rmtree(".ipybox"))
+attempt("write .env", lambda: write(".env"))
+attempt("rename .env", lambda: os.rename(".env", "env"))
+attempt("write API", lambda: write("mcptools/good/__init__.py"))
+attempt("new API", lambda: write("mcptools/good/evil.py"))
+attempt("new package", lambda: os.mkdir("mcptools/evil"))
+attempt("rename APIs", lambda: os.rename("mcptools", "tools"))
+attempt("replace APIs", lambda: os.replace("mcptools/good", "mcptools/evil"))
+attempt("remove API", lambda: shutil.rmtree("mcptools/good"))
+import ipybox_runtime
+attempt("write runtime", lambda: write(ipybox_runtime.__file__))
+`,
+      );
+      for (const [name, outcome] of Object.entries(outcomes)) {
+        // The sandbox may show an empty folder in its place, which goes with the sandbox.
+        if (name.endsWith(" state")) assert(!outcome.includes("raw_server"), outcome);
+        else assertMatch(outcome, DENIED, `${name}: ${outcome}`);
+      }
+      assertEquals(await own(), before);
+    },
+  );
+
+  await step("cannot reach the host's ports, nor the world, nor Unix sockets", async () => {
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+attempt("canary", lambda: socket.create_connection(("127.0.0.1", ${canary.port}), 2))
+attempt("any address", lambda: socket.create_connection(("0.0.0.0", ${canary.port}), 2))
+attempt("world", lambda: socket.create_connection(("1.1.1.1", 443), 2))
+attempt("name", lambda: socket.getaddrinfo("example.org", 443))
+attempt("unix", lambda: socket.socket(socket.AF_UNIX))
+attempt("unix pair", lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+`,
+    );
+    assertEquals(canary.visitors, 0);
+    for (const [name, outcome] of Object.entries(outcomes)) {
+      assertMatch(outcome, /Error$|^gaierror$|^timeout$/, name);
+    }
+    if (linux) {
+      assertEquals([outcomes.unix, outcomes["unix pair"]], Array(2).fill("PermissionError"));
+    }
+  });
+
+  await step("finds no token but its own, and no secret of the host", async () => {
+    const digest = async (text: string) =>
+      new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text))).toHex();
+    const { token } = executor.applicationDoor;
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+texts = [json.dumps(dict(os.environ)).encode()]
+tokens = set()
+for process in filter(str.isdigit, os.listdir("/proc")):
+    for name in ("environ", "cmdline"):
+        try:
+            texts.append(open(f"/proc/{process}/{name}", "rb").read())
+        except OSError:
+            pass
+    try:
+        memory = open(f"/proc/{process}/mem", "rb", 0)
+        maps = open(f"/proc/{process}/maps").read()
+    except OSError:
+        continue
+    for start, end in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw", maps, re.M):
+        try:
+            memory.seek(int(start, 16))
+            tokens |= set(re.findall(rb"[0-9a-f]{64}", memory.read(int(end, 16) - int(start, 16))))
+        except (OSError, ValueError, OverflowError):
+            pass
+hashes = {hashlib.sha256(found).hexdigest() for found in tokens}
+results["own token"] = repr(hashlib.sha256(TOKEN.encode()).hexdigest() in hashes)
+results["application's token"] = repr("${await digest(token)}" in hashes)
+results["secret"] = repr(any(b"of the " + b"host" in text for text in texts))
+results["host process"] = repr(os.path.exists("/proc/${Deno.pid}/cmdline")
+    and b"deno" in open("/proc/${Deno.pid}/cmdline", "rb").read())
+`,
+    );
+    assertEquals(outcomes, {
+      "own token": "True", // so this would find the other one
+      "application's token": "False",
+      secret: "False",
+      "host process": "False",
+    });
+  });
+
+  await step("reaches no port on which the application's door answers", async () => {
+    const { token, port } = executor.applicationDoor;
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+ports = open_ports()
+for port in ports: # with the right token, which it cannot know
+    attempt(str(port), lambda: ask(port, "GET", "/servers", token="${token}", wait=0.3)[0])
+results["ports"] = repr(ports)
+results["door"] = DOOR
+`,
+    );
+    const { ports = "", door = "", ...answers } = outcomes;
+    const open: number[] = JSON.parse(ports);
+    assert(open.includes(Number(door)));
+    if (linux) assertEquals(open.includes(port), false);
+    assertEquals(Object.values(answers).filter((answer) => answer === "200"), []);
+    assertEquals(answers[door], "401");
+    assert(open.length < 20, `Whose ports are these? ${ports}`);
+  });
+
+  await doorAttacks(siege, step);
+
+  await step("cannot make the host write through a link, or follow one", async () => {
+    const { result } = await follow(
+      executor,
+      `
+os.symlink("${home}", "images")
+from IPython.display import display
+display({"image/png": "iVBORw0KGgo="}, raw=True)
+`,
+      () => {},
+    );
+    assertEquals(result?.images, []);
+    assertEquals([...(await filesBelow(home)).keys()].filter((name) => /png/.test(name)), []);
+    await executor.execute("os.unlink('images')");
+  });
+});
+
+Deno.test("hostile code without the sandbox still gets no approval and no token", async (t) => {
+  await using siege = await Siege.begin(false);
+  const { executor } = siege;
+  const step = stepsOf(t);
+
+  await doorAttacks(siege, step);
+
+  await step("finds the application's door, but not its token", async () => {
+    const { port, token } = executor.applicationDoor;
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+for method, path, body in [
+    ("GET", "/approval", None), ("GET", "/servers", None), ("POST", "/reset", {}),
+    ("PUT", "/servers/evil", {"command": "touch", "args": ["evil"]}), ("DELETE", "/servers/raw", None),
+]:
+    attempt(f"{method} {path}", lambda: ask(${port}, method, path, body)[0])
+seen = json.dumps(dict(os.environ))
+for process in filter(str.isdigit, os.listdir("/proc")):
+    for name in ("environ", "cmdline"):
+        try:
+            seen += open(f"/proc/{process}/{name}", errors="replace").read()
+        except OSError:
+            pass
+results["tokens"] = " ".join(set(re.findall("[0-9a-f]{64}", seen)))
+results["secret"] = repr(os.environ.get("IPYBOX_TEST_SECRET"))
+`,
+    );
+    const { tokens = "", secret, ...answers } = outcomes;
+    assertEquals(new Set(Object.values(answers)), new Set(["401"]));
+    assertEquals(tokens.includes(token), false);
+    assertEquals(secret, "None");
+    assertEquals(executor.servers, ["raw"]);
+  });
+});
+
+for (const name of [".env", ".ipybox"]) {
+  Deno.test(`a link that code plants at ${name} is not followed`, async () => {
+    await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
+    await Deno.writeTextFile(`${home.path}/.env`, "STOLEN=of the user\n");
+    await using test = await TestExecutor.start({ sandbox: name === ".env" });
+    const { executor, workspace } = test;
+    await executor.execute(`
+import os, shutil
+shutil.rmtree("${name}", ignore_errors=True)
+os.symlink("${home.path}${name === ".env" ? "/.env" : ""}", "${name}")
+`);
+
+    const server = { ...rawServer(), env: { KEY: "\${STOLEN}" } };
+    const error = await rejection(
+      executor.registerServer("raw", name === ".env" ? server : rawServer()),
+    );
+
+    assert(error instanceof ConfigError, String(error));
+    assertMatch(error.message, new RegExp(`${workspace}/${name.replace(".", "\\.")}`));
+    assertEquals([...(await filesBelow(home.path)).keys()], [".env"]);
+    assertEquals(executor.servers, []);
+  });
+}
+
+/** What code can try at the door that it has been given. */
+async function doorAttacks(
+  siege: Siege,
+  step: (name: string, show: () => Promise<void>) => Promise<void>,
+): Promise<void> {
+  const { executor, workspace } = siege;
+
+  await step("cannot have a command of its choice run", async () => {
+    const mark = `${siege.home}/started`;
+    const params = JSON.stringify({ command: "touch", args: [mark] });
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+params = ${params}
+attempt("params", lambda: ask(DOOR, "POST", "/run", {"server": "raw", "tool": "count",
+    "arguments": {}, "server_params": params})[0])
+attempt("reference", lambda: ask(DOOR, "POST", "/run", {"server_name": "evil", "tool_name": "t",
+    "tool_args": {}, "server_params": params})[0])
+attempt("params as server", lambda: ask(DOOR, "POST", "/run", {"server": params, "tool": "t",
+    "arguments": {}})[0])
+attempt("register", lambda: ask(DOOR, "PUT", "/servers/evil", params)[0])
+attempt("reset", lambda: ask(DOOR, "POST", "/reset", {})[0])
+attempt("connect", lambda: ask(DOOR, "GET", "/approval")[0])
+`,
+    );
+    assertEquals(outcomes, {
+      params: "400",
+      reference: "400",
+      "params as server": "400",
+      register: "404",
+      reset: "404",
+      connect: "404",
+    });
+    assertEquals(await Deno.lstat(mark).catch(() => undefined), undefined);
+    assertEquals(executor.servers, ["raw"]);
+  });
+
+  await step("cannot call servers that are not registered", async () => {
+    const names = ["evil", "../raw", "", "RAW", "raw\\0", "__proto__", "constructor", "ipybox"];
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+for name in ${JSON.stringify(names)}:
+    body = {"server": name, "tool": "count", "arguments": {}}
+    attempt("server " + name,
+        lambda: json.loads(ask(DOOR, "POST", "/run", body)[1])["error"]["type"])
+`,
+    );
+    assertEquals(Object.keys(outcomes).length, names.length);
+    for (const [name, outcome] of Object.entries(outcomes)) {
+      assertEquals(outcome, "'unknown_server'", name);
+    }
+  });
+
+  await step("cannot come in without its token, or as a web page", async () => {
+    const outcomes = await attack(
+      executor,
+      `
+results = {}
+attempt("no token", lambda: ask(DOOR, "GET", "/status", token="")[0])
+attempt("wrong token", lambda: ask(DOOR, "GET", "/status", token="0" * 64)[0])
+attempt("page", lambda: ask(DOOR, "GET", "/status", headers={"Origin": "http://127.0.0.1"})[0])
+attempt("rebound", lambda: ask(DOOR, "GET", "/status", headers={"Host": "evil.example"})[0])
+attempt("itself", lambda: ask(DOOR, "GET", "/status")[0])
+`,
+    );
+    assertEquals(outcomes, {
+      "no token": "401",
+      "wrong token": "401",
+      page: "403",
+      rebound: "421",
+      itself: "200",
+    });
+  });
+
+  await step("cannot approve its own call", async () => {
+    const before = await siege.calls();
+    let asked = 0;
+    const code = `
+results = {}
+body = {"server": "raw", "tool": "count", "arguments": {}}
+answers = []
+def call():
+    answers.append(ask(DOOR, "POST", "/run", body))
+threading.Thread(target=call, daemon=True).start()
+attempt("as tool", lambda: ask(DOOR, "POST", "/approve", {"kind": "tool", "arguments": {}})[0])
+attempt("for another", lambda: ask(DOOR, "POST", "/approve",
+    {"kind": "shell", "arguments": {"cmd": "true"}, "server": "raw", "tool": "count"})[0])
+attempt("approved", lambda: ask(DOOR, "POST", "/run", {**body, "approved": True})[0])
+attempt("policy", lambda: ask(DOOR, "POST", "/run", {**body, "approval": "allow"})[0])
+for port in ${siege.sandbox ? "open_ports()" : "[DOOR]"}:
+    attempt(f"{port}", lambda: ask(port, "GET", "/approval", wait=0.3, headers={
+            "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
+            "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+            "Sec-WebSocket-Protocol": "ipybox.approval.v1",
+        })[0])
+while not os.path.exists("asked"):
+    time.sleep(0.01)
+results["answers"] = repr(answers)
+`;
+    const outcomes = await attack(executor, code, () => {
+      asked++;
+      Deno.writeTextFileSync(`${workspace}/asked`, "");
+    });
+    assertEquals(asked, 1);
+    assertEquals(
+      [outcomes["as tool"], outcomes["for another"], outcomes.approved, outcomes.policy],
+      ["400", "400", "400", "400"],
+    );
+    assertEquals(outcomes.answers, "[]"); // the call still waited for the application
+    assertEquals(Object.values(outcomes).filter((outcome) => outcome === "101"), []);
+    assertEquals(await siege.calls(), before);
+    assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);
+  });
+}

@@ -1,0 +1,45 @@
+/**
+ * The command line at a pseudo-terminal.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { fileURLToPath } from "node:url";
+import { cliArguments } from "./cli.ts";
+
+const driver = fileURLToPath(new URL("../fixtures/at_terminal.py", import.meta.url));
+const endSchema = z.object({ code: z.number(), output: z.string() });
+
+/** How a command at a terminal ended. */
+export interface TerminalEnd {
+  readonly code: number;
+  /** All that stood on the terminal, what was typed included. */
+  readonly output: string;
+}
+
+/**
+ * What is typed once something stands on the terminal, after the moment that reading takes, or at
+ * once where it begins with `!`. `null` closes the terminal.
+ */
+export type Typing = readonly [expected: string, typed: string | null];
+
+/**
+ * Runs `ipybox` at a terminal.
+ *
+ * @param args Its arguments.
+ * @param script What the person there does, in order.
+ * @returns How it ended.
+ */
+export async function ipyboxAtTerminal(
+  args: readonly string[],
+  script: readonly Typing[],
+): Promise<TerminalEnd> {
+  const command = [Deno.execPath(), ...cliArguments, ...args];
+  const { stdout, stderr, success } = await new Deno.Command("python3", {
+    args: [driver, JSON.stringify({ command, script, seconds: 60 })],
+    env: { NO_COLOR: "1", TERM: "xterm" },
+    stdin: "null",
+  }).output();
+  if (!success) throw new Error(new TextDecoder().decode(stderr));
+  return endSchema.parse(JSON.parse(new TextDecoder().decode(stdout)));
+}
