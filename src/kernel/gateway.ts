@@ -12,6 +12,7 @@ import {
   type ResourceLimits,
   rlimits,
 } from "../sandbox/limits.ts";
+import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import {
   type PreparedSandbox,
   prepareSandbox,
@@ -288,11 +289,25 @@ async function untilReady(
     if (prepared === undefined) {
       throw new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
     }
+    await explainSandbox(cause);
     throw new SandboxUnavailableError(
       `The sandbox ${howEnded(last)} before it ran anything: ${last.stderrTail.trim()}`,
       sandboxFix(last.stderrTail),
       { cause },
     );
+  }
+}
+
+/**
+ * Throws what this machine lacks, if that is why the sandbox did not start. It is only looked for
+ * now, as looking takes time and permissions.
+ */
+async function explainSandbox(cause: unknown): Promise<void> {
+  try {
+    await requireSandboxPrerequisites();
+  } catch (error) {
+    if (!(error instanceof SandboxUnavailableError)) return; // it could not be found out
+    throw new SandboxUnavailableError(error.message, error.fix, { cause });
   }
 }
 
