@@ -120,7 +120,7 @@ export type {
   PythonEnvironment,
 } from "./src/python/environment.ts";
 export type { SandboxConfig } from "./src/sandbox/config.ts";
-export type { ResourceLimits } from "./src/sandbox/limits.ts";
+export type { EffectiveLimits, ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
 export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
 export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";

@@ -64,6 +64,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     kernelEnv: await kernelEnvOf(workspace),
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
+    spareKernel: false, // one execution needs no second kernel
     signal: io.signal,
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   });
