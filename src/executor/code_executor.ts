@@ -91,6 +91,7 @@ export class CodeExecutor implements AsyncDisposable {
         servers,
         approval,
         approvalTimeoutMs,
+        audit: options.audit,
         connectTimeoutMs,
         sampling: options.sampling,
         roots: options.roots,
@@ -170,6 +171,7 @@ export class CodeExecutor implements AsyncDisposable {
     using _answerer = elicitations && !questions.attached
       ? questions.attach((request) => events.push({ type: "elicitation", request }))
       : undefined;
+    this.#tools.runner.trail.setCode(code);
     const execution = this.#kernel.execute(code, {
       signal: anySignal(signal, budget.signal, cancel.signal),
     });
