@@ -1,7 +1,7 @@
 import type { GateDecision } from "../approval/gate.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
-import { type AuditLog } from "./audit_log.ts";
+import type { AuditLog } from "./audit_log.ts";
 import { sha256 } from "./chain.ts";
 
 /** Takes what was decided. */

@@ -169,7 +169,8 @@ const rule: z.ZodType<PolicyRule> = z.strictObject({
   path: ["command"],
 });
 
-const call: z.ZodType<PolicyCall> = z.strictObject({
+/** What a call must be like, as `ipybox policy explain` takes it. */
+export const policyCallSchema: z.ZodType<PolicyCall> = z.strictObject({
   kind: kind.default("tool"),
   server: text.optional(),
   tool: text.optional(),
@@ -190,7 +191,7 @@ export const policySchema: z.ZodType<PolicyDocument> = z.strictObject({
   rules: z.array(rule).default([]),
   tests: z.array(
     z.strictObject({
-      call,
+      call: policyCallSchema,
       expect: effect,
       name: text.optional(),
     }),
