@@ -2,6 +2,8 @@ import { ApprovalChannel } from "../approval/channel.ts";
 import { ApprovalGate } from "../approval/gate.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
+import { AuditLog } from "../audit/audit_log.ts";
+import { AuditTrail } from "../audit/audit_trail.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
@@ -61,6 +63,10 @@ export class ToolRunner implements AsyncDisposable {
   /** Where servers' questions are asked. */
   readonly elicitations: ElicitationChannel;
 
+  /** Notes each request in the workspace's audit log. */
+  readonly trail: AuditTrail;
+
+  readonly #audit: AuditLog | undefined;
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
   readonly #log: Logger;
@@ -73,7 +79,12 @@ export class ToolRunner implements AsyncDisposable {
     const { approvalTimeoutMs: timeoutMs } = options;
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
-    this.#gate = new ApprovalGate(approvalPolicy(options.approval ?? {}), this.channel);
+    const policy = approvalPolicy(options.approval ?? {});
+    this.#gate = new ApprovalGate(policy, this.channel);
+    this.#audit = workspace === undefined || options.audit === false
+      ? undefined
+      : new AuditLog({ workspace, redact: policy.redact, log });
+    this.trail = new AuditTrail(this.#audit);
     this.#log = log;
     this.#callTimeoutMs = options.callTimeoutMs;
     this.#pool = new McpPool({
@@ -144,15 +155,17 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const callId = crypto.randomUUID();
     const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    this.#gate.refuseDenied(asked); // before a server is started for it
-    const annotations = await this.#annotations(serverName, toolName, signal);
-    const args = await this.#gate.authorize({ ...asked, annotations }, { signal });
-    using _running = this.events.track(serverName, callId);
-    return await this.#pool.callTool(serverName, toolName, args, {
-      signal,
-      timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
-      onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
-    });
+    return await this.trail.record(asked, async (onDecision) => {
+      this.#gate.refuseDenied(asked, onDecision); // before a server is started for it
+      const annotations = await this.#annotations(serverName, toolName, signal);
+      const args = await this.#gate.authorize({ ...asked, annotations }, { signal, onDecision });
+      using _running = this.events.track(serverName, callId);
+      return await this.#pool.callTool(serverName, toolName, args, {
+        signal,
+        timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
+        onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
+      });
+    }, ({ isError }) => isError === true ? "tool_error" : "ok");
   }
 
   /**
@@ -172,11 +185,15 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const args = sealObject(toExact(request.params));
     const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
-    this.#gate.refuseDenied(asked);
-    const approved = isListMethod(method) ? args : await this.#gate.authorize(asked, { signal });
-    const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
-    const params = checkCatalogParams(method, approved); // an approver may have edited them
-    return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
+    return await this.trail.record(asked, async (onDecision) => {
+      this.#gate.refuseDenied(asked, onDecision);
+      const approved = isListMethod(method)
+        ? args
+        : await this.#gate.authorize(asked, { signal, onDecision });
+      const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
+      const params = checkCatalogParams(method, approved); // an approver may have edited them
+      return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
+    });
   }
 
   /**
@@ -188,7 +205,11 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#gate.authorize(call, { signal });
+    return await this.trail.record(
+      call,
+      (onDecision) => this.#gate.authorize(call, { signal, onDecision }),
+      () => "approved", // how the command ends is not told here
+    );
   }
 
   /**
@@ -231,6 +252,7 @@ export class ToolRunner implements AsyncDisposable {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
+    await this.#audit?.flush();
   }
 
   /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */

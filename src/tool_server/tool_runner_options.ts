@@ -23,6 +23,12 @@ export interface ToolRunnerOptions {
    */
   approvalTimeoutMs?: number | undefined;
   /**
+   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   *
+   * @default {true}
+   */
+  audit?: boolean | undefined;
+  /**
    * How long a server may take to start, in milliseconds.
    *
    * @default {30000}
