@@ -262,6 +262,7 @@ export class CodeExecutor implements AsyncDisposable {
     const tools = await generateMcpSources(name, params, {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
+      variables: this.#tools.runner.variables,
       connectTimeoutMs: this.#connectTimeoutMs,
     });
     await this.#tools.runner.registerServer(name, params);

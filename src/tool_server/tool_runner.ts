@@ -11,7 +11,8 @@ import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
+import { variableLookup } from "../mcp/variables.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
@@ -67,15 +68,26 @@ export class ToolRunner implements AsyncDisposable {
   readonly trail: AuditTrail;
 
   readonly #audit: AuditLog | undefined;
+  /**
+   * Where `${VAR}` in servers' parameters comes from. The workspace's `.env` is read once, at the
+   * start: where there was none, executed code can put one.
+   */
+  readonly variables: VariableLookup;
+
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
   readonly #log: Logger;
   readonly #callTimeoutMs: number | undefined;
   readonly #changed = new Set<string>();
 
-  private constructor(registry: ServerRegistry, options: ToolRunnerOptions) {
+  private constructor(
+    registry: ServerRegistry,
+    variables: VariableLookup,
+    options: ToolRunnerOptions,
+  ) {
     const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
     this.registry = registry;
+    this.variables = variables;
     const { approvalTimeoutMs: timeoutMs } = options;
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
@@ -94,6 +106,7 @@ export class ToolRunner implements AsyncDisposable {
       idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
+        variables,
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
         ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
@@ -110,7 +123,8 @@ export class ToolRunner implements AsyncDisposable {
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     const { workspace, servers } = options;
-    return new ToolRunner(await ServerRegistry.open({ workspace, servers }), options);
+    const registry = await ServerRegistry.open({ workspace, servers });
+    return new ToolRunner(registry, await variableLookup(workspace), options);
   }
 
   /**
