@@ -171,7 +171,7 @@ export class CodeExecutor implements AsyncDisposable {
     using _answerer = elicitations && !questions.attached
       ? questions.attach((request) => events.push({ type: "elicitation", request }))
       : undefined;
-    this.#tools.runner.trail.setCode(code);
+    this.#tools.runner.setCode(code);
     const execution = this.#kernel.execute(code, {
       signal: anySignal(signal, budget.signal, cancel.signal),
     });
