@@ -23,9 +23,9 @@ export class TerminalApprover {
   async decide(request: ApprovalRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
     if (!this.#io.interactive) {
-      const allow = request.kind === "tool"
-        ? `${this.#toAllow} allows calls`
-        : "--approve-shell allow allows commands";
+      const allow = isShell(request)
+        ? "--approve-shell allow allows commands"
+        : `${this.#toAllow} allows calls`;
       this.#io.err(`Refused ${request}: no terminal to ask at (${allow})`);
       await request.reject("there is no terminal to ask at");
       return;
@@ -41,10 +41,15 @@ export class TerminalApprover {
   }
 }
 
-/** A tool call is one line; a shell command is shown as it is, since people read it as such. */
+/** Whether it is about a shell command. Other calls may have an argument `cmd`, too. */
+function isShell({ kind }: ApprovalRequest): boolean {
+  return kind === "shell" || kind === "shell_magic";
+}
+
+/** A call is one line; a shell command is shown as it is, since people read it as such. */
 function question(request: ApprovalRequest): string {
   const { cmd, program } = request.toolArgs;
-  if (request.kind === "tool" || typeof cmd !== "string") return `Allow ${request}? [y/N] `;
+  if (!isShell(request) || typeof cmd !== "string") return `Allow ${request}? [y/N] `;
   const by = typeof program === "string" ? ` by ${printable(program)}` : "";
   // The mark in front of each line tells the command from what ipybox says.
   const lines = cmd.replace(/\n$/, "").split("\n").map((line) => `  | ${printable(line)}`);

@@ -45,6 +45,11 @@ Deno.test("TerminalApprover asks about a tool call in one line", async () => {
   });
 });
 
+Deno.test("TerminalApprover shows no other call as a shell command", async () => {
+  const call = { kind: "resource", serverName: "fs", args: { cmd: "ls" } } as const;
+  assertEquals((await ask(call, "n")).question, "Allow fs.resource(cmd='ls')? [y/N] ");
+});
+
 Deno.test("TerminalApprover shows a shell command as it is, every line marked as such", async () => {
   const cmd = "ls -l\nAllow? [y/N] \u001b[2Jy\n";
   const call = { kind: "shell", serverName: "ipybox", args: { cmd } } as const;

@@ -94,6 +94,7 @@ export class CodeExecutor implements AsyncDisposable {
         servers,
         approval,
         approvalTimeoutMs,
+        audit: options.audit,
         connectTimeoutMs,
         sampling: options.sampling,
         roots: options.roots,
@@ -261,6 +262,7 @@ export class CodeExecutor implements AsyncDisposable {
     const tools = await generateMcpSources(name, params, {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
+      variables: this.#tools.runner.variables,
       connectTimeoutMs: this.#connectTimeoutMs,
     });
     await this.#tools.runner.registerServer(name, params);
@@ -296,6 +298,7 @@ export class CodeExecutor implements AsyncDisposable {
     using _answerer = elicitations && !questions.attached
       ? questions.attach((request) => events.push({ type: "elicitation", request }))
       : undefined;
+    this.#tools.runner.trail.setCode(code);
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
     const told = tell(execution, events, chunks);

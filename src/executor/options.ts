@@ -92,6 +92,12 @@ export interface CodeExecutorOptions {
    */
   approvalTimeoutMs?: number | undefined;
   /**
+   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   *
+   * @default {true}
+   */
+  audit?: boolean | undefined;
+  /**
    * How long an MCP server may take to start, in milliseconds.
    *
    * @default {30000}

@@ -40,9 +40,17 @@ const declaredElicitation = z.object({ elicitation: z.record(z.string(), z.unkno
 /** How long a cell whose approvals went to the client waits to be asked for again. */
 const ANSWER_TIMEOUT_MS = 10 * 60_000;
 
+/** A cell whose approvals went to the client. */
+interface Round {
+  readonly run: CellRun;
+  /** The requests that the user was shown. Those that have come since are asked for next. */
+  readonly shown: readonly string[];
+  readonly expiry: ReturnType<typeof setTimeout>;
+}
+
 /** The cells that wait for approvals, and the words in which these are asked for. */
 export class ApprovalRounds implements Disposable {
-  readonly #runs = new Map<string, { run: CellRun; expiry: ReturnType<typeof setTimeout> }>();
+  readonly #rounds = new Map<string, Round>();
   readonly #codec: RequestStateCodec<RoundState> = createRequestStateCodec<RoundState>({
     key: crypto.getRandomValues(new Uint8Array(32)),
     ttlSeconds: ANSWER_TIMEOUT_MS / 1000,
@@ -75,14 +83,14 @@ export class ApprovalRounds implements Disposable {
   async resume(ctx: ServerContext): Promise<CellRun | undefined> {
     const id = ctx.mcpReq.requestState<RoundState>()?.run;
     if (id === undefined) return undefined;
-    const waiting = this.#runs.get(id);
-    if (waiting === undefined) {
+    const round = this.#rounds.get(id);
+    if (round === undefined) {
       throw new Error("This cell's approvals have expired, and it was stopped: run it again");
     }
-    clearTimeout(waiting.expiry);
-    this.#runs.delete(id);
-    const { run } = waiting;
-    for (const key of run.asked) {
+    clearTimeout(round.expiry);
+    this.#rounds.delete(id);
+    const { run, shown } = round;
+    for (const key of shown) {
       const answer = acceptedContent(ctx.mcpReq.inputResponses, key, forCell)?.decision;
       const decision = answer === "allow once"
         ? "once"
@@ -108,7 +116,7 @@ export class ApprovalRounds implements Disposable {
       });
     }
     const expiry = setTimeout(() => this.#drop(run), ANSWER_TIMEOUT_MS);
-    this.#runs.set(run.id, { run, expiry });
+    this.#rounds.set(run.id, { run, expiry, shown: requests.map(({ id }) => id) });
     // In the older era the request stays open while the client asks, and may be cancelled meanwhile;
     // in the newer one it ends here.
     if (ctx.mcpReq.envelope === undefined) {
@@ -144,15 +152,15 @@ export class ApprovalRounds implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const { run } of this.#runs.values()) this.#drop(run);
+    for (const { run } of this.#rounds.values()) this.#drop(run);
   }
 
   /** Ends a cell that still waits for the client. */
   #drop(run: CellRun): void {
-    const waiting = this.#runs.get(run.id);
-    if (waiting === undefined) return; // it went on meanwhile
-    clearTimeout(waiting.expiry);
-    this.#runs.delete(run.id);
+    const round = this.#rounds.get(run.id);
+    if (round === undefined) return; // it went on meanwhile
+    clearTimeout(round.expiry);
+    this.#rounds.delete(run.id);
     run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
   }
 }

@@ -41,11 +41,6 @@ export class CellRun {
     });
   }
 
-  /** The ids of the calls that wait for a decision. */
-  get asked(): string[] {
-    return this.#requests.map(({ id }) => id);
-  }
-
   /**
    * Waits until calls need approval or the cell has ended.
    *

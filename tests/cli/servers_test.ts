@@ -26,7 +26,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
       cwd,
     });
     assertEquals(code, 0, stderr);
-    assertStringIncludes(stdout, "everything: 13 tools in mcptools/everything/\n");
+    assertStringIncludes(stdout, "everything: 15 tools in mcptools/everything/\n");
     assertStringIncludes(stdout, "  get_sum  (get-sum)\n");
     assertStringIncludes(stdout, "  echo\n");
     const files = await filesBelow(`${cwd}/mcptools/everything`);

@@ -27,3 +27,26 @@ for (const sandbox of ["sandbox", "none"]) {
     await untilNoneWith(temporary.path);
   });
 }
+
+for (const sandbox of ["sandbox", "none"]) {
+  Deno.test(`an application that is killed leaves no kernel and no MCP server (${sandbox})`, async () => {
+    const application = new URL("../fixtures/executor_host.ts", import.meta.url).pathname;
+    await using workspace = await TempFolder.create();
+    await using temporary = await TempFolder.create();
+    const mark = `mark-${crypto.randomUUID()}`;
+    await using process = ManagedProcess.spawn({
+      command: Deno.execPath(),
+      args: ["run", "-A", application, workspace.path, sandbox, mark],
+      env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
+    });
+    const { value } = await process.stdout.getReader().read();
+    assertEquals(new TextDecoder().decode(value), "called", process.stderrTail);
+    assert((await processesWith(mark)).length >= 3); // the host, the MCP server, the code's child
+
+    Deno.kill(process.pid, "SIGKILL");
+
+    assertEquals((await process.exited).signal, "SIGKILL");
+    await untilNoneWith(mark);
+    await untilNoneWith(temporary.path);
+  });
+}

@@ -7,7 +7,8 @@ import {
 } from "@std/assert";
 import { type ApprovalSetting, CodeExecutor } from "../../mod.ts";
 import { testPython } from "../support/python.ts";
-import { type Decide, ShellExecutor, step } from "../support/shell.ts";
+import { type Decide, ShellExecutor } from "../support/shell.ts";
+import { stepsOf } from "../support/steps.ts";
 
 const REJECT: Decide = (request) => request.reject("not today");
 
@@ -91,9 +92,10 @@ with process_guard.install()(lambda words: True):
 
 Deno.test("With requireShellEscape only approved shell commands start processes", async (t) => {
   await using test = await ShellExecutor.start({ requireShellEscape: true });
+  const step = stepsOf(t);
 
   for (const { code, named } of DIRECT) {
-    await step(t, `${JSON.stringify(code)} is refused`, async () => {
+    await step(`${JSON.stringify(code)} is refused`, async () => {
       const { error, asked } = await test.run(code);
       assertEquals([error?.ename, asked], ["ProcessRefusedError", []]);
       assertStringIncludes(error?.evalue ?? "", `${named} is not allowed`);
@@ -115,7 +117,6 @@ Deno.test("With requireShellEscape only approved shell commands start processes"
     ]
   ) {
     await step(
-      t,
       `${JSON.stringify(code)} runs once it is approved, and then no other`,
       async () => {
         const { error, asked, ...outcome } = await test.run(code);
@@ -127,18 +128,18 @@ Deno.test("With requireShellEscape only approved shell commands start processes"
     );
   }
 
-  await step(t, "programs that a command starts are its own business", async () => {
+  await step("programs that a command starts are its own business", async () => {
     const code = `!python3 -c "import subprocess; subprocess.run(['echo', 'a'])"`;
     assertEquals((await test.run(code)).text, "a");
   });
 
-  await step(t, "one that is rejected starts nothing", async () => {
+  await step("one that is rejected starts nothing", async () => {
     const { error } = await test.run("!touch marker", REJECT);
     assertEquals(error?.ename, "ApprovalRejectedError");
     assertFalse(await test.marked());
   });
 
-  await step(t, "a refusal is a RuntimeError, and an OSError for libraries", async () => {
+  await step("a refusal is a RuntimeError, and an OSError for libraries", async () => {
     const code = `import platform, subprocess
 for kind in RuntimeError, PermissionError:
     try:
@@ -149,7 +150,7 @@ platform.processor()`;
     assertStringIncludes((await test.run(code)).text ?? "", "1\n1\n");
   });
 
-  await step(t, "multiprocessing by fork, which starts no program, works", async () => {
+  await step("multiprocessing by fork, which starts no program, works", async () => {
     const code = `import multiprocessing
 with multiprocessing.get_context("fork").Pool(1) as pool:
     print(pool.map(abs, [-1, -2]))`;
@@ -159,8 +160,9 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
 
 Deno.test("Ways around the guard of processes lead nowhere", async (t) => {
   await using test = await ShellExecutor.start({ requireShellEscape: true });
+  const step = stepsOf(t);
   for (const { name, code } of ATTACKS) {
-    await step(t, name, async () => {
+    await step(name, async () => {
       const { error } = await test.run(code);
       assert(error !== undefined);
       assertFalse(/^(Name|Attribute|Assertion|Syntax)Error/.test(error.ename), error.traceback);
@@ -206,7 +208,7 @@ thread = threading.Thread(target=keep_trying); thread.start()`,
     },
   ];
   for (const { name, before, command } of attacksDuring) {
-    await step(t, name, async () => {
+    await step(name, async () => {
       assertEquals((await test.run(before)).error?.message, undefined);
       const { error, asked, text } = await test.run(command);
       assertEquals([error?.message, asked.length, text], [undefined, 1, "a"]);

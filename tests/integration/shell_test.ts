@@ -7,7 +7,8 @@ import {
 } from "@std/assert";
 import { KernelDiedError } from "../../src/errors.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
-import { type Decide, ShellExecutor, step } from "../support/shell.ts";
+import { type Decide, ShellExecutor } from "../support/shell.ts";
+import { stepsOf } from "../support/steps.ts";
 
 const REJECT: Decide = (request) => request.reject("not today");
 const NOBODY: Decide = (request) => {
@@ -125,21 +126,22 @@ get_ipython().system(Lying("echo truth"))`,
 
 Deno.test("A shell command is asked about as it runs, and runs as it was asked about", async (t) => {
   await using test = await ShellExecutor.start();
+  const step = stepsOf(t);
   for (const { code, asked, text } of COMMANDS) {
-    await step(t, JSON.stringify(code), async () => {
+    await step(JSON.stringify(code), async () => {
       const { error, ...outcome } = await test.run(code);
       assertEquals(error?.message, undefined);
       assertEquals(outcome, { asked, text });
     });
   }
 
-  await step(t, "%pip asks as the command that it is", async () => {
+  await step("%pip asks as the command that it is", async () => {
     const { asked } = await test.run("%pip --version", REJECT);
     assertEquals(asked.length, 1);
     assertStringIncludes(asked[0] ?? "", " -m pip --version");
   });
 
-  await step(t, "an edited command runs instead", async () => {
+  await step("an edited command runs instead", async () => {
     const edit: Decide = (request) => request.accept({ arguments: { cmd: "echo {x} edited" } });
     assertEquals((await test.run("!touch marker", edit)).text, "{x} edited");
     assertEquals((await test.run("r = !touch marker\nr", edit)).text, "['{x} edited']");
@@ -149,28 +151,28 @@ Deno.test("A shell command is asked about as it runs, and runs as it was asked a
 
   const unusable = [{}, { cmd: 1 }, { cmd: "touch marker", program: "sh" }];
   for (const edited of unusable) {
-    await step(t, `${JSON.stringify(edited)} is no edited command`, async () => {
+    await step(`${JSON.stringify(edited)} is no edited command`, async () => {
       const { error } = await test.run("!ls", (request) => request.accept({ arguments: edited }));
       assertEquals(error?.ename, "ApprovalRejectedError");
       assertFalse(await test.marked());
     });
   }
 
-  await step(t, "Python before %%bash is a syntax error, and nothing is asked", async () => {
+  await step("Python before %%bash is a syntax error, and nothing is asked", async () => {
     const { error, asked } = await test.run("x = 1\n%%bash\ntouch marker", NOBODY);
     assertEquals([error?.ename, asked], ["SyntaxError", []]);
   });
 
-  await step(t, "Python in the body of %%bash is an error of bash", async () => {
+  await step("Python in the body of %%bash is an error of bash", async () => {
     const { error, asked } = await test.run("%%bash\nimport this_is_no_command");
     assertEquals([error?.ename, asked.length], ["CalledProcessError", 1]);
   });
 
-  await step(t, "%qtconsole, which would start a program of its own, is not there", async () => {
+  await step("%qtconsole, which would start a program of its own, is not there", async () => {
     assertEquals((await test.run("%qtconsole", NOBODY)).error?.ename, "UsageError");
   });
 
-  await step(t, "a shell other than the one at the start is refused", async () => {
+  await step("a shell other than the one at the start is refused", async () => {
     await test.run("import os; os.environ['SHELL'] = '/bin/echo'");
     for (const code of ["!touch marker", "r = !touch marker"]) {
       const { error, asked } = await test.run(code, NOBODY);
@@ -204,8 +206,9 @@ const REJECTED: readonly { code: string; shown: string }[] = [
 
 Deno.test("A shell command that is rejected does not run", async (t) => {
   await using test = await ShellExecutor.start();
+  const step = stepsOf(t);
   for (const { code, shown } of REJECTED) {
-    await step(t, JSON.stringify(code), async () => {
+    await step(JSON.stringify(code), async () => {
       const { error, asked } = await test.run(code, REJECT);
       assertEquals([error?.ename, asked.length], ["ApprovalRejectedError", 1]);
       assertStringIncludes(error?.evalue ?? "", "rejected: not today");
@@ -216,7 +219,7 @@ Deno.test("A shell command that is rejected does not run", async (t) => {
     });
   }
 
-  await step(t, "code can catch the rejection", async () => {
+  await step("code can catch the rejection", async () => {
     const code = `from ipybox_runtime import ApprovalRejectedError
 try:
     !touch marker
@@ -225,7 +228,7 @@ except ApprovalRejectedError as error:
     assertEquals((await test.run(code, REJECT)).text, "not today");
   });
 
-  await step(t, "one that is cancelled while it is asked about does not run either", async () => {
+  await step("one that is cancelled while it is asked about does not run either", async () => {
     const abort = new AbortController();
     const { signal } = abort;
     await assertRejects(() => test.run("!touch marker", () => abort.abort(), { signal }));
@@ -233,20 +236,21 @@ except ApprovalRejectedError as error:
     assertFalse(await test.marked());
   });
 
-  await step(t, "the time for the decision does not count", async () => {
+  await step("the time for the decision does not count", async () => {
     const late: Decide = (request) => setTimeout(() => request.accept(), 800);
     assertEquals((await test.run("!echo late", late, { timeoutMs: 700 })).text, "late");
   });
 });
 
 Deno.test("Approvals of tool calls and of shell commands are switches of their own", async (t) => {
+  const step = stepsOf(t);
   const free: CodeExecutorOptions[] = [
     {},
     { approval: { tools: "ask", shell: "allow" } },
     { approval: { tools: "deny" } },
   ];
   for (const options of free) {
-    await step(t, `${JSON.stringify(options.approval)} changes nothing in the kernel`, async () => {
+    await step(`${JSON.stringify(options.approval)} changes nothing in the kernel`, async () => {
       await using test = await ShellExecutor.start({ approval: {}, ...options });
       const { text } = await test.run(
         "import sys\n!echo hello\n'system' in vars(get_ipython()), 'ipybox_runtime.kernel.shell_approval' in sys.modules",
@@ -256,14 +260,14 @@ Deno.test("Approvals of tool calls and of shell commands are switches of their o
     });
   }
 
-  await step(t, "shell commands ask where tool calls are allowed", async () => {
+  await step("shell commands ask where tool calls are allowed", async () => {
     await using test = await ShellExecutor.start({ approval: { tools: "allow", shell: "ask" } });
     const { error, asked } = await test.run("!touch marker", REJECT);
     assertEquals([error?.ename, asked.length], ["ApprovalRejectedError", 1]);
     assertFalse(await test.marked());
   });
 
-  await step(t, "denied ones do not ask", async () => {
+  await step("denied ones do not ask", async () => {
     await using test = await ShellExecutor.start({ approval: { tools: "allow", shell: "deny" } });
     for (const code of ["!touch marker", "%%bash\ntouch marker"]) {
       const { error } = await test.run(code, NOBODY);
@@ -273,7 +277,7 @@ Deno.test("Approvals of tool calls and of shell commands are switches of their o
     assertFalse(await test.marked());
   });
 
-  await step(t, "a policy sees the command", async () => {
+  await step("a policy sees the command", async () => {
     const seen: unknown[] = [];
     await using test = await ShellExecutor.start({
       approval: {
@@ -290,6 +294,7 @@ Deno.test("Approvals of tool calls and of shell commands are switches of their o
 
 Deno.test("The guards hold in every kernel that the executor starts", async (t) => {
   await using test = await ShellExecutor.start({ requireShellEscape: true });
+  const step = stepsOf(t);
   const assertGuarded = async () => {
     const { error } = await test.run("!touch marker", REJECT);
     assertEquals(error?.ename, "ApprovalRejectedError");
@@ -297,13 +302,13 @@ Deno.test("The guards hold in every kernel that the executor starts", async (t) 
     assertEquals(direct.error?.ename, "ProcessRefusedError");
     assertFalse(await test.marked());
   };
-  await step(t, "in the first", assertGuarded);
-  await step(t, "in the one after its death", async () => {
+  await step("in the first", assertGuarded);
+  await step("in the one after its death", async () => {
     const died = await assertRejects(() => test.run("import os; os.kill(os.getpid(), 9)"));
     assert(died instanceof KernelDiedError, String(died));
     await assertGuarded();
   });
-  await step(t, "in the one after a reset", async () => {
+  await step("in the one after a reset", async () => {
     await test.executor.reset();
     await assertGuarded();
   });

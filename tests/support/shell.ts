@@ -6,11 +6,9 @@
  */
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { CodeExecutionError } from "../../src/errors.ts";
-import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { CodeExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
-import { silentLogger } from "../../src/log.ts";
-import { testPython } from "./python.ts";
-import { TempFolder } from "./temp_folder.ts";
+import { TestExecutor } from "./executor.ts";
 
 /** What a cell came to. */
 export interface CellOutcome {
@@ -27,31 +25,20 @@ export type Decide = (request: ApprovalRequest) => unknown;
 
 /** An executor in a workspace of its own. Disposing ends the one and removes the other. */
 export class ShellExecutor implements AsyncDisposable {
-  readonly #parts: AsyncDisposableStack;
+  readonly #test: TestExecutor;
 
-  private constructor(
-    parts: AsyncDisposableStack,
-    readonly executor: CodeExecutor,
-    readonly workspace: string,
-  ) {
-    this.#parts = parts;
+  private constructor(test: TestExecutor) {
+    this.#test = test;
   }
 
   /** Starts an executor that asks about shell commands, unless the options say otherwise. */
   static async start(options: CodeExecutorOptions = {}): Promise<ShellExecutor> {
-    await using parts = new AsyncDisposableStack();
-    const workspace = parts.use(await TempFolder.create()).path;
-    const executor = parts.use(
-      await CodeExecutor.start({
-        workspace,
-        sandbox: false,
-        approval: { shell: "ask" },
-        python: testPython(),
-        log: silentLogger,
-        ...options,
-      }),
-    );
-    return new ShellExecutor(parts.move(), executor, workspace);
+    const defaults: CodeExecutorOptions = { sandbox: false, approval: { shell: "ask" } };
+    return new ShellExecutor(await TestExecutor.start({ ...defaults, ...options }));
+  }
+
+  get executor(): CodeExecutor {
+    return this.#test.executor;
   }
 
   /** Runs a cell and says what it asked and what came of it. */
@@ -77,20 +64,11 @@ export class ShellExecutor implements AsyncDisposable {
 
   /** Whether the workspace holds a file that no cell was allowed to make. */
   async marked(): Promise<boolean> {
-    const files = await Array.fromAsync(Deno.readDir(this.workspace));
+    const files = await Array.fromAsync(Deno.readDir(this.#test.workspace));
     return files.some(({ name }) => name === "marker");
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#parts.disposeAsync();
+    await this.#test[Symbol.asyncDispose]();
   }
-}
-
-/** A step of a test in which cells may open what lives on in the shared executor. */
-export async function step(
-  context: Deno.TestContext,
-  name: string,
-  fn: () => Promise<void>,
-): Promise<void> {
-  await context.step({ name, fn, sanitizeOps: false, sanitizeResources: false });
 }

@@ -1,0 +1,129 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { fileURLToPath } from "node:url";
+import { inspectInterpreter } from "../../src/python/interpreter.ts";
+import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
+import type { CliEnd } from "../support/cli.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const quickstart = fileURLToPath(new URL("../../examples/quickstart.ts", import.meta.url));
+
+/** A flag of Deno's with one value, what it is for, and what the error without it says. */
+type Permission = readonly [flag: string, value: string, purpose: string, missed: string];
+
+/** A machine on which `ipybox setup` has been run, in folders of the test's own. */
+class Machine implements AsyncDisposable {
+  readonly #parts: AsyncDisposableStack;
+
+  private constructor(
+    parts: AsyncDisposableStack,
+    readonly workspace: string,
+    readonly temporary: string,
+    readonly cache: string,
+    readonly python: string,
+    readonly denoDir: string,
+  ) {
+    this.#parts = parts;
+  }
+
+  static async create(): Promise<Machine> {
+    await using parts = new AsyncDisposableStack();
+    const workspace = parts.use(await TempFolder.create());
+    const temporary = parts.use(await TempFolder.create());
+    const cache = parts.use(await TempFolder.create());
+    const environments = `${cache.path}/ipybox/python`;
+    await Deno.mkdir(environments, { recursive: true });
+    const interpreter = await inspectInterpreter(testPython(), KERNEL_MODULES);
+    await Deno.symlink(interpreter.prefix, `${environments}/tests`);
+    const python = `${environments}/tests/bin/python`;
+    await writeMarker(kernelRecipe(), environments, { ...interpreter, executable: python });
+    const denoDir = await denoDirectory();
+    return new Machine(
+      parts.move(),
+      workspace.path,
+      temporary.path,
+      cache.path,
+      python,
+      denoDir,
+    );
+  }
+
+  /** What the example needs, as the README says it. */
+  get permissions(): readonly Permission[] {
+    const { workspace, temporary, cache, python, denoDir } = this;
+    const npm = `${denoDir}/npm`;
+    return [
+      ["--allow-net", "127.0.0.1", "loopback", "net access"],
+      ["--allow-read", ".", "the workspace", 'read access to "."'],
+      ["--allow-read", temporary, "temporary files", `read access to "${temporary}/`],
+      ["--allow-read", `${cache}/ipybox`, "the Python environment", "read access to"],
+      ["--allow-read", npm, "the sandbox runtime", `read access to "${npm}"`],
+      ["--allow-write", ".", "the workspace", `write access to "${workspace}`],
+      ["--allow-write", temporary, "temporary files", "write access to <TMP>"],
+      ["--allow-env", "IPYBOX_PYTHON", "a Python of one's own", '"IPYBOX_PYTHON"'],
+      ["--allow-env", "XDG_CACHE_HOME", "where Python is", '"XDG_CACHE_HOME"'],
+      ["--allow-env", "PATH", "where programs are", "exited with code"],
+      ["--allow-run", python, "Python", `run access to "${python}"`],
+      ["--allow-run", "deno", "the sandbox runtime", 'run access to "deno"'],
+      ["--allow-run", "npx", "the MCP server", 'run access to "npx"'],
+    ];
+  }
+
+  /** Runs the example with some permissions. */
+  async run(granted: readonly Permission[]): Promise<CliEnd> {
+    const flags = Map.groupBy(granted, ([flag]) => flag);
+    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+      args: [
+        "run",
+        "--no-prompt",
+        "--quiet",
+        ...[...flags].map(([flag, values]) => `${flag}=${values.map(([, value]) => value)}`),
+        quickstart,
+      ],
+      cwd: this.workspace,
+      env: {
+        DENO_DIR: this.denoDir,
+        IPYBOX_PYTHON: "",
+        NO_COLOR: "1",
+        TMPDIR: this.temporary,
+        XDG_CACHE_HOME: this.cache,
+      },
+    }).output();
+    const decoder = new TextDecoder();
+    return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#parts.disposeAsync();
+  }
+}
+
+Deno.test("examples/quickstart.ts runs with the permissions of the README", async () => {
+  await using machine = await Machine.create();
+
+  const { code, stdout, stderr } = await machine.run(machine.permissions);
+
+  assertEquals({ code, stdout }, { code: 0, stdout: "Mean: 117.2 °F\n" }, stderr);
+  assertEquals(stderr.match(/^Approved everything\./gm)?.length, 6);
+});
+
+Deno.test("examples/quickstart.ts does not run with one permission fewer", async (t) => {
+  await using machine = await Machine.create();
+  for (const permission of machine.permissions) {
+    const [flag, , purpose, missed] = permission;
+    await t.step(`${flag} for ${purpose}`, async () => {
+      const others = machine.permissions.filter(([given, value]) =>
+        given !== flag || value !== permission[1]
+      );
+      const { code, stdout, stderr } = await machine.run(others);
+      assertEquals({ code, stdout }, { code: 1, stdout: "" }, stderr);
+      assertStringIncludes(stderr, missed);
+      assert(!stderr.includes("Approved"), stderr);
+    });
+  }
+});
+
+async function denoDirectory(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
+}
