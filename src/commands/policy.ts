@@ -34,11 +34,7 @@ export const policy: Command = {
   notes: [
     "The files are .ipybox/policy.json in the workspace and your own,",
     "~/.config/ipybox/policy.json. ARGUMENTS are a JSON object. Instead of",
-<<<<<<< HEAD
-    "SERVER.TOOL, a call may be given as a JSON object, as in the tests of a policy file.",
-=======
     "SERVER.TOOL, a call may be given as a JSON object, as in a policy's tests.",
->>>>>>> policy
     "",
     "Examples:",
     "",
