@@ -103,7 +103,11 @@ export class AuditLog implements AsyncDisposable {
     | undefined;
   #failed = false;
 
-  /** @param options Where it is, what it leaves out and how long it gets. */
+  /**
+   * Makes the log. Nothing is read or written before the first line.
+   *
+   * @param options Where it is, what it leaves out and how long it gets.
+   */
   constructor(options: AuditLogOptions) {
     this.#folder = new AuditFolder(options.workspace);
     this.#options = options;

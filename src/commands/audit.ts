@@ -16,7 +16,8 @@ export const audit: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "The log is .ipybox/audit.jsonl in the workspace, with older lines in files beside it.",
+    "The log is .ipybox/audit.jsonl in the workspace, with older lines in files",
+    "beside it.",
     "--verify ends with exit code 1 and names the first bad line if there is one.",
     "",
     "Examples:",

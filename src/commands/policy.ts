@@ -32,9 +32,9 @@ export const policy: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "The files are .ipybox/policy.json in the workspace and ~/.config/ipybox/policy.json.",
-    "ARGUMENTS are a JSON object. Instead of SERVER.TOOL, a call may be given as a JSON",
-    "object such as those of the tests in a policy file.",
+    "The files are .ipybox/policy.json in the workspace and your own,",
+    "~/.config/ipybox/policy.json. ARGUMENTS are a JSON object. Instead of",
+    "SERVER.TOOL, a call may be given as a JSON object, as in a policy's tests.",
     "",
     "Examples:",
     "",

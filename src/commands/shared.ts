@@ -30,7 +30,7 @@ export const VERBOSE: OptionSpec = { short: "v", help: "Say on stderr what happe
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
-  value: "MODE|POLICY.json",
+  value: "MODE|FILE",
   help:
     "Tool calls: ask at the terminal, allow or deny all, or a policy file (default: ask, with the workspace's and your own policy)",
 };

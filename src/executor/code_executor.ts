@@ -298,7 +298,7 @@ export class CodeExecutor implements AsyncDisposable {
     using _answerer = elicitations && !questions.attached
       ? questions.attach((request) => events.push({ type: "elicitation", request }))
       : undefined;
-    this.#tools.runner.trail.setCode(code);
+    this.#tools.runner.setCode(code);
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
     const told = tell(execution, events, chunks);

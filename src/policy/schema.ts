@@ -1,10 +1,7 @@
 import { z } from "zod";
 
-/** What a rule can be about. */
-const KINDS = ["tool", "resource", "shell", "shell_magic"] as const;
-
 /** What a call does. */
-export type PolicyKind = typeof KINDS[number];
+export type PolicyKind = "tool" | "resource" | "shell" | "shell_magic";
 
 /** A JSON value in a policy, whose numbers are as JavaScript has them. */
 export type PolicyValue =
@@ -49,53 +46,80 @@ export type PolicyEffect = "allow" | "ask" | "deny";
 
 /** One rule. All that is given must hold. */
 export interface PolicyRule {
+  /** What becomes of the call. */
   readonly effect: PolicyEffect;
+  /** What decisions call the rule, beside its number. */
   readonly name?: string | undefined;
+  /** What the call does. */
   readonly kind?: PolicyKind | readonly PolicyKind[] | undefined;
+  /** Patterns for the registered server. */
   readonly server?: string | readonly string[] | undefined;
+  /** Patterns for the tool's name. */
   readonly tool?: string | readonly string[] | undefined;
+  /** What the server says of the tool. */
   readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>> | undefined;
+  /** Conditions by JSON pointer. */
   readonly arguments?: Readonly<Record<string, ArgumentCondition>> | undefined;
+  /** Patterns for the commands of a shell line. */
   readonly command?: string | readonly string[] | undefined;
+  /** Why; code whose call is denied is told. */
   readonly reason?: string | undefined;
 }
 
 /** A call as `ipybox policy` and a policy's tests write it. */
 export interface PolicyCall {
+  /** What the call does. */
   readonly kind: PolicyKind;
+  /** The registered server. */
   readonly server?: string | undefined;
+  /** The tool. */
   readonly tool?: string | undefined;
+  /** The arguments. */
   readonly arguments?: Readonly<Record<string, PolicyValue>> | undefined;
+  /** What the server says of the tool. */
   readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>> | undefined;
+  /** The line, for shell commands. */
   readonly command?: string | undefined;
 }
 
 /** A call, and what the policy must say of it. */
 export interface PolicyTest {
+  /** The call. */
   readonly call: PolicyCall;
+  /** What the policy must say of it. */
   readonly expect: PolicyEffect;
+  /** What the outcome calls the test, beside its number. */
   readonly name?: string | undefined;
 }
 
 /** The content of a policy file. */
 export interface PolicyDocument {
+  /** Where editors find the JSON Schema. */
   readonly $schema?: string | undefined;
+  /** Servers whose annotations may allow calls. */
   readonly trustedServers: readonly string[];
+  /** Patterns for names of arguments whose values the audit log leaves out. */
   readonly redact: readonly string[];
+  /** The rules. */
   readonly rules: readonly PolicyRule[];
+  /** What `ipybox policy test` checks. */
   readonly tests: readonly PolicyTest[];
 }
 
 /** The hints of a server that rules can be about. */
-export const ANNOTATIONS = [
+export const ANNOTATIONS: readonly AnnotationName[] = [
   "readOnlyHint",
   "destructiveHint",
   "idempotentHint",
   "openWorldHint",
-] as const;
+];
 
 /** One of the hints. */
-export type AnnotationName = typeof ANNOTATIONS[number];
+export type AnnotationName =
+  | "readOnlyHint"
+  | "destructiveHint"
+  | "idempotentHint"
+  | "openWorldHint";
 
 const text = z.string().min(1);
 const texts = z.union([text, z.array(text).min(1)]);
@@ -141,7 +165,7 @@ const annotations = z.strictObject({
   openWorldHint: z.boolean().optional(),
 });
 
-const kind = z.enum(KINDS);
+const kind = z.enum(["tool", "resource", "shell", "shell_magic"]);
 const effect = z.enum(["allow", "ask", "deny"]);
 
 const rule: z.ZodType<PolicyRule> = z.strictObject({

@@ -64,9 +64,7 @@ export class ToolRunner implements AsyncDisposable {
   /** Where servers' questions are asked. */
   readonly elicitations: ElicitationChannel;
 
-  /** Notes each request in the workspace's audit log. */
-  readonly trail: AuditTrail;
-
+  readonly #trail: AuditTrail;
   readonly #audit: AuditLog | undefined;
   /**
    * Where `${VAR}` in servers' parameters comes from. The workspace's `.env` is read once, at the
@@ -96,7 +94,7 @@ export class ToolRunner implements AsyncDisposable {
     this.#audit = workspace === undefined || options.audit === false
       ? undefined
       : new AuditLog({ workspace, redact: policy.redact, log });
-    this.trail = new AuditTrail(this.#audit);
+    this.#trail = new AuditTrail(this.#audit);
     this.#log = log;
     this.#callTimeoutMs = options.callTimeoutMs;
     this.#pool = new McpPool({
@@ -169,7 +167,7 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const callId = crypto.randomUUID();
     const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    return await this.trail.record(asked, async (onDecision) => {
+    return await this.#trail.record(asked, async (onDecision) => {
       this.#gate.refuseDenied(asked, onDecision); // before a server is started for it
       const annotations = await this.#annotations(serverName, toolName, signal);
       const args = await this.#gate.authorize({ ...asked, annotations }, { signal, onDecision });
@@ -199,7 +197,7 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const args = sealObject(toExact(request.params));
     const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
-    return await this.trail.record(asked, async (onDecision) => {
+    return await this.#trail.record(asked, async (onDecision) => {
       this.#gate.refuseDenied(asked, onDecision);
       const approved = isListMethod(method)
         ? args
@@ -219,11 +217,20 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.trail.record(
+    return await this.#trail.record(
       call,
       (onDecision) => this.#gate.authorize(call, { signal, onDecision }),
       () => "approved", // how the command ends is not told here
     );
+  }
+
+  /**
+   * Tells which code makes the calls from now on, for the audit log.
+   *
+   * @param code The code, or `undefined` once that is not known.
+   */
+  setCode(code: string | undefined): void {
+    this.#trail.setCode(code);
   }
 
   /**
