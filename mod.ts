@@ -58,6 +58,33 @@ export type {
   ApprovalSetting,
   PolicyVerdict,
 } from "./src/approval/policy.ts";
+export { AuditLog } from "./src/audit/audit_log.ts";
+export type { AuditEntry, AuditLogOptions } from "./src/audit/audit_log.ts";
+export { readAuditLog, verifyAuditLog } from "./src/audit/audit_reader.ts";
+export type { AuditVerdict } from "./src/audit/audit_reader.ts";
+export { loadPolicy, parsePolicy } from "./src/policy/policy_file.ts";
+export type { LoadPolicyOptions } from "./src/policy/policy_file.ts";
+export type { Match } from "./src/policy/match.ts";
+export type { PathJudgeOptions } from "./src/policy/paths.ts";
+export { PolicyRules } from "./src/policy/policy_rules.ts";
+export type {
+  PartExplanation,
+  PolicyExplanation,
+  PolicySource,
+  RuleFinding,
+} from "./src/policy/policy_rules.ts";
+export type {
+  AnnotationName,
+  ArgumentCondition,
+  ArgumentTest,
+  PolicyCall,
+  PolicyDocument,
+  PolicyEffect,
+  PolicyKind,
+  PolicyRule,
+  PolicyTest,
+  PolicyValue,
+} from "./src/policy/schema.ts";
 export * from "./src/errors.ts";
 export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
 export type { ShellGuard } from "./src/kernel/bootstrap.ts";
@@ -120,7 +147,7 @@ export type {
   PythonEnvironment,
 } from "./src/python/environment.ts";
 export type { SandboxConfig } from "./src/sandbox/config.ts";
-export type { ResourceLimits } from "./src/sandbox/limits.ts";
+export type { EffectiveLimits, ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
 export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
 export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";

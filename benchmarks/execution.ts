@@ -3,21 +3,27 @@
  * What an execution costs: in the sandbox, without it, and over ZMQ directly with `jupyter_client`,
  * which is the least that any client of the same kernel can need.
  *
- * Run it with `deno task bench`. The three take turns, so that a machine whose speed drifts does not
+ * Run it with `deno task bench`. `IPYBOX_REFERENCE_PYTHON` may name a Python with the reference:
+ * `python3 -m venv DIR && DIR/bin/pip install ipybox "mcp<2"`. They all take turns, so that a machine whose speed drifts does not
  * favour one of them; the ratios are what to quote.
  *
  * @module
  */
 import { CodeExecutor, findPython } from "../mod.ts";
 
-const ROUNDS = 5;
+const ROUNDS = Number(Deno.args[0] ?? 5);
 const CELLS = 60;
+const RESETS = 3;
 
 interface Figures {
   readonly start: number;
   readonly empty: number[];
   readonly print: number[];
   readonly large: number;
+  /** Only of those that can do it. */
+  readonly cancel?: number[];
+  readonly reset?: number[];
+  readonly afterReset?: number[];
 }
 
 const CODES = {
@@ -29,10 +35,17 @@ const CODES = {
 const workspace = await Deno.makeTempDir({ prefix: "ipybox-bench-" });
 const python = (await findPython()).executable;
 const subjects: Record<string, () => Promise<Figures>> = {
-  "direct ZMQ": () => measureZmq(),
+  // By a program that times itself.
+  "direct ZMQ": () => runPython(python, "zmq_baseline.py"),
   "ipybox, no sandbox": () => measureExecutor(false),
   "ipybox": () => measureExecutor(true),
 };
+const reference = Deno.env.get("IPYBOX_REFERENCE_PYTHON");
+if (reference === undefined) {
+  console.log("Without the reference: IPYBOX_REFERENCE_PYTHON names no Python that has it\n");
+} else {
+  subjects["the reference"] = () => runPython(reference, "reference.py", [String(RESETS)]);
+}
 const results = new Map<string, Figures[]>();
 try {
   for (let round = 0; round < ROUNDS; round++) {
@@ -59,16 +72,43 @@ async function measureExecutor(sandbox: boolean): Promise<Figures> {
     await executor.execute(code);
     return performance.now() - begin;
   };
-  return await measure(start, time);
+  const figures = await measure(start, time);
+  const [cancel, reset, afterReset]: [number[], number[], number[]] = [[], [], []];
+  for (let count = 0; count < RESETS; count++) {
+    cancel.push(await timeCancel(executor));
+    await executor.execute("import time; time.sleep(3)"); // until there is a spare kernel again
+    const begin = performance.now();
+    await executor.reset();
+    reset.push(performance.now() - begin);
+    afterReset.push(await time(CODES.empty));
+  }
+  return { ...figures, cancel, reset, afterReset };
 }
 
-/** The same over ZMQ, by a Python program that times itself. */
-async function measureZmq(): Promise<Figures> {
-  const script = new URL("zmq_baseline.py", import.meta.url).pathname;
-  const { stdout } = await new Deno.Command(python, {
-    args: [script, JSON.stringify(CODES), String(CELLS)],
+/** From the wish to cancel code that sleeps until the kernel is ready for more. */
+async function timeCancel(executor: CodeExecutor): Promise<number> {
+  const code = "import time; print(1, flush=True); time.sleep(60)";
+  let begin = 0;
+  for await (const _event of executor.stream(code, { chunks: true })) {
+    begin = performance.now();
+    executor.cancel();
+  }
+  return performance.now() - begin;
+}
+
+/** The figures that a Python program beside this one prints. */
+async function runPython(
+  python: string,
+  script: string,
+  args: readonly string[] = [],
+): Promise<Figures> {
+  const path = new URL(script, import.meta.url).pathname;
+  const { stdout, success } = await new Deno.Command(python, {
+    args: [path, JSON.stringify(CODES), String(CELLS), ...args],
+    cwd: workspace,
     stderr: "inherit",
   }).output();
+  if (!success) throw new Error(`${python} ${path} failed`);
   return JSON.parse(new TextDecoder().decode(stdout));
 }
 
@@ -90,24 +130,30 @@ function report(): void {
   const baseline = figuresOf("direct ZMQ");
   console.log(`Milliseconds; ${ROUNDS} rounds of ${CELLS} cells; in brackets, times direct ZMQ\n`);
   const titles = Object.keys(baseline);
-  console.log(["".padEnd(20), ...titles.map((title) => title.padStart(18))].join(""));
+  console.log(["".padEnd(20), ...titles.map((title) => title.padStart(19))].join(""));
   for (const name of results.keys()) {
-    const cells = Object.entries(figuresOf(name)).map(([title, value]) =>
-      `${value.toFixed(1)} (${(value / (baseline[title] ?? NaN)).toFixed(1)})`.padStart(18)
-    );
+    const cells = Object.entries(figuresOf(name)).map(([title, value]) => {
+      const ratio = value / (baseline[title] ?? NaN);
+      const times = Number.isNaN(ratio) ? "" : ` (${ratio.toFixed(1)})`;
+      return (Number.isNaN(value) ? "-" : value.toFixed(1) + times).padStart(19);
+    });
     console.log([name.padEnd(20), ...cells].join(""));
   }
 }
 
 function figuresOf(name: string): Record<string, number> {
   const figures = results.get(name) ?? [];
-  const all = (key: "empty" | "print") => figures.flatMap((figure) => figure[key]);
+  const all = (key: "empty" | "print" | "cancel" | "reset" | "afterReset") =>
+    figures.flatMap((figure) => figure[key] ?? []);
   return {
     "start to result": quantile(figures.map(({ start }) => start), 0.5),
     "empty p50": quantile(all("empty"), 0.5),
     "empty p95": quantile(all("empty"), 0.95),
     "print p50": quantile(all("print"), 0.5),
     "20 MB stdout": quantile(figures.map(({ large }) => large), 0.5),
+    "cancel p50": quantile(all("cancel"), 0.5),
+    "reset p50": quantile(all("reset"), 0.5),
+    "empty after reset": quantile(all("afterReset"), 0.5),
   };
 }
 

@@ -73,12 +73,6 @@ export class GatewayStartError extends ProcessError {
   override readonly name: string = "GatewayStartError";
 }
 
-/** The kernel, or the gateway it runs under, died. */
-export class KernelDiedError extends ProcessError {
-  /** The name of the class. */
-  override readonly name: string = "KernelDiedError";
-}
-
 /** What a failed execution had produced before it failed. */
 export interface PartialResult {
   /** The text so far, as in `ExecutionResult.text`. */
@@ -87,6 +81,55 @@ export interface PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+}
+
+/** Whether the kernel's variables survived an interruption. */
+export type KernelState = "kept" | "lost";
+
+/** The kernel, or the gateway it runs under, died. Variables are lost; the next execution works. */
+export class KernelDiedError extends ProcessError implements PartialResult {
+  /** The name of the class. */
+  override readonly name: string = "KernelDiedError";
+  /** Whether the kernel's variables survived: they did not. */
+  readonly state: KernelState = "lost";
+  /** The text so far, as in `ExecutionResult.text`. */
+  readonly text: string | null;
+  /** Paths of the images so far. */
+  readonly images: readonly string[];
+  /** All outputs so far, in order. */
+  readonly outputs: readonly Output[];
+  readonly #what: string;
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message What happened.
+   * @param evidence What is known of the process; its last lines become part of the message.
+   * @param partial What was produced before the death.
+   * @param options The cause, where there is one.
+   */
+  constructor(
+    message: string,
+    evidence: ProcessEvidence,
+    partial: PartialResult = { text: null, images: [], outputs: [] },
+    options?: ErrorOptions,
+  ) {
+    super(message, evidence, options);
+    this.#what = message;
+    this.text = partial.text;
+    this.images = partial.images;
+    this.outputs = partial.outputs;
+  }
+
+  /**
+   * The same for one of the executions that the death has ended.
+   *
+   * @param partial What that execution had produced.
+   * @returns An error of its own.
+   */
+  with(partial: PartialResult): KernelDiedError {
+    return new KernelDiedError(this.#what, this, partial, { cause: this.cause });
+  }
 }
 
 /** The executed code raised an exception. The fields are those of Jupyter's `error` message. */
@@ -120,9 +163,6 @@ export class CodeExecutionError extends Error implements PartialResult {
     this.outputs = partial.outputs;
   }
 }
-
-/** Whether the kernel's variables survived an interruption. */
-export type KernelState = "kept" | "lost";
 
 /** An execution took longer than its `timeoutMs`, approval waits excluded. */
 export class ExecutionTimeoutError extends Error implements PartialResult {

@@ -11,14 +11,16 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   python: ["assets", "process"],
   mcp: ["process", "sandbox"],
   kernel: ["assets", "link", "process", "sandbox"],
-  tool_server: ["approval", "mcp"],
+  policy: ["approval", "mcp"],
+  audit: ["approval", "mcp", "policy"],
+  tool_server: ["approval", "audit", "mcp", "policy"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
   mcp_server: ["approval", "apigen", "executor", "kernel", "mcp", "python", "tool_server"],
 };
 
 /** Imported from everywhere; they import nothing of ours (a class may name a type of what it carries). */
-const BASE = ["errors.ts", "log.ts", "async", "json", "std"];
+const BASE = ["errors.ts", "log.ts", "async", "json", "net", "std"];
 
 /** The one place in which each of these packages is imported. */
 const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[] = [

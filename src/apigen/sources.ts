@@ -5,7 +5,7 @@ import { type GeneratedTool, generatePackage } from "./generate.ts";
 
 /** Options of {@linkcode generateMcpSources}. */
 export interface GenerateMcpSourcesOptions
-  extends Pick<ConnectOptions, "connectTimeoutMs" | "workspace" | "signal" | "log"> {
+  extends Pick<ConnectOptions, "connectTimeoutMs" | "workspace" | "variables" | "signal" | "log"> {
   /** The folder that holds the packages of all servers, usually `mcptools` in the workspace. */
   rootDir: string;
 }

@@ -1,6 +1,7 @@
 import { settledWithin } from "../async/signals.ts";
 import { AsyncQueue } from "../async/queue.ts";
 import { type Logger, stderrLogger } from "../log.ts";
+import { directClient } from "../net/direct_client.ts";
 import type { Approver } from "./channel.ts";
 import { ApprovalRequest } from "./request.ts";
 import { answerText, APPROVAL_PROTOCOL, type ApproveMessage, parseServerMessage } from "./wire.ts";
@@ -79,7 +80,9 @@ export class ApprovalClient implements AsyncDisposable {
     const { token, connectTimeoutMs = 10_000 } = options;
     const url = new URL("/approval", options.url);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    using http = new DisposableStack(); // an open socket does without it
     const socket = new WebSocket(url, {
+      client: http.adopt(directClient(url.hostname), (client) => client.close()),
       protocols: [APPROVAL_PROTOCOL],
       headers: { authorization: `Bearer ${token}` },
     });

@@ -15,6 +15,8 @@ export interface PolicyVerdict {
 export interface ApprovalPolicy {
   /** Judges one call. */
   decide(call: ApprovalCall): PolicyVerdict;
+  /** Patterns for names of arguments whose values the audit log leaves out, beside the usual ones. */
+  readonly redact?: readonly string[];
 }
 
 /** One mode for each kind of call. */

@@ -4,8 +4,8 @@ import { settledWithin } from "../async/signals.ts";
 import { McpServer } from "../mcp_server/mcp_server.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
 import {
+  approvalOf,
   APPROVE,
-  approveModeOf,
   kernelEnvOf,
   PYTHON,
   SANDBOX,
@@ -23,7 +23,8 @@ export const mcp: Command = {
   options: {
     approve: {
       ...APPROVE,
-      help: "Tool calls and registrations: ask the client's user, allow or deny (default: ask)",
+      help:
+        "Tool calls and registrations: ask the client's user, allow or deny, or a policy file (default: ask, with the workspace's and your own policy)",
     },
     workspace: WORKSPACE,
     ...SANDBOX,
@@ -51,13 +52,14 @@ const FAREWELL_MS = 10_000;
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(mcp, args);
-  const approve = approveModeOf(parsed);
   const workspace = await workspaceOf(parsed);
+  const { tools: approve, policy } = await approvalOf(parsed, workspace);
   const kernelEnv = await kernelEnvOf(workspace);
   silenceStdout(io);
   const server = McpServer.serveStdio({
     workspace,
     approve,
+    policy,
     kernelEnv,
     sandbox: sandboxOf(parsed),
     python: parsed.value("python"),

@@ -76,6 +76,16 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./run.ts")).run,
   },
   {
+    name: "policy",
+    summary: "Check, test and explain which calls need approval",
+    load: async () => (await import("./policy.ts")).policy,
+  },
+  {
+    name: "audit",
+    summary: "Show or verify the log of tool calls and decisions",
+    load: async () => (await import("./audit.ts")).audit,
+  },
+  {
     name: "mcp",
     summary: "Serve code execution to MCP clients",
     load: async () => (await import("./mcp.ts")).mcp,

@@ -9,10 +9,9 @@ import {
 import { runAction } from "./code_action.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 import {
+  approvalOf,
   APPROVE,
   APPROVE_SHELL,
-  approveModeOf,
-  approveShellModeOf,
   kernelEnvOf,
   PYTHON,
   readUserFile,
@@ -52,18 +51,18 @@ export const run: Command = {
 
 async function runCommand(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(run, args, { max: 1 });
-  const tools = approveModeOf(parsed);
-  const approval = { tools, resources: tools, shell: approveShellModeOf(parsed) };
   const timeout = parsed.positiveNumber("timeout");
   const workspace = await workspaceOf(parsed);
+  const { policy, ...modes } = await approvalOf(parsed, workspace);
   const code = await codeOf(parsed);
   const approver = new TerminalApprover(io, "--approve allow");
   await using executor = await CodeExecutor.start({
     workspace,
-    approval,
+    approval: policy ?? modes,
     kernelEnv: await kernelEnvOf(workspace),
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
+    spareKernel: false, // one execution needs no second kernel
     signal: io.signal,
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   });

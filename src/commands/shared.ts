@@ -5,9 +5,11 @@
  */
 import { join, resolve } from "node:path";
 import { parse } from "@std/dotenv";
-import type { ApprovalMode } from "../approval/policy.ts";
+import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
+import type { ApprovalCall } from "../approval/request.ts";
 import { readHostileFile } from "../mcp/hostile_files.ts";
 import { checkServerName } from "../mcp/server_name.ts";
+import { loadPolicy } from "../policy/policy_file.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
@@ -28,37 +30,64 @@ export const VERBOSE: OptionSpec = { short: "v", help: "Say on stderr what happe
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
-  value: "MODE",
-  help: "Tool calls: ask at the terminal, allow or deny all (default: ask)",
+  value: "MODE|FILE",
+  help:
+    "Tool calls: ask at the terminal, allow or deny all, or a policy file (default: ask, with the workspace's and your own policy)",
 };
 
 /** `--approve-shell MODE`, an option of commands that run code. */
 export const APPROVE_SHELL: OptionSpec = {
   value: "MODE",
-  help: "Shell commands such as !ls: ask, allow or deny all (default: allow)",
+  help:
+    "Shell commands such as !ls: ask, allow or deny all (default: allow, or what the policy says)",
 };
 
-/**
- * What the command line says of approvals of tool calls.
- *
- * @throws {UsageError} If it is no mode.
- */
-export function approveModeOf(args: ParsedArgs): ApprovalMode {
-  return approvalMode("approve", args.value("approve") ?? "ask");
+/** What the command line and the policy files say of approvals. */
+export interface CommandApproval {
+  /** What becomes of tool calls. */
+  readonly tools: ApprovalMode;
+  /** What becomes of requests for resources. */
+  readonly resources: ApprovalMode;
+  /** What becomes of shell commands. */
+  readonly shell: ApprovalMode;
+  /** The policy that counts instead, where there is one. */
+  readonly policy?: ApprovalPolicy;
 }
 
 /**
- * What the command line says of approvals of shell commands.
+ * What the command line says of approvals. Policy files count where it does not say allow or deny.
  *
- * @throws {UsageError} If it is no mode.
+ * @throws {UsageError} If it is no mode and no file.
+ * @throws {ConfigError} If a file is no policy.
  */
-export function approveShellModeOf(args: ParsedArgs): ApprovalMode {
-  return approvalMode("approve-shell", args.value("approve-shell") ?? "allow");
+export async function approvalOf(args: ParsedArgs, workspace: string): Promise<CommandApproval> {
+  const approve = args.value("approve") ?? "ask";
+  const shell = args.value("approve-shell");
+  const modes = { shell: modeOf(shell ?? "allow", "approve-shell") };
+  if (approve === "allow" || approve === "deny") {
+    return { tools: approve, resources: approve, ...modes };
+  }
+  if (approve !== "ask" && !/[./]/.test(approve)) modeOf(approve, "approve");
+  const file = approve === "ask" ? undefined : resolve(approve);
+  const policy = await loadPolicy({ workspace, file });
+  const asking = { tools: "ask", resources: "ask", ...modes } as const;
+  if (policy === undefined) return asking;
+  if (shell === undefined) return { ...asking, policy };
+  const shellPolicy = approvalPolicy({ shell: modes.shell });
+  const isShell = ({ kind }: ApprovalCall) => kind === "shell" || kind === "shell_magic";
+  return {
+    ...asking,
+    policy: {
+      redact: policy.redact,
+      decide: (call) => (isShell(call) ? shellPolicy : policy).decide(call),
+    },
+  };
 }
 
-function approvalMode(option: string, mode: string): ApprovalMode {
+function modeOf(mode: string, option: string): ApprovalMode {
   if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
-  throw new UsageError(`Option --${option} takes ask, allow or deny: received "${mode}"`);
+  const file = option === "approve" ? ", or a policy file such as policy.json" : "";
+  throw new UsageError(`Option --${option} takes ask, allow or deny${file}: received "${mode}"`);
 }
 
 /**

@@ -5,18 +5,17 @@ import { guardsShell } from "../approval/policy.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { AsyncQueue } from "../async/queue.ts";
-import { anySignal } from "../async/signals.ts";
-import { ExecutionTimeoutError } from "../errors.ts";
+import { abortable, anySignal } from "../async/signals.ts";
+import { ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
-import { KernelClient } from "../kernel/client.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import { KernelGateway } from "../kernel/gateway.ts";
 import { stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
+import { KernelSession } from "./kernel_session.ts";
 import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
 import { TimeBudget } from "./time_budget.ts";
 
@@ -49,15 +48,19 @@ export class CodeExecutor implements AsyncDisposable {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
   readonly #parts: AsyncDisposableStack;
-  readonly #kernel: KernelClient;
+  readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
   readonly #connectTimeoutMs: number | undefined;
   readonly #turns = new Mutex();
-  #current: AbortController | undefined;
+  readonly #closed = new AbortController();
+  #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
+  #state: KernelState = "kept";
+  #resetting: Promise<void> = Promise.resolve();
+  #disposing: Promise<void> | undefined;
 
   private constructor(
     parts: AsyncDisposableStack,
-    running: { workspace: string; kernel: KernelClient; tools: ToolServer },
+    running: { workspace: string; kernel: KernelSession; tools: ToolServer },
     options: CodeExecutorOptions,
   ) {
     this.#parts = parts;
@@ -91,6 +94,7 @@ export class CodeExecutor implements AsyncDisposable {
         servers,
         approval,
         approvalTimeoutMs,
+        audit: options.audit,
         connectTimeoutMs,
         sampling: options.sampling,
         roots: options.roots,
@@ -98,32 +102,33 @@ export class CodeExecutor implements AsyncDisposable {
       }),
     );
     const { hostname, port, token } = tools.kernelDoor;
-    const gateway = parts.use(
-      await KernelGateway.start({
-        python: python.executable,
-        workspace,
-        kernelDoor: { hostname, port },
-        kernelToken: token,
-        sandbox,
-        kernelEnv,
-        packagesDir: options.packagesDir,
-        startTimeoutMs,
-        signal,
-        log,
-      }),
-    );
-    const { restoreWorkingDir, maxOutputBytes } = options;
+    const { packagesDir, restoreWorkingDir, maxOutputBytes, spareKernel } = options;
     const kernel = parts.use(
-      await KernelClient.start({
-        gateway,
-        imagesDir: resolve(workspace, imagesDir),
-        workingDir: workspace,
-        restoreWorkingDir,
-        shell,
-        maxOutputBytes,
-        startTimeoutMs,
-        signal,
-        log,
+      await KernelSession.start({
+        gateway: {
+          python: python.executable,
+          workspace,
+          kernelDoor: { hostname, port },
+          kernelToken: token,
+          sandbox,
+          limits: options.limits,
+          kernelEnv,
+          packagesDir,
+          startTimeoutMs,
+          signal,
+          log,
+        },
+        kernel: {
+          imagesDir: resolve(workspace, imagesDir),
+          workingDir: workspace,
+          restoreWorkingDir,
+          shell,
+          maxOutputBytes,
+          spareKernel,
+          startTimeoutMs,
+          signal,
+          log,
+        },
       }),
     );
     return new CodeExecutor(parts.move(), { workspace, kernel, tools }, options);
@@ -140,6 +145,14 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * Whether the kernel's variables survived the execution that ended last: `"lost"` after its kernel
+   * died, was reset, or had to be replaced because the code could not be interrupted.
+   */
+  get state(): KernelState {
+    return this.#state;
+  }
+
+  /**
    * Runs code and tells what happens: approvals that wait for a decision, the progress of tool calls,
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
@@ -150,42 +163,24 @@ export class CodeExecutor implements AsyncDisposable {
    * @returns The events. After {@linkcode cancel} they end without a result.
    * @throws {CodeExecutionError} The code raised an exception.
    * @throws {ExecutionTimeoutError} It took longer than `timeoutMs`.
-   * @throws {KernelDiedError} Its kernel died; the next execution gets a fresh one.
+   * @throws {KernelDiedError} Its kernel, or the gateway or sandbox around it, died; the next
+   * execution gets a fresh one.
+   * @throws {DOMException} An `AbortError` when the executor was reset or disposed of meanwhile.
    */
   async *stream(
     code: string,
     options: StreamOptions = {},
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const { timeoutMs, signal, chunks = false, elicitations = false } = options;
-    using _turn = await this.#turns.acquire(signal);
-    const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
-    const cancel = this.#current = new AbortController();
-    const events = new AsyncQueue<ExecutionEvent>();
-    using budget = new TimeBudget(timeoutMs);
-    using _clock = onPendingChange([channel, questions], (count) => budget.setPending(count));
-    using _watcher = serverEvents.watch((event) => events.push(event));
-    using _approver = channel.attached
-      ? undefined
-      : channel.attach((request) => events.push({ type: "approval", request }));
-    using _answerer = elicitations && !questions.attached
-      ? questions.attach((request) => events.push({ type: "elicitation", request }))
-      : undefined;
-    const execution = this.#kernel.execute(code, {
-      signal: anySignal(signal, budget.signal, cancel.signal),
-    });
-    const told = tell(execution, events, chunks);
+    const stop = anySignal(options.signal, this.#closed.signal);
+    using _turn = await this.#turns.acquire(stop);
+    const cancel = new AbortController();
+    this.#current = { cancel };
     try {
-      for await (const event of events) yield event;
+      yield* this.#run(code, options, anySignal(stop, cancel.signal));
     } catch (error) {
-      if (cancel.signal.aborted && error === cancel.signal.reason) return;
-      if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {
-        throw new ExecutionTimeoutError(timeoutMs, await execution.state, execution.partial());
-      }
-      throw error;
+      if (!cancel.signal.aborted || error !== cancel.signal.reason) throw error;
     } finally {
       this.#current = undefined;
-      await execution.cancel(); // does nothing to one that has ended
-      await told;
     }
   }
 
@@ -197,7 +192,9 @@ export class CodeExecutor implements AsyncDisposable {
    * @returns What it produced; nothing if {@linkcode cancel} ended it.
    * @throws {CodeExecutionError} The code raised an exception.
    * @throws {ExecutionTimeoutError} It took longer than `timeoutMs`.
-   * @throws {KernelDiedError} Its kernel died; the next execution gets a fresh one.
+   * @throws {KernelDiedError} Its kernel, or the gateway or sandbox around it, died; the next
+   * execution gets a fresh one.
+   * @throws {DOMException} An `AbortError` when the executor was reset or disposed of meanwhile.
    *
    * @example
    * ```ts
@@ -225,18 +222,29 @@ export class CodeExecutor implements AsyncDisposable {
     return result;
   }
 
-  /** Cancels the execution under way, if there is one: its events end without a result. */
-  cancel(): void {
-    this.#current?.abort(new DOMException("The execution was cancelled", "AbortError"));
+  /**
+   * Cancels the execution under way, if there is one: its events end without a result. Those that
+   * wait for their turn go on.
+   *
+   * @returns Whether the kernel's variables survived, once the execution has ended.
+   */
+  async cancel(): Promise<KernelState> {
+    const current = this.#current;
+    if (current === undefined) return "kept";
+    current.cancel.abort(new DOMException("The execution was cancelled", "AbortError"));
+    return await (current.execution?.state ?? "kept"); // it may not have begun
   }
 
   /**
-   * Starts afresh: variables are lost and MCP servers stop; files and registrations stay. An
-   * execution under way ends with an `AbortError`.
+   * Starts afresh: variables are lost and MCP servers stop; files, packages and registrations stay.
+   * An execution under way ends with an `AbortError`; those that wait for their turn run in the
+   * fresh kernel.
    */
   async reset(): Promise<void> {
     // The kernel goes at once: its code must not live to see its calls fail.
-    await allDone([this.#kernel.reset(), this.#tools.reset()]);
+    const reset = allDone([this.#kernel.reset(), this.#tools.reset()]);
+    this.#resetting = reset.then(() => {}, () => {}); // told to whoever resets
+    await reset;
   }
 
   /**
@@ -254,16 +262,57 @@ export class CodeExecutor implements AsyncDisposable {
     const tools = await generateMcpSources(name, params, {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
+      variables: this.#tools.runner.variables,
       connectTimeoutMs: this.#connectTimeoutMs,
     });
     await this.#tools.runner.registerServer(name, params);
     return tools;
   }
 
-  /** Ends the execution under way, the kernel and the MCP servers. */
+  /**
+   * Ends the kernel and the MCP servers. Executions under way or waiting for their turn end with an
+   * `AbortError`.
+   */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.cancel();
-    await this.#parts.disposeAsync();
+    this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
+    await (this.#disposing ??= this.#parts.disposeAsync());
+  }
+
+  /** Runs code whose turn it is. */
+  async *#run(
+    code: string,
+    options: StreamOptions,
+    stop: AbortSignal,
+  ): AsyncGenerator<ExecutionEvent, void, undefined> {
+    const { timeoutMs, chunks = false, elicitations = false } = options;
+    await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
+    const execute = await abortable(this.#kernel.ready(), stop);
+    const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
+    const events = new AsyncQueue<ExecutionEvent>();
+    using budget = new TimeBudget(timeoutMs);
+    using _clock = onPendingChange([channel, questions], (count) => budget.setPending(count));
+    using _watcher = serverEvents.watch((event) => events.push(event));
+    using _approver = channel.attached
+      ? undefined
+      : channel.attach((request) => events.push({ type: "approval", request }));
+    using _answerer = elicitations && !questions.attached
+      ? questions.attach((request) => events.push({ type: "elicitation", request }))
+      : undefined;
+    this.#tools.runner.setCode(code);
+    const execution = execute(code, { signal: anySignal(stop, budget.signal) });
+    if (this.#current !== undefined) this.#current.execution = execution;
+    const told = tell(execution, events, chunks);
+    try {
+      for await (const event of events) yield event;
+    } catch (error) {
+      if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {
+        throw new ExecutionTimeoutError(timeoutMs, await execution.state, execution.partial());
+      }
+      throw error;
+    } finally {
+      this.#state = await execution.cancel(); // does nothing to one that has ended
+      await told;
+    }
   }
 }
 

@@ -2,6 +2,7 @@ import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
+import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 
 /** Options of `CodeExecutor.start()`. */
@@ -21,6 +22,13 @@ export interface CodeExecutorOptions {
    * @default {true}
    */
   sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * An error that comes from one of them names it.
+   *
+   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
+   */
+  limits?: ResourceLimits | false | undefined;
   /**
    * Which calls need approval.
    *
@@ -71,11 +79,24 @@ export interface CodeExecutorOptions {
    */
   maxOutputBytes?: number | undefined;
   /**
+   * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that
+   * died is replaced at once. It costs the memory of one idle kernel, some 45 MB.
+   *
+   * @default {true}
+   */
+  spareKernel?: boolean | undefined;
+  /**
    * How long a decision on an approval is waited for, in milliseconds; then the call is refused.
    *
    * @default {undefined} for ever
    */
   approvalTimeoutMs?: number | undefined;
+  /**
+   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   *
+   * @default {true}
+   */
+  audit?: boolean | undefined;
   /**
    * How long an MCP server may take to start, in milliseconds.
    *
@@ -107,7 +128,8 @@ export interface CodeExecutorOptions {
 /** Options of `CodeExecutor.execute()`. */
 export interface ExecuteOptions {
   /**
-   * How long the code may run, in milliseconds. Tool calls count, waiting for approvals does not.
+   * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, and for the
+   * executions before it, does not.
    *
    * @default {undefined} for ever
    */

@@ -4,7 +4,7 @@ import { AsyncQueue } from "../async/queue.ts";
 export interface OutputChunk {
   /** Tells it from other events. */
   readonly type: "chunk";
-  /** Where it came from; `"result"` is the text of a result or a display. */
+  /** Where it came from; `"result"` is the text of a result, a display or its update. */
   readonly stream: "stdout" | "stderr" | "result";
   /** The text, as it came. */
   readonly text: string;

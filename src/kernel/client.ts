@@ -1,7 +1,8 @@
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal, settledWithin } from "../async/signals.ts";
-import { CodeExecutionError, type KernelState } from "../errors.ts";
+import { CodeExecutionError, KernelDiedError, type KernelState } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { ArtifactFolder } from "./artifact_folder.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
@@ -11,6 +12,7 @@ import { KernelKeeper } from "./kernel_keeper.ts";
 import type { KernelRequest } from "./kernel_request.ts";
 import type { JsonObject } from "./jupyter.ts";
 import type { OutputCollector } from "./output_collector.ts";
+import { limitHint } from "./limit_hint.ts";
 import { cleanTraceback } from "./traceback.ts";
 
 export type { GatewayAddress } from "./gateway_connection.ts";
@@ -68,6 +70,14 @@ export interface KernelClientOptions {
    * @default {60000}
    */
   readonly startTimeoutMs?: number | undefined;
+  /**
+   * Whether a second kernel is kept ready, so that {@linkcode KernelClient.reset} takes
+   * milliseconds. It costs the memory of one idle kernel, some 45 MB, and is started half a second
+   * after the one in use.
+   *
+   * @default {true}
+   */
+  readonly spareKernel?: boolean | undefined;
   /** Gives up the start. */
   readonly signal?: AbortSignal | undefined;
   /** Told of what goes wrong where no caller is. */
@@ -107,10 +117,11 @@ export class KernelClient implements AsyncDisposable {
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #running: Running | undefined;
+  #disposing: Promise<void> | undefined;
 
   private constructor(options: KernelClientOptions) {
     const { gateway, imagesDir = "images", spillDir, startTimeoutMs = 60_000, signal } = options;
-    const { workingDir, restoreWorkingDir = false, shell = "none" } = options;
+    const { workingDir, restoreWorkingDir = false, spareKernel = true, shell = "none" } = options;
     this.#options = options;
     this.#log = options.log ?? silentLogger;
     this.#images = new ArtifactFolder(imagesDir);
@@ -123,6 +134,7 @@ export class KernelClient implements AsyncDisposable {
       log: this.#log,
       startTimeoutMs,
       signal,
+      spare: spareKernel,
     });
   }
 
@@ -181,11 +193,19 @@ export class KernelClient implements AsyncDisposable {
    */
   async reset(): Promise<void> {
     this.#keeper.replace(new DOMException("The kernel was reset", "AbortError"));
-    await this.#keeper.current;
+    const kernel = await this.#keeper.current;
+    const works = await kernel.settled().then(() => true, () => false);
+    // A spare kernel may have died unnoticed, as all of them do with their gateway.
+    if (!works) await (await this.#keeper.usable()).settled();
+    this.#keeper.takeLoss(); // nothing that was counted on
   }
 
   /** Ends the kernel. An execution under way ends with an `AbortError`. */
   async [Symbol.asyncDispose](): Promise<void> {
+    await (this.#disposing ??= this.#dispose());
+  }
+
+  async #dispose(): Promise<void> {
     this.#closed.abort(new DOMException("The kernel client was closed", "AbortError"));
     await this.#keeper[Symbol.asyncDispose]();
     this.#connection[Symbol.dispose]();
@@ -225,14 +245,18 @@ export class KernelClient implements AsyncDisposable {
       const reply = await abortable(running.request.done, cancelled);
       const state = running.interrupts.length === 0 ? "kept" : await this.#settle(running);
       if (reply.status === "ok") return { state };
-      return { state, failure: { error: codeError(reply, collector) } };
+      return {
+        state,
+        failure: { error: codeError(reply, collector, this.#options.gateway.limits) },
+      };
     } catch (error) {
       if (cancelled.aborted) {
         interrupt(running).catch(() => {}); // #settle() waits for it
         return { state: await this.#settle(running), failure: { error } };
       }
       this.#keeper.takeLoss(); // it is told here
-      return { state: "lost", failure: { error } };
+      const own = error instanceof KernelDiedError ? error.with(collector.partial()) : error;
+      return { state: "lost", failure: { error: own } };
     } finally {
       this.#running = undefined;
     }
@@ -277,13 +301,18 @@ async function untilSettled({ kernel, request, interrupts }: Running): Promise<v
 }
 
 /** The error of code that raised an exception, from the kernel's reply. */
-function codeError(reply: JsonObject, collector: OutputCollector): CodeExecutionError {
-  const { ename, evalue } = reply;
-  const traceback = Array.isArray(reply.traceback) ? reply.traceback.map(String) : [];
-  return new CodeExecutionError(
-    typeof ename === "string" ? ename : "Error",
-    typeof evalue === "string" ? evalue : `The kernel answered ${String(reply.status)}`,
-    cleanTraceback(traceback).join("\n"),
-    collector.partial(),
-  );
+function codeError(
+  reply: JsonObject,
+  collector: OutputCollector,
+  limits: EffectiveLimits | undefined,
+): CodeExecutionError {
+  const ename = typeof reply.ename === "string" ? reply.ename : "Error";
+  const evalue = typeof reply.evalue === "string"
+    ? reply.evalue
+    : `The kernel answered ${String(reply.status)}`;
+  const lines = Array.isArray(reply.traceback) ? reply.traceback.map(String) : [];
+  let traceback = cleanTraceback(lines).join("\n");
+  const hint = limits && limitHint({ ename, evalue, traceback }, limits);
+  if (hint !== undefined) traceback += `\n${hint}`;
+  return new CodeExecutionError(ename, evalue, traceback, collector.partial());
 }

@@ -6,7 +6,13 @@ import { LinkPort } from "../link/port.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
-import { rlimits } from "../sandbox/limits.ts";
+import {
+  type EffectiveLimits,
+  effectiveLimits,
+  type ResourceLimits,
+  rlimits,
+} from "../sandbox/limits.ts";
+import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import {
   type PreparedSandbox,
   prepareSandbox,
@@ -31,6 +37,12 @@ export interface KernelGatewayOptions {
    * @default {true}
    */
   sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   *
+   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
+   */
+  limits?: ResourceLimits | false | undefined;
   /** A folder with further Python packages for kernels, which they can only read. It exists. */
   packagesDir?: string | undefined;
   /** Further environment variables of kernels. */
@@ -81,6 +93,8 @@ export class KernelGateway implements AsyncDisposable {
   readonly sessionDir: string;
   /** Whether its kernels run in the sandbox. */
   readonly sandboxed: boolean;
+  /** What one process of the executed code may take; `null` where there is no limit. */
+  readonly limits: EffectiveLimits;
   /** Resolves, never rejects, when it has ended, however that came. */
   readonly exited: Promise<ProcessEvidence>;
 
@@ -94,6 +108,7 @@ export class KernelGateway implements AsyncDisposable {
     this.token = running.token;
     this.sessionDir = running.folder.session;
     this.sandboxed = running.sandboxed;
+    this.limits = running.limits;
     this.exited = running.exited;
     this.#process = running.process;
   }
@@ -160,6 +175,7 @@ interface Running {
   readonly token: string;
   readonly folder: SessionFolder;
   readonly sandboxed: boolean;
+  readonly limits: EffectiveLimits;
   readonly process: ManagedProcess;
   readonly exited: Promise<ProcessEvidence>;
 }
@@ -167,6 +183,7 @@ interface Running {
 async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Running> {
   const { options, deadline, state } = start;
   const { sandbox = true, packagesDir, log = silentLogger } = options;
+  const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
   const folder = parts.use(await SessionFolder.create());
   const [workspace, interpreter] = await allDone([
     realFolder(options.workspace),
@@ -210,11 +227,11 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const token = randomToken();
   const port = parts.use(LinkPort.open(launched.link));
   launched.link.start(
-    gatewaySpec({ options, interpreter, folder, workspace, prepared, token, path }),
+    gatewaySpec({ options, interpreter, folder, workspace, prepared, limits, token, path }),
   );
   await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
   const { process, exited } = launched;
-  return { port, token, folder, sandboxed: prepared !== undefined, process, exited };
+  return { port, token, folder, sandboxed: prepared !== undefined, limits, process, exited };
 }
 
 interface LaunchOptions {
@@ -272,11 +289,25 @@ async function untilReady(
     if (prepared === undefined) {
       throw new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
     }
+    await explainSandbox(cause);
     throw new SandboxUnavailableError(
       `The sandbox ${howEnded(last)} before it ran anything: ${last.stderrTail.trim()}`,
       sandboxFix(last.stderrTail),
       { cause },
     );
+  }
+}
+
+/**
+ * Throws what this machine lacks, if that is why the sandbox did not start. It is only looked for
+ * now, as looking takes time and permissions.
+ */
+async function explainSandbox(cause: unknown): Promise<void> {
+  try {
+    await requireSandboxPrerequisites();
+  } catch (error) {
+    if (!(error instanceof SandboxUnavailableError)) return; // it could not be found out
+    throw new SandboxUnavailableError(error.message, error.fix, { cause });
   }
 }
 
@@ -322,6 +353,7 @@ interface SpecInput {
   readonly folder: SessionFolder;
   readonly workspace: string;
   readonly prepared: PreparedSandbox | undefined;
+  readonly limits: EffectiveLimits;
   readonly token: string;
   readonly path: string;
 }
@@ -329,7 +361,8 @@ interface SpecInput {
 /** What the launcher is told to start. Only its stdin carries the token. */
 function gatewaySpec(input: SpecInput): unknown {
   const { options, interpreter, folder, workspace, prepared, token, path } = input;
-  const { sandbox = true, kernelEnv = {}, kernelToken, packagesDir } = options;
+  const { kernelEnv = {}, kernelToken, packagesDir } = options;
+  const limits = rlimits(input.limits);
   const bin = interpreter.executable.slice(0, interpreter.executable.lastIndexOf("/"));
   const env = { PATH: `${bin}:${path}`, LANG: "C.UTF-8", ...folder.environment() };
   const pythonPath = [folder.runtime, workspace];
@@ -341,9 +374,7 @@ function gatewaySpec(input: SpecInput): unknown {
     env,
     door: options.kernelDoor !== undefined,
     inherit: prepared?.proxyVariables ?? [],
-    limits: prepared === undefined
-      ? { RLIMIT_CORE: 0 }
-      : rlimits(typeof sandbox === "object" ? sandbox.limits : undefined),
+    limits: limits.all,
     input: {
       token,
       kernel_env: {
@@ -353,6 +384,7 @@ function gatewaySpec(input: SpecInput): unknown {
         PYTHONPATH: pythonPath.join(":"),
       },
       kernel_script: `${folder.launcher}/kernel.py`,
+      kernel_limits: limits.kernel,
       resource_dir: folder.launcher,
     },
   };

@@ -1,4 +1,6 @@
 import type { ProcessEvidence } from "../errors.ts";
+import { directClient } from "../net/direct_client.ts";
+import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
 
 /** Where a kernel gateway listens, and what is known of its process. */
@@ -11,6 +13,8 @@ export interface GatewayAddress {
   readonly exited?: Promise<ProcessEvidence>;
   /** The last part of what the gateway wrote to stderr. */
   readonly stderrTail?: string;
+  /** What one process of the executed code may take, so that errors can say so. */
+  readonly limits?: EffectiveLimits;
 }
 
 /** Requests to one gateway. */
@@ -105,22 +109,4 @@ export class GatewayConnection implements Disposable {
 
 function kernelPath(id: string): string {
   return `api/kernels/${encodeURIComponent(id)}`;
-}
-
-/**
- * A client that connects to a host directly also where `HTTP_PROXY` is set: Deno sends even loopback
- * addresses, and so the token, through that proxy. `NO_PROXY` is read when a client is created. Who
- * did not grant access to that variable is not asked for it, and may set it.
- */
-function directClient(hostname: string): Deno.HttpClient {
-  const variable = { name: "env", variable: "NO_PROXY" } as const;
-  if (Deno.permissions.querySync(variable).state !== "granted") return Deno.createHttpClient({});
-  const before = Deno.env.get("NO_PROXY");
-  Deno.env.set("NO_PROXY", hostname);
-  try {
-    return Deno.createHttpClient({});
-  } finally {
-    if (before === undefined) Deno.env.delete("NO_PROXY");
-    else Deno.env.set("NO_PROXY", before);
-  }
 }

@@ -192,7 +192,7 @@ Deno.test("sandboxed code sees neither the host's files, ports and processes nor
 Deno.test("limits hold for code in the sandbox", async () => {
   await using workspace = await TempFolder.create();
   const limits = { memoryBytes: 2 * 1024 ** 3, fileBytes: 1_000_000 };
-  await using gateway = await start(workspace, { sandbox: { limits } });
+  await using gateway = await start(workspace, { limits });
   await using kernel = await RawKernel.start(gateway);
   const code = `
 try:

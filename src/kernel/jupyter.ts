@@ -32,6 +32,8 @@ export interface JupyterMessage {
   readonly type: string;
   /** The request that this message belongs to; `undefined` for the gateway's own messages. */
   readonly parentId: string | undefined;
+  /** The session of that request's client. */
+  readonly parentSession: string | undefined;
   readonly content: JsonObject;
 }
 
@@ -73,12 +75,20 @@ export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   const message = deserialize(data, KERNEL_PROTOCOL);
   validateMessage(message);
   const parent: unknown = message.parent_header;
-  const parentId = isObject(parent) && typeof parent.msg_id === "string"
-    ? parent.msg_id
-    : undefined;
+  const header: JsonObject = isObject(parent) ? parent : {};
   const content: unknown = message.content;
   if (!isObject(content)) throw new TypeError("A message's content is not an object");
-  return { channel: message.channel, type: message.header.msg_type, parentId, content };
+  return {
+    channel: message.channel,
+    type: message.header.msg_type,
+    parentId: textIn(header.msg_id),
+    parentSession: textIn(header.session),
+    content,
+  };
+}
+
+function textIn(value: unknown): string | undefined {
+  return typeof value === "string" ? value : undefined;
 }
 
 /** Whether a value is a JSON object. */

@@ -12,6 +12,8 @@ import {
 import { KernelRequest } from "./kernel_request.ts";
 import { KernelSocket } from "./kernel_socket.ts";
 import { describeExit, exitStatus } from "./exit_status.ts";
+import { isOutput, LateOutput } from "./late_output.ts";
+import { deathHint } from "./limit_hint.ts";
 import { messageOf } from "./spill_file.ts";
 
 /** How a kernel is started. */
@@ -41,6 +43,7 @@ export class Kernel implements AsyncDisposable {
   readonly #session: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
   readonly #end = new AbortController();
+  readonly #late = new LateOutput();
   #socket: KernelSocket | undefined;
 
   private constructor(id: string, options: KernelOptions) {
@@ -77,12 +80,13 @@ export class Kernel implements AsyncDisposable {
    * Sends a request.
    *
    * @param content The request.
-   * @param onOutput Called with each message that it leads to on iopub, besides the status.
+   * @param onOutput Called with each message that it leads to on iopub, besides the status, and with
+   * what threads and tasks of earlier requests have said since those ended.
    * @returns The request under way. It fails with the reason of {@linkcode ended}.
    */
   request(
     content: RequestContent,
-    onOutput: (message: JupyterMessage) => void = () => {},
+    onOutput?: (message: JupyterMessage) => void,
   ): KernelRequest {
     const { id, data } = encodeRequest(content, this.#session);
     const request = new KernelRequest(onOutput);
@@ -91,6 +95,7 @@ export class Kernel implements AsyncDisposable {
       return request;
     }
     this.#requests.set(id, request);
+    if (onOutput !== undefined) this.#late.take().forEach(onOutput);
     const forget = () => this.#requests.delete(id);
     request.done.then(forget, forget);
     this.#socket?.send(data);
@@ -182,6 +187,11 @@ export class Kernel implements AsyncDisposable {
     const request = parentId === undefined ? undefined : this.#requests.get(parentId);
     if (request !== undefined) request.receive(message);
     else if (type === "status" && isDeath(content.execution_state)) this.#died(content.returncode);
+    else if (message.parentSession === this.#session && isOutput(message)) {
+      const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
+      if (running !== undefined) running.receive(message);
+      else this.#late.add(message, data.byteLength);
+    }
   }
 
   /** The gateway found the kernel's process ended. It may start another, which is not set up. */
@@ -191,8 +201,11 @@ export class Kernel implements AsyncDisposable {
     const how = evidence.exitCode === null && evidence.signal === null
       ? "it may have run out of memory, crashed or been ended by its own code"
       : describeExit(evidence);
+    const { limits } = this.#options.gateway;
+    const hint = limits === undefined ? undefined : deathHint(evidence.signal, limits);
+    const message = `The kernel died and its variables are lost: ${how}`;
     this.abandon(
-      new KernelDiedError(`The kernel died and its variables are lost: ${how}`, evidence),
+      new KernelDiedError(hint === undefined ? message : `${message}\n${hint}`, evidence),
     );
   }
 

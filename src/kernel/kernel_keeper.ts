@@ -2,12 +2,15 @@ import { anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { KernelDiedError } from "../errors.ts";
 import { describeExit } from "./exit_status.ts";
 import { Kernel, type KernelOptions } from "./kernel.ts";
+import { SpareKernel } from "./spare_kernel.ts";
 
 /** How a {@linkcode KernelKeeper} starts its kernels. */
 export interface KernelKeeperOptions extends KernelOptions {
   readonly startTimeoutMs: number;
   /** Gives up the start of the first kernel. */
   readonly signal: AbortSignal | undefined;
+  /** Whether a second kernel is kept ready to replace the first. */
+  readonly spare: boolean;
 }
 
 /** A kernel that dies sooner than this is only replaced when it is needed. */
@@ -15,24 +18,31 @@ const SHORT_LIFE_MS = 1000;
 
 /**
  * Always has a kernel: one that dies or is given up is replaced by a fresh one with the same
- * set-up. Disposing it ends the kernel.
+ * set-up: by the spare one where it is ready. Disposing it ends both.
  */
 export class KernelKeeper implements AsyncDisposable {
   readonly #options: KernelKeeperOptions;
   readonly #closed = new AbortController();
   readonly #endings = new Set<Promise<void>>();
+  readonly #spare: SpareKernel;
   #current: Promise<Kernel>;
   #gatewayEnd: KernelDiedError | undefined;
   #loss: { readonly reason: unknown } | undefined;
 
   constructor(options: KernelKeeperOptions) {
     this.#options = options;
-    this.#current = this.#start(options.signal);
+    this.#spare = new SpareKernel(
+      () => this.#startInTime(undefined),
+      (kernel) => this.#endLater(kernel, new DOMException("It was a spare", "AbortError")),
+      options,
+    );
+    this.#current = this.#watch(this.#startInTime(options.signal));
     options.gateway.exited?.then((evidence) => {
       const message = `The kernel gateway ended: ${describeExit(evidence)}`;
       const error = new KernelDiedError(message, evidence);
       this.#gatewayEnd = error;
       this.#current.then((kernel) => kernel.abandon(error), () => {}); // it has failed already
+      this.#spare.close();
     });
   }
 
@@ -48,15 +58,15 @@ export class KernelKeeper implements AsyncDisposable {
       return await kernel;
     } catch {
       // Its start may have failed long ago, and a new failure says more than an old one.
-      if (this.#current === kernel) this.#current = this.#start();
+      if (this.#current === kernel) this.#current = this.#next();
       return await this.#current;
     }
   }
 
-  /** Gives the current kernel up, with the reason why, and starts a fresh one. */
+  /** Gives the current kernel up, with the reason why, for the spare one or one that is started. */
   replace(reason: unknown): void {
     const old = this.#current;
-    this.#current = this.#start();
+    this.#current = this.#next();
     this.#loss = undefined;
     this.#endLater(old, reason);
   }
@@ -72,17 +82,24 @@ export class KernelKeeper implements AsyncDisposable {
     const reason = new DOMException("The kernel client was closed", "AbortError");
     this.#closed.abort(reason);
     this.#endLater(this.#current, reason);
+    this.#spare.close();
     while (this.#endings.size > 0) await Promise.all(this.#endings);
   }
 
-  #start(signal?: AbortSignal): Promise<Kernel> {
-    const kernel = this.#startInTime(signal);
+  /** The spare kernel, or else one that is started now. */
+  #next(): Promise<Kernel> {
+    return this.#watch(this.#spare.take() ?? this.#startInTime(undefined));
+  }
+
+  /** Notices the end of a kernel that is to be the current one. */
+  #watch(kernel: Promise<Kernel>): Promise<Kernel> {
     kernel.then(
       (started) => {
         const since = performance.now();
         const onEnd = () => this.#onEnd(kernel, started.ended.reason, since);
         started.ended.addEventListener("abort", onEnd, { once: true });
         if (started.ended.aborted) onEnd();
+        else if (this.#current === kernel) this.#spare.prepare();
       },
       () => {}, // told to whoever asks for the kernel
     );

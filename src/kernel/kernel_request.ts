@@ -7,7 +7,7 @@ import type { JsonObject, JupyterMessage } from "./jupyter.ts";
  * either order: who stops at the reply loses output.
  */
 export class KernelRequest {
-  readonly #onOutput: (message: JupyterMessage) => void;
+  readonly #onOutput: ((message: JupyterMessage) => void) | undefined;
   readonly #begun = Promise.withResolvers<void>();
   readonly #idle = Promise.withResolvers<void>();
   readonly #reply = Promise.withResolvers<JsonObject>();
@@ -17,7 +17,7 @@ export class KernelRequest {
   #isIdle = false;
 
   /** @param onOutput Called with each message of the iopub channel. */
-  constructor(onOutput: (message: JupyterMessage) => void) {
+  constructor(onOutput?: (message: JupyterMessage) => void) {
     this.#onOutput = onOutput;
     this.done = Promise.all([this.#reply.promise, this.#idle.promise]).then(([reply]) => reply);
     for (const promise of [this.done, this.begun, this.idle]) {
@@ -40,6 +40,11 @@ export class KernelRequest {
     return this.#isIdle;
   }
 
+  /** Whether somebody takes its output, and it may still come. */
+  get takesOutput(): boolean {
+    return this.#onOutput !== undefined && !this.#isIdle;
+  }
+
   /** Takes a message that belongs to this request. */
   receive(message: JupyterMessage): void {
     const { channel, type, content } = message;
@@ -53,7 +58,7 @@ export class KernelRequest {
       }
     } else if (channel === "iopub") {
       if (type === "execute_input") this.#begun.resolve();
-      this.#onOutput(message);
+      this.#onOutput?.(message);
     }
   }
 

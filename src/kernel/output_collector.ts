@@ -24,6 +24,13 @@ export interface CollectorOptions {
 /** The most that the displays of one execution may hold in memory, besides their text. */
 const MAX_DISPLAY_BYTES = 128 * 1024 ** 2;
 
+const OUTPUT_TYPES: ReadonlySet<string> = new Set([
+  "stream",
+  "execute_result",
+  "display_data",
+  "error",
+]);
+
 /** The most displays, and the most errors, of one execution. */
 const MAX_DISPLAYS = 10_000;
 
@@ -39,6 +46,7 @@ export class OutputCollector implements Disposable {
   #displayCount = 0;
   #displayBytes = 0;
   #spill: SpillFile | undefined;
+  #clearsNext = false;
 
   constructor(options: CollectorOptions) {
     this.#options = options;
@@ -48,6 +56,12 @@ export class OutputCollector implements Disposable {
   /** Takes one message of the iopub channel; kinds that are no output are ignored. */
   add(message: JupyterMessage): void {
     const { type, content } = message;
+    if (type === "clear_output") {
+      if (content.wait === true) this.#clearsNext = true;
+      else this.#clear();
+      return;
+    }
+    if (this.#clearsNext && OUTPUT_TYPES.has(type)) this.#clear();
     if (type === "stream") this.#addStream(content);
     else if (type === "execute_result" || type === "display_data") this.#addData(type, content);
     else if (type === "update_display_data") this.#update(content);
@@ -67,6 +81,15 @@ export class OutputCollector implements Disposable {
   /** Closes the file of the whole text. */
   [Symbol.dispose](): void {
     this.#spill?.[Symbol.dispose]();
+  }
+
+  /** Leaves out all that was produced; chunks and the file of the whole text keep it. */
+  #clear(): void {
+    this.#clearsNext = false;
+    for (const image of this.#log.images()) this.#options.images.remove(image);
+    this.#log.clear();
+    this.#displays.clear();
+    this.#displayCount = this.#displayBytes = 0;
   }
 
   #addStream(content: JsonObject): void {
@@ -101,7 +124,13 @@ export class OutputCollector implements Disposable {
     const entries = this.#displays.get(displayIdOf(content) ?? "");
     // A display of an earlier execution, whose result is already out: here it is a new one.
     if (entries === undefined) return this.#addData("display_data", content);
-    const data = this.#bounded(bundleOf(content.data), sizeOf(entries[0]!.data));
+    const whole = bundleOf(content.data);
+    const before = textOf(entries[0]!.data["text/plain"]);
+    const data = this.#bounded(whole, sizeOf(entries[0]!.data));
+    const text = textOf(whole["text/plain"]);
+    if (text !== undefined && text !== before) {
+      this.#publish("result", this.#joiner.joinLine(text));
+    }
     const metadata = bundleOf(content.metadata);
     const image = this.#saveImage(data);
     for (const old of new Set(entries.map((entry) => entry.image))) {

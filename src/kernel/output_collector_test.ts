@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { join } from "node:path";
 import { ArtifactFolder } from "./artifact_folder.ts";
 import { type CollectorOptions, OutputCollector } from "./output_collector.ts";
@@ -34,7 +34,7 @@ class TestCollector extends OutputCollector {
   }
 
   message(type: string, content: Record<string, unknown>): void {
-    this.add({ channel: "iopub", type, parentId: "1", content });
+    this.add({ channel: "iopub", type, parentId: "1", parentSession: "1", content });
   }
 
   get text(): string | null {
@@ -191,3 +191,44 @@ function exists(path: string): boolean {
     return false;
   }
 }
+
+Deno.test("OutputCollector leaves out what was cleared, at once or with the next output", () => {
+  using collector = new TestCollector();
+  collector.stream("old\n");
+  collector.display({ "image/svg+xml": "<svg/>", "text/plain": "picture" }, "one");
+  const [image] = collector.partial().images;
+  collector.message("clear_output", { wait: true });
+  assertEquals(collector.text, "old\npicture");
+  collector.stream("new\n");
+  assertEquals(collector.partial(), {
+    text: "new",
+    images: [],
+    outputs: [{ type: "stream", name: "stdout", text: "new\n" }],
+  });
+  assertThrows(() => Deno.statSync(image ?? ""), Deno.errors.NotFound);
+  collector.message("clear_output", { wait: false });
+  assertEquals(collector.partial(), { text: null, images: [], outputs: [] });
+  assertEquals(collector.chunks, ["stdout:old\n", "result:picture", "stdout:\nnew\n"]);
+});
+
+Deno.test("OutputCollector keeps all in the file of a long text that was cleared", () => {
+  using collector = new TestCollector();
+  collector.stream("a".repeat(2000));
+  collector.message("clear_output", { wait: false });
+  assertEquals(collector.text, null);
+  collector.stream("b".repeat(2000));
+  assertEquals(collector.spilled(), "a".repeat(2000) + "b".repeat(2000));
+});
+
+Deno.test("OutputCollector streams the next state of a display", () => {
+  using collector = new TestCollector();
+  for (const text of ["1%", "2%", "2%", "3%"]) {
+    collector.display(
+      { "text/plain": text },
+      "bar",
+      text === "1%" ? "display_data" : "update_display_data",
+    );
+  }
+  assertEquals(collector.chunks, ["result:1%", "result:\n2%", "result:\n3%"]);
+  assertEquals(collector.text, "3%");
+});

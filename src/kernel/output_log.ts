@@ -103,6 +103,14 @@ export class OutputLog {
     this.#entries.push(error);
   }
 
+  /** Forgets all, as after `clear_output()`. */
+  clear(): void {
+    this.#entries = [];
+    this.#gap = undefined;
+    this.#cost = this.#totalBytes = 0;
+    this.#hasText = false;
+  }
+
   /** The merged text of streams, results and displays, as it was produced; `null` for none. */
   rawText(note = ""): string | null {
     if (!this.#hasText) return null;

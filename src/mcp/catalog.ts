@@ -14,7 +14,9 @@ export type ListMethod = "resources/list" | "resources/templates/list" | "prompt
 
 /** What can be asked of a server's catalog, in the protocol's own names. */
 export type CatalogMethod =
-  | ListMethod
+  | "resources/list"
+  | "resources/templates/list"
+  | "prompts/list"
   | "resources/read"
   | "prompts/get"
   | "completion/complete";

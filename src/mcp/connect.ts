@@ -6,13 +6,13 @@ import { makeClient } from "./client.ts";
 import { McpConnection } from "./connection.ts";
 import {
   type Client,
-  type FetchLike,
   SdkHttpError,
   SSEClientTransport,
   StreamableHTTPClientTransport,
   type Transport,
   UnauthorizedError,
 } from "./sdk.ts";
+import { exactFetch } from "./exact_fetch.ts";
 import { PrivateFolder } from "./private_folder.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { checkServerName } from "./server_name.ts";
@@ -148,8 +148,8 @@ async function connectHttp(
   const attempt = new Attempt(serverName, options);
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
-      ? new SSEClientTransport(url, { requestInit, fetch: fetchWhole })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch: fetchWhole });
+      ? new SSEClientTransport(url, { requestInit, fetch: exactFetch })
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch: exactFetch });
     try {
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
@@ -235,14 +235,6 @@ function isOtherTransport(error: unknown): boolean {
   return error instanceof SdkHttpError && error.status >= 400 && error.status < 500 &&
     error.status !== 401 && error.status !== 403;
 }
-
-/** Fetches, with the body of a failure read: the SDK leaves some of them open. */
-const fetchWhole: FetchLike = async (url, init) => {
-  const response = await fetch(url, init);
-  if (response.status < 400) return response;
-  const { status, statusText, headers } = response;
-  return new Response(await response.text(), { status, statusText, headers });
-};
 
 function parseUrl(serverName: string, text: string): URL {
   const url = URL.parse(text);

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ToolCallError } from "../errors.ts";
 import type { ExactJson } from "../json/exact.ts";
+import { unmarked } from "./exact_fetch.ts";
 
 /** A block of a tool's result, as the server sent it. Kinds that are not known are passed on. */
 export interface ContentBlock {
@@ -72,5 +73,5 @@ function malformed(problem: string): ToolCallError {
 }
 
 function exact(value: unknown): ExactJson {
-  return value as ExactJson; // it was parsed from JSON
+  return unmarked(value) as ExactJson; // it was parsed from JSON
 }

@@ -1,8 +1,9 @@
 import { settledWithin } from "../async/signals.ts";
 import type { ProcessEvidence } from "../errors.ts";
-import { type ExactJson, isExactObject, parseExact } from "../json/exact.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
+import { parseMessage } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
+import { killStragglers, STRAGGLER_VARIABLE } from "./stragglers.ts";
 
 /** Options of {@linkcode StdioTransport}. */
 export interface StdioTransportOptions {
@@ -48,6 +49,8 @@ export class StdioTransport implements Transport {
   #reading: Promise<void> | undefined;
   #failure: Error | undefined;
   #closed = false;
+  #swept: Promise<void> | undefined;
+  readonly #mark: string = crypto.randomUUID();
 
   /** @param options What to start. Nothing is started yet. */
   constructor(options: StdioTransportOptions) {
@@ -77,6 +80,7 @@ export class StdioTransport implements Transport {
     try {
       const process = ManagedProcess.spawn({
         ...this.#options,
+        env: { ...this.#options.env, [STRAGGLER_VARIABLE]: this.#mark },
         inputGraceMs: INPUT_GRACE_MS,
         termGraceMs: TERM_GRACE_MS,
       });
@@ -102,8 +106,10 @@ export class StdioTransport implements Transport {
   /** Stops the process, and whatever it has started in its group. */
   async close(): Promise<void> {
     this.#end();
-    await this.#process?.stop();
+    if (this.#process === undefined) return;
+    await this.#process.stop();
     await this.#reading;
+    await (this.#swept ??= killStragglers(this.#mark));
   }
 
   /** Asks the process to end at once: it never answered, so it has nothing to bring to an end. */
@@ -208,21 +214,4 @@ class LineSplitter {
     this.#size = 0;
     return this.#decoder.decode(whole);
   }
-}
-
-/**
- * Parses a message. The structured content of a tool's result keeps its numbers as they were
- * written; the rest is what the SDK expects.
- */
-function parseMessage(line: string): JSONRPCMessage {
-  const message = JSON.parse(line);
-  if (!line.includes('"structuredContent"')) return message;
-  const exact = structuredContent(parseExact(line));
-  if (exact !== undefined) message.result.structuredContent = exact;
-  return message;
-}
-
-function structuredContent(message: ExactJson): ExactJson | undefined {
-  if (!isExactObject(message) || !isExactObject(message.result)) return undefined;
-  return message.result.structuredContent;
 }

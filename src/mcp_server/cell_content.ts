@@ -48,7 +48,7 @@ function explain(error: unknown): [PartialResult, string] {
     return [error, `${error.message}. ${state}`];
   }
   if (error instanceof KernelDiedError) {
-    return [NOTHING, `${error.message}\nThe next cell runs in a fresh kernel: variables are lost`];
+    return [error, `${error.message}\nThe next cell runs in a fresh kernel: variables are lost`];
   }
   return [NOTHING, error instanceof Error ? error.message : String(error)];
 }

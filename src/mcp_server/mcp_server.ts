@@ -1,4 +1,4 @@
-import type { ApprovalMode } from "../approval/policy.ts";
+import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { SdkMcpServer, serveStdio, StdioServerTransport } from "./sdk.ts";
 import { Session, type SessionOptions } from "./session.ts";
@@ -13,6 +13,12 @@ export interface McpServerOptions extends Omit<SessionOptions, "approval" | "req
    * @default {"ask"}
    */
   approve?: ApprovalMode | undefined;
+  /**
+   * Which calls are allowed, asked about or denied. It does not decide on registrations.
+   *
+   * @default {undefined} `approve` counts for all tool calls
+   */
+  policy?: ApprovalPolicy | undefined;
   /** The version that clients are told. */
   version?: string | undefined;
 }
@@ -65,10 +71,10 @@ export class McpServer implements AsyncDisposable {
    * @returns The running server.
    */
   static serveStdio(options: McpServerOptions = {}): McpServer {
-    const { approve = "ask", version = "0", ...sessionOptions } = options;
+    const { approve = "ask", policy, version = "0", ...sessionOptions } = options;
     const parts = new AsyncDisposableStack();
     const session = parts.use(
-      new Session({ ...sessionOptions, approval: { tools: approve } }),
+      new Session({ ...sessionOptions, approval: policy ?? { tools: approve } }),
     );
     const rounds = parts.use(new ApprovalRounds(approve));
     const transport = new StdioServerTransport(undefined, undefined, {

@@ -1,4 +1,4 @@
-/** What one process inside the sandbox may take. `null` takes a limit away. */
+/** What one process of the executed code may take. `null` takes a limit away. */
 export interface ResourceLimits {
   /**
    * Bytes of address space of one process.
@@ -7,7 +7,8 @@ export interface ResourceLimits {
    */
   memoryBytes?: number | null;
   /**
-   * Processes and threads together. The system does not enforce it for root.
+   * Processes and threads together. The system does not enforce it for root. Without the sandbox it
+   * counts all processes of the user, so there is no default there.
    *
    * @default {1024}
    */
@@ -18,27 +19,85 @@ export interface ResourceLimits {
    * @default {4294967296} 4 GiB
    */
   fileBytes?: number | null;
+  /**
+   * Seconds of CPU time of one process, in all its life. As the kernel lives long, and its variables
+   * end with it, there is no default: `timeoutMs` bounds one execution.
+   *
+   * @default {null}
+   */
+  cpuSeconds?: number | null;
+}
+
+/** Limits by the names that Python's `resource` module has. */
+export interface Rlimits {
+  /** For the launcher and all below it. */
+  readonly all: Readonly<Record<string, number>>;
+  /** For kernels and what they start, not for the gateway, which outlives them. */
+  readonly kernel: Readonly<Record<string, number>>;
 }
 
 const GIB = 1024 ** 3;
 
+/** What is in force where nothing else is said. */
+const DEFAULTS = {
+  memoryBytes: 8 * GIB,
+  processes: 1024,
+  fileBytes: 4 * GIB,
+  cpuSeconds: null,
+} as const;
+
+/** Which limits are in force; `null` for none. */
+export type EffectiveLimits = { readonly [Name in keyof ResourceLimits]-?: number | null };
+
 /**
- * Turns limits into what the launcher sets, by the names that Python's `resource` module has.
+ * Fills in the defaults.
  *
- * @param limits The limits that differ from the defaults.
- * @returns The value of each `RLIMIT_…`. Core dumps, which would hold secrets, are always off.
+ * @param limits The limits that differ from them, or `false` for none at all.
+ * @param options Whether there is a sandbox.
+ * @returns All limits.
  * @throws {RangeError} A limit is not a positive whole number.
  */
-export function rlimits(limits: ResourceLimits = {}): Record<string, number> {
-  const { memoryBytes = 8 * GIB, processes = 1024, fileBytes = 4 * GIB } = limits;
-  const values = { RLIMIT_AS: memoryBytes, RLIMIT_NPROC: processes, RLIMIT_FSIZE: fileBytes };
-  const set: Record<string, number> = { RLIMIT_CORE: 0 };
-  for (const [name, value] of Object.entries(values)) {
-    if (value === null) continue;
-    if (!Number.isSafeInteger(value) || value <= 0) {
-      throw new RangeError(`The limit for ${name} must be a positive whole number, not ${value}`);
+export function effectiveLimits(
+  limits: ResourceLimits | false | undefined,
+  options: { readonly sandboxed: boolean },
+): EffectiveLimits {
+  const off = limits === false;
+  const given: ResourceLimits = off ? {} : limits ?? {};
+  const valueOf = (name: keyof ResourceLimits): number | null => {
+    const value = given[name];
+    if (value === undefined) {
+      return off || (name === "processes" && !options.sandboxed) ? null : DEFAULTS[name];
     }
-    set[name] = value;
-  }
+    if (value !== null && (!Number.isSafeInteger(value) || value <= 0)) {
+      throw new RangeError(`limits.${name} must be a positive whole number or null, not ${value}`);
+    }
+    return value;
+  };
+  return {
+    memoryBytes: valueOf("memoryBytes"),
+    processes: valueOf("processes"),
+    fileBytes: valueOf("fileBytes"),
+    cpuSeconds: valueOf("cpuSeconds"),
+  };
+}
+
+/**
+ * Turns limits into what the launcher sets.
+ *
+ * @param limits The limits in force.
+ * @returns The value of each `RLIMIT_…`. Core dumps, which would hold secrets, are always off.
+ */
+export function rlimits(limits: EffectiveLimits): Rlimits {
+  const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
+  const all = { RLIMIT_AS: memoryBytes, RLIMIT_NPROC: processes, RLIMIT_FSIZE: fileBytes };
+  return {
+    all: { RLIMIT_CORE: 0, ...withoutNull(all) },
+    kernel: withoutNull({ RLIMIT_CPU: cpuSeconds }),
+  };
+}
+
+function withoutNull(values: Record<string, number | null>): Record<string, number> {
+  const set: Record<string, number> = {};
+  for (const [name, value] of Object.entries(values)) if (value !== null) set[name] = value;
   return set;
 }

@@ -1,18 +1,33 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { rlimits } from "./limits.ts";
+import { effectiveLimits, rlimits } from "./limits.ts";
 
-Deno.test("rlimits() has defaults, takes changes, and lets limits be taken away", () => {
-  assertEquals(Object.keys(rlimits()).sort(), [
+Deno.test("limits have defaults, take changes, and can be taken away", () => {
+  assertEquals(Object.keys(rlimits(effectiveLimits(undefined, { sandboxed: true })).all).sort(), [
     "RLIMIT_AS",
     "RLIMIT_CORE",
     "RLIMIT_FSIZE",
     "RLIMIT_NPROC",
   ]);
-  assertEquals(rlimits({ memoryBytes: null, processes: 7, fileBytes: null }), {
-    RLIMIT_CORE: 0,
-    RLIMIT_NPROC: 7,
+  const some = { memoryBytes: null, processes: 7, fileBytes: null, cpuSeconds: 60 };
+  assertEquals(rlimits(effectiveLimits(some, { sandboxed: false })), {
+    all: { RLIMIT_CORE: 0, RLIMIT_NPROC: 7 },
+    kernel: { RLIMIT_CPU: 60 },
   });
+  const none = { all: { RLIMIT_CORE: 0 }, kernel: {} };
+  assertEquals(rlimits(effectiveLimits(false, { sandboxed: true })), none);
+});
+
+Deno.test("without the sandbox the user's other processes are not limited", () => {
+  assertEquals(effectiveLimits(undefined, { sandboxed: false }).processes, null);
+  assertEquals(effectiveLimits(undefined, { sandboxed: true }).processes, 1024);
+});
+
+Deno.test("a limit that is none is refused by its name", () => {
   for (const memoryBytes of [0, -1, 1.5, NaN]) {
-    assertThrows(() => rlimits({ memoryBytes }), RangeError);
+    assertThrows(
+      () => effectiveLimits({ memoryBytes }, { sandboxed: true }),
+      RangeError,
+      "limits.memoryBytes must be a positive whole number or null",
+    );
   }
 });

@@ -3,7 +3,6 @@ import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./con
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { Logger } from "../log.ts";
-import type { ResourceLimits } from "./limits.ts";
 import { proxyFolder, sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt, srtArguments, trustedPath } from "./srt.ts";
@@ -19,8 +18,6 @@ export interface SandboxOptions {
    * @default {false}
    */
   allowUnsafe?: boolean | undefined;
-  /** What one process inside may take. */
-  limits?: ResourceLimits | undefined;
 }
 
 /** The folders that a sandbox is made for. All are absolute and free of symbolic links. */

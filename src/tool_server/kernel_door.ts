@@ -1,3 +1,4 @@
+import { settledWithin } from "../async/signals.ts";
 import type { Logger } from "../log.ts";
 import {
   jsonResponse,
@@ -32,6 +33,8 @@ export interface KernelDoorOptions {
   readonly log: Logger;
 }
 
+/** How long an answer in one piece is waited for. */
+const AT_ONCE_MS = 20;
 /** How many lines wait for a caller that does not read. */
 const MAX_UNREAD_LINES = 1000;
 
@@ -109,31 +112,41 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
 /**
  * Answers once something is done, and cancels it when whoever asked has gone.
  *
- * The body is a stream because that is told of the caller's end. The request's own signal also aborts
- * after responses that were sent, and Deno warns about every program that looks at it.
+ * What is done at once is answered in one piece, which takes half the time. For the rest the body is
+ * a stream, because that is told of the caller's end. The request's own signal also aborts after
+ * responses that were sent, and Deno warns about every program that looks at it.
  */
-function eventually(
+async function eventually(
   run: (signal: AbortSignal, tell: (line: string) => void) => Promise<string>,
-): Response {
+): Promise<Response> {
   const gone = new AbortController();
+  const { signal } = gone;
+  const early: string[] = [];
+  let tell = (line: string): void => void early.push(line);
+  const answer = run(signal, (line) => tell(line));
+  if (await settledWithin(answer, AT_ONCE_MS)) return jsonResponse(early.join("") + await answer);
+
   const encoder = new TextEncoder();
   let ended = false;
-  const body = new ReadableStream<Uint8Array>({
-    async start(controller) {
-      const text = await run(gone.signal, (line) => {
-        // Whoever does not read has no use for news; the result is not lost.
-        const unread = 1 - (controller.desiredSize ?? 1);
-        if (ended || gone.signal.aborted || unread > MAX_UNREAD_LINES) return;
-        controller.enqueue(encoder.encode(line));
-      });
-      ended = true;
-      if (gone.signal.aborted) return;
-      controller.enqueue(encoder.encode(text));
-      controller.close();
-    },
-    cancel: () => gone.abort(new DOMException("The caller has gone", "AbortError")),
-  });
-  return jsonResponse(body);
+  return jsonResponse(
+    new ReadableStream<Uint8Array>({
+      async start(controller) {
+        tell = (line) => {
+          // Whoever does not read has no use for news; the result is not lost.
+          const unread = 1 - (controller.desiredSize ?? 1);
+          if (ended || signal.aborted || unread > MAX_UNREAD_LINES) return;
+          controller.enqueue(encoder.encode(line));
+        };
+        early.forEach((line) => tell(line));
+        const text = await answer;
+        ended = true;
+        if (signal.aborted) return;
+        controller.enqueue(encoder.encode(text));
+        controller.close();
+      },
+      cancel: () => gone.abort(new DOMException("The caller has gone", "AbortError")),
+    }),
+  );
 }
 
 function malformed<T>(parse: (body: Uint8Array) => T, body: Uint8Array): T {

@@ -2,14 +2,16 @@ import { abortable, anySignal } from "../async/signals.ts";
 import { McpConnectionError, ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
-import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
 import type { CallToolOptions } from "../mcp/call_options.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { McpConnection } from "../mcp/connection.ts";
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
+import type { Tool } from "../mcp/sdk.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ServerRegistry } from "./server_registry.ts";
+import { ServerSlot } from "./server_slot.ts";
 
 /** Options of {@linkcode McpPool}. */
 export interface McpPoolOptions {
@@ -19,14 +21,18 @@ export interface McpPoolOptions {
   readonly connect?: Omit<ConnectOptions, "signal" | "hooks">;
   /** What a server may tell and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
+  /** How many requests a server is sent at once; the others wait. */
+  readonly maxConcurrentCalls?: number | undefined;
+  /** How long a server is kept without a request, in milliseconds. */
+  readonly idleMs?: number | undefined;
   /** Told of servers that die. */
   readonly log?: Logger;
 }
 
-/** A connection that lived this long was a working one: the next is made at once. */
-const STABLE_MS = 10_000;
-const FIRST_DELAY_MS = 200;
-const LONGEST_DELAY_MS = 10_000;
+/** How many requests a server is sent at once. */
+const MAX_CONCURRENT_CALLS = 64;
+/** How long a server is kept without a request. */
+const IDLE_MS = 60 * 60_000;
 
 /**
  * The connections to MCP servers: started by the first call, one for each server, each for itself.
@@ -34,44 +40,38 @@ const LONGEST_DELAY_MS = 10_000;
  * A server that died is started again by the next call, later each time as long as it keeps dying.
  */
 export class McpPool implements AsyncDisposable {
+  readonly #options: McpPoolOptions;
   readonly #registry: ServerRegistry;
-  readonly #connect: Omit<ConnectOptions, "signal">;
-  readonly #hooks: (serverName: string) => ServerHooks;
   readonly #log: Logger;
-  readonly #slots = new Map<string, Slot>();
+  readonly #slots = new Map<string, ServerSlot>();
   readonly #ending = new Set<Promise<void>>();
   #lifetime = new AbortController();
 
   /** @param options The servers and how they are connected to. Nothing is started yet. */
   constructor(options: McpPoolOptions) {
-    const { registry, log = silentLogger, connect = {}, hooks = () => ({}) } = options;
+    const { registry, log = silentLogger } = options;
+    this.#options = options;
     this.#registry = registry;
     this.#log = log;
-    this.#connect = { ...connect, log };
-    this.#hooks = hooks;
   }
 
   /**
-   * Gives the connection to a server, which is made where there is none.
+   * Finds a tool in a server's list.
    *
    * @param serverName The server.
-   * @param signal Ends the wait, but not what others wait for too.
-   * @returns The connection, for a call or two: it is not the caller's to dispose.
-   * @throws {ToolCallError} The server is not registered, or cannot be started or reached.
+   * @param toolName The tool's name on the wire.
+   * @param signal Gives up.
+   * @returns The tool, or `undefined` where it is not listed.
+   * @throws {ToolCallError} The server is not there, or does not give its list.
    */
-  async connection(serverName: string, signal?: AbortSignal): Promise<McpConnection> {
-    const params = this.#registry.get(serverName);
-    if (params === undefined) throw unknownServer(serverName, this.#registry.names);
-    const lifetime = this.#lifetime.signal;
-    try {
-      return await abortable(
-        this.#slot(serverName, params).connection(),
-        anySignal(signal, lifetime),
-      );
-    } catch (error) {
-      if (signal?.aborted || lifetime.aborted) throw cancelled(error);
-      throw this.#unreachable(serverName, params, error);
-    }
+  async findTool(
+    serverName: string,
+    toolName: string,
+    signal?: AbortSignal,
+  ): Promise<Tool | undefined> {
+    return await this.#use(serverName, signal, (connection, signal) => {
+      return connection.findTool(toolName, signal);
+    });
   }
 
   /**
@@ -147,26 +147,48 @@ export class McpPool implements AsyncDisposable {
     use: (connection: McpConnection, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
     const signal = anySignal(ownSignal, this.#lifetime.signal);
-    const connection = await this.connection(serverName, signal);
+    const slot = this.#slot(serverName);
+    using _turn = await slot.turn(signal).catch((error) => {
+      throw cancelled(error);
+    });
+    const connection = await this.#connection(serverName, slot, signal);
     try {
       return await use(connection, signal);
     } catch (error) {
       if (!connection.forgotten) throw error;
-      return await use(await this.connection(serverName, signal), signal);
+      return await use(await this.#connection(serverName, slot, signal), signal);
     }
   }
 
-  #slot(serverName: string, params: ServerParams): Slot {
-    const wanted = JSON.stringify(params);
+  async #connection(
+    serverName: string,
+    slot: ServerSlot,
+    signal: AbortSignal,
+  ): Promise<McpConnection> {
+    try {
+      return await abortable(slot.connection(), signal);
+    } catch (error) {
+      if (signal.aborted) throw cancelled(error);
+      throw this.#unreachable(serverName, slot.params, error);
+    }
+  }
+
+  #slot(serverName: string): ServerSlot {
+    const params = this.#registry.get(serverName);
+    if (params === undefined) throw unknownServer(serverName, this.#registry.names);
     const present = this.#slots.get(serverName);
-    if (present?.wanted === wanted) return present;
+    if (present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {
       this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
       this.#end(serverName);
     }
-    const slot = new Slot(serverName, params, wanted, {
-      ...this.#connect,
-      hooks: this.#hooks(serverName),
+    const { hooks, connect, maxConcurrentCalls, idleMs } = this.#options;
+    const slot = new ServerSlot({
+      serverName,
+      params,
+      connect: { ...connect, log: this.#log, hooks: hooks?.(serverName) },
+      maxConcurrentCalls: maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
+      idleMs: idleMs ?? IDLE_MS,
     });
     this.#slots.set(serverName, slot);
     return slot;
@@ -196,83 +218,6 @@ export class McpPool implements AsyncDisposable {
       ? error.message.split("\n", 1)[0] ?? ""
       : `MCP server "${serverName}" cannot be reached`;
     return new ToolCallError("server_unreachable", message, { exitCode, signal }, options);
-  }
-}
-
-/** The place of one server: its connection, how often it failed, and what it was made of. */
-class Slot implements AsyncDisposable {
-  readonly wanted: string;
-
-  readonly #serverName: string;
-  readonly #params: ServerParams;
-  readonly #options: Omit<ConnectOptions, "signal">;
-  readonly #ended = new AbortController();
-  #current: Promise<McpConnection> | undefined;
-  #failures = 0;
-  #notBefore = 0;
-
-  constructor(
-    serverName: string,
-    params: ServerParams,
-    wanted: string,
-    options: Omit<ConnectOptions, "signal">,
-  ) {
-    this.#serverName = serverName;
-    this.#params = params;
-    this.wanted = wanted;
-    this.#options = options;
-  }
-
-  connection(): Promise<McpConnection> {
-    if (this.#current !== undefined) return this.#current;
-    const current = this.#start();
-    this.#current = current;
-    current.then((connection) => this.#watch(connection, current), () => this.#fail(current));
-    return current;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    const current = this.#current;
-    this.#ended.abort(new DOMException("The MCP server is stopped", "AbortError"));
-    const connection = await current?.catch(() => undefined); // it was never there
-    await connection?.[Symbol.asyncDispose]();
-  }
-
-  async #start(): Promise<McpConnection> {
-    await pause(this.#notBefore - performance.now(), this.#ended.signal);
-    const options = { ...this.#options, signal: this.#ended.signal };
-    return await connectMcp(this.#serverName, this.#params, options);
-  }
-
-  async #watch(connection: McpConnection, current: Promise<McpConnection>): Promise<void> {
-    const since = performance.now();
-    await connection.closed;
-    if (performance.now() - since > STABLE_MS) this.#failures = 0;
-    else this.#delayNext();
-    if (this.#current === current) this.#current = undefined;
-    await connection[Symbol.asyncDispose]();
-  }
-
-  #fail(current: Promise<McpConnection>): void {
-    this.#delayNext();
-    if (this.#current === current) this.#current = undefined;
-  }
-
-  #delayNext(): void {
-    const delay = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
-    this.#failures++;
-    this.#notBefore = performance.now() + delay;
-  }
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (ms <= 0) return signal.throwIfAborted();
-  const over = Promise.withResolvers<void>();
-  const timer = setTimeout(over.resolve, ms);
-  try {
-    await abortable(over.promise, signal);
-  } finally {
-    clearTimeout(timer);
   }
 }
 

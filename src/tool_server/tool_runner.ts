@@ -2,6 +2,8 @@ import { ApprovalChannel } from "../approval/channel.ts";
 import { ApprovalGate } from "../approval/gate.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
+import { AuditLog } from "../audit/audit_log.ts";
+import { AuditTrail } from "../audit/audit_trail.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
@@ -9,7 +11,8 @@ import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
+import { variableLookup } from "../mcp/variables.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
@@ -61,25 +64,47 @@ export class ToolRunner implements AsyncDisposable {
   /** Where servers' questions are asked. */
   readonly elicitations: ElicitationChannel;
 
+  readonly #trail: AuditTrail;
+  readonly #audit: AuditLog | undefined;
+  /**
+   * Where `${VAR}` in servers' parameters comes from. The workspace's `.env` is read once, at the
+   * start: where there was none, executed code can put one.
+   */
+  readonly variables: VariableLookup;
+
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
   readonly #log: Logger;
   readonly #callTimeoutMs: number | undefined;
+  readonly #changed = new Set<string>();
 
-  private constructor(registry: ServerRegistry, options: ToolRunnerOptions) {
+  private constructor(
+    registry: ServerRegistry,
+    variables: VariableLookup,
+    options: ToolRunnerOptions,
+  ) {
     const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
     this.registry = registry;
+    this.variables = variables;
     const { approvalTimeoutMs: timeoutMs } = options;
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
-    this.#gate = new ApprovalGate(approvalPolicy(options.approval ?? {}), this.channel);
+    const policy = approvalPolicy(options.approval ?? {});
+    this.#gate = new ApprovalGate(policy, this.channel);
+    this.#audit = workspace === undefined || options.audit === false
+      ? undefined
+      : new AuditLog({ workspace, redact: policy.redact, log });
+    this.#trail = new AuditTrail(this.#audit);
     this.#log = log;
     this.#callTimeoutMs = options.callTimeoutMs;
     this.#pool = new McpPool({
       registry,
       log,
+      maxConcurrentCalls: options.maxConcurrentCalls,
+      idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
+        variables,
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
         ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
@@ -96,7 +121,16 @@ export class ToolRunner implements AsyncDisposable {
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     const { workspace, servers } = options;
-    return new ToolRunner(await ServerRegistry.open({ workspace, servers }), options);
+    const registry = await ServerRegistry.open({ workspace, servers });
+    return new ToolRunner(registry, await variableLookup(workspace), options);
+  }
+
+  /**
+   * The servers that said that their tools changed, sorted: their generated APIs may be out of date
+   * until they are registered anew.
+   */
+  get changedServers(): string[] {
+    return [...this.#changed].sort();
   }
 
   /**
@@ -133,15 +167,17 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const callId = crypto.randomUUID();
     const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    this.#gate.refuseDenied(asked); // before a server is started for it
-    const annotations = await this.#annotations(serverName, toolName, signal);
-    const args = await this.#gate.authorize({ ...asked, annotations }, { signal });
-    using _running = this.events.track(serverName, callId);
-    return await this.#pool.callTool(serverName, toolName, args, {
-      signal,
-      timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
-      onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
-    });
+    return await this.#trail.record(asked, async (onDecision) => {
+      this.#gate.refuseDenied(asked, onDecision); // before a server is started for it
+      const annotations = await this.#annotations(serverName, toolName, signal);
+      const args = await this.#gate.authorize({ ...asked, annotations }, { signal, onDecision });
+      using _running = this.events.track(serverName, callId);
+      return await this.#pool.callTool(serverName, toolName, args, {
+        signal,
+        timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
+        onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
+      });
+    }, ({ isError }) => isError === true ? "tool_error" : "ok");
   }
 
   /**
@@ -161,11 +197,15 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const args = sealObject(toExact(request.params));
     const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
-    this.#gate.refuseDenied(asked);
-    const approved = isListMethod(method) ? args : await this.#gate.authorize(asked, { signal });
-    const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
-    const params = checkCatalogParams(method, approved); // an approver may have edited them
-    return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
+    return await this.#trail.record(asked, async (onDecision) => {
+      this.#gate.refuseDenied(asked, onDecision);
+      const approved = isListMethod(method)
+        ? args
+        : await this.#gate.authorize(asked, { signal, onDecision });
+      const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
+      const params = checkCatalogParams(method, approved); // an approver may have edited them
+      return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
+    });
   }
 
   /**
@@ -177,7 +217,20 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#gate.authorize(call, { signal });
+    return await this.#trail.record(
+      call,
+      (onDecision) => this.#gate.authorize(call, { signal, onDecision }),
+      () => "approved", // how the command ends is not told here
+    );
+  }
+
+  /**
+   * Tells which code makes the calls from now on, for the audit log.
+   *
+   * @param code The code, or `undefined` once that is not known.
+   */
+  setCode(code: string | undefined): void {
+    this.#trail.setCode(code);
   }
 
   /**
@@ -190,6 +243,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   async registerServer(serverName: string, params: ServerParams): Promise<void> {
     await this.registry.register(serverName, params);
+    this.#changed.delete(serverName);
   }
 
   /**
@@ -202,6 +256,7 @@ export class ToolRunner implements AsyncDisposable {
   async unregisterServer(serverName: string): Promise<boolean> {
     const removed = await this.registry.unregister(serverName);
     await this.#pool.drop(serverName);
+    this.#changed.delete(serverName);
     return removed;
   }
 
@@ -218,6 +273,7 @@ export class ToolRunner implements AsyncDisposable {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
+    await this.#audit?.flush();
   }
 
   /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
@@ -226,9 +282,8 @@ export class ToolRunner implements AsyncDisposable {
     toolName: string,
     signal: AbortSignal | undefined,
   ): Promise<ToolAnnotations | undefined> {
-    const connection = await this.#pool.connection(serverName, signal);
     try {
-      return (await connection.findTool(toolName, signal))?.annotations;
+      return (await this.#pool.findTool(serverName, toolName, signal))?.annotations;
     } catch (error) {
       if (!(error instanceof ToolCallError) || error.type !== "protocol_error") throw error;
       this.#log.debug(`${serverName}: ${error.message}`);
@@ -260,7 +315,10 @@ export class ToolRunner implements AsyncDisposable {
         const callId = this.events.onlyCall(serverName);
         this.events.tell({ type: "log", serverName, callId, ...message });
       },
-      onToolsChanged: () => this.events.tell({ type: "tools_changed", serverName }),
+      onToolsChanged: () => {
+        this.#changed.add(serverName);
+        this.events.tell({ type: "tools_changed", serverName });
+      },
     };
   }
 }

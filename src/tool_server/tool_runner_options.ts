@@ -23,6 +23,12 @@ export interface ToolRunnerOptions {
    */
   approvalTimeoutMs?: number | undefined;
   /**
+   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   *
+   * @default {true}
+   */
+  audit?: boolean | undefined;
+  /**
    * How long a server may take to start, in milliseconds.
    *
    * @default {30000}
@@ -34,6 +40,19 @@ export interface ToolRunnerOptions {
    * @default {undefined} for ever
    */
   callTimeoutMs?: number | undefined;
+  /**
+   * How many requests a server is sent at once; the others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number | undefined;
+  /**
+   * How long a server is kept running without a request, in milliseconds. What it keeps in its memory
+   * is lost then; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number | undefined;
   /**
    * Answers servers that ask for a model.
    *

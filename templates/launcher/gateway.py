@@ -60,7 +60,13 @@ class OneKernelSpec(KernelSpecManager):
             raise NoSuchKernel(kernel_name)
         return KernelSpec(
             resource_dir=SETTINGS["resource_dir"],
-            argv=[sys.executable, SETTINGS["kernel_script"], "-f", "{connection_file}"],
+            argv=[
+                sys.executable,
+                SETTINGS["kernel_script"],
+                json.dumps(SETTINGS["kernel_limits"]),
+                "-f",
+                "{connection_file}",
+            ],
             display_name="Python 3",
             language="python",
         )

@@ -1,10 +1,14 @@
 """Starts one IPython kernel, which ends with the gateway that started it.
 
+The first argument is a JSON object of resource limits, by their names in `resource`.
+
 While the kernel's own modules are imported, the folders of PYTHONPATH are left out: a file of the
 workspace that is called like a standard module must not keep the kernel from starting.
 """
 
+import json
 import os
+import resource
 import sys
 
 sys.path.pop(0)  # the folder of this file
@@ -20,6 +24,13 @@ if sys.platform == "linux":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
         sys.exit("The gateway ended while the kernel started")
+
+LIMITS = json.loads(sys.argv.pop(1))
+for name, value in LIMITS.items():
+    hard = resource.getrlimit(getattr(resource, name))[1]
+    # The signal comes at the soft limit and says what happened; the hard one kills without a word.
+    grace = value + 5 if hard == resource.RLIM_INFINITY else hard
+    resource.setrlimit(getattr(resource, name), (min(value, grace), grace))
 
 # Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
 sys.modules["debugpy"] = None

@@ -112,11 +112,14 @@ time.sleep(1000)
 `;
     const events: string[] = [];
 
-    for await (const event of test.executor.stream(code, { chunks: true })) {
-      events.push(event.type);
-      if (event.type === "chunk") await test.executor[Symbol.asyncDispose]();
-    }
+    const ended = rejection((async () => {
+      for await (const event of test.executor.stream(code, { chunks: true })) {
+        events.push(event.type);
+        if (event.type === "chunk") await test.executor[Symbol.asyncDispose]();
+      }
+    })());
 
+    assertEquals(String(await ended), "AbortError: The executor was closed");
     assertEquals(events.at(-1), "chunk");
     await untilNoneWith(mark);
   });

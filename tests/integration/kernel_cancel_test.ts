@@ -103,6 +103,31 @@ Deno.test("A cancelled execution ends and the kernel stays usable", async (t) =>
   });
 });
 
+/** `IPYBOX_STRESS=1000 deno task test tests/integration/kernel_cancel_test.ts` runs more of them. */
+const STRESS_ROUNDS = Number(Deno.env.get("IPYBOX_STRESS") ?? 150);
+
+Deno.test("What is said of the state after a cancellation is true", async () => {
+  await using kernel = await TestKernel.start({ interruptGraceMs: 1000 });
+  const { client } = kernel;
+  const states = { kept: 0, lost: 0 };
+  for (let round = 0; round < STRESS_ROUNDS; round++) {
+    await client.execute(`import os, signal, time; marker = ${round}`).result;
+    const code = round % 30 === 29
+      ? "signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: time.sleep(1)"
+      : round % 30 === 14
+      ? "time.sleep(0.002); os._exit(1)"
+      : "time.sleep(0.004)";
+    const execution = client.execute(code);
+    const timer = setTimeout(() => execution.cancel(), round % 11);
+    const state = await execution.state;
+    clearTimeout(timer);
+    states[state]++;
+    const expected = state === "kept" ? `${round}` : "None";
+    assertEquals(await kernel.text("print(globals().get('marker'))"), expected, `round ${round}`);
+  }
+  assert(states.kept > 0.9 * STRESS_ROUNDS && states.lost > 0, JSON.stringify(states));
+});
+
 Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
   await using kernel = await TestKernel.start({
     interruptGraceMs: 500,

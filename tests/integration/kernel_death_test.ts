@@ -65,8 +65,11 @@ Deno.test("A gateway that dies ends everything at once", async (t) => {
 
 Deno.test("A connection that breaks is an error at once", async () => {
   await using kernel = await TestKernel.start();
-  // Its message is larger than what Deno accepts from a WebSocket.
-  const error = await rejection(kernel.client.execute("'x' * 70_000_000").result);
+  // A message that is larger than what Deno accepts from a WebSocket, sent past all care.
+  const code =
+    "get_ipython().kernel.session.pack = __import__('jupyter_client').session.json_packer" +
+    "\n'x' * 70_000_000";
+  const error = await rejection(kernel.client.execute(code).result);
   assertInstanceOf(error, KernelDiedError);
   assertMatch(error.message, /connection to the kernel was lost/);
   assertEquals(await kernel.text("1 + 1"), "2");

@@ -141,8 +141,136 @@ display({"image/jpeg": "/9j/"}, raw=True)
   });
 });
 
+Deno.test("A value that is too large for a message does not cost the kernel", async (t) => {
+  await using kernel = await TestKernel.start({ spareKernel: false });
+  const { client } = kernel;
+  await client.execute("a = 5").result;
+
+  for (
+    const [name, code, text] of [
+      [
+        "a result",
+        "'x' * 70_000_000",
+        /^'x+\n[^]*x'\n\[ipybox: 658\d+ of 70000002 characters .*\]$/,
+      ],
+      [
+        "an image",
+        "display({'image/png': 'A' * 70_000_000, 'text/plain': '<Figure>'}, raw=True)",
+        /^<Figure>\n\[ipybox: image\/png of 70000000 characters was left out: .*to a file/,
+      ],
+      [
+        "JSON",
+        "display({'application/json': ['x' * 9] * 9_000_000}, raw=True)",
+        /^\[ipybox: application\/json of \d+ characters was left out/,
+      ],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      const shown = (await client.execute(code).result).text ?? "";
+      assert(text.test(shown), shown.slice(-300));
+      assertEquals(await kernel.text("a"), "5");
+    });
+  }
+
+  await t.step("an exception", async () => {
+    const error = await rejection(client.execute("raise ValueError('x' * 70_000_000)").result);
+    assertInstanceOf(error, CodeExecutionError);
+    assertEquals(error.ename, "ValueError");
+    assertMatch(error.evalue, /characters were left out: one message may hold 60 MiB/);
+    assertEquals(await kernel.text("a"), "5");
+  });
+});
+
+Deno.test("What threads and tasks print after their execution goes to the next", async (t) => {
+  await using kernel = await TestKernel.start();
+  const { client } = kernel;
+  await client.execute("import asyncio, os, sys, threading, time").result;
+
+  for (
+    const [name, start] of [
+      ["a thread", "threading.Timer(0.1, late).start()"],
+      ["a task", "_ = asyncio.get_running_loop().call_later(0.1, late)"],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      const done = `${kernel.workspace}/done-${name.replace(" ", "-")}`;
+      await client.execute(
+        `def late():\n  print('late', flush=True)\n  open('${done}', 'w').close()\n${start}`,
+      ).result;
+      while (!await exists(done)) await new Promise((resolve) => setTimeout(resolve, 10));
+      assertEquals(await kernel.text("1"), "late\n1");
+      assertEquals(await kernel.text("2"), "2");
+    });
+  }
+
+  await t.step("a thread that prints while the next runs", async () => {
+    await client.execute("threading.Timer(0.2, lambda: print('late', flush=True)).start()").result;
+    assertEquals(await kernel.text("time.sleep(0.6); 3"), "late\n3");
+  });
+});
+
+Deno.test("clear_output() and progress bars leave the last state", async () => {
+  await using kernel = await TestKernel.start();
+  const { text, outputs } = await kernel.client.execute(`
+from IPython.display import clear_output
+import sys
+for i in range(3):
+    clear_output(wait=True)
+    print("round", i, flush=True)
+for percent in (10, 50, 100):
+    print(f"\\r{percent:3}%", end="", file=sys.stderr, flush=True)
+`).result;
+  assertEquals(text, "round 2\n100%");
+  assertEquals(outputs[0], { type: "stream", name: "stdout", text: "round 2\n" });
+});
+
+Deno.test("A bundle has every form that a value has", async () => {
+  await using kernel = await TestKernel.start();
+  const { text, images, outputs } = await kernel.client.execute(`
+import base64
+PNG = base64.b64decode("${PNG}")
+
+class Everything:
+    def __repr__(self): return "everything"
+    def _repr_html_(self): return "<table></table>"  # as of a DataFrame
+    def _repr_markdown_(self): return "*m*"
+    def _repr_latex_(self): return "$x$"
+    def _repr_svg_(self): return "<svg/>"
+    def _repr_png_(self): return PNG
+    def _repr_jpeg_(self): return b"\\xff\\xd8\\xff"
+    def _repr_json_(self): return {"a": [1, None, 0.5]}
+    def _repr_mimebundle_(self, **kwargs):
+        return {
+            "application/vnd.plotly.v1+json": {"data": [], "layout": {}},
+            "application/vnd.vegalite.v5+json": {"mark": "bar"},
+        }
+
+Everything()
+`).result;
+  assertEquals(text, "everything");
+  assertEquals(images.map((path) => path.split(".").at(-1)), ["png"]);
+  assert(outputs[0]?.type === "execute_result");
+  const { "image/png": png, ...data } = outputs[0].data;
+  assertEquals(String(png).trim(), PNG);
+  assertEquals(data, {
+    "text/plain": "everything",
+    "text/html": "<table></table>",
+    "text/markdown": "*m*",
+    "text/latex": "$x$",
+    "image/svg+xml": "<svg/>",
+    "image/jpeg": "/9j/",
+    "application/json": { a: [1, null, 0.5] },
+    "application/vnd.plotly.v1+json": { data: [], layout: {} },
+    "application/vnd.vegalite.v5+json": { mark: "bar" },
+  });
+});
+
 Deno.test("With a raised limit the whole output is in memory", async () => {
   await using kernel = await TestKernel.start({ maxOutputBytes: 100 * 1024 ** 2 });
   assertEquals((await kernel.text("print('x' * 20_000_000)"))?.length, 20_000_000);
   assertEquals((await kernel.text("for i in range(300_000): print(i)"))?.length, 1_988_889);
 });
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}

@@ -1,0 +1,100 @@
+import { join } from "node:path";
+import { ConfigError } from "../errors.ts";
+import { isPlainFolder } from "../mcp/hostile_files.ts";
+
+const CURRENT = "audit.jsonl";
+const ROTATED = /^audit\.(\d+)\.jsonl$/;
+
+/** The files of a workspace's audit log, in `.ipybox/`. No symbolic link is followed there. */
+export class AuditFolder {
+  /** The folder. */
+  readonly path: string;
+  /** The file that is written to. */
+  readonly current: string;
+
+  /** @param workspace The workspace. */
+  constructor(workspace: string) {
+    this.path = join(workspace, ".ipybox");
+    this.current = join(this.path, CURRENT);
+  }
+
+  /**
+   * Keeps other processes out until the result is disposed.
+   *
+   * @returns The lock.
+   * @throws {ConfigError} Something else is where the folder or the lock should be.
+   */
+  async lock(): Promise<Disposable> {
+    if (!await isPlainFolder(this.path)) await Deno.mkdir(this.path, { mode: 0o700 });
+    const file = await openPlain(join(this.path, "audit.lock"));
+    try {
+      await file.lock(true);
+      return file; // closing it gives the lock back
+    } catch (error) {
+      file.close();
+      throw error;
+    }
+  }
+
+  /**
+   * Opens the current file, which is made where it is missing.
+   *
+   * @returns The file.
+   * @throws {ConfigError} Something else is in its place.
+   */
+  async open(): Promise<Deno.FsFile> {
+    return await openPlain(this.current);
+  }
+
+  /**
+   * Lists the files that were rotated.
+   *
+   * @returns Their paths by number, the oldest first.
+   */
+  async rotated(): Promise<[number: number, path: string][]> {
+    const found: [number, string][] = [];
+    if (!await isPlainFolder(this.path)) return found;
+    for await (const { name, isFile } of Deno.readDir(this.path)) {
+      const number = ROTATED.exec(name)?.[1];
+      if (isFile && number !== undefined) found.push([Number(number), join(this.path, name)]);
+    }
+    return found.sort(([one], [other]) => one - other);
+  }
+
+  /**
+   * Puts the current file aside, and removes the oldest ones.
+   *
+   * @param keep How many stay.
+   */
+  async rotate(keep: number): Promise<void> {
+    const rotated = await this.rotated();
+    const number = (rotated.at(-1)?.[0] ?? 0) + 1;
+    await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
+    for (const [, path] of rotated.slice(0, Math.max(0, rotated.length + 1 - keep))) {
+      await Deno.remove(path);
+    }
+  }
+}
+
+/** Opens a file for reading and appending that must be a plain one, or is made. */
+async function openPlain(path: string): Promise<Deno.FsFile> {
+  const options = { read: true, append: true, mode: 0o600 };
+  const before = await Deno.lstat(path).catch((error: unknown) => {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  });
+  if (before === undefined) {
+    try {
+      return await Deno.open(path, { ...options, createNew: true }); // fails on links
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+      return await openPlain(path); // another process was faster
+    }
+  }
+  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+  const file = await Deno.open(path, options);
+  const opened = await file.stat();
+  if (opened.ino === before.ino && opened.dev === before.dev) return file;
+  file.close();
+  throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
+}

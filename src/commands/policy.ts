@@ -1,0 +1,169 @@
+import { z } from "zod";
+import { describeCall } from "../approval/request.ts";
+import { approvalCall, runPolicyTests } from "../policy/policy_call.ts";
+import { loadPolicy, policyFiles } from "../policy/policy_file.ts";
+import type { PolicyExplanation, PolicyRules } from "../policy/policy_rules.ts";
+import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../policy/schema.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
+import { printable, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox policy`: what the policy files say. */
+export const policy: Command = {
+  name: "policy",
+  summary: "Check, test and explain which calls need approval",
+  usage: [
+    "check [OPTIONS]",
+    "test [OPTIONS]",
+    "explain SERVER.TOOL [ARGUMENTS] [OPTIONS]",
+    "explain --shell LINE [OPTIONS]",
+    "schema",
+  ].join("\n"),
+  options: {
+    shell: { value: "LINE", help: "Explain what becomes of this shell command" },
+    file: { value: "FILE", help: "This policy, instead of the workspace's and your own" },
+    json: { help: "Print the outcome as JSON" },
+    workspace: WORKSPACE,
+  },
+  notes: [
+    "The files are .ipybox/policy.json in the workspace and your own,",
+    "~/.config/ipybox/policy.json. ARGUMENTS are a JSON object. Instead of",
+    "SERVER.TOOL, a call may be given as a JSON object, as in a policy's tests.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox policy check",
+    `  ipybox policy explain files.read_file '{"path": "notes.txt"}'`,
+    "  ipybox policy explain --shell 'git log | head'",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(policy, args, { min: 1, max: 3 });
+  const [action, ...rest] = parsed.positional;
+  if (action !== "explain" && rest.length > 0) {
+    throw new UsageError(`Unexpected argument "${rest[0]}"`);
+  }
+  if (action === "schema") {
+    io.out(JSON.stringify(policyJsonSchema(), null, 2) + "\n");
+    return EXIT.ok;
+  }
+  if (action !== "check" && action !== "test" && action !== "explain") {
+    throw new UsageError(`Unknown action "${action}": use check, test, explain or schema`);
+  }
+  const call = action === "explain" ? callOf(rest, parsed) : undefined;
+  const workspace = await workspaceOf(parsed);
+  const rules = await loadPolicy({ workspace, file: parsed.value("file") });
+  if (rules === undefined) {
+    const places = [...policyFiles(workspace).values()].join(" or ");
+    throw new UsageError(`There is no policy: write one to ${places}`);
+  }
+  const json = parsed.has("json");
+  if (call !== undefined) return explain(rules, call, io, json);
+  return action === "test" ? test(rules, io, json) : check(rules, io, json);
+}
+
+function check(rules: PolicyRules, io: CommandIo, json: boolean): number {
+  const files = rules.sources.map(({ name, document }) => ({
+    file: name,
+    rules: document.rules.length,
+    tests: document.tests.length,
+  }));
+  const warnings = warningsOf(rules);
+  if (json) io.out(JSON.stringify({ files, warnings }, null, 2) + "\n");
+  else {
+    for (const file of files) io.out(`${file.file}: ${file.rules} rules, ${file.tests} tests\n`);
+    for (const warning of warnings) io.err(`Warning: ${printable(warning)}`);
+  }
+  return EXIT.ok;
+}
+
+/** Rules that surely do something else than they seem to. */
+function warningsOf(rules: PolicyRules): string[] {
+  const trusted = rules.sources.some(({ document }) => document.trustedServers.length > 0);
+  return rules.sources.flatMap(({ name, document }) =>
+    document.rules.flatMap((rule, index) => {
+      if (rule.effect !== "allow") return [];
+      const at = `${name} rule ${index + 1}`;
+      if (rule.annotations !== undefined && !trusted) {
+        return [`${at} allows nothing: it needs annotations, and no server is in trustedServers`];
+      }
+      const { effect: _effect, name: _name, reason: _reason, ...conditions } = rule;
+      return Object.keys(conditions).length === 0
+        ? [`${at} allows every call that can be judged`]
+        : [];
+    })
+  );
+}
+
+function test(rules: PolicyRules, io: CommandIo, json: boolean): number {
+  const results = runPolicyTests(rules).map((result) => ({
+    ...result,
+    call: describeCall(result.call),
+    passed: result.mode === result.expect,
+  }));
+  const failed = results.filter(({ passed }) => !passed);
+  if (json) io.out(JSON.stringify(results, null, 2) + "\n");
+  else {
+    for (const { test, call, expect, mode, reason } of failed) {
+      io.out(
+        printable(`${test} failed: ${call}\n  expected ${expect}, got ${mode}: ${reason}`) + "\n",
+      );
+    }
+    io.out(`${results.length - failed.length} passed, ${failed.length} failed\n`);
+  }
+  return failed.length === 0 ? EXIT.ok : EXIT.failed;
+}
+
+function explain(rules: PolicyRules, call: PolicyCall, io: CommandIo, json: boolean): number {
+  const explanation = rules.explain(approvalCall(call));
+  io.out(
+    json ? JSON.stringify(explanation, null, 2) + "\n" : printable(explanationText(explanation)),
+  );
+  return EXIT.ok;
+}
+
+function explanationText({ mode, reason, parts }: PolicyExplanation): string {
+  const lines = [`${mode}: ${reason}`];
+  for (const { command, mode: partMode, findings } of parts) {
+    if (command !== undefined) lines.push(`  ${command}: ${partMode}`);
+    for (const { rule, effect, match } of findings) {
+      lines.push(`    ${rule}: ${effect}${match === "maybe" ? ", may match" : ""}`);
+    }
+  }
+  return lines.join("\n") + "\n";
+}
+
+function callOf(rest: readonly string[], parsed: ParsedArgs): PolicyCall {
+  const [call, args] = rest;
+  const command = parsed.value("shell");
+  if ((call === undefined) === (command === undefined)) {
+    throw new UsageError("Give either SERVER.TOOL or --shell LINE");
+  }
+  if (command !== undefined) return { kind: "shell", command };
+  if (call?.startsWith("{")) return checked(jsonOf(call));
+  const [, server, tool] = /^([^.]+)\.(.+)$/s.exec(call ?? "") ?? [];
+  if (server === undefined) throw new UsageError(`"${call}" is not SERVER.TOOL`);
+  return checked({ kind: "tool", server, tool, arguments: jsonOf(args ?? "{}") });
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new UsageError(`"${text}" is not JSON`);
+  }
+}
+
+function checked(call: unknown): PolicyCall {
+  const parsed = policyCallSchema.safeParse(call);
+  if (parsed.success) return parsed.data;
+  throw new UsageError(`This is not a call: ${z.prettifyError(parsed.error)}`);
+}

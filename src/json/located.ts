@@ -1,0 +1,141 @@
+/**
+ * JSON of which every value's place is known, for errors about files that people write.
+ *
+ * @module
+ */
+
+/** A place in a text, counted from 1. */
+export interface Place {
+  readonly line: number;
+  readonly column: number;
+}
+
+/** Parsed JSON and the places of its values. */
+export interface LocatedJson {
+  /** The value. */
+  readonly value: unknown;
+  /** The place of the value at a JSON pointer, or of the nearest value around it. */
+  placeOf(pointer: string): Place;
+}
+
+/** A text is not the JSON that it should be. */
+export class JsonPlaceError extends SyntaxError {
+  override readonly name: string = "JsonPlaceError";
+
+  /**
+   * @param message What is wrong.
+   * @param place Where.
+   * @param options The cause.
+   */
+  constructor(message: string, readonly place: Place, options?: ErrorOptions) {
+    super(message, options);
+  }
+}
+
+/**
+ * Parses JSON strictly: a name that is given twice in an object is an error too.
+ *
+ * @param text The text.
+ * @returns The value and the places in it.
+ * @throws {JsonPlaceError} It is not JSON, with the place.
+ */
+export function parseLocated(text: string): LocatedJson {
+  const scanner = new Scanner(text);
+  scanner.document();
+  const value: unknown = JSON.parse(text);
+  return {
+    value,
+    placeOf: (pointer) => {
+      for (let at = pointer;; at = at.slice(0, at.lastIndexOf("/"))) {
+        const offset = scanner.offsets.get(at);
+        if (offset !== undefined) return placeAt(text, offset);
+        if (at === "") return placeAt(text, 0);
+      }
+    },
+  };
+}
+
+/** A JSON pointer for a path of names and indices. */
+export function pointerOf(path: readonly PropertyKey[]): string {
+  return path.map((key) => `/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
+}
+
+function placeAt(text: string, offset: number): Place {
+  const before = text.slice(0, offset).split("\n");
+  return { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 };
+}
+
+// deno-lint-ignore no-control-regex -- JSON forbids them in strings
+const STRING = /"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
+const LITERAL = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+const SPACE = /[ \t\n\r]*/y;
+/** How deep values may nest: files that people write do not come near it. */
+const MAX_DEPTH = 100;
+
+/** Goes over JSON, and notes where values are. The engine's own parser does not say where it fails. */
+class Scanner {
+  readonly offsets = new Map<string, number>();
+  readonly #text: string;
+  #at = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  document(): void {
+    this.#value("", 0);
+    this.#read(SPACE);
+    if (this.#at < this.#text.length) this.#fail("Expected the end");
+  }
+
+  #value(pointer: string, depth: number): void {
+    if (depth > MAX_DEPTH) this.#fail("It nests too deeply");
+    this.#read(SPACE);
+    this.offsets.set(pointer, this.#at);
+    if (this.#take("{")) this.#members(pointer, depth + 1);
+    else if (this.#take("[")) this.#items(pointer, depth + 1);
+    else if ((this.#read(STRING) ?? this.#read(LITERAL)) === undefined) {
+      this.#fail("Expected a value");
+    }
+  }
+
+  #members(pointer: string, depth: number): void {
+    if (this.#take("}")) return;
+    do {
+      this.#read(SPACE);
+      const start = this.#at;
+      const name = this.#read(STRING) ?? this.#fail("Expected a name in double quotes");
+      const inner = pointer + pointerOf([String(JSON.parse(name))]);
+      if (this.offsets.has(inner)) this.#fail("This name is given twice", start);
+      if (!this.#take(":")) this.#fail("Expected a colon");
+      this.#value(inner, depth);
+      this.offsets.set(inner, start); // the name is what people look for
+    } while (this.#take(","));
+    if (!this.#take("}")) this.#fail("Expected a comma or }");
+  }
+
+  #items(pointer: string, depth: number): void {
+    if (this.#take("]")) return;
+    let index = 0;
+    do this.#value(`${pointer}/${index++}`, depth); while (this.#take(","));
+    if (!this.#take("]")) this.#fail("Expected a comma or ]");
+  }
+
+  #take(character: string): boolean {
+    this.#read(SPACE);
+    if (this.#text.charAt(this.#at) !== character) return false;
+    this.#at++;
+    return true;
+  }
+
+  #read(token: RegExp): string | undefined {
+    token.lastIndex = this.#at;
+    const found = token.exec(this.#text)?.[0];
+    this.#at += found?.length ?? 0;
+    return found;
+  }
+
+  #fail(message: string, at = this.#at): never {
+    throw new JsonPlaceError(message, placeAt(this.#text, at));
+  }
+}

@@ -1,0 +1,139 @@
+import { join } from "node:path";
+import type { z } from "zod";
+import { ConfigError } from "../errors.ts";
+import { JsonPlaceError, type LocatedJson, parseLocated, pointerOf } from "../json/located.ts";
+import { isPlainFolder, readHostileFile } from "../mcp/hostile_files.ts";
+import { PolicyRules, type PolicySource } from "./policy_rules.ts";
+import { policySchema } from "./schema.ts";
+
+/** Options of {@linkcode loadPolicy}. */
+export interface LoadPolicyOptions {
+  /** The folder with `.ipybox/policy.json`. Relative paths in arguments start there. */
+  readonly workspace?: string | undefined;
+  /** A file to be used instead of the workspace's and the user's. */
+  readonly file?: string | undefined;
+}
+
+/**
+ * Reads a policy.
+ *
+ * @param name The file, for errors and decisions.
+ * @param text Its text.
+ * @returns The policy.
+ * @throws {ConfigError} It is no policy; the message has lines, columns and JSON pointers.
+ */
+export function parsePolicy(name: string, text: string): PolicySource {
+  const located = parseText(name, text);
+  const parsed = policySchema.safeParse(located.value);
+  if (parsed.success) return { name, document: parsed.data };
+  const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, []))
+    .map(({ path, message }) => {
+      const pointer = pointerOf(path);
+      const { line, column } = located.placeOf(pointer);
+      return `${name}:${line}:${column}: ${pointer === "" ? "" : `${pointer}: `}${message}`;
+    });
+  throw new ConfigError(`Invalid policy\n${problems.join("\n")}`, { cause: parsed.error });
+}
+
+/**
+ * Reads the policies that count for a workspace: its own in `.ipybox/policy.json`, and the user's in
+ * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
+ *
+ * @param options The workspace, or a file to be used instead.
+ * @returns The policies as one, or `undefined` where there is no file.
+ * @throws {ConfigError} A file is no policy, or the named one is not there.
+ */
+export async function loadPolicy(
+  options: LoadPolicyOptions = {},
+): Promise<PolicyRules | undefined> {
+  const { workspace, file } = options;
+  const home = Deno.env.get("HOME");
+  const sources: PolicySource[] = [];
+  if (file !== undefined) sources.push(await readNamed(file));
+  else {
+    for (const [name, path] of policyFiles(workspace)) {
+      const text = await readIfThere(path, workspace);
+      if (text !== undefined) sources.push(parsePolicy(name, text));
+    }
+  }
+  return sources.length === 0 ? undefined : new PolicyRules(sources, { workspace, home });
+}
+
+/**
+ * The policy files that count for a workspace, whether or not they exist.
+ *
+ * @param workspace The workspace.
+ * @returns The path of each by the name that decisions call it.
+ */
+export function policyFiles(workspace: string | undefined): Map<string, string> {
+  const files = new Map<string, string>();
+  if (workspace !== undefined) {
+    files.set(".ipybox/policy.json", join(workspace, ".ipybox", "policy.json"));
+  }
+  const home = Deno.env.get("HOME");
+  const config = Deno.env.get("XDG_CONFIG_HOME") || (home && join(home, ".config"));
+  if (config) files.set("the user's policy.json", join(config, "ipybox", "policy.json"));
+  return files;
+}
+
+async function readNamed(file: string): Promise<PolicySource> {
+  try {
+    return parsePolicy(file, await Deno.readTextFile(file));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new ConfigError(`No policy file "${file}"`, { cause: error });
+  }
+}
+
+/** The workspace's file may have been put there by code, the user's may be a link of their own. */
+async function readIfThere(
+  path: string,
+  workspace: string | undefined,
+): Promise<string | undefined> {
+  if (workspace !== undefined && path.startsWith(`${workspace}/.ipybox/`)) {
+    return await isPlainFolder(join(workspace, ".ipybox"))
+      ? await readHostileFile(path)
+      : undefined;
+  }
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+function parseText(name: string, text: string): LocatedJson {
+  try {
+    return parseLocated(text);
+  } catch (error) {
+    if (!(error instanceof JsonPlaceError)) throw error;
+    const { line, column } = error.place;
+    throw new ConfigError(`Invalid JSON in ${name}:${line}:${column}: ${error.message}`, {
+      cause: error,
+    });
+  }
+}
+
+interface Problem {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** Where several shapes are possible, the one that fits the furthest is what was meant. */
+function problemsOf(issue: z.core.$ZodIssue, base: readonly PropertyKey[]): Problem[] {
+  const path = [...base, ...issue.path];
+  if (issue.code !== "invalid_union") {
+    // a name that should not be there is a place of its own
+    const keys = issue.code === "unrecognized_keys" ? issue.keys : [];
+    return keys.length === 0
+      ? [{ path, message: issue.message }]
+      : keys.map((key) => ({ path: [...path, key], message: "Unknown name" }));
+  }
+  const branches = issue.errors.filter((errors) =>
+    !errors.some((error) => error.code === "invalid_type" && error.path.length === 0)
+  );
+  const [meant] = branches;
+  if (branches.length !== 1 || meant === undefined) return [{ path, message: issue.message }];
+  return meant.flatMap((inner) => problemsOf(inner, path));
+}

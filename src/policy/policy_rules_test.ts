@@ -1,0 +1,661 @@
+import { assert, assertEquals } from "@std/assert";
+import fc from "fast-check";
+import type { ApprovalCall } from "../approval/request.ts";
+import { parseExact, sealObject } from "../json/exact.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { matchCommand } from "./command_pattern.ts";
+import { matchesGlob } from "./match.ts";
+import { parsePolicy } from "./policy_file.ts";
+import { PolicyRules } from "./policy_rules.ts";
+import type { PolicyEffect, PolicyKind } from "./schema.ts";
+import { parseShell } from "./shell_parser.ts";
+
+type Json = Record<string, unknown>;
+
+function policy(rules: readonly Json[], more: Json = {}, workspace = "/nowhere/ws"): PolicyRules {
+  const source = parsePolicy("p.json", JSON.stringify({ rules, ...more }));
+  return new PolicyRules([source], { workspace, home: "/nowhere/home" });
+}
+
+function tool(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
+  const sealed = sealObject(parseExact(args));
+  return { kind: "tool", serverName: "fs", toolName: "read", arguments: sealed, ...more };
+}
+
+function shell(cmd: string, kind: PolicyKind = "shell"): ApprovalCall {
+  return { kind, serverName: "ipybox", toolName: kind, arguments: { cmd } };
+}
+
+const GLOBS: readonly (readonly [pattern: string, text: string, matches: boolean])[] = [
+  ["", "", true],
+  ["", "a", false],
+  ["*", "", true],
+  ["*", "a/b", true],
+  ["a*", "abc", true],
+  ["*c", "abc", true],
+  ["a*c", "abbc", true],
+  ["a*c", "abcd", false],
+  ["?", "", false],
+  ["?", "a", true],
+  ["?", "😀", true],
+  ["a?c", "abc", true],
+  ["a?c", "ac", false],
+  ["**", "x", true],
+  ["*a*b*", "xaybz", true],
+  ["*a*b*", "xbya", false],
+  ["a.c", "abc", false],
+  ["[a]", "a", false],
+  ["\\*", "*", true],
+  ["\\*", "a", false],
+  ["\\?\\\\", "?\\", true],
+  ["A", "a", false],
+  ["a\\", "a\\", true],
+  [`${"*a".repeat(50)}b`, "a".repeat(500), false],
+];
+
+for (const [pattern, text, expected] of GLOBS) {
+  const title = `${JSON.stringify(pattern.slice(0, 20))} on ${JSON.stringify(text.slice(0, 20))}`;
+  Deno.test(`matchesGlob() is ${expected} for ${title}`, () => {
+    assertEquals(matchesGlob(pattern, text), expected);
+  });
+}
+
+const COMMANDS: readonly (readonly [pattern: string, line: string, match: string])[] = [
+  ["ls", "ls", "yes"],
+  ["ls", "ls -l", "no"],
+  ["ls *", "ls -l", "yes"],
+  ["ls *", "ls", "no"],
+  ["ls *", "ls a b", "no"],
+  ["ls **", "ls", "yes"],
+  ["ls **", "ls a b c", "yes"],
+  ["** x", "ls a x", "yes"],
+  ["** x", "x", "yes"],
+  ["git ** --force", "git push a b --force", "yes"],
+  ["git ** --force **", "git push --force a", "yes"],
+  ["git ** --force", "git push", "no"],
+  ["git log", "git push", "no"],
+  ["git-*", "git-log", "yes"],
+  ["**", "anything at all", "yes"],
+  ["rm **", "/bin/rm x", "yes"],
+  ["rm **", "/usr/local/bin/rm x", "yes"],
+  ["rm **", "./rm x", "maybe"],
+  ["rm **", "/home/x/rm x", "maybe"],
+  ["ls **", "ls *.txt", "yes"],
+  ["ls *", "ls *.txt", "maybe"],
+  ["ls", "ls $x", "maybe"],
+  ["rm -rf *", "rm $x", "maybe"],
+  ["rm -rf *", "rm $x /", "maybe"],
+  ["rm -rf *", "rm -r $x", "no"],
+  ["rm -rf *", "rm -rf $x", "maybe"],
+  ["rm -rf /", "rm -rf x$y", "maybe"],
+  ["git push **", "git log $x", "no"],
+  ["cat out/*", "cat out/a", "yes"],
+  ["cat out/*", "cat out/../a", "maybe"],
+  ["cat out/../a", "cat out/../a", "yes"],
+  ["> out", "> out", "yes"],
+  ["> *", "> out", "yes"],
+  ["> out/*", "> out/../x", "maybe"],
+  ["< *", "> out", "no"],
+  ["> out", "< out", "no"],
+  ["**", "> out", "yes"],
+  ["ls **", "> ls", "no"],
+  ["> x", "'>' x", "no"],
+];
+
+for (const [pattern, line, expected] of COMMANDS) {
+  Deno.test(`matchCommand() says ${expected} to ${pattern} on ${line}`, () => {
+    const [command] = parseShell(line);
+    assert(command !== undefined);
+    assertEquals(matchCommand(pattern, command), expected);
+  });
+}
+
+/** A condition on the argument "a", the arguments, and what an allowing and a denying rule make of it. */
+const ARGUMENTS: readonly (readonly [
+  condition: unknown,
+  args: string,
+  allow: PolicyEffect,
+  deny: PolicyEffect,
+])[] = [
+  ["x", '{"a":"x"}', "allow", "deny"],
+  ["x", '{"a":"y"}', "ask", "ask"],
+  ["x", "{}", "ask", "ask"],
+  ["1", '{"a":1}', "ask", "ask"],
+  [1, '{"a":1}', "allow", "deny"],
+  [1, '{"a":1.0}', "allow", "deny"],
+  [1, '{"a":1e0}', "allow", "deny"],
+  [0, '{"a":-0}', "allow", "deny"],
+  [1, '{"a":true}', "ask", "ask"],
+  [true, '{"a":true}', "allow", "deny"],
+  [null, '{"a":null}', "allow", "deny"],
+  [null, "{}", "ask", "ask"],
+  [9007199254740991, '{"a":9007199254740993}', "ask", "ask"],
+  [{ equals: [1, { b: null }] }, '{"a":[1,{"b":null}]}', "allow", "deny"],
+  [{ equals: { b: 1, c: 2 } }, '{"a":{"c":2,"b":1}}', "allow", "deny"],
+  [{ equals: { b: 1 } }, '{"a":{"b":1,"c":2}}', "ask", "ask"],
+  [{ equals: [] }, '{"a":{}}', "ask", "ask"],
+  [{ oneOf: ["x", 2] }, '{"a":2}', "allow", "deny"],
+  [{ oneOf: ["x", 2] }, '{"a":3}', "ask", "ask"],
+  [{ glob: "https://example.com/*" }, '{"a":"https://example.com/x/y"}', "allow", "deny"],
+  [{ glob: "https://example.com/*" }, '{"a":"https://example.com.evil/"}', "ask", "ask"],
+  [{ glob: ["a*", "b*"] }, '{"a":"bx"}', "allow", "deny"],
+  [{ glob: "*" }, '{"a":1}', "ask", "ask"],
+  [{ glob: "*" }, '{"a":["x"]}', "ask", "ask"],
+  [{ glob: "docs/*" }, '{"a":"docs/../../etc/passwd"}', "ask", "ask"],
+  [{ glob: "docs/*" }, '{"a":"docs/%2e%2e/x"}', "ask", "ask"],
+  [{ glob: "docs/*" }, '{"a":"docs/..%2fx"}', "ask", "ask"],
+  [{ prefix: "docs/" }, '{"a":"docs/x"}', "allow", "deny"],
+  [{ prefix: "docs/" }, '{"a":"doc"}', "ask", "ask"],
+  [{ prefix: "docs/" }, '{"a":"docs/../x"}', "ask", "ask"],
+  [{ prefix: ["x", "y"] }, '{"a":"yes"}', "allow", "deny"],
+  [{ min: 1 }, '{"a":1}', "allow", "deny"],
+  [{ min: 1 }, '{"a":0.5}', "ask", "ask"],
+  [{ max: 10 }, '{"a":10}', "allow", "deny"],
+  [{ max: 10 }, '{"a":10.01}', "ask", "ask"],
+  [{ min: 1, max: 10 }, '{"a":5}', "allow", "deny"],
+  [{ min: 1, max: 10 }, '{"a":"5"}', "ask", "ask"],
+  [{ max: 9007199254740991 }, '{"a":9007199254740993}', "ask", "ask"],
+  [{ min: 9007199254740991 }, '{"a":9007199254740993}', "allow", "deny"],
+  [{ max: 10 }, '{"a":true}', "ask", "ask"],
+  [{ each: { prefix: "x" } }, '{"a":["x1","x2"]}', "allow", "deny"],
+  [{ each: { prefix: "x" } }, '{"a":["x1","y2"]}', "ask", "ask"],
+  [{ each: "x" }, '{"a":"x"}', "ask", "ask"],
+  [{ some: { prefix: "x" } }, '{"a":["y","x2"]}', "allow", "deny"],
+  [{ some: "x" }, '{"a":[]}', "ask", "ask"],
+  [{ not: "x" }, '{"a":"y"}', "allow", "deny"],
+  [{ not: "x" }, '{"a":"x"}', "ask", "ask"],
+  [{ not: "x" }, "{}", "ask", "ask"],
+  [{ not: { each: { min: 0 } } }, '{"a":[1,-1]}', "allow", "deny"],
+  [{ exists: true }, '{"a":null}', "allow", "deny"],
+  [{ exists: true }, "{}", "ask", "ask"],
+  [{ exists: false }, "{}", "allow", "deny"],
+  [{ exists: false }, '{"a":1}', "ask", "ask"],
+  [{ path: "." }, '{"a":"/nowhere/ws"}', "allow", "deny"],
+  [{ path: "." }, '{"a":"/nowhere/ws/x/y"}', "allow", "deny"],
+  [{ path: "." }, '{"a":"x"}', "allow", "deny"],
+  [{ path: "." }, '{"a":"/nowhere/wsx"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"/etc/passwd"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"../x"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"x/../y"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"~/x"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"a\\\\..\\\\b"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"a\\u0000b"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"file:///nowhere/ws/x"}', "allow", "deny"],
+  [{ path: "." }, '{"a":"file:///etc/passwd"}', "ask", "ask"],
+  [{ path: "." }, '{"a":"https://nowhere/ws"}', "ask", "ask"],
+  [{ path: "." }, '{"a":1}', "ask", "ask"],
+  [{ path: ["data", "/etc"] }, '{"a":"data/x"}', "allow", "deny"],
+  [{ path: ["data", "/nowhere/x"] }, '{"a":"/nowhere/x/y"}', "allow", "deny"],
+  [{ path: "~/notes" }, '{"a":"/nowhere/home/notes/x"}', "allow", "deny"],
+  [{ each: { path: "." } }, '{"a":["x","/etc/passwd"]}', "ask", "ask"],
+  [{ not: { path: "." } }, '{"a":"/etc/passwd"}', "allow", "deny"],
+  [{ not: { path: "." } }, '{"a":"x"}', "ask", "ask"],
+];
+
+for (const [condition, args, allow, deny] of ARGUMENTS) {
+  Deno.test(`A condition ${JSON.stringify(condition)} on ${args} allows or denies as it should`, () => {
+    const rule = { arguments: { "/a": condition } };
+    assertEquals(policy([{ effect: "allow", ...rule }]).decide(tool(args)).mode, allow);
+    assertEquals(policy([{ effect: "deny", ...rule }]).decide(tool(args)).mode, deny);
+  });
+}
+
+Deno.test("Doubt is a question even where all else is allowed", () => {
+  const rules = [{ effect: "allow" }, { effect: "deny", arguments: { "/a": { path: "." } } }];
+  assertEquals(policy(rules).decide(tool('{"a":"x/../y"}')).mode, "ask");
+  assertEquals(policy(rules).decide(tool('{"a":"x"}')).mode, "deny");
+  assertEquals(policy(rules).decide(tool('{"a":"/etc"}')).mode, "allow");
+});
+
+const allow = { effect: "allow" };
+const ask = { effect: "ask" };
+const deny = { effect: "deny" };
+const reading = { annotations: { readOnlyHint: true } };
+const trusted = { trustedServers: ["fs"] };
+const readOnly: Partial<ApprovalCall> = { annotations: { readOnlyHint: true } };
+
+/** Rules, the call, the verdict, and the rule that gives it. */
+const DECISIONS: readonly (readonly [
+  name: string,
+  rules: PolicyRules,
+  call: ApprovalCall,
+  mode: PolicyEffect,
+  rule?: number,
+])[] = [
+  ["nothing matched", policy([]), tool("{}"), "ask"],
+  ["allow", policy([allow]), tool("{}"), "allow", 1],
+  ["deny", policy([deny]), tool("{}"), "deny", 1],
+  ["deny beats allow before it", policy([allow, deny]), tool("{}"), "deny", 2],
+  ["deny beats allow after it", policy([deny, allow]), tool("{}"), "deny", 1],
+  ["ask beats allow", policy([allow, ask]), tool("{}"), "ask", 2],
+  ["deny beats ask", policy([ask, deny]), tool("{}"), "deny", 2],
+  ["the first of two is named", policy([allow, allow]), tool("{}"), "allow", 1],
+  ["kind", policy([{ ...allow, kind: "tool" }]), tool("{}"), "allow", 1],
+  ["another kind", policy([{ ...allow, kind: "shell" }]), tool("{}"), "ask"],
+  ["kinds", policy([{ ...deny, kind: ["shell", "tool"] }]), tool("{}"), "deny", 1],
+  [
+    "resource",
+    policy([{ ...deny, kind: "resource" }]),
+    tool("{}", { kind: "resource" }),
+    "deny",
+    1,
+  ],
+  ["server", policy([{ ...allow, server: "fs" }]), tool("{}"), "allow", 1],
+  ["another server", policy([{ ...allow, server: "fss" }]), tool("{}"), "ask"],
+  ["servers", policy([{ ...allow, server: ["x", "f*"] }]), tool("{}"), "allow", 1],
+  ["tool", policy([{ ...allow, tool: "read" }]), tool("{}"), "allow", 1],
+  ["tool by pattern", policy([{ ...allow, tool: "re*" }]), tool("{}"), "allow", 1],
+  ["another tool", policy([{ ...allow, tool: "write" }]), tool("{}"), "ask"],
+  [
+    "a tool's name with a slash",
+    policy([{ ...deny, tool: "*" }]),
+    tool("{}", { toolName: "a/b" }),
+    "deny",
+    1,
+  ],
+  ["server and tool", policy([{ ...allow, server: "x", tool: "read" }]), tool("{}"), "ask"],
+  [
+    "a hint of a server without trust",
+    policy([{ ...allow, ...reading }]),
+    tool("{}", readOnly),
+    "ask",
+  ],
+  [
+    "a hint of a trusted server",
+    policy([{ ...allow, ...reading }], trusted),
+    tool("{}", readOnly),
+    "allow",
+    1,
+  ],
+  [
+    "a hint and the tool's name, without trust",
+    policy([{ ...allow, tool: "read", ...reading }]),
+    tool("{}", readOnly),
+    "ask",
+  ],
+  [
+    "trust in another server",
+    policy([{ ...allow, ...reading }], { trustedServers: ["fs*"] }),
+    tool("{}", readOnly),
+    "ask",
+  ],
+  ["trust without a hint", policy([{ ...allow, ...reading }], trusted), tool("{}"), "ask"],
+  [
+    "trust with another hint",
+    policy([{ ...allow, ...reading }], trusted),
+    tool("{}", { annotations: { readOnlyHint: false } }),
+    "ask",
+  ],
+  [
+    "a hint that denies",
+    policy([allow, { ...deny, annotations: { destructiveHint: true } }]),
+    tool("{}", { annotations: { destructiveHint: true } }),
+    "deny",
+    2,
+  ],
+  [
+    "a missing hint that might deny",
+    policy([allow, { ...deny, annotations: { destructiveHint: true } }]),
+    tool("{}"),
+    "ask",
+    2,
+  ],
+  [
+    "a hint that speaks against denying",
+    policy([allow, { ...deny, annotations: { destructiveHint: true } }]),
+    tool("{}", { annotations: { destructiveHint: false } }),
+    "allow",
+    1,
+  ],
+  [
+    "a pointer into depth",
+    policy([{ ...allow, arguments: { "/a/0/b~1c": 1 } }]),
+    tool('{"a":[{"b/c":1}]}'),
+    "allow",
+    1,
+  ],
+  [
+    "a pointer out of a list",
+    policy([{ ...allow, arguments: { "/a/1": 1 } }]),
+    tool('{"a":[1]}'),
+    "ask",
+  ],
+  [
+    "a pointer with a leading zero",
+    policy([{ ...allow, arguments: { "/a/00": 1 } }]),
+    tool('{"a":[1]}'),
+    "ask",
+  ],
+  [
+    "a pointer to a prototype",
+    policy([{ ...deny, arguments: { "/constructor": { exists: true } } }]),
+    tool("{}"),
+    "ask",
+  ],
+  [
+    "a pointer to a member named __proto__",
+    policy([{ ...deny, arguments: { "/__proto__": 1 } }]),
+    tool('{"__proto__":1}'),
+    "deny",
+    1,
+  ],
+  [
+    "the whole arguments",
+    policy([{ ...allow, arguments: { "": { equals: { a: 1 } } } }]),
+    tool('{"a":1}'),
+    "allow",
+    1,
+  ],
+  [
+    "more than the whole arguments",
+    policy([{ ...allow, arguments: { "": { equals: { a: 1 } } } }]),
+    tool('{"a":1,"b":2}'),
+    "ask",
+  ],
+  [
+    "two conditions, one of which holds",
+    policy([{ ...allow, arguments: { "/a": 1, "/b": 1 } }]),
+    tool('{"a":1,"b":2}'),
+    "ask",
+  ],
+  [
+    "a tool call is no command",
+    policy([{ ...allow, command: "**" }]),
+    tool('{"cmd":"ls"}'),
+    "ask",
+  ],
+  ["a command", policy([{ ...allow, command: "ls **" }]), shell("ls -l"), "allow", 1],
+  [
+    "a command in a magic",
+    policy([{ ...allow, command: "ls **" }]),
+    shell("ls -l\n", "shell_magic"),
+    "allow",
+    1,
+  ],
+  [
+    "a kind of shell only",
+    policy([{ ...allow, kind: "shell", command: "ls" }]),
+    shell("ls", "shell_magic"),
+    "ask",
+  ],
+  ["all shell commands", policy([{ ...allow, kind: "shell" }]), shell("a | b; c"), "allow", 1],
+  [
+    "two commands, both allowed",
+    policy([{ ...allow, command: ["ls **", "wc **"] }]),
+    shell("ls | wc -l"),
+    "allow",
+    1,
+  ],
+  [
+    "two commands by two rules",
+    policy([{ ...allow, command: "ls **" }, { ...allow, command: "wc **" }]),
+    shell("ls | wc -l"),
+    "allow",
+    1,
+  ],
+  [
+    "two commands, one allowed",
+    policy([{ ...allow, command: "ls **" }]),
+    shell("ls; rm x"),
+    "ask",
+  ],
+  [
+    "two commands, one denied",
+    policy([{ ...allow, kind: "shell" }, { ...deny, command: "rm **" }]),
+    shell("ls; rm x"),
+    "deny",
+    2,
+  ],
+  [
+    "a command hidden in a substitution",
+    policy([{ ...allow, command: "echo **" }]),
+    shell('echo "$(rm x)"'),
+    "ask",
+  ],
+  [
+    "a denied command in a substitution",
+    policy([{ ...allow, kind: "shell" }, { ...deny, command: "rm **" }]),
+    shell('echo "$(rm x)"'),
+    "deny",
+    2,
+  ],
+  [
+    "a denied command behind wrappers",
+    policy([{ ...allow, kind: "shell" }, { ...deny, command: "rm **" }]),
+    shell("env A=1 nohup sh -c 'xargs rm'"),
+    "deny",
+    2,
+  ],
+  ["a file that is written", policy([{ ...allow, command: "ls **" }]), shell("ls > x"), "ask"],
+  [
+    "a file that may be written",
+    policy([{ ...allow, command: ["ls **", "> out/*"] }]),
+    shell("ls > out/x"),
+    "allow",
+    1,
+  ],
+  [
+    "a file that may not be read",
+    policy([{ ...allow, kind: "shell" }, { ...deny, command: "< /etc/**" }]),
+    shell("cat < /etc/passwd"),
+    "deny",
+    2,
+  ],
+  [
+    "/dev/null",
+    policy([{ ...allow, command: "ls **" }]),
+    shell("ls > /dev/null 2>&1"),
+    "allow",
+    1,
+  ],
+  [
+    "a wrapper needs no rule",
+    policy([{ ...allow, command: "ls **" }]),
+    shell("nohup timeout 5 ls"),
+    "allow",
+    1,
+  ],
+  ["sudo needs a rule", policy([{ ...allow, command: "ls **" }]), shell("sudo ls"), "ask"],
+  [
+    "sudo with a rule",
+    policy([{ ...allow, command: ["ls **", "sudo ls **"] }]),
+    shell("sudo ls"),
+    "allow",
+    1,
+  ],
+  [
+    "a denied wrapper",
+    policy([{ ...allow, kind: "shell" }, { ...deny, command: "xargs **" }]),
+    shell("ls | xargs wc"),
+    "deny",
+    2,
+  ],
+  [
+    "variables for a command",
+    policy([{ ...allow, command: "ls **" }]),
+    shell("LD_PRELOAD=x ls"),
+    "ask",
+  ],
+  ["variables by env", policy([{ ...allow, command: "ls **" }]), shell("env PATH=. ls"), "ask"],
+  [
+    "variables before a denied command",
+    policy([{ ...deny, command: "rm **" }]),
+    shell("A=1 rm x"),
+    "deny",
+    1,
+  ],
+  ["variables alone", policy([{ ...allow, command: "**" }]), shell("PATH=.; ls"), "ask"],
+  [
+    "what cannot be parsed",
+    policy([{ ...allow, kind: "shell" }]),
+    shell("case x in *) ls;; esac"),
+    "ask",
+  ],
+  [
+    "what cannot be parsed where shells are denied",
+    policy([{ ...deny, kind: "shell" }]),
+    shell("ls '"),
+    "deny",
+    1,
+  ],
+  [
+    "what cannot be parsed and might be denied",
+    policy([{ ...allow, kind: "shell" }, { ...deny, command: "rm **" }]),
+    shell("$x"),
+    "ask",
+    2,
+  ],
+  ["no command at all", policy([{ ...allow, kind: "shell" }]), shell("# nothing"), "ask"],
+  ["a shell of another kind", policy([{ ...allow, kind: "shell_magic" }]), {
+    ...shell("ls", "shell_magic"),
+    arguments: { cmd: "ls", program: "zsh" },
+  }, "ask"],
+  [
+    "bash",
+    policy([{ ...allow, command: "ls" }]),
+    { ...shell("ls", "shell_magic"), arguments: { cmd: "ls", program: "bash" } },
+    "allow",
+    1,
+  ],
+  ["an unusual request", policy([{ ...allow, kind: "shell" }]), {
+    ...shell("ls"),
+    arguments: { cmd: "ls", more: 1 },
+  }, "ask"],
+  [
+    "a word that is not known yet",
+    policy([{ ...allow, kind: "shell" }, { ...deny, command: "git push **" }]),
+    shell("git $x"),
+    "ask",
+    2,
+  ],
+];
+
+for (const [name, rules, call, mode, rule] of DECISIONS) {
+  Deno.test(`PolicyRules decides on ${name}: ${mode}`, () => {
+    const verdict = rules.decide(call);
+    assertEquals(verdict.mode, mode);
+    if (rule !== undefined) {
+      assert(verdict.reason?.startsWith(`p.json rule ${rule}`), verdict.reason);
+    }
+  });
+}
+
+Deno.test("A verdict names file, rule, title and reason", () => {
+  const one = parsePolicy("one.json", '{"rules": [{"effect": "allow"}]}');
+  const two = parsePolicy(
+    "two.json",
+    '{"rules": [{"effect": "deny", "name": "N", "reason": "R", "tool": "read"}]}',
+  );
+  const joined = new PolicyRules([one, two]);
+  assertEquals(joined.decide(tool("{}")), { mode: "deny", reason: "two.json rule 1 (N): R" });
+  assertEquals(joined.decide(tool("{}", { toolName: "x" })), {
+    mode: "allow",
+    reason: "one.json rule 1",
+  });
+});
+
+Deno.test("A path is judged by where it leads", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = `${folder.path}/ws`;
+  await Deno.mkdir(`${workspace}/data`, { recursive: true });
+  await Deno.symlink("/etc", `${workspace}/out`);
+  await Deno.symlink("/nowhere/at/all", `${workspace}/dangling`);
+  await Deno.symlink(`${workspace}/data`, `${workspace}/in`);
+  const rules = [{ effect: "allow", arguments: { "/a": { path: "." } } }];
+  const inside = policy(rules, {}, workspace);
+  const mode = (a: string) => inside.decide(tool(JSON.stringify({ a }))).mode;
+  assertEquals(mode("data/new/file"), "allow");
+  assertEquals(mode("in/file"), "allow");
+  assertEquals(mode("out/passwd"), "ask");
+  assertEquals(mode("out/new"), "ask");
+  assertEquals(mode("dangling"), "ask");
+  assertEquals(mode(`${folder.path}/other`), "ask");
+  const denied = policy(
+    [{ effect: "allow" }, { effect: "deny", arguments: { "/a": { path: "/etc" } } }],
+    {},
+    workspace,
+  );
+  assertEquals(denied.decide(tool('{"a":"out/passwd"}')).mode, "ask");
+  assertEquals(denied.decide(tool('{"a":"/etc/passwd"}')).mode, "deny");
+});
+
+const effects = fc.constantFrom("allow", "ask", "deny");
+const anyRule = fc.record({
+  effect: effects,
+  kind: fc.constantFrom("tool", "shell"),
+  server: fc.constantFrom("fs", "*", "x"),
+  tool: fc.constantFrom("read", "r*", "w*"),
+  annotations: fc.constantFrom({ readOnlyHint: true }, { destructiveHint: true }),
+  arguments: fc.constantFrom<Json>({ "/a": "x" }, { "/a": { path: "." } }, {
+    "/a": { not: { glob: "x*" } },
+  }),
+}, { requiredKeys: ["effect"] });
+const commandRule = fc.record({
+  effect: effects,
+  command: fc.constantFrom("ls **", "rm **", "**", "git *", "> *"),
+}, { requiredKeys: ["effect"] });
+const toolCall = fc.record({
+  a: fc.constantFrom("x", "y", "../x", "xx/../y"),
+  toolName: fc.constantFrom("read", "write"),
+  hints: fc.constantFrom(undefined, {}, { readOnlyHint: true }, { destructiveHint: false }),
+}).map(({ a, toolName, hints }) => tool(JSON.stringify({ a }), { toolName, annotations: hints }));
+const shellCall = fc.array(
+  fc.constantFrom(
+    "ls -l",
+    "rm x",
+    "git $x",
+    "A=1 ls",
+    "> out",
+    "sudo rm x",
+    "$x",
+    "f() { :; }",
+    "xargs ls",
+  ),
+  { minLength: 1, maxLength: 4 },
+).map((lines) => shell(lines.join("; ")));
+
+const STRENGTH = { allow: 0, ask: 1, deny: 2 } as const;
+
+Deno.test("A denying rule never makes a decision weaker", () => {
+  const cases = fc.tuple(
+    fc.array(fc.oneof(anyRule, commandRule), { maxLength: 6 }),
+    fc.oneof(anyRule, commandRule).map((rule) => ({ ...rule, effect: "deny" })),
+    fc.nat(6),
+    fc.oneof(toolCall, shellCall),
+    fc.boolean(),
+  );
+  fc.assert(
+    fc.property(cases, ([rules, denying, at, call, trust]) => {
+      const more = trust ? trusted : {};
+      const before = policy(rules, more).decide(call).mode;
+      const after =
+        policy([...rules.slice(0, at), denying, ...rules.slice(at)], more).decide(call).mode;
+      assert(STRENGTH[after] >= STRENGTH[before]);
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+Deno.test("The order of rules changes no decision", () => {
+  const rules = fc.array(fc.oneof(anyRule, commandRule), { maxLength: 6 });
+  fc.assert(fc.property(rules, fc.oneof(toolCall, shellCall), (list, call) => {
+    assertEquals(policy(list).decide(call).mode, policy(list.toReversed()).decide(call).mode);
+  }));
+});
+
+Deno.test("What cannot be parsed is never allowed", () => {
+  const rules = fc.array(fc.oneof(anyRule, commandRule), { maxLength: 6 });
+  const broken = fc.constantFrom(
+    "ls '",
+    "$x",
+    "f() { ls; }",
+    "ls; )",
+    "case x in",
+    "${!x}",
+    "ls <<E",
+  );
+  fc.assert(fc.property(rules, broken, fc.boolean(), (list, line, first) => {
+    const all = first ? [allow, ...list] : [...list, allow];
+    assert(policy(all).decide(shell(`ls\n${line}`)).mode !== "allow");
+  }));
+});

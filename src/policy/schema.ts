@@ -1,0 +1,240 @@
+import { z } from "zod";
+
+/** What a call does. */
+export type PolicyKind = "tool" | "resource" | "shell" | "shell_magic";
+
+/** A JSON value in a policy, whose numbers are as JavaScript has them. */
+export type PolicyValue =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly PolicyValue[]
+  | { readonly [name: string]: PolicyValue };
+
+/** What an argument must be like. All that is given must hold. */
+export interface ArgumentTest {
+  /** It is this JSON value. */
+  readonly equals?: PolicyValue | undefined;
+  /** It is one of these JSON values. */
+  readonly oneOf?: readonly PolicyValue[] | undefined;
+  /** It is a text that matches: `*` is any characters, `?` is one. */
+  readonly glob?: string | readonly string[] | undefined;
+  /** It is a text that starts so. */
+  readonly prefix?: string | readonly string[] | undefined;
+  /** It is a path in one of these folders, or the folder; `"."` is the workspace. */
+  readonly path?: string | readonly string[] | undefined;
+  /** It is a number of at least this. */
+  readonly min?: number | undefined;
+  /** It is a number of at most this. */
+  readonly max?: number | undefined;
+  /** It is a list, and each of its items is like this. */
+  readonly each?: ArgumentCondition | undefined;
+  /** It is a list, and one of its items is like this. */
+  readonly some?: ArgumentCondition | undefined;
+  /** It is not like this. */
+  readonly not?: ArgumentCondition | undefined;
+  /** Whether there is such an argument at all. */
+  readonly exists?: boolean | undefined;
+}
+
+/** What an argument must be like: a value that it equals, or tests. */
+export type ArgumentCondition = null | boolean | number | string | ArgumentTest;
+
+/** What becomes of a call that a rule matches. */
+export type PolicyEffect = "allow" | "ask" | "deny";
+
+/** One rule. All that is given must hold. */
+export interface PolicyRule {
+  /** What becomes of the call. */
+  readonly effect: PolicyEffect;
+  /** What decisions call the rule, beside its number. */
+  readonly name?: string | undefined;
+  /** What the call does. */
+  readonly kind?: PolicyKind | readonly PolicyKind[] | undefined;
+  /** Patterns for the registered server. */
+  readonly server?: string | readonly string[] | undefined;
+  /** Patterns for the tool's name. */
+  readonly tool?: string | readonly string[] | undefined;
+  /** What the server says of the tool. */
+  readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>> | undefined;
+  /** Conditions by JSON pointer. */
+  readonly arguments?: Readonly<Record<string, ArgumentCondition>> | undefined;
+  /** Patterns for the commands of a shell line. */
+  readonly command?: string | readonly string[] | undefined;
+  /** Why; code whose call is denied is told. */
+  readonly reason?: string | undefined;
+}
+
+/** A call as `ipybox policy` and a policy's tests write it. */
+export interface PolicyCall {
+  /** What the call does. */
+  readonly kind: PolicyKind;
+  /** The registered server. */
+  readonly server?: string | undefined;
+  /** The tool. */
+  readonly tool?: string | undefined;
+  /** The arguments. */
+  readonly arguments?: Readonly<Record<string, PolicyValue>> | undefined;
+  /** What the server says of the tool. */
+  readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>> | undefined;
+  /** The line, for shell commands. */
+  readonly command?: string | undefined;
+}
+
+/** A call, and what the policy must say of it. */
+export interface PolicyTest {
+  /** The call. */
+  readonly call: PolicyCall;
+  /** What the policy must say of it. */
+  readonly expect: PolicyEffect;
+  /** What the outcome calls the test, beside its number. */
+  readonly name?: string | undefined;
+}
+
+/** The content of a policy file. */
+export interface PolicyDocument {
+  /** Where editors find the JSON Schema. */
+  readonly $schema?: string | undefined;
+  /** Servers whose annotations may allow calls. */
+  readonly trustedServers: readonly string[];
+  /** Patterns for names of arguments whose values the audit log leaves out. */
+  readonly redact: readonly string[];
+  /** The rules. */
+  readonly rules: readonly PolicyRule[];
+  /** What `ipybox policy test` checks. */
+  readonly tests: readonly PolicyTest[];
+}
+
+/** The hints of a server that rules can be about. */
+export const ANNOTATIONS: readonly AnnotationName[] = [
+  "readOnlyHint",
+  "destructiveHint",
+  "idempotentHint",
+  "openWorldHint",
+];
+
+/** One of the hints. */
+export type AnnotationName =
+  | "readOnlyHint"
+  | "destructiveHint"
+  | "idempotentHint"
+  | "openWorldHint";
+
+const text = z.string().min(1);
+const texts = z.union([text, z.array(text).min(1)]);
+/** Rounding would make another number of a larger one, which then matches what it should not. */
+const number = z.number().refine(
+  (value) => !Number.isInteger(value) || Number.isSafeInteger(value),
+  {
+    message: "Integers above 2^53 lose digits: use a text or leave it to an approver",
+  },
+);
+
+const value: z.ZodType<PolicyValue> = z.lazy(() =>
+  z.union([z.null(), z.boolean(), number, z.string(), z.array(value), z.record(z.string(), value)])
+).meta({ id: "value", description: "Any JSON value" });
+
+const condition: z.ZodType<ArgumentCondition> = z.lazy(() =>
+  z.union([z.null(), z.boolean(), number, z.string(), test])
+).meta({ id: "condition", description: "The value that the argument equals, or tests of it" });
+
+const test: z.ZodType<ArgumentTest> = z.strictObject({
+  equals: value.optional().describe("It is this JSON value"),
+  oneOf: z.array(value).min(1).optional().describe("It is one of these JSON values"),
+  glob: texts.optional().describe(
+    "It is a text that matches: * is any characters, / too; ? is one. Use path for files",
+  ),
+  prefix: texts.optional().describe("It is a text that starts so. Use path for files"),
+  path: texts.optional().describe(
+    "It is a path in one of these folders, or the folder itself. Relative ones start at the workspace",
+  ),
+  min: number.optional().describe("It is a number of at least this"),
+  max: number.optional().describe("It is a number of at most this"),
+  each: condition.optional().describe("It is a list, and each of its items is like this"),
+  some: condition.optional().describe("It is a list, and one of its items is like this"),
+  not: condition.optional().describe("It is there and not like this"),
+  exists: z.boolean().optional().describe("Whether there is such an argument"),
+}).refine((tests) => Object.keys(tests).length > 0, { message: "Give at least one test" })
+  .meta({ id: "test", description: "Tests of an argument, all of which must hold" });
+
+const annotations = z.strictObject({
+  readOnlyHint: z.boolean().optional(),
+  destructiveHint: z.boolean().optional(),
+  idempotentHint: z.boolean().optional(),
+  openWorldHint: z.boolean().optional(),
+});
+
+const kind = z.enum(["tool", "resource", "shell", "shell_magic"]);
+const effect = z.enum(["allow", "ask", "deny"]);
+
+const rule: z.ZodType<PolicyRule> = z.strictObject({
+  effect: effect.describe("What becomes of a call that matches: deny beats ask, ask beats allow"),
+  name: text.optional().describe("What decisions call this rule, beside its number"),
+  kind: z.union([kind, z.array(kind).min(1)]).optional().describe("What the call does"),
+  server: texts.optional().describe("The registered server: a name, or a pattern with * and ?"),
+  tool: texts.optional().describe("The tool's name at the server, or a pattern with * and ?"),
+  annotations: annotations.optional().describe(
+    "What the server says of the tool. Allows nothing unless the server is in trustedServers",
+  ),
+  arguments: z.record(
+    z.string().regex(/^(\/([^~/]|~[01])*)*$/, {
+      message: 'Must be a JSON pointer, such as "/path" or "/options/0"',
+    }),
+    condition,
+  ).optional().describe('Conditions by JSON pointer into the arguments, such as "/path"'),
+  command: texts.optional().describe(
+    "A pattern for each word of a shell command: * and ? are characters, ** is any number of words. " +
+      '"> FILE" and "< FILE" are redirections. Each command of a line is matched on its own',
+  ),
+  reason: text.optional().describe("Why. Code whose call is denied is told"),
+}).refine((value) => value.command === undefined || !excludesShell(value.kind), {
+  message: 'Only rules about "shell" and "shell_magic" can have a command',
+  path: ["command"],
+});
+
+/** What a call must be like, as `ipybox policy explain` takes it. */
+export const policyCallSchema: z.ZodType<PolicyCall> = z.strictObject({
+  kind: kind.default("tool"),
+  server: text.optional(),
+  tool: text.optional(),
+  arguments: z.record(z.string(), value).optional(),
+  annotations: annotations.optional(),
+  command: z.string().optional().describe("The line, for shell commands"),
+});
+
+/** What a policy file must be like. */
+export const policySchema: z.ZodType<PolicyDocument> = z.strictObject({
+  $schema: z.string().optional(),
+  trustedServers: z.array(text).default([]).describe(
+    "Servers, by their exact names, whose annotations may allow calls",
+  ),
+  redact: z.array(text).default([]).describe(
+    "Names of arguments, or patterns with * and ?, whose values the audit log leaves out too",
+  ),
+  rules: z.array(rule).default([]),
+  tests: z.array(
+    z.strictObject({
+      call: policyCallSchema,
+      expect: effect,
+      name: text.optional(),
+    }),
+  ).default([]).describe("What `ipybox policy test` checks"),
+}).meta({
+  title: "ipybox policy",
+  description: "Which tool calls and shell commands are allowed, asked about or denied",
+});
+
+/**
+ * Gives the JSON Schema of policy files, for editors.
+ *
+ * @returns The schema.
+ */
+export function policyJsonSchema(): Record<string, unknown> {
+  return { ...z.toJSONSchema(policySchema, { io: "input" }) };
+}
+
+function excludesShell(kinds: PolicyRule["kind"]): boolean {
+  if (kinds === undefined) return false;
+  return ![kinds].flat().some((one) => one === "shell" || one === "shell_magic");
+}

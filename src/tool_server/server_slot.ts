@@ -1,0 +1,145 @@
+import { Semaphore } from "../async/semaphore.ts";
+import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import type { McpConnection } from "../mcp/connection.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+
+/** What a {@linkcode ServerSlot} is made of. */
+export interface ServerSlotOptions {
+  /** The server's registered name. */
+  readonly serverName: string;
+  /** How it is started or reached. */
+  readonly params: ServerParams;
+  /** How it is connected to. */
+  readonly connect: Omit<ConnectOptions, "signal">;
+  /** How many requests it is sent at once; the others wait. */
+  readonly maxConcurrentCalls: number;
+  /** How long it is kept without a request, in milliseconds. */
+  readonly idleMs: number;
+}
+
+/** A connection that lived this long was a working one: the next is made at once. */
+const STABLE_MS = 10_000;
+const FIRST_DELAY_MS = 200;
+const LONGEST_DELAY_MS = 10_000;
+
+/** The place of one server: its connection, how often it failed, and who uses it. */
+export class ServerSlot implements AsyncDisposable {
+  /** How the server is started or reached. */
+  readonly params: ServerParams;
+  /** The same as text, to tell whether they changed. */
+  readonly wanted: string;
+
+  readonly #options: ServerSlotOptions;
+  readonly #turns: Semaphore;
+  readonly #ended = new AbortController();
+  #current: Promise<McpConnection> | undefined;
+  #failures = 0;
+  #notBefore = 0;
+  #users = 0;
+  #idle: ReturnType<typeof setTimeout> | undefined;
+
+  /** @param options The server. Nothing is started yet. */
+  constructor(options: ServerSlotOptions) {
+    this.#options = options;
+    this.params = options.params;
+    this.wanted = JSON.stringify(options.params);
+    this.#turns = new Semaphore(options.maxConcurrentCalls);
+  }
+
+  /**
+   * Waits for a turn, and keeps the server from being stopped as idle meanwhile.
+   *
+   * @param signal Gives up the wait.
+   * @returns Disposing it ends the turn.
+   */
+  async turn(signal: AbortSignal): Promise<Disposable> {
+    this.#users++;
+    clearTimeout(this.#idle);
+    const leave = () => {
+      if (--this.#users === 0) this.#stopLater();
+    };
+    try {
+      const turn = await this.#turns.acquire(anySignal(signal, this.#ended.signal));
+      return {
+        [Symbol.dispose]: () => {
+          turn[Symbol.dispose]();
+          leave();
+        },
+      };
+    } catch (error) {
+      leave();
+      throw error;
+    }
+  }
+
+  /** Gives the connection, which is made where there is none. */
+  connection(): Promise<McpConnection> {
+    if (this.#current !== undefined) return this.#current;
+    const current = this.#start();
+    this.#current = current;
+    current.then((connection) => this.#watch(connection, current), () => this.#fail(current));
+    return current;
+  }
+
+  /** Stops the server for good. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    clearTimeout(this.#idle);
+    const current = this.#current;
+    this.#ended.abort(new DOMException("The MCP server is stopped", "AbortError"));
+    const connection = await current?.catch(() => undefined); // it was never there
+    await connection?.[Symbol.asyncDispose]();
+  }
+
+  async #start(): Promise<McpConnection> {
+    const { serverName, params, connect } = this.#options;
+    await pause(this.#notBefore - performance.now(), this.#ended.signal);
+    return await connectMcp(serverName, params, { ...connect, signal: this.#ended.signal });
+  }
+
+  #stopLater(): void {
+    const { idleMs, serverName, connect } = this.#options;
+    if (this.#ended.signal.aborted || idleMs > LONGEST_TIMER_MS) return;
+    this.#idle = setTimeout(() => {
+      const current = this.#current;
+      this.#current = undefined; // the next call starts it again
+      if (current === undefined) return;
+      connect.log?.debug(`MCP server "${serverName}" is stopped: nobody used it`);
+      const failed = (error: unknown) =>
+        connect.log?.error(`Cannot stop MCP server "${serverName}": ${error}`);
+      current.then((connection) => connection[Symbol.asyncDispose]()).catch(failed);
+    }, idleMs);
+    Deno.unrefTimer(this.#idle); // it keeps no program from ending
+  }
+
+  async #watch(connection: McpConnection, current: Promise<McpConnection>): Promise<void> {
+    const since = performance.now();
+    await connection.closed;
+    if (performance.now() - since > STABLE_MS) this.#failures = 0;
+    else if (this.#current === current) this.#delayNext();
+    if (this.#current === current) this.#current = undefined;
+    await connection[Symbol.asyncDispose]();
+  }
+
+  #fail(current: Promise<McpConnection>): void {
+    this.#delayNext();
+    if (this.#current === current) this.#current = undefined;
+  }
+
+  #delayNext(): void {
+    const delay = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
+    this.#failures++;
+    this.#notBefore = performance.now() + delay;
+  }
+}
+
+async function pause(ms: number, signal: AbortSignal): Promise<void> {
+  if (ms <= 0) return signal.throwIfAborted();
+  const over = Promise.withResolvers<void>();
+  const timer = setTimeout(over.resolve, ms);
+  try {
+    await abortable(over.promise, signal);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,70 @@
+"""Keeps every message within the size that the host's WebSocket takes (64 MiB).
+
+A larger one would cost the connection, and so the kernel with all its variables.
+"""
+
+from typing import Any
+
+_LARGEST_MESSAGE = 60 << 20  # bytes of JSON; headers come on top
+_KEPT = 4 << 20  # characters that are kept of a text that must be cut
+
+
+def install(session: Any) -> None:
+    """Make `session`, which packs the kernel's messages, leave out what is too large."""
+    pack = session.pack
+
+    def pack_fitting(content: Any) -> bytes:
+        packed = pack(content)
+        if len(packed) <= _LARGEST_MESSAGE or not isinstance(content, dict):
+            return packed
+        packed = pack(_shortened(content))
+        return packed if len(packed) <= _LARGEST_MESSAGE else pack(_emptied(content))
+
+    session.pack = pack_fitting
+
+
+def _shortened(content: dict[str, Any]) -> dict[str, Any]:
+    shortened = {key: _cut(value) for key, value in content.items()}
+    if isinstance(content.get("data"), dict):
+        shortened["data"] = _bundle(content["data"])
+        shortened["metadata"] = {}
+    if isinstance(content.get("traceback"), list):
+        shortened["traceback"] = [_cut("\n".join(map(str, content["traceback"])))]
+    if "payload" in content:
+        shortened["payload"] = []
+    return shortened
+
+
+def _emptied(content: dict[str, Any]) -> dict[str, Any]:
+    """Nothing but what says how a message is to be read."""
+    emptied = {key: value for key, value in content.items() if len(str(value)) < 1000}
+    if "data" in content:
+        emptied["data"] = {"text/plain": f"[ipybox: a value was left out: {_REASON}]"}
+    return emptied
+
+
+def _bundle(data: dict[str, Any]) -> dict[str, Any]:
+    kept, notes = {}, []
+    for mime, value in data.items():
+        size = len(value) if isinstance(value, str) else len(repr(value))
+        if mime == "text/plain" or size <= _KEPT:
+            kept[mime] = value
+        else:
+            notes.append(f"[ipybox: {mime} of {size} characters was left out: {_REASON}]")
+    lines = [_cut(kept["text/plain"])] if "text/plain" in kept else []
+    if lines or notes:
+        kept["text/plain"] = "\n".join(lines + notes)
+    return kept
+
+
+def _cut(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) <= _KEPT:
+        return value
+    half = _KEPT // 2
+    missing = len(value) - 2 * half
+    # At the end, as the host may cut the middle once more.
+    note = f"[ipybox: {missing} of {len(value)} characters were left out: {_REASON}]"
+    return f"{value[:half]}\n…\n{value[-half:]}\n{note}"
+
+
+_REASON = f"one message may hold {_LARGEST_MESSAGE >> 20} MiB; write it to a file or print it"

@@ -1,0 +1,170 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { ToolCallError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { loadPolicy } from "../../src/policy/policy_file.ts";
+import { ipybox } from "../support/cli.ts";
+import { rawServer } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const POLICY = {
+  rules: [
+    { effect: "allow", server: "raw", tool: "echo" },
+    {
+      effect: "deny",
+      server: "raw",
+      arguments: { "/path": { not: { path: "." } } },
+      reason: "stay inside",
+    },
+    { effect: "allow", command: ["git log **", "head **"] },
+  ],
+  redact: ["pin"],
+  tests: [
+    { call: { server: "raw", tool: "echo" }, expect: "allow" },
+    { call: { server: "raw", tool: "echo", arguments: { path: "/etc/x" } }, expect: "deny" },
+    { call: { kind: "shell", command: "git log | head" }, expect: "allow" },
+  ],
+};
+
+async function workspaceWith(policy: unknown): Promise<TempFolder> {
+  const folder = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/.ipybox`);
+  await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, JSON.stringify(policy, null, 2));
+  return folder;
+}
+
+Deno.test("ipybox policy checks, tests and explains the workspace's policy and the user's", async () => {
+  await using workspace = await workspaceWith(POLICY);
+  await using home = await TempFolder.create();
+  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
+
+  const checked = await ipybox(["policy", "check"], options);
+  assertEquals(checked, { code: 0, stdout: ".ipybox/policy.json: 3 rules, 3 tests\n", stderr: "" });
+  assertEquals((await ipybox(["policy", "test"], options)).stdout, "3 passed, 0 failed\n");
+
+  const outside = await ipybox(["policy", "explain", "raw.echo", '{"path": "/etc"}'], options);
+  assertEquals(outside.stdout.split("\n")[0], "deny: .ipybox/policy.json rule 2: stay inside");
+  const shell = await ipybox(["policy", "explain", "--shell", "git log | sh"], options);
+  assertEquals(shell.stdout.split("\n")[0], "ask: No rule matches, for sh");
+
+  await Deno.mkdir(`${home.path}/ipybox`);
+  await Deno.writeTextFile(
+    `${home.path}/ipybox/policy.json`,
+    '{"rules": [{"effect": "deny", "tool": "echo"}]}',
+  );
+  const joined = await ipybox(["policy", "test"], options);
+  assertEquals(joined.code, 1);
+  assertStringIncludes(joined.stdout, "expected allow, got deny: the user's policy.json rule 1");
+});
+
+Deno.test("ipybox policy says where a policy is wrong, and that there is none", async () => {
+  await using workspace = await workspaceWith({ rules: [{ effect: "alow" }] });
+  await using home = await TempFolder.create();
+  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
+  const wrong = await ipybox(["policy", "check"], options);
+  assertEquals(wrong.code, 2);
+  assertMatch(wrong.stderr, /\.ipybox\/policy\.json:4:7: \/rules\/0\/effect: /);
+  // a policy that cannot be read does not count as none
+  assertEquals((await ipybox(["run", "-c", "1"], options)).code, 2);
+  assertEquals((await ipybox(["run", "-c", "1", "--approve", "none.json"], options)).code, 2);
+  await Deno.remove(`${workspace.path}/.ipybox/policy.json`);
+  const none = await ipybox(["policy", "check"], options);
+  assertEquals(none.code, 2);
+  assertStringIncludes(none.stderr, "There is no policy");
+});
+
+Deno.test("a policy decides on calls, and the audit log says how", async () => {
+  await using workspace = await workspaceWith(POLICY);
+  const cwd = workspace.path;
+  {
+    await using runner = await ToolRunner.start({
+      workspace: cwd,
+      servers: { raw: rawServer() },
+      approval: await loadPolicy({ workspace: cwd, file: `${cwd}/.ipybox/policy.json` }),
+      log: silentLogger,
+    });
+    runner.setCode("raw.echo()");
+    await runner.run("raw", "echo", { text: "hi", pin: 1234, password: "hunter2" });
+    for (const args of [{ path: "/etc/passwd" }, { n: 1 }]) {
+      const tool = "n" in args ? "get" : "echo";
+      await runner.run("raw", tool, args).catch((error) => {
+        if (!(error instanceof ToolCallError)) throw error;
+      });
+    }
+    using _approver = runner.channel.attach((request) =>
+      void request.accept({ arguments: { path: "/etc/passwd" } })
+    );
+    await runner.run("raw", "get", { path: "x" }).catch((error) => {
+      if (!(error instanceof ToolCallError)) throw error;
+    });
+  }
+  const { stdout } = await ipybox(["audit", "--json"], { cwd });
+  const lines = stdout.trimEnd().split("\n").map((text) => JSON.parse(text));
+  assertEquals(lines.map(({ decision, by, status }) => [decision, by, status]), [
+    ["allow", "policy", "ok"],
+    ["deny", "policy", "approval_rejected"],
+    ["deny", "approval_unavailable", "approval_unavailable"],
+    ["deny", "policy", "approval_rejected"], // what an approver put in place of the arguments
+  ]);
+  assertEquals(lines[0].arguments, { text: "hi", pin: "[redacted]", password: "[redacted]" });
+  assertMatch(lines[0].codeHash, /^[0-9a-f]{64}$/);
+  assertMatch(lines[1].reason, /policy\.json rule 2: stay inside$/);
+
+  const shown = await ipybox(["audit", "-n", "1"], { cwd });
+  assertMatch(
+    shown.stdout,
+    /^\S+Z {2}deny {2}tool raw\.get\(.*\) {2}approval_rejected, [\d.]+ ms {2}\(policy: /,
+  );
+  assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
+    code: 0,
+    stdout: "4 lines are good\n",
+    stderr: "",
+  });
+  const log = `${cwd}/.ipybox/audit.jsonl`;
+  await Deno.writeTextFile(log, (await Deno.readTextFile(log)).replace('"hi"', '"ho"'));
+  const verified = await ipybox(["audit", "--verify"], { cwd });
+  assertEquals([verified.code, verified.stdout.split("\n")[0]], [
+    1,
+    "audit.jsonl:1: It was changed: its hash is another",
+  ]);
+});
+
+Deno.test("ipybox audit --follow shows what is written from then on", async () => {
+  await using workspace = await TempFolder.create();
+  const { cliArguments } = await import("../support/cli.ts");
+  const { AuditLog } = await import("../../src/audit/audit_log.ts");
+  await using log = new AuditLog({ workspace: workspace.path });
+  const append = (id: string) =>
+    log.append({
+      id,
+      time: new Date(),
+      kind: "tool",
+      server: "s",
+      tool: "t",
+      arguments: {},
+      status: "ok",
+      durationMs: 1,
+    });
+  append("before");
+  await log.flush();
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [...cliArguments, "audit", "--follow", "--json", "--workspace", workspace.path],
+    stdin: "null",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const seen: unknown[] = [];
+  let text = "";
+  for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n")) {
+      seen.push(JSON.parse(text.slice(0, end)).id);
+      text = text.slice(end + 1);
+      if (seen.length < 3) append(`after ${seen.length}`);
+    }
+    if (seen.length === 3) break;
+  }
+  child.kill("SIGTERM");
+  await child.status;
+  assertEquals(seen, ["before", "after 1", "after 2"]);
+});

@@ -1,0 +1,181 @@
+/** Every process between the application and its code is killed, with and without the sandbox. */
+import { assert, assertEquals, assertInstanceOf, assertMatch, assertRejects } from "@std/assert";
+import { KernelDiedError } from "../../src/errors.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { silentLogger } from "../../src/log.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { rejection } from "../support/kernel.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** How code ends its own kernel, and what the error says of it. */
+const OWN_DEATHS: readonly { name: string; code: string; how: RegExp }[] = [
+  { name: "os._exit()", code: "os._exit(3)", how: /kernel died.*it exited with code 3/ },
+  {
+    name: "SIGKILL",
+    code: "os.kill(os.getpid(), 9)",
+    how: /kernel died.*killed \(SIGKILL\), perhaps as it ran out of memory/,
+  },
+  {
+    name: "a segmentation fault",
+    code: "import ctypes; ctypes.string_at(0)",
+    how: /kernel died.*it crashed \(SIGSEGV\)/,
+  },
+];
+
+/** Processes around the kernel, told by their command lines. */
+interface Victim {
+  readonly name: string;
+  readonly sandboxOnly?: true;
+  readonly isIt: (args: readonly string[]) => boolean;
+}
+
+const VICTIMS: readonly Victim[] = [
+  {
+    name: "the gateway",
+    isIt: ([, isolated, script]) => isolated === "-I" && script?.endsWith("gateway.py") === true,
+  },
+  { name: "the launcher", isIt: isLauncher },
+  {
+    name: "srt",
+    sandboxOnly: true,
+    isIt: (args) => args.some((arg) => arg.endsWith("/host/srt.json")),
+  },
+  { name: "bwrap", sandboxOnly: true, isIt: ([program]) => program === "bwrap" },
+];
+
+for (const sandbox of [true, false]) {
+  Deno.test(`A death is noticed and recovered from (${sandbox ? "" : "no "}sandbox)`, async (t) => {
+    await using workspace = await TempFolder.create();
+    await using executor = await start(workspace.path, sandbox);
+
+    for (const { name, code, how } of OWN_DEATHS) {
+      await t.step(`of the kernel by ${name}`, async () => {
+        // Messages leave the kernel on a thread of their own, so it lives on for a moment.
+        const error = await rejection(
+          executor.execute(
+            `import os, time\nprint('before', flush=True)\ntime.sleep(0.3)\n${code}`,
+          ),
+        );
+        assertInstanceOf(error, KernelDiedError);
+        assertMatch(error.message, how);
+        assertEquals(error.text, "before");
+        assertEquals(error.outputs, [{ type: "stream", name: "stdout", text: "before\n" }]);
+        await assertFresh(executor);
+      });
+    }
+
+    for (const { name, isIt, sandboxOnly } of VICTIMS) {
+      if (sandboxOnly && !sandbox) continue;
+      await t.step(`of ${name}`, async () => {
+        const root = await rootOf(executor);
+        const victim = await find(root, isIt);
+        const error = await whileRunning(executor, () => Deno.kill(victim, "SIGKILL"));
+        assertInstanceOf(error, KernelDiedError);
+        assertMatch(error.message, /kernel gateway ended/);
+        if (name === "the gateway") {
+          assertEquals(error.signal, "SIGKILL");
+          assertMatch(error.message, /perhaps as it ran out of memory/);
+        }
+        assertEquals(error.text, "before");
+        await assertFresh(executor);
+        await assertNothingLeft(root);
+      });
+    }
+
+    await t.step("of the launcher between executions: the next one says so", async () => {
+      const root = await rootOf(executor);
+      Deno.kill(await find(root, isLauncher), "SIGKILL");
+      await untilNoneWith(`${root}/session/launcher/kernel.py`);
+      assertInstanceOf(await rejection(executor.execute("print(1)")), KernelDiedError);
+      await assertFresh(executor);
+      await assertNothingLeft(root);
+    });
+
+    await t.step("of the launcher before a reset, which starts all anew", async () => {
+      const root = await rootOf(executor);
+      Deno.kill(await find(root, isLauncher), "SIGKILL");
+      await untilNoneWith(`${root}/session/launcher/kernel.py`);
+      await executor.reset();
+      assertEquals((await executor.execute("'time' in globals()")).text, "False");
+      await assertNothingLeft(root);
+    });
+
+    await t.step("of the link, by garbage on it", async () => {
+      const root = await rootOf(executor);
+      const launcher = await find(root, isLauncher);
+      const error = await whileRunning(executor, () => writeGarbage(launcher));
+      assertInstanceOf(error, KernelDiedError);
+      assertMatch(error.stderrTail, /frame/);
+      await assertFresh(executor);
+      await assertNothingLeft(root);
+    });
+
+    const root = await rootOf(executor);
+    await executor[Symbol.asyncDispose]();
+    await assertNothingLeft(root);
+  });
+}
+
+async function start(workspace: string, sandbox: boolean): Promise<CodeExecutor> {
+  return await CodeExecutor.start({ workspace, sandbox, python: testPython(), log: silentLogger });
+}
+
+/** What an execution under way rejects with when something happens to it. */
+async function whileRunning(
+  executor: CodeExecutor,
+  happen: () => void | Promise<void>,
+): Promise<unknown> {
+  const code = "import time; print('before', flush=True); time.sleep(60)";
+  const events = executor.stream(code, { chunks: true });
+  await events.next();
+  await happen();
+  const started = performance.now();
+  const error = await rejection(events.next());
+  assert(performance.now() - started < 10_000, "it took too long");
+  return error;
+}
+
+async function assertFresh(executor: CodeExecutor): Promise<void> {
+  assertEquals(executor.state, "lost");
+  assertEquals((await executor.execute("'time' in globals()")).text, "False");
+  assertEquals(executor.state, "kept");
+}
+
+async function assertNothingLeft(root: string): Promise<void> {
+  await untilNoneWith(root);
+  await assertRejects(() => Deno.stat(root), Deno.errors.NotFound);
+}
+
+/** The folder that holds all of the executor's session. */
+async function rootOf(executor: CodeExecutor): Promise<string> {
+  const { text } = await executor.execute("import os; print(os.environ['HOME'])");
+  assertMatch(text ?? "", /\/session$/);
+  return (text ?? "").slice(0, -"/session".length);
+}
+
+function isLauncher([, isolated, bare, script]: readonly string[]): boolean {
+  return isolated === "-I" && bare === "-S" && script?.endsWith("/launcher.py") === true;
+}
+
+async function find(root: string, isIt: Victim["isIt"]): Promise<number> {
+  for (const pid of (await processesWith(root)).sort((a, b) => a - b)) {
+    const line = await Deno.readTextFile(`/proc/${pid}/cmdline`).catch(() => ""); // it has ended
+    if (isIt(line.split("\0"))) return pid;
+  }
+  throw new Error("There is no such process");
+}
+
+/** Writes what is no frame into the pipe by which a launcher speaks to the host. */
+async function writeGarbage(launcher: number): Promise<void> {
+  for await (const { name } of Deno.readDir(`/proc/${launcher}/fd`)) {
+    const path = `/proc/${launcher}/fd/${name}`;
+    if (Number(name) <= 2 || !(await Deno.readLink(path)).startsWith("pipe:")) continue;
+    const flags = /^flags:\s+(\d+)/m.exec(
+      await Deno.readTextFile(`/proc/${launcher}/fdinfo/${name}`),
+    );
+    if (Number(flags?.[1]?.at(-1)) !== 1) continue; // not open for writing only
+    using pipe = await Deno.open(path, { write: true });
+    await pipe.write(new Uint8Array(64).fill(0xff));
+  }
+}

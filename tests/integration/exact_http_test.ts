@@ -1,0 +1,65 @@
+/** Numbers of results that come by HTTP, in each of the ways in which they can. */
+import { assertEquals } from "@std/assert";
+import { sealObject, stringifyExact } from "../../src/json/exact.ts";
+import { connectMcp } from "../../src/mcp/connect.ts";
+
+const NUMBERS = '{"one":1.0,"big":12345678901234567890,"zero":-0,"text":"é \\ud800","list":[1e2]}';
+
+/** How a body is sent: as JSON, or as events in pieces. */
+type Sent = (message: string) => Response;
+
+const encoder = new TextEncoder();
+
+function events(pieces: string[]): Response {
+  const body = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      for (const piece of pieces) {
+        controller.enqueue(encoder.encode(piece));
+        await new Promise((resolve) => setTimeout(resolve));
+      }
+      controller.close();
+    },
+  });
+  return new Response(body, { headers: { "content-type": "text/event-stream" } });
+}
+
+const WAYS: Readonly<Record<string, Sent>> = {
+  JSON: (message) => new Response(message, { headers: { "content-type": "application/json" } }),
+  events: (message) => events([`event: message\ndata: ${message}\n\n`]),
+  "events in pieces": (message) =>
+    events(["event: mess", `age\r\ndata: ${message.slice(0, 40)}`, message.slice(40), "\r\n\r\n"]),
+};
+
+function serve(send: Sent): Deno.HttpServer<Deno.NetAddr> {
+  return Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
+    if (request.method !== "POST") return new Response(null, { status: 405 });
+    const { id, method, params } = await request.json();
+    if (id === undefined) return new Response(null, { status: 202 });
+    switch (method) {
+      case "initialize": {
+        const { protocolVersion } = params;
+        const serverInfo = { name: "exact", version: "1" };
+        const result = { protocolVersion, capabilities: { tools: {} }, serverInfo };
+        return send(JSON.stringify({ jsonrpc: "2.0", id, result }));
+      }
+      case "tools/call":
+        return send(
+          `{"jsonrpc":"2.0","id":${id},"result":{"content":[],"structuredContent":${params.arguments.json}}}`,
+        );
+      default:
+        return send(JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32601, message: "no" } }));
+    }
+  });
+}
+
+for (const [name, send] of Object.entries(WAYS)) {
+  Deno.test(`structured content arrives as it was written, as ${name}`, async () => {
+    await using server = serve(send);
+    const url = `http://127.0.0.1:${server.addr.port}/mcp`;
+    await using connection = await connectMcp("exact", { url, protocol: "legacy" });
+    for (const json of [NUMBERS, "1.0", "[]", "null", '"text"', '"structuredContent"']) {
+      const { structuredContent } = await connection.callTool("any", sealObject({ json }));
+      assertEquals(stringifyExact(structuredContent), json);
+    }
+  });
+}

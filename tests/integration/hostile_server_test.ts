@@ -1,0 +1,110 @@
+/** Servers that misbehave: their own calls may fail, nothing else does, and nothing of them stays. */
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ToolCallError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { type ToolCall, ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
+import { isAlive, rawServer, until } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+async function start(mode: string, journal: string, options: ToolRunnerOptions = {}) {
+  const servers = { good: rawServer(), bad: rawServer(mode, journal) };
+  return await ToolRunner.start({ servers, approval: "allow", log: silentLogger, ...options });
+}
+
+async function text(runner: ToolRunner, server: string, tool: string, args = {}): Promise<string> {
+  const { content } = await runner.run(server, tool, args);
+  return String(content[0]?.text);
+}
+
+async function pids(journal: string): Promise<number[]> {
+  const text = await Deno.readTextFile(journal);
+  return [...text.matchAll(/^(?:start|child) (\d+)$/gm)].map(([, pid]) => Number(pid));
+}
+
+for (const mode of ["garbage", "unasked", "flood", "stubborn", "daemon"]) {
+  Deno.test(`a server that is ${mode} works, harms no other, and leaves nothing behind`, async () => {
+    await using folder = await TempFolder.create();
+    const journal = `${folder.path}/journal`;
+    {
+      await using runner = await start(mode, journal);
+      for (let round = 1; round <= 20; round++) {
+        const counts = [text(runner, "bad", "count"), text(runner, "good", "count")];
+        assertEquals(await Promise.all(counts), [`${round}`, `${round}`]);
+      }
+    }
+    for (const pid of await pids(journal)) await until(async () => !await isAlive(pid));
+    assertEquals((await pids(journal)).length, ["stubborn", "daemon"].includes(mode) ? 2 : 1);
+  });
+}
+
+Deno.test("a result of 100 MB arrives, and other servers answer meanwhile", async () => {
+  await using folder = await TempFolder.create();
+  await using runner = await start("normal", `${folder.path}/journal`);
+  await text(runner, "good", "count");
+  let done = false;
+  const big = text(runner, "bad", "big", { size: 100_000_000 }).finally(() => done = true);
+  let answers = 0;
+  while (!done) {
+    await text(runner, "good", "count");
+    answers++;
+  }
+  assertEquals((await big).length, 100_000_000);
+  assert(answers > 1);
+});
+
+Deno.test("a server that dies in the middle of calls ends those, and no others", async () => {
+  await using folder = await TempFolder.create();
+  await using runner = await start("normal", `${folder.path}/journal`);
+  const slow = (server: string): ToolCall => ({
+    serverName: server,
+    toolName: "sleep",
+    arguments: { ms: 500 },
+  });
+  const good = runner.runCall(slow("good"));
+  const bad = [1, 2, 3].map(() => assertRejects(() => runner.runCall(slow("bad")), ToolCallError));
+  await text(runner, "bad", "count");
+  await assertRejects(() => runner.run("bad", "die", { code: 3 }), ToolCallError);
+  for (const error of await Promise.all(bad)) assertEquals(error.type, "server_died");
+  assertEquals((await good).content[0]?.text, "slept");
+});
+
+Deno.test("a server that nobody uses is stopped, and started by the next call", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start("normal", journal, { serverIdleMs: 300 });
+  assertEquals(await text(runner, "bad", "sleep", { ms: 600 }), "slept");
+  assertEquals(await text(runner, "bad", "count"), "1");
+  assertEquals((await pids(journal)).length, 1);
+  const [pid = 0] = await pids(journal);
+  await until(async () => !await isAlive(pid));
+  assertEquals(await text(runner, "bad", "count"), "1");
+  assertEquals((await pids(journal)).length, 2);
+});
+
+Deno.test("a server is sent no more calls at once than it is allowed, and a wait can be given up", async () => {
+  await using folder = await TempFolder.create();
+  await using runner = await start("normal", `${folder.path}/journal`, { maxConcurrentCalls: 2 });
+  await text(runner, "bad", "count");
+  const started = performance.now();
+  const calls = Array.from({ length: 6 }, () => text(runner, "bad", "sleep", { ms: 200 }));
+  const cancel = new AbortController();
+  const given = runner.run("bad", "count", {}, { signal: cancel.signal });
+  cancel.abort();
+  assertEquals((await assertRejects(() => given, ToolCallError)).type, "cancelled");
+  assertEquals(await text(runner, "good", "count"), "1"); // another server's calls do not wait
+  await Promise.all(calls);
+  assert(performance.now() - started >= 590, "six calls of 200 ms, two at once");
+  assertEquals(await text(runner, "bad", "count"), "2");
+});
+
+Deno.test("servers whose tools changed are known until they are registered anew", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start("late", journal);
+  await text(runner, "bad", "count");
+  await until(() => runner.changedServers.length > 0);
+  assertEquals(runner.changedServers, ["bad"]);
+  await runner.registerServer("bad", rawServer("normal", journal));
+  assertEquals(runner.changedServers, []);
+});

@@ -1,0 +1,105 @@
+/** What executed code may take, and that errors say so. */
+import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
+import { CodeExecutionError, KernelDiedError } from "../../src/errors.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { silentLogger } from "../../src/log.ts";
+import type { ResourceLimits } from "../../src/sandbox/limits.ts";
+import { rejection } from "../support/kernel.ts";
+import { testPython } from "../support/python.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** Code that hits a limit, and the exception that it gets. */
+const HITS: readonly { limit: keyof ResourceLimits; code: string; ename: string }[] = [
+  { limit: "memoryBytes", code: "x = bytearray(4 << 30)", ename: "MemoryError" },
+  {
+    limit: "memoryBytes",
+    code: "x = []\nwhile True: x.append(bytearray(64 << 20))", // for real, bit by bit
+    ename: "MemoryError",
+  },
+  {
+    limit: "memoryBytes",
+    code: "import numpy; numpy.ones(1 << 30)",
+    ename: "MemoryError",
+  },
+  {
+    limit: "fileBytes",
+    code: "with open('large', 'wb') as file: file.write(bytes(2_000_000))",
+    ename: "OSError",
+  },
+  {
+    limit: "fileBytes",
+    code: "import subprocess; subprocess.run(['dd', 'if=/dev/zero', 'of=large', 'bs=2M', " +
+      "'count=1'], check=True, capture_output=True)",
+    ename: "CalledProcessError",
+  },
+  {
+    limit: "cpuSeconds",
+    code: "import subprocess, sys\n" +
+      "subprocess.run([sys.executable, '-c', 'while True: pass'], check=True)",
+    ename: "CalledProcessError",
+  },
+];
+
+for (const sandbox of [true, false]) {
+  Deno.test(`A limit that is hit is named (${sandbox ? "" : "no "}sandbox)`, async (t) => {
+    await using workspace = await TempFolder.create();
+    await using executor = await start(workspace.path, sandbox, {
+      memoryBytes: 1.5 * 1024 ** 3,
+      fileBytes: 1_000_000,
+      cpuSeconds: 4,
+    });
+
+    for (const { limit, code, ename } of HITS) {
+      await t.step(`${limit}: ${ename}`, async () => {
+        const error = await rejection(executor.execute(`a = 1\n${code}`));
+        assertInstanceOf(error, CodeExecutionError);
+        assertEquals(error.ename, ename);
+        assert(error.message.includes(`The option limits.${limit} raises it`), error.message);
+        assertEquals(executor.state, "kept");
+        assertEquals((await executor.execute("x = None; a")).text, "1");
+      });
+    }
+
+    await t.step("cpuSeconds: the kernel's own", async () => {
+      const error = await rejection(executor.execute("while True: pass", { timeoutMs: 30_000 }));
+      assertInstanceOf(error, KernelDiedError);
+      assertEquals(error.signal, "SIGXCPU");
+      assertMatch(
+        error.message,
+        /may take 4 s of CPU time. The option limits.cpuSeconds raises it/,
+      );
+      assertEquals(executor.state, "lost");
+      assertEquals((await executor.execute("1 + 1")).text, "2");
+    });
+  });
+}
+
+Deno.test("Without limits there are none", async () => {
+  await using workspace = await TempFolder.create();
+  await using executor = await start(workspace.path, true, false);
+  const code = "import resource\n" +
+    "[resource.getrlimit(getattr(resource, f'RLIMIT_{n}'))[0] for n in ['AS', 'CPU', 'CORE']]";
+  assertEquals((await executor.execute(code)).text, "[-1, -1, 0]");
+});
+
+testIf(Deno.uid() !== 0, "the system does not limit the number of root's processes", {
+  name: "A limit of processes that is hit is named",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    await using executor = await start(workspace.path, true, { processes: 60 });
+    const code = "import subprocess\nfor _ in range(100): subprocess.Popen(['sleep', '60'])";
+    const error = await rejection(executor.execute(code));
+    assertInstanceOf(error, CodeExecutionError);
+    assertMatch(error.message, /there may be 60 processes.*limits\.processes raises it/);
+  },
+});
+
+async function start(
+  workspace: string,
+  sandbox: boolean,
+  limits: ResourceLimits | false,
+): Promise<CodeExecutor> {
+  const python = testPython();
+  return await CodeExecutor.start({ workspace, sandbox, limits, python, log: silentLogger });
+}

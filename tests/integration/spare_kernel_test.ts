@@ -1,0 +1,113 @@
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import type { KernelGateway } from "../../src/kernel/gateway.ts";
+import type { Logger } from "../../src/log.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { TestKernel } from "../support/kernel.ts";
+
+const PID = "import os; os.getpid()";
+
+Deno.test("A spare kernel is kept ready", async (t) => {
+  const log = new ReadyCount();
+  await using kernel = await TestKernel.start({ restoreWorkingDir: true, log });
+  const { client, gateway } = kernel;
+
+  await t.step("and takes over in a reset, set up like the first", async () => {
+    const spare = await log.spare(gateway, 2, Number(await kernel.text(PID)));
+    await client.execute("a = 1").result;
+    await client.reset();
+    assertEquals(Number(await kernel.text(PID)), spare);
+    assertEquals(await kernel.text("'a' in globals()"), "False");
+    const cwd = await kernel.text("os.chdir('/')");
+    assertEquals(cwd, `[ipybox] cwd reset to ${kernel.workspace}`);
+  });
+
+  await t.step("and takes over from a kernel that died", async () => {
+    const spare = await log.spare(gateway, 3, Number(await kernel.text(PID)));
+    await client.execute("os._exit(1)").result.catch(() => {});
+    assertEquals(Number(await kernel.text(PID)), spare);
+  });
+
+  await t.step("and takes over from a kernel that cannot be interrupted", async () => {
+    const log = new ReadyCount();
+    await using stubborn = await TestKernel.start({ interruptGraceMs: 100, log });
+    const spare = await log.spare(stubborn.gateway, 2, Number(await stubborn.text(PID)));
+    const execution = stubborn.client.execute(
+      "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print(1, flush=True)\n" +
+        "while True: time.sleep(1)",
+    );
+    for await (const _ of execution) break;
+    assertEquals(await execution.state, "lost");
+    assertEquals(Number(await stubborn.text(PID)), spare);
+  });
+
+  await t.step("and another one when it dies", async () => {
+    const current = Number(await kernel.text(PID));
+    const dead = await log.spare(gateway, 4, current);
+    await new Promise((resolve) => setTimeout(resolve, 1100)); // it must have lived a while
+    Deno.kill(dead, "SIGKILL");
+    const next = await log.spare(gateway, 5, current);
+    assertNotEquals(next, dead);
+    await client.reset();
+    assertEquals(Number(await kernel.text(PID)), next);
+  });
+
+  await t.step("and resets that come before it is ready work, too", async () => {
+    for (let round = 0; round < 3; round++) {
+      await client.execute("a = 1").result;
+      await client.reset();
+      assertEquals(await kernel.text("'a' in globals()"), "False");
+    }
+  });
+});
+
+Deno.test("Without spareKernel there is one kernel", async () => {
+  await using kernel = await TestKernel.start({ spareKernel: false });
+  const current = Number(await kernel.text(PID));
+  await kernel.text("import time; time.sleep(1.5)"); // three times the head start of a spare one
+  assertEquals(await kernels(kernel.gateway), [current]);
+});
+
+Deno.test("Closing the client ends the spare kernel, also one that starts", async () => {
+  for (const wait of [550, 1500]) {
+    await using kernel = await TestKernel.start();
+    const { client, gateway } = kernel;
+    await new Promise((resolve) => setTimeout(resolve, wait)); // half-way and whole
+    await client[Symbol.asyncDispose]();
+    assertEquals(await kernels(gateway), []);
+    await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
+  }
+});
+
+/** The processes of a gateway's kernels. */
+async function kernels(gateway: KernelGateway): Promise<number[]> {
+  return await processesWith(`${gateway.sessionDir}/launcher/kernel.py`);
+}
+
+/** Counts the kernels that got ready. */
+class ReadyCount implements Logger {
+  count = 0;
+
+  debug(message: string): void {
+    if (/^kernel \S+ is ready$/.test(message)) this.count++;
+  }
+
+  info(): void {}
+  warn(): void {}
+  error(): void {}
+
+  /** Waits for the spare one of `count` kernels, and gives its process id. */
+  async spare(gateway: KernelGateway, count: number, current: number): Promise<number> {
+    const deadline = Date.now() + 20_000;
+    while (this.count < count) {
+      assert(Date.now() < deadline, `only ${this.count} kernels got ready`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    // What was replaced before may take a moment to end.
+    for (;;) {
+      const others = (await kernels(gateway)).filter((pid) => pid !== current);
+      if (others.length === 1) return others[0]!;
+      assert(Date.now() < deadline, `there are ${others.length} spare kernels`);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+  }
+}
