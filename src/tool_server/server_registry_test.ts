@@ -128,3 +128,12 @@ Deno.test("parseServersFile() reads another program's file", () => {
   assertEquals([...servers.keys()], ["b", "a"]);
   assertThrows(() => parseServersFile("x.json", "nope"), ConfigError, "x.json:1:");
 });
+
+Deno.test("ServerRegistry keeps all servers that are registered at once", async () => {
+  await inWorkspace(async (workspace) => {
+    const registry = await ServerRegistry.open({ workspace });
+    const names = ["a", "b", "c", "d"];
+    await Promise.all(names.map((name) => registry.register(name, { command: "x" })));
+    assertEquals((await ServerRegistry.open({ workspace })).names, names);
+  });
+});

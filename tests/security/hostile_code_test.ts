@@ -47,7 +47,7 @@ async function attack(
   code: string,
   decide: () => void = () => {},
 ): Promise<Record<string, string>> {
-  const { result } = await follow(executor, `${code}\nsay()`, decide);
+  const { result } = await follow(executor, `${code}\nsay()`, decide, { timeoutMs: 60_000 });
   const said = /^RESULTS (.*)$/m.exec(result?.text ?? "")?.[1] ?? "";
   return z.record(z.string(), z.string()).parse(JSON.parse(said));
 }
