@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import { readAuditLog, verifyAuditLog } from "../audit/audit_reader.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { printable, WORKSPACE, workspaceOf } from "./shared.ts";
+import { printable } from "./printable.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox audit`: the log of calls and decisions. */
 export const audit: Command = {
