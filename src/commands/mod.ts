@@ -132,6 +132,9 @@ export async function runCommandLine(
 }
 
 function find(name: string): Entry {
+  if (name.startsWith("-")) {
+    throw new UsageError(`Unknown option ${name}: options follow a command`);
+  }
   const entry = COMMANDS.find((candidate) => candidate.name === name);
   if (entry !== undefined) return entry;
   const near = COMMANDS.find((candidate) => candidate.name.startsWith(name.slice(0, 3)));
