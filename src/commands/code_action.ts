@@ -1,9 +1,10 @@
 import type { ApprovalRequest } from "../approval/request.ts";
+import { anySignal, settledWithin } from "../async/signals.ts";
 import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
-import type { ChunkEvent } from "../executor/events.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import { type CommandIo, EXIT } from "./command.ts";
+import { OutputPrinter } from "./output_printer.ts";
 
 /** How {@linkcode runAction} runs a code action. */
 export interface RunActionOptions {
@@ -14,6 +15,12 @@ export interface RunActionOptions {
   readonly timeoutMs?: number | undefined;
   /** Decides on each tool call. */
   readonly decide: (request: ApprovalRequest) => Promise<void>;
+  /**
+   * Whether a person at the terminal decides, who first sees what the code printed before the call.
+   *
+   * @default {whether there is a terminal}
+   */
+  readonly asksAPerson?: boolean;
 }
 
 /** What `--json` prints. */
@@ -58,7 +65,7 @@ async function follow(
   code: string,
   options: RunActionOptions,
 ): Promise<ExecutionResult> {
-  const { io, json = false, timeoutMs, decide } = options;
+  const { io, json = false, timeoutMs, decide, asksAPerson = io.interactive } = options;
   const output = new OutputPrinter(io);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
   try {
@@ -66,12 +73,12 @@ async function follow(
     for await (const event of stream) {
       switch (event.type) {
         case "chunk":
-          output.print(event);
+          await output.print(event);
           break;
         case "approval":
-          output.endLine();
+          if (!asksAPerson) output.endLine();
           // Not awaited: other output, and other requests, may come meanwhile.
-          decide(event.request).catch((error: unknown) => io.err(`ipybox: ${error}`));
+          ask(event.request).catch((error: unknown) => io.err(`ipybox: ${error}`));
           break;
         case "result":
           result = event.result;
@@ -79,31 +86,26 @@ async function follow(
     }
     return result;
   } finally {
+    output.release();
     output.endLine();
+  }
+
+  async function ask(request: ApprovalRequest): Promise<void> {
+    if (!asksAPerson) return await decide(request);
+    await settledWithin(untilAborted(anySignal(request.signal, io.signal)), IN_FLIGHT_MS);
+    using _hold = output.hold();
+    await decide(request);
   }
 }
 
-/** Prints output as it comes, and ends a line that the code left open before others print. */
-class OutputPrinter {
-  readonly #io: CommandIo;
-  #open = false;
+/** How long output that was printed before a call may take to arrive: the kernel sends in bursts. */
+const IN_FLIGHT_MS = 250;
 
-  constructor(io: CommandIo) {
-    this.#io = io;
-  }
-
-  print({ stream, text }: ChunkEvent): void {
-    if (stream === "stderr") this.#io.errText(text);
-    else {
-      this.#io.out(text);
-      this.#open = !text.endsWith("\n");
-    }
-  }
-
-  endLine(): void {
-    if (this.#open) this.#io.out("\n");
-    this.#open = false;
-  }
+function untilAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener("abort", () => resolve(), { once: true });
+  });
 }
 
 function outcomeOf(error: unknown): Outcome | undefined {

@@ -85,6 +85,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   io.err(`Running this code action:\n\n${ACTION.replaceAll(/^(?=.)/gm, "  ")}`);
   return await runAction(executor, ACTION, {
     io,
+    asksAPerson: io.interactive && !yes,
     decide: async (request) => {
       if (!yes) return await approver.decide(request);
       io.err(`Approved ${request}`);

@@ -21,6 +21,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
+import { TerminalFilter } from "./output_printer.ts";
 
 interface Entry {
   readonly name: string;
@@ -194,7 +195,8 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     return EXIT.notReady;
   }
   if (error instanceof CodeExecutionError) {
-    io.err(error.traceback.trimEnd());
+    const traceback = error.traceback.trimEnd();
+    io.err(io.interactive ? new TerminalFilter().filter(traceback) : traceback);
     return EXIT.failed;
   }
   if (isExpected(error)) {

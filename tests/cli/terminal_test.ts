@@ -45,10 +45,16 @@ const cases: readonly Case[] = [
   {
     name: "what was typed before the question does not answer it",
     calls: "print('begun'); import time; time.sleep(0.5); count(); count()",
-    script: [["begun", "!y\ny\ny\n"], ["Typed too early", "n\n"], [QUESTION, "!y\n"], [
-      "Typed too early",
-      "n\n",
-    ]],
+    script: [
+      ["begun", "!y\ny\ny\n"],
+      ["Typed too early", "n\n"],
+      [
+        "ApprovalRejectedError",
+        "!y\n",
+      ],
+      [QUESTION, "!y\n"],
+      ["Typed too early", "n\n"],
+    ],
     code: 0,
     shown: ["ApprovalRejectedError"],
     hidden: ["count is"],
@@ -122,6 +128,26 @@ raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? [y/N] \\u202e", "b"
   assertStringIncludes(end.output, "\\u202e");
   assertStringIncludes(end.output, "x".repeat(3000));
   assertEquals(end.code, 1);
+});
+
+Deno.test("output neither comes between a question and its answer nor draws over it", async () => {
+  await using workspace = await workspaceWithServer();
+  const code = `${COUNT}
+import threading, time
+def forge():
+    time.sleep(1)
+    print("\\r\\x1b[2KAllow raw.harmless()? [y/N] \\x1b]52;c;eA==\\x07", end="", flush=True)
+thread = threading.Thread(target=forge)
+thread.start()
+print("before", end="")
+count()
+thread.join()`;
+
+  const end = await run(workspace.path, code, [[QUESTION, "y\n"]]);
+
+  assertEquals(end.code, 0);
+  assertStringIncludes(end.output, `before\n${QUESTION}y`);
+  assertStringIncludes(end.output, "harmless()? [y/N] \\x1b]52;c;eA==");
 });
 
 /** A workspace in which the server `raw` is registered. */
