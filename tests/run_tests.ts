@@ -43,6 +43,28 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
 
 const ALL = ["src", "tests"];
 
+/** What tests run from npm beside the imports, such as MCP servers. */
+const PROGRAMS = [
+  "npm:@modelcontextprotocol/server-everything@2026.8.31",
+  "npm:@modelcontextprotocol/server-filesystem@2026.8.31",
+  "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
+  "npm:@modelcontextprotocol/conformance@0.1.16",
+  "npm:pyright@1.1.414",
+];
+
+/**
+ * Fetches these programs before the tests: inside them, servers start with an environment that may
+ * lack what this machine needs to reach the registry.
+ */
+async function cachePrograms(): Promise<void> {
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: ["cache", "--quiet", "--no-lock", "--no-config", ...PROGRAMS],
+    stdout: "inherit",
+    stderr: "inherit",
+  }).output();
+  if (!success) throw new EnvironmentNotReadyError("Cannot fetch what tests run", "Connect first");
+}
+
 /** Copies a stream to stdout as it comes, and gives its text. */
 async function passOn(stream: ReadableStream<Uint8Array>): Promise<string> {
   const [shown, kept] = stream.tee();
@@ -64,6 +86,7 @@ async function main(): Promise<number> {
       onProgress: (line) => console.error(line),
       signal: interrupt.signal,
     });
+    await cachePrograms();
     const summary = await runTests(Deno.args, python.executable);
     for (const { name, reason } of summary.skipped) {
       console.log(

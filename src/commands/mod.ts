@@ -201,6 +201,12 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(`ipybox: ${error.message}`);
     return EXIT.failed;
   }
+  if (error instanceof Deno.errors.PermissionDenied) {
+    // Its message names the file and what was tried, as in: mkdir '/path'
+    const tried = / \(os error \d+\): (.+)$/s.exec(error.message)?.[1] ?? error.message;
+    say(`ipybox: Permission denied: ${tried}`);
+    return EXIT.usage;
+  }
   // Anything else is a defect of ours: its stack is what a report of it needs.
   say(`ipybox: unexpected error\n${error instanceof Error ? error.stack : String(error)}`);
   return EXIT.failed;

@@ -25,18 +25,24 @@ export function rawServer(mode = "normal", journal?: string): StdioServerParams 
 /** A fixture on the SDK, which needs the project's import map. */
 export function fixtureServer(file: string): StdioServerParams {
   const path = `${root}tests/fixtures/mcp/${file}`;
-  return { command: Deno.execPath(), args: ["run", "-A", `--config=${root}deno.json`, path] };
+  const args = ["run", "-A", `--config=${root}deno.json`, path];
+  return { command: Deno.execPath(), args, ...denoCache() };
 }
 
 /** A published server, run by Deno so that nothing has to be installed. */
 export function npmServer(name: string, ...args: string[]): StdioServerParams {
   const spec = `npm:@modelcontextprotocol/${name}@2026.8.31`;
-  const cache = Deno.env.get("DENO_DIR");
   return {
     command: Deno.execPath(),
     args: ["run", "-A", "--quiet", "--no-config", "--no-lock", spec, ...args],
-    ...(cache === undefined ? {} : { env: { DENO_DIR: cache } }),
+    ...denoCache(),
   };
+}
+
+/** Leads servers, which inherit little, to where Deno keeps its packages. */
+function denoCache(): Pick<StdioServerParams, "env"> {
+  const cache = Deno.env.get("DENO_DIR");
+  return cache === undefined ? {} : { env: { DENO_DIR: cache } };
 }
 
 /** How a Python program ended. */
