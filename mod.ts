@@ -33,6 +33,7 @@ export type {
 export { generateMcpSources } from "./src/apigen/sources.ts";
 export type { GenerateMcpSourcesOptions } from "./src/apigen/sources.ts";
 export type { GeneratedTool } from "./src/apigen/generate.ts";
+export type { StaleTools } from "./src/apigen/stale.ts";
 export { ApprovalChannel } from "./src/approval/channel.ts";
 export type {
   ApprovalChannelOptions,

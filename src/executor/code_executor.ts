@@ -1,6 +1,7 @@
 import { join, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
+import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
 import { guardsShell } from "../approval/policy.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
@@ -267,6 +268,19 @@ export class CodeExecutor implements AsyncDisposable {
     });
     await this.#tools.runner.registerServer(name, params);
     return tools;
+  }
+
+  /**
+   * Compares a server's tools with its generated Python API. Of use after a `tools_changed` event:
+   * {@linkcode registerServer} brings the API up to date.
+   *
+   * @param name The registered server.
+   * @returns The tools that differ, by their names on the wire.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async staleTools(name: string): Promise<StaleTools> {
+    const tools = await this.#tools.runner.listTools(name);
+    return await findStaleTools(join(this.workspace, "mcptools", name), tools);
   }
 
   /**

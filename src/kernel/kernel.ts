@@ -31,10 +31,10 @@ const HANDSHAKE_RETRY_MS = 1000;
 const DELETE_TIMEOUT_MS = 15_000;
 
 /** How long a gateway may take to answer whether it is still there. */
-const PROBE_TIMEOUT_MS = 1000;
+export const PROBE_TIMEOUT_MS = 1000;
 
 /** How long the exit status of a gateway that is gone is waited for. */
-const EVIDENCE_TIMEOUT_MS = 5000;
+export const EVIDENCE_TIMEOUT_MS = 5000;
 
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {

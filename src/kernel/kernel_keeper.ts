@@ -1,7 +1,7 @@
-import { anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
 import { KernelDiedError } from "../errors.ts";
 import { describeExit } from "./exit_status.ts";
-import { Kernel, type KernelOptions } from "./kernel.ts";
+import { EVIDENCE_TIMEOUT_MS, Kernel, type KernelOptions, PROBE_TIMEOUT_MS } from "./kernel.ts";
 import { SpareKernel } from "./spare_kernel.ts";
 
 /** How a {@linkcode KernelKeeper} starts its kernels. */
@@ -110,19 +110,31 @@ export class KernelKeeper implements AsyncDisposable {
     if (this.#gatewayEnd !== undefined) throw this.#gatewayEnd;
     const { startTimeoutMs } = this.#options;
     const timeout = new AbortController();
+    const given = anySignal(timeout.signal, signal, this.#closed.signal);
     const timer = setTimeout(() => {
       const message = `The kernel was not ready within ${startTimeoutMs} ms`;
       timeout.abort(new DOMException(message, "TimeoutError"));
     }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {
-      const given = anySignal(timeout.signal, signal, this.#closed.signal);
       given.throwIfAborted();
       return await Kernel.start(this.#options, given);
     } catch (error) {
-      throw this.#gatewayEnd ?? error; // its end is the better explanation of a failed request
+      throw given.aborted ? error : await this.#explain(error);
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  /** Why a kernel could not be started: the end of the gateway explains a failed request better. */
+  async #explain(error: unknown): Promise<unknown> {
+    const { connection, gateway: { exited } } = this.#options;
+    if (this.#gatewayEnd === undefined && exited !== undefined) {
+      // It may have died just now, which is noticed a little later.
+      if (!await connection.answers(PROBE_TIMEOUT_MS)) {
+        await settledWithin(exited, EVIDENCE_TIMEOUT_MS);
+      }
+    }
+    return this.#gatewayEnd ?? error;
   }
 
   /** A kernel cannot be used any more. If it is the current one nobody gave it up: it died. */

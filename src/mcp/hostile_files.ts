@@ -65,6 +65,16 @@ async function readSame(
 }
 
 /**
+ * Looks whether there is a plain file.
+ *
+ * @param path The file.
+ * @returns Whether it is there and is no link and no folder.
+ */
+export async function isPlainFile(path: string): Promise<boolean> {
+  return (await lstatIfPresent(path))?.isFile ?? false;
+}
+
+/**
  * Checks that a folder is not a symbolic link to another place.
  *
  * @param folder The folder, which may be missing.

@@ -56,6 +56,22 @@ export class McpPool implements AsyncDisposable {
   }
 
   /**
+   * Lists a server's tools as they are now.
+   *
+   * @param serverName The registered server.
+   * @param signal Gives up.
+   * @returns All its tools, in its order.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async listTools(serverName: string, signal?: AbortSignal): Promise<readonly Tool[]> {
+    return await this.#use(
+      serverName,
+      signal,
+      (connection, signal) => connection.listTools({ signal }),
+    );
+  }
+
+  /**
    * Finds a tool in a server's list.
    *
    * @param serverName The server.

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { ApprovalChannel } from "../approval/channel.ts";
 import { ApprovalGate } from "../approval/gate.ts";
 import { approvalPolicy } from "../approval/policy.ts";
@@ -12,6 +13,7 @@ import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/cat
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
+import { isPlainFile } from "../mcp/hostile_files.ts";
 import { variableLookup } from "../mcp/variables.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
@@ -67,10 +69,10 @@ export class ToolRunner implements AsyncDisposable {
   readonly #trail: AuditTrail;
   readonly #audit: AuditLog | undefined;
   /**
-   * Where `${VAR}` in servers' parameters comes from. The workspace's `.env` is read once, at the
-   * start: where there was none, executed code can put one.
+   * Where `${VAR}` in servers' parameters comes from, unless it is the environment and the
+   * workspace's `.env` at the time.
    */
-  readonly variables: VariableLookup;
+  readonly variables: VariableLookup | undefined;
 
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
@@ -80,7 +82,7 @@ export class ToolRunner implements AsyncDisposable {
 
   private constructor(
     registry: ServerRegistry,
-    variables: VariableLookup,
+    variables: VariableLookup | undefined,
     options: ToolRunnerOptions,
   ) {
     const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
@@ -104,7 +106,7 @@ export class ToolRunner implements AsyncDisposable {
       idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
-        variables,
+        ...(variables === undefined ? {} : { variables }),
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
         ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
@@ -122,7 +124,10 @@ export class ToolRunner implements AsyncDisposable {
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     const { workspace, servers } = options;
     const registry = await ServerRegistry.open({ workspace, servers });
-    return new ToolRunner(registry, await variableLookup(workspace), options);
+    // A `.env` that is there now is out of reach for executed code, and is read whenever a server
+    // starts. Where there is none, code can put one, so none is read.
+    const hasDotenv = workspace !== undefined && await isPlainFile(join(workspace, ".env"));
+    return new ToolRunner(registry, hasDotenv ? undefined : await variableLookup(), options);
   }
 
   /**
@@ -131,6 +136,18 @@ export class ToolRunner implements AsyncDisposable {
    */
   get changedServers(): string[] {
     return [...this.#changed].sort();
+  }
+
+  /**
+   * Lists a server's tools as they are now, starting the server if it does not run.
+   *
+   * @param serverName The registered server.
+   * @param signal Gives up.
+   * @returns The definitions of all its tools, as it gives them, in its order.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
+    return await this.#pool.listTools(serverName, signal);
   }
 
   /**

@@ -6,15 +6,16 @@ While the kernel's own modules are imported, the folders of PYTHONPATH are left 
 workspace that is called like a standard module must not keep the kernel from starting.
 """
 
-import json
-import os
-import resource
+import os  # this and `sys` are there from the start: only what follows is looked for
 import sys
 
 sys.path.pop(0)  # the folder of this file
 OWN = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 LATER = [path for path in sys.path if path in OWN]
 sys.path[:] = [path for path in sys.path if path not in OWN]
+
+import json  # noqa: E402
+import resource  # noqa: E402
 
 if sys.platform == "linux":
     import ctypes

@@ -144,7 +144,8 @@ with ThreadPoolExecutor(3) as pool:
     await step(
       "a registration is asked about to the last character, and can be declined",
       async () => {
-        const before = await filesBelow(`${workspace.path}/.ipybox`);
+        const registry = `${workspace.path}/.ipybox/mcp.json`;
+        const before = await Deno.readTextFile(registry);
         decisions.push("deny");
         const params = { command: "touch", args: [`${workspace.path}/started`, "\u202e"] };
         const { isError, text } = await host.call("register_mcp_server", {
@@ -156,7 +157,7 @@ with ThreadPoolExecutor(3) as pool:
         const [question = ""] = asked();
         assertStringIncludes(question, `${workspace.path}/started`);
         assert(!question.includes("\u202e") && question.includes("\\u{202e}"), question);
-        assertEquals(await filesBelow(`${workspace.path}/.ipybox`), before);
+        assertEquals(await Deno.readTextFile(registry), before);
         assertEquals((await filesBelow(workspace.path)).has("started"), false);
       },
     );

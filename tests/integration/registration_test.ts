@@ -5,6 +5,7 @@ import { TestExecutor } from "../support/executor.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { filesBelow } from "../support/files.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed functions", async (t) => {
   await using test = await TestExecutor.start();
@@ -33,6 +34,44 @@ Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed f
         "print(type(result).__name__, type(result.temperature).__name__, result.conditions)",
     );
     assertEquals(text, "Result int Light rain / drizzle");
+  });
+
+  await step("staleTools() tells what no longer fits the generated API", async () => {
+    const none = { changed: [], added: [], removed: [] };
+    assertEquals(await executor.staleTools("everything"), none);
+    const path = `${workspace}/mcptools/everything/schema.json`;
+    const schema = await Deno.readTextFile(path);
+    await Deno.writeTextFile(path, schema.replace("get-sum", "get-total"));
+    const stale = { changed: [], added: ["get-sum"], removed: ["get-total"] };
+    assertEquals(await executor.staleTools("everything"), stale);
+    await Deno.writeTextFile(path, schema);
+  });
+
+  await step("an API that was generated again is there by reload, and after reset", async () => {
+    const tool = (description: string): ServerParams => ({
+      command: Deno.execPath(),
+      args: [
+        "run",
+        "--no-config",
+        "--no-lock",
+        new URL("../fixtures/mcp/echo_server.ts", import.meta.url).pathname,
+        JSON.stringify({ name: "tool", description, inputSchema: { type: "object" } }),
+      ],
+    });
+    const describe = "print(tool.run.__doc__.strip())";
+    await executor.registerServer("swapped", tool("The first."));
+    const first = await executor.execute(`from mcptools.swapped import tool\n${describe}`);
+    assertEquals(first.text, "The first.");
+    await executor.registerServer("swapped", tool("The second one."));
+    const reloaded = await executor.execute(
+      `import importlib\nimportlib.reload(tool)\n${describe}`,
+    );
+    assertEquals(reloaded.text, "The second one.");
+    await executor.registerServer("swapped", tool("The third."));
+    await executor.reset();
+    const third = await executor.execute(`from mcptools.swapped import tool\n${describe}`);
+    assertEquals(third.text, "The third.");
+    await executor.execute("from mcptools.everything import echo, get_sum");
   });
 
   await step("arguments are checked before anybody is asked", async () => {
@@ -77,7 +116,7 @@ except OSError as error:
 
   await step("another executor in the workspace knows them", async () => {
     await using other = await TestExecutor.start({ workspace, sandbox: false });
-    assertEquals(other.executor.servers, ["everything", "files"]);
+    assertEquals(other.executor.servers, ["everything", "files", "swapped"]);
     const { text } = await other.executor.execute(
       "from mcptools.everything import echo\nprint(echo.run(message='there'))",
     );
@@ -86,11 +125,12 @@ except OSError as error:
 });
 
 Deno.test("CodeExecutor.registerServer() stores placeholders, not what they stand for", async () => {
-  await using test = await TestExecutor.start({ sandbox: false });
+  await using folder = await TempFolder.create();
+  await Deno.writeTextFile(`${folder.path}/.env`, "IPYBOX_TEST_DOTENV=of the file\n");
+  await using test = await TestExecutor.start({ workspace: folder.path, sandbox: false });
   const { executor, workspace } = test;
   Deno.env.set("IPYBOX_TEST_KEY", "the secret");
   using _variable = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_KEY") };
-  await Deno.writeTextFile(`${workspace}/.env`, "IPYBOX_TEST_DOTENV=of the file\n");
   const params = {
     ...rawServer(),
     env: { KEY: "${IPYBOX_TEST_KEY}", FILE: "${IPYBOX_TEST_DOTENV}", PLAIN: "plain" },
@@ -109,6 +149,18 @@ Deno.test("CodeExecutor.registerServer() stores placeholders, not what they stan
   for (const [path, content] of await filesBelow(workspace)) {
     assert(!content.includes("the secret"), path);
   }
+});
+
+Deno.test("CodeExecutor does not read a .env that executed code has put there", async () => {
+  await using test = await TestExecutor.start();
+  const { executor } = test;
+  await executor.execute("open('.env', 'w').write('IPYBOX_TEST_PLANTED=evil')");
+  const params = { ...rawServer(), env: { KEY: "${IPYBOX_TEST_PLANTED}" } };
+  await assertRejects(
+    () => executor.registerServer("raw", params),
+    ConfigError,
+    "IPYBOX_TEST_PLANTED",
+  );
 });
 
 Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async (t) => {
