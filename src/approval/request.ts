@@ -214,8 +214,11 @@ export function describeCall(call: ApprovalCall): string {
     else others.push(`${quote(name)}: ${literal(value)}`);
   }
   if (others.length > 0) named.push(`**{${others.join(", ")}}`);
-  const tool = PLAIN_NAME.test(call.toolName) ? call.toolName : quote(call.toolName);
-  return `${call.serverName}.${tool}(${named.join(", ")})`;
+  return `${plainName(call.serverName)}.${plainName(call.toolName)}(${named.join(", ")})`;
+}
+
+function plainName(name: string): string {
+  return PLAIN_NAME.test(name) ? name : quote(name);
 }
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/;

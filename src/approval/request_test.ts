@@ -31,6 +31,11 @@ Deno.test("describeCall() escapes what could fool a terminal or a reader", () =>
   );
 });
 
+Deno.test("describeCall() escapes the server's name, which code may invent", () => {
+  const shown = describeCall({ ...call("{}"), serverName: "fs\u001b[2K\nok" });
+  assertEquals(shown, "'fs\\x1b[2K\\nok'.write_file()");
+});
+
 Deno.test("describeCall() cuts nothing", () => {
   const shown = describeCall(call(JSON.stringify({ content: "x".repeat(100_000) + "END" })));
   assertMatch(shown, /END'\)$/);

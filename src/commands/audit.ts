@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import { readAuditLog, verifyAuditLog } from "../audit/audit_reader.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { printable, WORKSPACE, workspaceOf } from "./shared.ts";
+import { printable } from "./printable.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox audit`: the log of calls and decisions. */
 export const audit: Command = {
@@ -82,9 +83,9 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
   if (json) io.out(JSON.stringify(verdict, null, 2) + "\n");
   else {
     if (bad !== undefined) io.out(`${bad.file}:${bad.line}: ${bad.problem}\n`);
-    const parts = [`${entries} lines are good`];
+    const parts = [entries === 1 ? "1 line is good" : `${entries} lines are good`];
     if (first !== undefined && first > 1) parts.push(`they begin with number ${first}`);
-    if (sealed > 0) parts.push(`${sealed} torn ones are sealed off`);
+    if (sealed > 0) parts.push(`torn ones, sealed off: ${sealed}`);
     io.out(`${parts.join(", ")}\n`);
   }
   return ok ? EXIT.ok : EXIT.failed;

@@ -4,6 +4,7 @@ import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ChunkEvent } from "../executor/events.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import { type CommandIo, EXIT } from "./command.ts";
+import { printable, printableOutput } from "./printable.ts";
 
 /** How {@linkcode runAction} runs a code action. */
 export interface RunActionOptions {
@@ -70,8 +71,11 @@ async function follow(
           break;
         case "approval":
           output.endLine();
+          output.hold();
           // Not awaited: other output, and other requests, may come meanwhile.
-          decide(event.request).catch((error: unknown) => io.err(`ipybox: ${error}`));
+          decide(event.request)
+            .catch((error: unknown) => io.err(`ipybox: ${printable(String(error))}`))
+            .finally(() => output.release());
           break;
         case "result":
           result = event.result;
@@ -79,30 +83,62 @@ async function follow(
     }
     return result;
   } finally {
-    output.endLine();
+    output.end();
   }
 }
 
-/** Prints output as it comes, and ends a line that the code left open before others print. */
+/**
+ * Prints output as it comes, and ends a line that the code left open before others print.
+ *
+ * While a question stands, output is held back: code must not write over what is being decided.
+ */
 class OutputPrinter {
   readonly #io: CommandIo;
+  readonly #held: ChunkEvent[] = [];
+  #questions = 0;
   #open = false;
 
   constructor(io: CommandIo) {
     this.#io = io;
   }
 
-  print({ stream, text }: ChunkEvent): void {
-    if (stream === "stderr") this.#io.errText(text);
-    else {
-      this.#io.out(text);
-      this.#open = !text.endsWith("\n");
-    }
+  print(chunk: ChunkEvent): void {
+    if (this.#questions > 0 && this.#io.interactive) this.#held.push(chunk);
+    else this.#write(chunk);
+  }
+
+  /** A question is about to be asked. */
+  hold(): void {
+    this.#questions++;
+  }
+
+  /** A question is over. */
+  release(): void {
+    if (--this.#questions === 0) this.#writeHeld();
+  }
+
+  /** Prints what is left. */
+  end(): void {
+    this.#writeHeld();
+    this.endLine();
   }
 
   endLine(): void {
     if (this.#open) this.#io.out("\n");
     this.#open = false;
+  }
+
+  #writeHeld(): void {
+    for (const chunk of this.#held.splice(0)) this.#write(chunk);
+  }
+
+  #write({ stream, text }: ChunkEvent): void {
+    const { interactive, stdoutIsTerminal } = this.#io;
+    if (stream === "stderr") this.#io.errText(interactive ? printableOutput(text) : text);
+    else {
+      this.#io.out(stdoutIsTerminal ? printableOutput(text) : text);
+      this.#open = !text.endsWith("\n");
+    }
   }
 }
 

@@ -185,7 +185,10 @@ export function parseCommandLine(
     values[name] = spec.many ? list : list[0];
   }
   const positional = parsed._.map(String);
-  if (positional.length < min) throw new UsageError(`Missing argument: ${command.usage}`);
+  if (positional.length < min) {
+    const forms = command.usage.split("\n").map((form) => `ipybox ${command.name} ${form}`);
+    throw new UsageError(`Missing argument: use ${forms.join("\n  or ")}`);
+  }
   if (positional.length > max) {
     throw new UsageError(`Unexpected argument "${positional[max]}"`);
   }

@@ -21,6 +21,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
+import { printable } from "./printable.ts";
 
 interface Entry {
   readonly name: string;
@@ -174,32 +175,34 @@ function overview(): string {
 
 /** Says what went wrong on stderr and gives the exit code for it. */
 function report(error: unknown, command: string | undefined, io: CommandIo): number {
+  // What servers and executed code put into a message must not steer the terminal.
+  const say = (text: string): void => io.err(printable(text));
   if (error instanceof UsageError) {
     const help = COMMANDS.some(({ name }) => name === command)
       ? `ipybox ${command} --help`
       : "ipybox --help";
-    io.err(`ipybox: ${error.message}\nTry \`${help}\``);
+    say(`ipybox: ${error.message}\nTry \`${help}\``);
     return EXIT.usage;
   }
   if (error instanceof StdoutClosedError) return EXIT.stdoutClosed;
   if (error instanceof ConfigError) {
-    io.err(`ipybox: ${error.message}`);
+    say(`ipybox: ${error.message}`);
     return EXIT.usage;
   }
   if (error instanceof EnvironmentNotReadyError) {
-    io.err(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
+    say(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
     return EXIT.notReady;
   }
   if (error instanceof CodeExecutionError) {
-    io.err(error.traceback.trimEnd());
+    say(error.traceback.trimEnd());
     return EXIT.failed;
   }
   if (isExpected(error)) {
-    io.err(`ipybox: ${error.message}`);
+    say(`ipybox: ${error.message}`);
     return EXIT.failed;
   }
   // Anything else is a defect of ours: its stack is what a report of it needs.
-  io.err(`ipybox: unexpected error\n${error instanceof Error ? error.stack : String(error)}`);
+  say(`ipybox: unexpected error\n${error instanceof Error ? error.stack : String(error)}`);
   return EXIT.failed;
 }
 

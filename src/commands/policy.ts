@@ -12,7 +12,8 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { printable, WORKSPACE, workspaceOf } from "./shared.ts";
+import { printable } from "./printable.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox policy`: what the policy files say. */
 export const policy: Command = {

@@ -11,14 +11,8 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import {
-  mcptoolsOf,
-  printable,
-  readUserFile,
-  requireServerName,
-  WORKSPACE,
-  workspaceOf,
-} from "./shared.ts";
+import { printable } from "./printable.ts";
+import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {

@@ -1,6 +1,7 @@
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
-import { printable, WORKSPACE, workspaceOf } from "./shared.ts";
+import { printable } from "./printable.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox servers`: lists the registered servers. */
 export const servers: Command = {

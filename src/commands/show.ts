@@ -2,7 +2,8 @@ import { join } from "node:path";
 import { readHostileFile } from "../mcp/hostile_files.ts";
 import { readPackage } from "./generated_package.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { mcptoolsOf, printable, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { printable } from "./printable.ts";
+import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox show`: prints one tool's Python API. */
 export const show: Command = {

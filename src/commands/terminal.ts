@@ -59,7 +59,7 @@ export class Terminal implements CommandIo, Disposable {
     let line = await this.#lines.next(stop);
     // Nobody reads and answers as fast as this: it was typed before the question stood there.
     while (line !== null && performance.now() - shown < READING_MS) {
-      this.errText(`Typed too early, please answer again. ${question}`);
+      this.errText(`Typed too early, please answer again.\n${question}`);
       line = await this.#lines.next(stop);
     }
     if (line === null) this.errText("\n");

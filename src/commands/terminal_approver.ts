@@ -2,7 +2,7 @@ import type { ApprovalRequest } from "../approval/request.ts";
 import { Mutex } from "../async/mutex.ts";
 import { anySignal } from "../async/signals.ts";
 import type { CommandIo } from "./command.ts";
-import { printable } from "./shared.ts";
+import { printable } from "./printable.ts";
 
 /** Asks the person at the terminal about one call after the other. */
 export class TerminalApprover {

@@ -2,7 +2,8 @@ import { firstSentence } from "../apigen/generate.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
 import { type PackageTool, readPackage } from "./generated_package.ts";
-import { mcptoolsOf, printable, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { printable } from "./printable.ts";
+import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox tools`: lists or searches the tools of the registered servers. */
 export const tools: Command = {

@@ -330,19 +330,21 @@ export class CodeExecutor implements AsyncDisposable {
   }
 }
 
-/** Adds up what waits for a person at several places. */
+/** A place where something waits for a person. */
+interface Waiting {
+  readonly pending: number;
+  onPendingChange(callback: (pending: number) => void): Disposable;
+}
+
+/** Adds up what waits for a person at several places, now and whenever it changes. */
 function onPendingChange(
-  places: readonly { onPendingChange(callback: (pending: number) => void): Disposable }[],
+  places: readonly Waiting[],
   callback: (count: number) => void,
 ): Disposable {
-  const pending = places.map(() => 0);
+  const tell = () => callback(places.reduce((sum, { pending }) => sum + pending, 0));
   const stack = new DisposableStack();
-  for (const [at, place] of places.entries()) {
-    stack.use(place.onPendingChange((count) => {
-      pending[at] = count;
-      callback(pending.reduce((sum, one) => sum + one, 0));
-    }));
-  }
+  for (const place of places) stack.use(place.onPendingChange(tell));
+  tell(); // a thread of earlier code may be waiting for an `ApprovalClient`
   return stack;
 }
 

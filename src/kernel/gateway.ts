@@ -203,15 +203,18 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
+    const readable = packagesDir === undefined
+      ? interpreter.readable
+      : [...interpreter.readable, packagesDir];
+    // The host runs that Python, too.
+    const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
     prepared = await prepareSandbox(
       {
         session: folder.session,
-        sessionReadOnly: [folder.launcher, folder.runtime],
+        readOnly: [folder.launcher, folder.runtime, ...inWorkspace],
         hostPrivate: folder.hostPrivate,
         workspace,
-        readable: packagesDir === undefined
-          ? interpreter.readable
-          : [...interpreter.readable, packagesDir],
+        readable,
       },
       command,
       { ...(sandbox === true ? {} : sandbox), log, signal: deadline, path },

@@ -7,8 +7,8 @@ import { registerTools } from "./tools.ts";
 /** Options of {@linkcode McpServer.serveStdio}. */
 export interface McpServerOptions extends Omit<SessionOptions, "approval" | "requireShellEscape"> {
   /**
-   * What becomes of tool calls that code makes, and of server registrations: the client's user is
-   * asked by MCP elicitation, or all are allowed or denied.
+   * What becomes of tool calls and requests for resources that code makes, and of server
+   * registrations: the client's user is asked by MCP elicitation, or all are allowed or denied.
    *
    * @default {"ask"}
    */
@@ -74,7 +74,10 @@ export class McpServer implements AsyncDisposable {
     const { approve = "ask", policy, version = "0", ...sessionOptions } = options;
     const parts = new AsyncDisposableStack();
     const session = parts.use(
-      new Session({ ...sessionOptions, approval: policy ?? { tools: approve } }),
+      new Session({
+        ...sessionOptions,
+        approval: policy ?? { tools: approve, resources: approve },
+      }),
     );
     const rounds = parts.use(new ApprovalRounds(approve));
     const transport = new StdioServerTransport(undefined, undefined, {

@@ -93,6 +93,7 @@ export class PackageFolder {
       command,
       args: [...args, ...options, "--", requirement],
       env: installerEnvironment(),
+      cwd: this.path, // a uv.toml or pyproject.toml of the workspace must not have a say
       onStderr: (line) => output.push(encoder.encode(`${line}\n`)),
       inputGraceMs: 0,
     });

@@ -32,8 +32,8 @@ export interface SandboxSettings {
 export interface PolicyInput {
   /** The session's folder, which code inside may write. */
   session: string;
-  /** Folders of the session that it may only read. */
-  sessionReadOnly: readonly string[];
+  /** What in the session and the workspace it may only read. */
+  readOnly: readonly string[];
   /** The host's own folder of this session, which must stay out of sight. */
   hostPrivate: string;
   /** The kernel's working directory. */
@@ -125,7 +125,7 @@ export function sandboxSettings(input: PolicyInput): SandboxSettings {
       ],
       allowWrite: [...own(session, workspace), ...user(filesystem.allowWrite)],
       denyWrite: [
-        ...own(...input.sessionReadOnly),
+        ...own(...input.readOnly),
         ...own(...input.protectedPaths.unreadable, ...input.protectedPaths.readOnly),
         ...user(filesystem.denyWrite),
       ],

@@ -3,7 +3,7 @@ import { type PolicyInput, sandboxSettings } from "./policy.ts";
 
 const input: PolicyInput = {
   session: "/tmp/s/session",
-  sessionReadOnly: ["/tmp/s/session/launcher"],
+  readOnly: ["/tmp/s/session/launcher"],
   hostPrivate: "/tmp/s/host",
   workspace: "/home/me/work",
   protectedPaths: { unreadable: ["/home/me/work/.ipybox"], readOnly: ["/home/me/work/mcptools"] },

@@ -17,7 +17,7 @@ export interface FindProtectedPathsOptions {
    */
   maxDepth?: number;
   /**
-   * How many entries at most.
+   * How many entries at most, besides those of the workspace itself.
    *
    * @default {50000}
    */
@@ -100,8 +100,10 @@ export async function findProtectedPaths(
   for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
     const next: string[] = [];
     for (const folder of level) {
-      for await (const entry of listIfReadable(folder)) {
-        if (++entries > maxEntries) {
+      const list = listOr(folder, () => readOnly.push(folder));
+      for await (const entry of list) {
+        // Executed code may have filled the workspace so that its protected parts are not reached.
+        if (depth > 0 && ++entries > maxEntries) {
           onTruncated?.();
           return { unreadable, readOnly };
         }
@@ -121,14 +123,13 @@ export async function findProtectedPaths(
   return { unreadable, readOnly };
 }
 
-async function* listIfReadable(folder: string): AsyncGenerator<Deno.DirEntry> {
+/** Lists a folder. One that may not be listed can still be opened up by code inside, its owner too. */
+async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.DirEntry> {
   try {
     yield* Deno.readDir(folder);
   } catch (error) {
-    // What we may not list as this user, sandboxed code may not list either.
-    if (!(error instanceof Deno.errors.PermissionDenied || error instanceof Deno.errors.NotFound)) {
-      throw error;
-    }
+    if (error instanceof Deno.errors.PermissionDenied) denied();
+    else if (!(error instanceof Deno.errors.NotFound)) throw error;
   }
 }
 

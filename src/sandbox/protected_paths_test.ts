@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../errors.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
@@ -50,10 +50,19 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
 
 Deno.test("findProtectedPaths() stops after so many entries, and says so", async () => {
   await using workspace = await TempFolder.create();
-  await make(workspace, ...Array.from({ length: 20 }, (_, i) => `file${i}`));
+  await make(workspace, ...Array.from({ length: 20 }, (_, i) => `folder/file${i}`));
   let truncated = 0;
   await findProtectedPaths(workspace.path, { maxEntries: 10, onTruncated: () => truncated++ });
   assertEquals(truncated, 1);
+});
+
+Deno.test("findProtectedPaths() finds the host's own folders however full code made the workspace", async () => {
+  await using workspace = await TempFolder.create();
+  await make(workspace, ...Array.from({ length: 30 }, (_, i) => `file${i}`));
+  await makeOwnFolders(workspace.path);
+  const { unreadable, readOnly } = await findProtectedPaths(workspace.path, { maxEntries: 1 });
+  assertEquals(unreadable, [`${workspace.path}/.ipybox`]);
+  assert(readOnly.includes(`${workspace.path}/mcptools`));
 });
 
 Deno.test("makeOwnFolders() makes the host's folders, and accepts nothing else in their place", async () => {

@@ -24,8 +24,8 @@ export interface SandboxOptions {
 export interface SandboxFolders {
   /** What code inside may write, and the working directory of the sandbox itself. */
   session: string;
-  /** Parts of it that may only be read. */
-  sessionReadOnly: readonly string[];
+  /** Parts of it and of the workspace that may only be read. */
+  readOnly: readonly string[];
   /** What only the host sees. It exists. */
   hostPrivate: string;
   /** The kernel's working directory. */
@@ -100,6 +100,7 @@ export async function prepareSandbox(
   ]);
   const settings = sandboxSettings({
     ...folders,
+    readOnly: [...folders.readOnly, ...await configInside(options, workspace)],
     readable: [...folders.readable, ...srt.readable],
     protectedPaths,
     config,
@@ -177,6 +178,13 @@ async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
   return typeof config === "string"
     ? await readSandboxConfig(config, { allowUnsafe })
     : parseSandboxConfig(config, { allowUnsafe });
+}
+
+/** The user's configuration, where code could change it: it decides on the next sandbox. */
+async function configInside(options: SandboxOptions, workspace: string): Promise<string[]> {
+  if (typeof options.config !== "string") return [];
+  const path = await Deno.realPath(options.config);
+  return path.startsWith(`${workspace}/`) ? [path] : [];
 }
 
 /** A workspace can be read whole. The home directory must not be. */

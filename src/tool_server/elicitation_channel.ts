@@ -54,6 +54,11 @@ export class ElicitationChannel {
     return this.#answerer !== undefined;
   }
 
+  /** How many questions are open. */
+  get pending(): number {
+    return this.#open.size;
+  }
+
   /**
    * Makes `answerer` the one who is asked, until the returned object is disposed. What is open then
    * is cancelled.

@@ -189,9 +189,21 @@ export class McpPool implements AsyncDisposable {
     }
   }
 
-  #slot(serverName: string): ServerSlot {
+  /**
+   * Makes sure that there is such a server, before anybody is asked about it.
+   *
+   * @param serverName The server.
+   * @returns How it is started or reached.
+   * @throws {ToolCallError} It is not registered.
+   */
+  requireRegistered(serverName: string): ServerParams {
     const params = this.#registry.get(serverName);
     if (params === undefined) throw unknownServer(serverName, this.#registry.names);
+    return params;
+  }
+
+  #slot(serverName: string): ServerSlot {
+    const params = this.requireRegistered(serverName);
     const present = this.#slots.get(serverName);
     if (present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {

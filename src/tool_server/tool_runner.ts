@@ -216,6 +216,7 @@ export class ToolRunner implements AsyncDisposable {
     const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
     return await this.#trail.record(asked, async (onDecision) => {
       this.#gate.refuseDenied(asked, onDecision);
+      this.#pool.requireRegistered(serverName);
       const approved = isListMethod(method)
         ? args
         : await this.#gate.authorize(asked, { signal, onDecision });

@@ -289,6 +289,9 @@ Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () =
     });
     const code = `${RAW}print(raw.run_sync("count").text)`;
     assertEquals((await host.call("execute_ipython_cell", { code })).isError, isError);
+    const read = `${RAW}raw.resources.read("x://y")`; // it has none, which its own error says
+    const { content } = await host.call("execute_ipython_cell", { code: read });
+    assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), isError);
     const params = { server_name: "again", server_params: { ...rawServer() } };
     assertEquals((await host.call("register_mcp_server", params)).isError, isError);
   }

@@ -124,6 +124,22 @@ raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? [y/N] \\u202e", "b"
   assertEquals(end.code, 1);
 });
 
+Deno.test("output cannot move the cursor, and waits while a question stands", async () => {
+  await using workspace = await workspaceWithServer();
+  const code = `${COUNT}
+import threading, time
+def later():
+    time.sleep(0.1)
+    print("\\x1b[1A\\x1b[2KAllow raw.harmless()? [y/N] ", flush=True)
+thread = threading.Thread(target=later)
+thread.start(); count(); thread.join()`;
+
+  const end = await run(workspace.path, code, [[QUESTION, "n\n"]]);
+
+  assertStringIncludes(end.output, `${QUESTION}n`); // nothing came between
+  assertStringIncludes(end.output, "\\u001b[1A\\u001b[2KAllow");
+});
+
 /** A workspace in which the server `raw` is registered. */
 async function workspaceWithServer(): Promise<TempFolder> {
   const workspace = await TempFolder.create();

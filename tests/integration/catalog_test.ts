@@ -1,6 +1,7 @@
 /** Resources, prompts and completion, from Python to real servers. */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { generateMcpSources } from "../../src/apigen/sources.ts";
+import { ToolCallError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
 import { ToolServer, type ToolServerOptions } from "../../src/tool_server/tool_server.ts";
 import {
@@ -95,6 +96,20 @@ print(json.dumps(found))`,
     ["InvalidArgumentsError", null],
     ["UnknownServerError", "prompts/list"],
   ]);
+});
+
+Deno.test("nobody is asked about a server that is not registered", async () => {
+  await using server = await start({ approval: "ask" });
+  using _approver = server.runner.channel.attach((request) => {
+    throw new Error(`was asked about ${request}`);
+  });
+  const request = {
+    serverName: "other\u001b[2K",
+    method: "resources/read",
+    params: { uri: "x://y" },
+  } as const;
+  const error = await assertRejects(() => server.runner.catalog(request), ToolCallError);
+  assertEquals(error.type, "unknown_server");
 });
 
 Deno.test("reading is approved by its own switch, and an approver may edit it", async () => {
