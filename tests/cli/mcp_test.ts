@@ -13,6 +13,7 @@ import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { stepsOf } from "../support/steps.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const RAW = "from ipybox_runtime import ToolRunner\nraw = ToolRunner('raw')\n";
@@ -300,11 +301,13 @@ Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () =
 for (const how of ["the end of stdin", "SIGTERM", "SIGINT"] as const) {
   Deno.test(`ipybox mcp ends at ${how}, in the middle of a cell, and leaves no process`, async () => {
     await using workspace = await TempFolder.create();
+    await using cache = await TempCache.create();
     const mark = `mark-${crypto.randomUUID()}`;
     const code = `import subprocess, time
 subprocess.Popen(["setsid", "sh", "-c", "sleep 1000; : ${mark}"]); time.sleep(1000)`;
     await using server = new Deno.Command(Deno.execPath(), {
       args: [...cliArguments, "mcp", "--workspace", workspace.path],
+      env: { ...cache.env },
       stdin: "piped",
       stdout: "piped",
       stderr: "piped",

@@ -4,6 +4,7 @@ import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import type { CliEnd } from "../support/cli.ts";
 import { testPython } from "../support/python.ts";
+import { denoDirectory } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const quickstart = fileURLToPath(new URL("../../examples/quickstart.ts", import.meta.url));
@@ -122,8 +123,3 @@ Deno.test("examples/quickstart.ts does not run with one permission fewer", async
     });
   }
 });
-
-async function denoDirectory(): Promise<string> {
-  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
-  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
-}

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { z } from "zod";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { ConfigError } from "../../src/errors.ts";
@@ -386,29 +386,37 @@ results["secret"] = repr(os.environ.get("IPYBOX_TEST_SECRET"))
   });
 });
 
-for (const name of [".env", ".ipybox"]) {
-  Deno.test(`a link that code plants at ${name} is not followed`, async () => {
-    await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
-    await Deno.writeTextFile(`${home.path}/.env`, "STOLEN=of the user\n");
-    await using test = await TestExecutor.start({ sandbox: name === ".env" });
-    const { executor, workspace } = test;
-    await executor.execute(`
+Deno.test("a link that code plants at .env is not followed", async () => {
+  await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
+  await Deno.writeTextFile(`${home.path}/secrets`, "STOLEN=of the user\n");
+  await using test = await TestExecutor.start();
+  const { executor } = test;
+  await executor.execute(`import os; os.symlink("${home.path}/secrets", ".env")`);
+
+  const server = { ...rawServer(), env: { KEY: "${STOLEN}" } };
+  const error = await rejection(executor.registerServer("raw", server));
+
+  assert(error instanceof ConfigError, String(error));
+  assertEquals(executor.servers, []);
+});
+
+Deno.test("a link that code plants at .ipybox is not followed", async () => {
+  await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
+  await using test = await TestExecutor.start({ sandbox: false }); // in it, the folder cannot go
+  const { executor, workspace } = test;
+  await executor.execute(`
 import os, shutil
-shutil.rmtree("${name}", ignore_errors=True)
-os.symlink("${home.path}${name === ".env" ? "/.env" : ""}", "${name}")
+shutil.rmtree(".ipybox", ignore_errors=True)
+os.symlink("${home.path}", ".ipybox")
 `);
 
-    const server = { ...rawServer(), env: { KEY: "\${STOLEN}" } };
-    const error = await rejection(
-      executor.registerServer("raw", name === ".env" ? server : rawServer()),
-    );
+  const error = await rejection(executor.registerServer("raw", rawServer()));
 
-    assert(error instanceof ConfigError, String(error));
-    assertMatch(error.message, new RegExp(`${workspace}/${name.replace(".", "\\.")}`));
-    assertEquals([...(await filesBelow(home.path)).keys()], [".env"]);
-    assertEquals(executor.servers, []);
-  });
-}
+  assert(error instanceof ConfigError, String(error));
+  assertStringIncludes(error.message, `${workspace}/.ipybox`);
+  assertEquals(await filesBelow(home.path), new Map());
+  assertEquals(executor.servers, []);
+});
 
 /** What code can try at the door that it has been given. */
 async function doorAttacks(

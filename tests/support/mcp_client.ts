@@ -11,6 +11,7 @@ import { Client } from "@modelcontextprotocol/client";
 import { z } from "zod";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { cliArguments } from "./cli.ts";
+import { TempCache } from "./temp_cache.ts";
 
 /** The SDK's lines, and the protocol's eras. */
 export type ClientKind = "1.x" | "2.x legacy" | "2.x 2026-07-28";
@@ -75,10 +76,16 @@ type Calls = Pick<OlderClient, "listTools" | "callTool" | "close">;
 export class McpHost implements AsyncDisposable {
   readonly #client: Calls | Client;
   readonly #transport: StdioTransport;
+  readonly #parts: AsyncDisposableStack;
 
-  private constructor(client: Calls | Client, transport: StdioTransport) {
+  private constructor(
+    client: Calls | Client,
+    transport: StdioTransport,
+    parts: AsyncDisposableStack,
+  ) {
     this.#client = client;
     this.#transport = transport;
+    this.#parts = parts;
   }
 
   /**
@@ -89,11 +96,14 @@ export class McpHost implements AsyncDisposable {
    */
   static async start(options: McpHostOptions): Promise<McpHost> {
     const { kind = "2.x legacy", args, env = {}, answer } = options;
+    await using parts = new AsyncDisposableStack();
+    const cache = parts.use(await TempCache.create());
     const transport = new StdioTransport({
       command: Deno.execPath(),
       args: [...cliArguments, "mcp", ...args],
-      env: { ...Deno.env.toObject(), NO_COLOR: "1", ...env },
+      env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env, ...env },
     });
+    parts.defer(() => transport.close());
     const info = { name: "test", version: "1" };
     const capabilities = answer === undefined ? {} : { elicitation: {} };
     const reply = async (request: unknown) => {
@@ -106,13 +116,13 @@ export class McpHost implements AsyncDisposable {
       const client = new OlderClient(info, { capabilities });
       if (answer !== undefined) client.setRequestHandler(ElicitRequestSchema, reply);
       await client.connect(transport);
-      return new McpHost(client, transport);
+      return new McpHost(client, transport, parts.move());
     }
     const mode = kind === "2.x legacy" ? "legacy" : { pin: "2026-07-28" } as const;
     const client = new Client(info, { capabilities, versionNegotiation: { mode } });
     if (answer !== undefined) client.setRequestHandler("elicitation/create", reply);
     await client.connect(transport);
-    return new McpHost(client, transport);
+    return new McpHost(client, transport, parts.move());
   }
 
   /** What the server has written to stderr, its last part. */
@@ -165,6 +175,6 @@ export class McpHost implements AsyncDisposable {
   /** Ends the connection as clients do: stdin first. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#client.close();
-    await this.#transport.close();
+    await this.#parts.disposeAsync();
   }
 }

@@ -1,0 +1,29 @@
+import { TempFolder } from "./temp_folder.ts";
+
+/** A user's cache of a test's own, so that the real one stays as it is. */
+export class TempCache implements AsyncDisposable {
+  readonly #folder: TempFolder;
+  /** The variables that lead there. Deno's own cache stays where it is. */
+  readonly env: Readonly<Record<string, string>>;
+
+  private constructor(folder: TempFolder, denoDir: string) {
+    this.#folder = folder;
+    this.env = { XDG_CACHE_HOME: folder.path, DENO_DIR: denoDir };
+  }
+
+  /** Makes an empty one. */
+  static async create(): Promise<TempCache> {
+    const denoDir = await denoDirectory();
+    return new TempCache(await TempFolder.create(), denoDir);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#folder[Symbol.asyncDispose]();
+  }
+}
+
+/** The folder of Deno's own cache. */
+export async function denoDirectory(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  return JSON.parse(new TextDecoder().decode(stdout)).denoDir;
+}
