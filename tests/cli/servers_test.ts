@@ -6,7 +6,12 @@ import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const everything = npmServer("server-everything", "stdio");
-const EVERYTHING = ["--", everything.command, ...everything.args ?? []];
+const EVERYTHING = [
+  ...Object.entries(everything.env ?? {}).flatMap(([name, value]) => ["--env", `${name}=${value}`]),
+  "--",
+  everything.command,
+  ...everything.args ?? [],
+];
 const raw = rawServer();
 const RAW = ["--", raw.command, ...raw.args ?? []];
 
@@ -42,7 +47,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const { stdout } = await ipybox(["servers", "--json"], { cwd });
     assertEquals(JSON.parse(stdout), {
       mcpServers: {
-        everything: { command: everything.command, args: everything.args },
+        everything,
         raw: { ...raw, env: { KEY: "${IPYBOX_TEST_KEY}" } },
       },
     });

@@ -4,6 +4,7 @@ import { testPython } from "../support/python.ts";
 
 const module = new URL("../../mod.ts", import.meta.url);
 const config = new URL("../../deno.json", import.meta.url).pathname;
+const lock = new URL("../../deno.lock", import.meta.url).pathname;
 
 Deno.test("Nothing for this machine's own addresses goes through the user's proxy", async () => {
   await using workspace = await TempFolder.create();
@@ -27,7 +28,8 @@ Deno.test("Nothing for this machine's own addresses goes through the user's prox
     console.log((await executor.execute("1 + 1")).text);`;
   const address = `http://127.0.0.1:${proxy.addr.port}`;
   const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["eval", "--no-lock", `--config=${config}`, script],
+    // By the lock file and the cache: packages would be asked for through the proxy, too.
+    args: ["eval", "--cached-only", "--frozen", `--lock=${lock}`, `--config=${config}`, script],
     env: { HTTP_PROXY: address, http_proxy: address, ALL_PROXY: address },
   }).output();
   proxy.close();
