@@ -11,15 +11,8 @@ type Sent = (message: string) => Response;
 const encoder = new TextEncoder();
 
 function events(pieces: string[]): Response {
-  const body = new ReadableStream<Uint8Array>({
-    async start(controller) {
-      for (const piece of pieces) {
-        controller.enqueue(encoder.encode(piece));
-        await new Promise((resolve) => setTimeout(resolve));
-      }
-      controller.close();
-    },
-  });
+  // Pulled one by one, so that each piece is a write of its own.
+  const body = ReadableStream.from(pieces.map((piece) => encoder.encode(piece)));
   return new Response(body, { headers: { "content-type": "text/event-stream" } });
 }
 

@@ -455,16 +455,14 @@ print(json.dumps(found))`,
   assertEquals(found, [{ cmd: "ls" }, { cmd: "rm -i" }, "no", { cmd: "ls" }]);
 });
 
+/** The oldest Python that the runtime supports, where this machine has it. */
 async function oldestPython(): Promise<string | undefined> {
-  const home = Deno.env.get("HOME");
-  for (const command of ["python3.9", `${home}/.pyenv/versions/3.9.18/bin/python3`]) {
-    const probe = new Deno.Command(command, {
-      args: ["--version"],
-      stdout: "null",
-      stderr: "null",
-    });
-    const status = await probe.output().catch(() => undefined);
-    if (status?.success) return command;
+  const command = "python3.9";
+  try {
+    const { success } = await new Deno.Command(command, { args: ["--version"] }).output();
+    return success ? command : undefined;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
   }
-  return undefined;
 }
