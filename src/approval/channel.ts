@@ -1,4 +1,4 @@
-import { abortable } from "../async/signals.ts";
+import { abortable, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { type ApprovalCall, ApprovalRequest, type ApprovalResponse } from "./request.ts";
 
@@ -22,9 +22,6 @@ export interface ApprovalWaitOptions {
   /** Withdraws the request when the call that needs it ends. */
   signal?: AbortSignal | undefined;
 }
-
-/** The longest delay that a timer takes; more would fire at once. */
-const LONGEST_TIMER = 2 ** 31 - 1;
 
 /**
  * Brings calls that need approval to the one approver that is attached.
@@ -158,7 +155,7 @@ export class ApprovalChannel {
 
   #expireLater(request: ApprovalRequest): ReturnType<typeof setTimeout> | undefined {
     const timeoutMs = this.#timeoutMs;
-    if (timeoutMs === undefined || timeoutMs > LONGEST_TIMER) return undefined;
+    if (timeoutMs === undefined || timeoutMs > LONGEST_TIMER_MS) return undefined;
     const reason = `No decision within ${timeoutMs / 1000} s`;
     return setTimeout(() => {
       request.withdraw({ accepted: false, type: "approval_timeout", reason });

@@ -1,3 +1,5 @@
+import { LONGEST_TIMER_MS } from "../async/signals.ts";
+
 /**
  * A time limit that stands still while decisions are being waited for.
  *
@@ -54,11 +56,9 @@ export class TimeBudget implements Disposable {
 
   #start(): void {
     this.#startedAt = performance.now();
-    if (this.#left > LONGEST_TIMER) return; // 24 days: setTimeout would fire at once
+    if (this.#left > LONGEST_TIMER_MS) return; // 24 days: setTimeout would fire at once
     this.#timer = setTimeout(() => {
       this.#expiry.abort(new DOMException("The time limit was exceeded", "TimeoutError"));
     }, Math.max(0, this.#left));
   }
 }
-
-const LONGEST_TIMER = 2 ** 31 - 1;
