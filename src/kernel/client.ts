@@ -88,6 +88,7 @@ export interface KernelClientOptions {
 interface Running {
   readonly kernel: Kernel;
   readonly request: KernelRequest;
+  readonly collector: OutputCollector;
   readonly interrupts: Promise<void>[];
 }
 
@@ -143,9 +144,10 @@ export class KernelClient implements AsyncDisposable {
    *
    * @param options The gateway to start it at, and how.
    * @returns The client, ready for code.
-   * @throws {DOMException} A `TimeoutError` when the kernel is not ready within `startTimeoutMs`.
+   * @throws {KernelStartError} The gateway cannot be reached, or the kernel cannot be set up or is
+   * not ready within `startTimeoutMs`.
+   * @throws {KernelDiedError} The kernel or its gateway ended meanwhile.
    * @throws {RangeError} A limit is no number from 0 on.
-   * @throws {Error} The gateway cannot be reached or the kernel cannot be set up.
    */
   static async start(options: KernelClientOptions): Promise<KernelClient> {
     for (const name of ["maxOutputBytes", "interruptGraceMs", "startTimeoutMs"] as const) {
@@ -176,6 +178,10 @@ export class KernelClient implements AsyncDisposable {
       images: this.#images,
       spill: this.#spill,
       run: (collector, cancel) => this.#run({ code, storeHistory }, collector, cancel),
+      flush: async (collector) => {
+        const running = this.#running;
+        if (running?.collector === collector) await running.kernel.flush();
+      },
     }, signal);
   }
 
@@ -228,21 +234,19 @@ export class KernelClient implements AsyncDisposable {
         { type: "execute_request", silent: false, ...code },
         (message) => collector.add(message),
       );
-      this.#running = { kernel, request, interrupts: [] };
-      return await this.#finish(this.#running, collector, cancelled);
+      this.#running = { kernel, request, collector, interrupts: [] };
+      return await this.#finish(this.#running, cancelled);
     } catch (error) {
       // It never began: cancelled before, or there is no kernel.
       return { state: cancelled.aborted ? "kept" : "lost", failure: { error } };
     }
   }
 
-  async #finish(
-    running: Running,
-    collector: OutputCollector,
-    cancelled: AbortSignal,
-  ): Promise<Outcome> {
+  async #finish(running: Running, cancelled: AbortSignal): Promise<Outcome> {
+    const { collector } = running;
     try {
       const reply = await abortable(running.request.done, cancelled);
+      collector.addPayload(reply.payload);
       const state = running.interrupts.length === 0 ? "kept" : await this.#settle(running);
       if (reply.status === "ok") return { state };
       return {

@@ -10,10 +10,10 @@ Deno.test("No output is lost", async (t) => {
   await using kernel = await TestKernel.start();
   const { client } = kernel;
 
-  await t.step("300 trivial executions have their output", async () => {
-    let lost = 0;
-    for (let i = 0; i < 300; i++) if (await kernel.text(`print(${i})`) !== `${i}`) lost++;
-    assertEquals(lost, 0);
+  await t.step("1000 trivial executions have their output", async () => {
+    const lost: number[] = [];
+    for (let i = 0; i < 1000; i++) if (await kernel.text(`print(${i})`) !== `${i}`) lost.push(i);
+    assertEquals(lost, []);
   });
 
   await t.step("chunks arrive when they are produced, from stdout and stderr apart", async () => {
@@ -269,6 +269,36 @@ Deno.test("With a raised limit the whole output is in memory", async () => {
   await using kernel = await TestKernel.start({ maxOutputBytes: 100 * 1024 ** 2 });
   assertEquals((await kernel.text("print('x' * 20_000_000)"))?.length, 20_000_000);
   assertEquals((await kernel.text("for i in range(300_000): print(i)"))?.length, 1_988_889);
+});
+
+Deno.test("What IPython shows in a pager is a display", async (t) => {
+  await using kernel = await TestKernel.start();
+  const { client } = kernel;
+
+  for (
+    const [name, code, shown] of [
+      ["help", "print?", /^Signature: +print\(\*args[^]*Prints the values to a stream/],
+      ["source", "def f():\n    return 'here'\nf??", /Signature: +f\(\)[^]*return 'here'/],
+      ["a magic's", "%quickref", /Quick Reference Card/],
+    ] as const
+  ) {
+    await t.step(name, async () => {
+      const execution = client.execute(`print('before')\n${code}`);
+      const chunks = await Array.fromAsync(execution);
+      const { text: all, outputs } = await execution.result;
+      const text = all ?? "";
+      assert(text.startsWith("before\n"), text);
+      assertMatch(text.slice("before\n".length), shown);
+      assertEquals(outputs.map(({ type }) => type), ["stream", "display_data"]);
+      assertEquals(chunks.map((chunk) => chunk.text).join("").trim(), text);
+    });
+  }
+
+  await t.step("the text for a next cell, which there is not, is left out", async () => {
+    await Deno.writeTextFile(`${kernel.workspace}/loaded.py`, "loaded = 1\n");
+    const { text, outputs } = await client.execute("%load loaded.py").result;
+    assertEquals([text, outputs], [null, []]);
+  });
 });
 
 async function exists(path: string): Promise<boolean> {

@@ -4,7 +4,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from . import messages, plain_output, streams, working_dir
+from . import messages, no_input, plain_output, streams, working_dir
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -17,6 +17,7 @@ def start(config_json: str) -> None:
     plain_output.install(shell)
     streams.install()
     messages.install(shell.kernel.session)
+    no_input.install(shell.kernel)
     directory = config.get("workingDir")
     if directory is not None:
         os.chdir(directory)
