@@ -34,7 +34,6 @@ Extension modules: zmq.backend.cython._zmq (total: 1)
 Stack (most recent call first):
   File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
   File "/tmp/ipykernel_1/2.py", line 1 in <module>
-
 `,
   );
 });

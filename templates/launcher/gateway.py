@@ -92,6 +92,14 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         self.oom_kills = oom_kills()
         return await super()._async_launch_kernel(kernel_cmd, **kw)
 
+    async def is_alive(self):
+        # Called every tenth of a second: what is counted from the last time on may be this kernel.
+        count = oom_kills()
+        alive = await super().is_alive()
+        if alive:
+            self.oom_kills = count
+        return alive
+
 
 class KernelManagers(SeedingMappingKernelManager):
     def _kernel_manager_class_default(self):

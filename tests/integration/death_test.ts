@@ -14,7 +14,7 @@ const OWN_DEATHS: readonly { name: string; code: string; how: RegExp }[] = [
   {
     name: "SIGKILL",
     code: "os.kill(os.getpid(), 9)",
-    how: /kernel died.*killed \(SIGKILL\), perhaps as it ran out of memory/,
+    how: /kernel died.*\(SIGKILL\).*(ran out of memory|memory ran out)/,
   },
   {
     name: "a segmentation fault",

@@ -10,10 +10,26 @@ Deno.test("A kernel that dies is noticed and replaced", async (t) => {
   const { client } = kernel;
 
   for (
-    const [name, code, how] of [
-      ["os._exit", "os._exit(3)", /it exited with code 3/],
-      ["SIGKILL", "os.kill(os.getpid(), 9)", /killed \(SIGKILL\), perhaps as it ran out of memory/],
-      ["a segmentation fault", "import ctypes; ctypes.string_at(0)", /it crashed \(SIGSEGV\)/],
+    const [name, code, how, words] of [
+      [
+        "a segmentation fault",
+        "import ctypes; ctypes.string_at(0)",
+        /it crashed \(SIGSEGV\)/,
+        /^Fatal Python error: Segmentation fault\n[^]*line \d+ in string_at\n.*line 5 in <module>\n$/,
+      ],
+      ["os._exit", "os._exit(3)", /it exited with code 3$/, /^$/],
+      [
+        "SIGKILL",
+        "os.kill(os.getpid(), 9)",
+        /\(SIGKILL\).*(ran out of memory|memory ran out)$/,
+        /^$/,
+      ],
+      [
+        "os.abort",
+        "os.abort()",
+        /it aborted \(SIGABRT\)/,
+        /^Fatal Python error: Aborted\n[^]*line 5 in <module>\n$/,
+      ],
     ] as const
   ) {
     await t.step(name, async () => {
@@ -22,6 +38,7 @@ Deno.test("A kernel that dies is noticed and replaced", async (t) => {
       assertInstanceOf(error, KernelDiedError);
       assertMatch(error.message, /kernel died and its variables are lost/);
       assertMatch(error.message, how);
+      assertMatch(error.stderrTail, words);
       assertEquals(await execution.state, "lost");
       assertEquals(execution.partial().text, "before");
       assertEquals(await kernel.text("'a' in globals()"), "False");
