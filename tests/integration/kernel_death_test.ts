@@ -1,9 +1,14 @@
 import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
 import { KernelDiedError } from "../../src/errors.ts";
-import { rejection, TestKernel } from "../support/kernel.ts";
+import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 
-/** The kernel's messages leave it on a thread of their own, so it lives on for a moment. */
-const PRELUDE = "import os, time\na = 1\nprint('before', flush=True)\ntime.sleep(0.3)\n";
+/** The kernel's messages leave it on a thread of their own, so it lives on until this has come. */
+const PRELUDE = `import os, time
+a = 1
+print('before', flush=True)
+while not os.path.exists('seen'): time.sleep(0.01)
+os.remove('seen')
+`;
 
 Deno.test("A kernel that dies is noticed and replaced", async (t) => {
   await using kernel = await TestKernel.start({ restoreWorkingDir: true });
@@ -15,7 +20,7 @@ Deno.test("A kernel that dies is noticed and replaced", async (t) => {
         "a segmentation fault",
         "import ctypes; ctypes.string_at(0)",
         /it crashed \(SIGSEGV\)/,
-        /^Fatal Python error: Segmentation fault\n[^]*line \d+ in string_at\n.*line 5 in <module>\n$/,
+        /^Fatal Python error: Segmentation fault\n[^]*line \d+ in string_at\n.*line 6 in <module>\n$/,
       ],
       ["os._exit", "os._exit(3)", /it exited with code 3$/, /^$/],
       [
@@ -28,12 +33,14 @@ Deno.test("A kernel that dies is noticed and replaced", async (t) => {
         "os.abort",
         "os.abort()",
         /it aborted \(SIGABRT\)/,
-        /^Fatal Python error: Aborted\n[^]*line 5 in <module>\n$/,
+        /^Fatal Python error: Aborted\n[^]*line 6 in <module>\n$/,
       ],
     ] as const
   ) {
     await t.step(name, async () => {
       const execution = client.execute(`${PRELUDE}${code}`);
+      await untilText(execution, "before");
+      await Deno.writeTextFile(`${kernel.workspace}/seen`, "");
       const error = await rejection(execution.result);
       assertInstanceOf(error, KernelDiedError);
       assertMatch(error.message, /kernel died and its variables are lost/);
