@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import sys
+import time
 
 PR_SET_DUMPABLE = 4
 
@@ -89,21 +90,30 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
 
     async def _async_launch_kernel(self, kernel_cmd, **kw):
         kw["env"] = kernel_environment()
-        self.oom_kills = oom_kills()
+        self.oom_counts = (oom_kills(),) * 2
+        self.oom_counted = time.monotonic()
         return await super()._async_launch_kernel(kernel_cmd, **kw)
 
     async def is_alive(self):
-        # Called every tenth of a second: what is counted from the last time on may be this kernel.
-        count = oom_kills()
-        alive = await super().is_alive()
-        if alive:
-            self.oom_kills = count
-        return alive
+        # Called every tenth of a second. A process can take seconds to end after it was killed.
+        if time.monotonic() - self.oom_counted > 5:
+            self.oom_counts = (self.oom_counts[1], oom_kills())
+            self.oom_counted = time.monotonic()
+        return await super().is_alive()
+
+    def ran_out_of_memory(self):
+        """Whether the system has killed a process for want of memory a few seconds ago."""
+        return oom_kills() != self.oom_counts[0]
 
 
 class KernelManagers(SeedingMappingKernelManager):
     def _kernel_manager_class_default(self):
         return "__main__.KernelManager"
+
+    def start_watching_activity(self, kernel_id):
+        # The base class reads each message of a kernel a second time, only to tell whoever lists the
+        # kernels which of them are busy.
+        self._kernels[kernel_id].execution_state = "idle"
 
 
 class Connection(ZMQChannelsWebsocketConnection):
@@ -145,7 +155,7 @@ class Connection(ZMQChannelsWebsocketConnection):
         content = {
             "execution_state": "dead",
             "returncode": None if process is None else process.returncode,
-            "oom_killer": oom_kills() != self.kernel_manager.oom_kills,
+            "oom_killer": self.kernel_manager.ran_out_of_memory(),
         }
         message = self.session.msg("status", content)
         data = serialize_msg_to_ws_v1(message, "iopub", self.session.pack)
