@@ -7,12 +7,11 @@ import { ArtifactFolder } from "./artifact_folder.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
-import type { Kernel } from "./kernel.ts";
 import { KernelKeeper } from "./kernel_keeper.ts";
-import type { KernelRequest } from "./kernel_request.ts";
 import type { JsonObject } from "./jupyter.ts";
 import type { OutputCollector } from "./output_collector.ts";
 import { limitHint } from "./limit_hint.ts";
+import { interrupt, type Running, untilSettled } from "./running.ts";
 import { cleanTraceback } from "./traceback.ts";
 
 export type { GatewayAddress } from "./gateway_connection.ts";
@@ -82,14 +81,6 @@ export interface KernelClientOptions {
   readonly signal?: AbortSignal | undefined;
   /** Told of what goes wrong where no caller is. */
   readonly log?: Logger | undefined;
-}
-
-/** An execution under way. */
-interface Running {
-  readonly kernel: Kernel;
-  readonly request: KernelRequest;
-  readonly collector: OutputCollector;
-  readonly interrupts: Promise<void>[];
 }
 
 /**
@@ -286,22 +277,6 @@ export class KernelClient implements AsyncDisposable {
     this.#keeper.takeLoss(); // it is told here
     return "lost";
   }
-}
-
-/** Interrupts an execution, but never before it has begun: an idle kernel ignores interrupts. */
-function interrupt(running: Running): Promise<void> {
-  const { kernel, request, interrupts } = running;
-  const interrupted = request.begun.then(() => request.isIdle ? undefined : kernel.interrupt());
-  interrupts.push(interrupted);
-  return interrupted;
-}
-
-/** Resolves when an execution is over and all its interrupts have been seen by the kernel. */
-async function untilSettled({ kernel, request, interrupts }: Running): Promise<void> {
-  await Promise.all(interrupts);
-  await request.idle;
-  await Promise.all(interrupts); // one more may have been sent
-  await kernel.settled();
 }
 
 /** The error of code that raised an exception, from the kernel's reply. */
