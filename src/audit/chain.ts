@@ -53,10 +53,11 @@ export function chainLine(
  * Reads a line. The hash is over the text of all that comes before it, so no other spelling of the
  * same JSON passes.
  *
- * @param line The line, without its line feed.
+ * @param bytes The line, without its line feed.
  * @returns What it says, or `undefined` where it is no line of a chain.
  */
-export function readChainLine(line: string): ChainLine | undefined {
+export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
+  const line = new TextDecoder().decode(bytes);
   const found = HASH.exec(line);
   const hash = found?.[1];
   if (found === null || hash === undefined) return undefined;

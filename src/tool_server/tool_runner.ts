@@ -184,10 +184,11 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const callId = crypto.randomUUID();
     const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    return await this.#trail.record(asked, async (onDecision) => {
+    return await this.#trail.record(asked, async ({ onDecision, beforeSending }) => {
       this.#gate.refuseDenied(asked, onDecision); // before a server is started for it
       const annotations = await this.#annotations(serverName, toolName, signal);
       const args = await this.#gate.authorize({ ...asked, annotations }, { signal, onDecision });
+      await beforeSending();
       using _running = this.events.track(serverName, callId);
       return await this.#pool.callTool(serverName, toolName, args, {
         signal,
@@ -214,7 +215,7 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const args = sealObject(toExact(request.params));
     const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
-    return await this.#trail.record(asked, async (onDecision) => {
+    return await this.#trail.record(asked, async ({ onDecision, beforeSending }) => {
       this.#gate.refuseDenied(asked, onDecision);
       this.#pool.requireRegistered(serverName);
       const approved = isListMethod(method)
@@ -222,6 +223,7 @@ export class ToolRunner implements AsyncDisposable {
         : await this.#gate.authorize(asked, { signal, onDecision });
       const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
       const params = checkCatalogParams(method, approved); // an approver may have edited them
+      if (!isListMethod(method)) await beforeSending();
       return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
     });
   }
@@ -237,7 +239,7 @@ export class ToolRunner implements AsyncDisposable {
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
     return await this.#trail.record(
       call,
-      (onDecision) => this.#gate.authorize(call, { signal, onDecision }),
+      ({ onDecision }) => this.#gate.authorize(call, { signal, onDecision }),
       () => "approved", // how the command ends is not told here
     );
   }
@@ -291,7 +293,7 @@ export class ToolRunner implements AsyncDisposable {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
-    await this.#audit?.flush();
+    await this.#audit?.[Symbol.asyncDispose]();
   }
 
   /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
