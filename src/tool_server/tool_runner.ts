@@ -4,7 +4,7 @@ import { ApprovalGate } from "../approval/gate.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
 import { AuditLog } from "../audit/audit_log.ts";
-import { AuditTrail } from "../audit/audit_trail.ts";
+import { AuditTrail, type RequestNotes } from "../audit/audit_trail.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
@@ -15,6 +15,8 @@ import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 import { isPlainFile } from "../mcp/hostile_files.ts";
 import { variableLookup } from "../mcp/variables.ts";
+import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
+import { captureTrace, loadTelemetry, type Span, type Within } from "../telemetry/span.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
@@ -79,6 +81,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly #log: Logger;
   readonly #callTimeoutMs: number | undefined;
   readonly #changed = new Set<string>();
+  #withinExecution: Within = (work) => work();
 
   private constructor(
     registry: ServerRegistry,
@@ -123,6 +126,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     const { workspace, servers } = options;
+    await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
@@ -184,7 +188,7 @@ export class ToolRunner implements AsyncDisposable {
     const { signal } = options;
     const callId = crypto.randomUUID();
     const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    return await this.#trail.record(asked, async ({ onDecision, beforeSending }) => {
+    const work = async ({ onDecision, beforeSending }: RequestNotes): Promise<ToolResult> => {
       this.#gate.refuseDenied(asked, onDecision); // before a server is started for it
       const annotations = await this.#annotations(serverName, toolName, signal);
       const args = await this.#gate.authorize({ ...asked, annotations }, { signal, onDecision });
@@ -195,7 +199,18 @@ export class ToolRunner implements AsyncDisposable {
         timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
         onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
       });
-    }, ({ isError }) => isError === true ? "tool_error" : "ok");
+    };
+    const failed = ({ isError }: ToolResult) => isError === true;
+    return await this.#traced(
+      { method: "tools/call", serverName, target: toolName, callId },
+      (traced) =>
+        this.#trail.record(
+          asked,
+          (notes) => work(traced(notes)),
+          (result) => failed(result) ? "tool_error" : "ok",
+        ),
+      failed,
+    );
   }
 
   /**
@@ -214,8 +229,15 @@ export class ToolRunner implements AsyncDisposable {
     const { serverName, method } = request;
     const { signal } = options;
     const args = sealObject(toExact(request.params));
-    const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
-    return await this.#trail.record(asked, async ({ onDecision, beforeSending }) => {
+    const callId = crypto.randomUUID();
+    const asked = {
+      kind: "resource",
+      callId,
+      serverName,
+      toolName: method,
+      arguments: args,
+    } as const;
+    const work = async ({ onDecision, beforeSending }: RequestNotes) => {
       this.#gate.refuseDenied(asked, onDecision);
       this.#pool.requireRegistered(serverName);
       const approved = isListMethod(method)
@@ -225,7 +247,12 @@ export class ToolRunner implements AsyncDisposable {
       const params = checkCatalogParams(method, approved); // an approver may have edited them
       if (!isListMethod(method)) await beforeSending();
       return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
-    });
+    };
+    const target = method === "prompts/get" ? String(request.params.name) : undefined;
+    return await this.#traced(
+      { method, serverName, target, callId },
+      (traced) => this.#trail.record(asked, (notes) => work(traced(notes))),
+    );
   }
 
   /**
@@ -237,20 +264,24 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#trail.record(
-      call,
-      ({ onDecision }) => this.#gate.authorize(call, { signal, onDecision }),
-      () => "approved", // how the command ends is not told here
-    );
+    const record = () =>
+      this.#trail.record(
+        call,
+        ({ onDecision }) => this.#gate.authorize(call, { signal, onDecision }),
+        () => "approved", // how the command ends is not told here
+      );
+    return await this.#withinExecution(record);
   }
 
   /**
-   * Tells which code makes the calls from now on, for the audit log.
+   * Tells which code makes the calls from now on, for the audit log. The span that is running is that
+   * of its execution.
    *
    * @param code The code, or `undefined` once that is not known.
    */
   setCode(code: string | undefined): void {
     this.#trail.setCode(code);
+    this.#withinExecution = captureTrace();
   }
 
   /**
@@ -294,6 +325,24 @@ export class ToolRunner implements AsyncDisposable {
     this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
     await this.#audit?.[Symbol.asyncDispose]();
+  }
+
+  /** Makes a request within a span that tells what was decided of it. */
+  async #traced<T>(
+    request: McpRequest,
+    work: (traced: (notes: RequestNotes) => RequestNotes) => Promise<T>,
+    failed?: (result: T) => boolean,
+  ): Promise<T> {
+    const params = this.registry.get(request.serverName);
+    const run = (span: Span) =>
+      work((notes) => ({
+        ...notes,
+        onDecision: (made) => {
+          span.set({ "ipybox.approval.decision": made.decision, "ipybox.approval.by": made.by });
+          notes.onDecision(made);
+        },
+      }));
+    return await this.#withinExecution(() => traceMcpRequest({ ...request, params }, run, failed));
   }
 
   /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
