@@ -1,0 +1,29 @@
+"""Tells the runtime which code is executed, so that calls can say from which line they come."""
+
+from typing import TYPE_CHECKING, Any
+
+from ..source import set_running
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+
+def install(shell: "InteractiveShell") -> None:
+    """Note the file name of each cell while it runs, and not that of cells that it runs itself."""
+    depth = 0
+
+    def enter(info: Any) -> None:
+        nonlocal depth
+        depth += 1
+        if depth == 1:
+            raw = info.raw_cell
+            set_running(shell.compile.get_code_name(raw, raw, shell.execution_count))
+
+    def leave(_result: object = None) -> None:
+        nonlocal depth
+        depth = max(depth - 1, 0)
+        if depth == 0:
+            set_running(None)
+
+    shell.events.register("pre_run_cell", enter)
+    shell.events.register("post_run_cell", leave)
