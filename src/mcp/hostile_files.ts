@@ -97,7 +97,7 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
  */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   const folder = dirname(path);
-  if (!await isPlainFolder(folder)) await Deno.mkdir(folder, { mode: 0o700 });
+  await makePlainFolder(folder);
   const temporary = join(folder, `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails on anything that is there already, links included.
@@ -147,7 +147,7 @@ export async function openPlainFile(path: string): Promise<Deno.FsFile> {
  * @throws {ConfigError} Something else is where the folder or the file should be.
  */
 export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
-  if (!await isPlainFolder(folder)) await Deno.mkdir(folder, { mode: 0o700 });
+  await makePlainFolder(folder);
   const file = await openPlainFile(join(folder, name));
   try {
     await file.lock(true);
@@ -155,6 +155,16 @@ export async function lockPlainFolder(folder: string, name: string): Promise<Dis
   } catch (error) {
     file.close();
     throw error;
+  }
+}
+
+async function makePlainFolder(folder: string): Promise<void> {
+  while (!await isPlainFolder(folder)) {
+    try {
+      await Deno.mkdir(folder, { mode: 0o700 });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
+    }
   }
 }
 

@@ -128,14 +128,14 @@ function shellWord(word: string): string {
 
 /** A URL without what may be secret: a password, and values of parameters with such names. */
 function urlText(text: string): string {
-  const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(redactText(text));
+  const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(text);
   const [, address = "", query = "", fragment = ""] = parts ?? [];
   const hidden = query.replace(
     /([?&])([^=&]*)=([^&]*)/g,
     (match, mark: string, name: string, value: string) =>
       isSecretName(name) && !hasVariable(value) ? `${mark}${name}=…` : match,
   );
-  return address + hidden + fragment;
+  return redactText(address) + hidden + fragment;
 }
 
 function hasVariable(text: string): boolean {

@@ -6,12 +6,17 @@ import sys
 from typing import Optional
 
 _running: Optional[str] = None
+_skipped = 0
 
 
-def set_running(file_name: Optional[str]) -> None:
-    """Tell under which file name the code that is executed now was compiled."""
-    global _running
+def set_running(file_name: Optional[str], skipped: int = 0) -> None:
+    """Tell under which file name the code that is executed now was compiled.
+
+    ``skipped`` is how many of its first lines were left out.
+    """
+    global _running, _skipped
     _running = file_name
+    _skipped = skipped
 
 
 def calling_line() -> Optional[int]:
@@ -21,6 +26,6 @@ def calling_line() -> Optional[int]:
     frame = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == _running:
-            return frame.f_lineno
+            return frame.f_lineno + _skipped
         frame = frame.f_back
     return None

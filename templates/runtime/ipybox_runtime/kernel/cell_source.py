@@ -17,7 +17,8 @@ def install(shell: "InteractiveShell") -> None:
         depth += 1
         if depth == 1:
             raw = info.raw_cell
-            set_running(shell.compile.get_code_name(raw, raw, shell.execution_count))
+            name = shell.compile.get_code_name(raw, raw, shell.execution_count)
+            set_running(name, _leading_empty_lines(raw))
 
     def leave(_result: object = None) -> None:
         nonlocal depth
@@ -27,3 +28,8 @@ def install(shell: "InteractiveShell") -> None:
 
     shell.events.register("pre_run_cell", enter)
     shell.events.register("post_run_cell", leave)
+
+
+def _leading_empty_lines(code: str) -> int:
+    """Count the lines that IPython leaves out at the start."""
+    return code[: len(code) - len(code.lstrip())].count("\n")
