@@ -4,8 +4,10 @@ import type { ApprovalCall, ApprovalKind, Remember, RememberScope } from "./requ
 
 /** One of the things that must stay as they are for a consent to count. */
 export interface Facet {
-  /** What it is, in words for people, such as `command` or `parameter "path"`. */
+  /** What it is, in words for people, such as `command` or `parameter 'path'`. */
   readonly name: string;
+  /** Whether the server is registered so, or the tool is defined so. */
+  readonly about: "server" | "tool";
   /** What it is now. */
   readonly value: string;
   /** The same for people; absent where it may be secret. */
@@ -14,6 +16,8 @@ export interface Facet {
 
 /** A facet as a consent keeps it: its hash, and what people may see of it. */
 export interface KeptFacet {
+  /** Whether the server is registered so, or the tool is defined so. */
+  readonly about: "server" | "tool";
   /** The SHA-256 of the consent's salt, the facet's name and its value. */
   readonly hash: string;
   /** The start of what people may see of it. */
@@ -78,9 +82,9 @@ export function makeConsent(
 ): Consent {
   const { call, facets, decision, reason } = decided;
   const salt = crypto.randomUUID();
-  const bound = facets.map(({ name, value, shown }): [string, KeptFacet] => [
+  const bound = facets.map(({ name, about, value, shown }): [string, KeptFacet] => [
     name,
-    { hash: saltedHash(salt, name, value), shown: shown?.slice(0, MAX_SHOWN) },
+    { about, hash: saltedHash(salt, name, value), shown: shown?.slice(0, MAX_SHOWN) },
   ]);
   return {
     id: crypto.randomUUID().slice(0, 8),

@@ -15,10 +15,15 @@ function call(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
 }
 
 const FACETS: readonly Facet[] = [
-  { name: "command", value: "npx fs", shown: "npx fs" },
-  { name: "environment variable 'TOKEN'", value: "secret" },
-  { name: "description", value: "Writes a file", shown: "Writes a file" },
-  { name: "parameter 'path'", value: '{"type":"string"}', shown: '{"type":"string"}' },
+  { name: "command", about: "server", value: "npx fs", shown: "npx fs" },
+  { name: "environment variable 'TOKEN'", about: "server", value: "secret" },
+  { name: "description", about: "tool", value: "Writes a file", shown: "Writes a file" },
+  {
+    name: "parameter 'path'",
+    about: "tool",
+    value: '{"type":"string"}',
+    shown: '{"type":"string"}',
+  },
 ];
 
 const ASKED = call('{"path":"a.txt","n":1}');
@@ -77,7 +82,7 @@ const CHANGES: readonly (readonly [facets: readonly Facet[], changes: readonly s
   [[COMMAND, TOKEN, { ...DESCRIPTION, value: "x", shown: "Writes a file" }, PATH], [
     "description was 'Writes a file', is 'Writes a file'",
   ]],
-  [[...FACETS, { name: "parameter 'mode'", value: "{}", shown: "{}" }], [
+  [[...FACETS, { name: "parameter 'mode'", about: "tool", value: "{}", shown: "{}" }], [
     "parameter 'mode' was added",
   ]],
   [[COMMAND, TOKEN, DESCRIPTION, { ...PATH, name: "parameter 'file'" }], [
@@ -97,7 +102,9 @@ for (const [index, [facets, changes]] of CHANGES.entries()) {
 }
 
 Deno.test("what changed late in a long text is shown, and all of it counts", () => {
-  const facet = (value: string): Facet[] => [{ name: "description", value, shown: value }];
+  const facet = (
+    value: string,
+  ): Facet[] => [{ name: "description", about: "tool", value, shown: value }];
   const since = (before: string, after: string) => {
     const decided = { call: ASKED, facets: facet(before), decision: "allow" } as const;
     return changesSince(makeConsent(decided, "tool"), facet(after));
@@ -300,7 +307,11 @@ Deno.test("of many changes, those that are left out are counted", async () => {
   const gate = new TestGate();
   gate.remember("session");
   await gate.ask(ASKED, []);
-  const facets = Array.from({ length: 50 }, (_, n) => ({ name: `parameter '${n}'`, value: "" }));
+  const facets = Array.from({ length: 50 }, (_, n) => ({
+    name: `parameter '${n}'`,
+    about: "tool" as const,
+    value: "",
+  }));
   await gate.ask(ASKED, facets);
   assertEquals(gate.asked[1]?.changes?.length, 21);
   assertEquals(gate.asked[1]?.changes?.at(-1), "and 30 more changes");

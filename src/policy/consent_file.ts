@@ -26,7 +26,10 @@ const consentSchema: z.ZodType<Consent> = z.strictObject({
   reason: text.optional(),
   since: text,
   salt: text.min(1),
-  bound: z.record(text, z.strictObject({ hash, shown: text.optional() })),
+  bound: z.record(
+    text,
+    z.strictObject({ about: z.enum(["server", "tool"]), hash, shown: text.optional() }),
+  ),
 });
 
 const fileSchema = z.strictObject({ version: z.literal(1), consents: z.array(consentSchema) });

@@ -44,19 +44,20 @@ export function serverFacets(params: ServerParams): Facet[] {
     return [
       {
         name: "command",
+        about: "server",
         value: JSON.stringify([command, ...args]),
         shown: commandWords(params).join(" "),
       },
       ...secretFacets("environment variable", env),
-      ...jsonFacets({ "working directory": cwd, sandbox, protocol }),
+      ...jsonFacets("server", { "working directory": cwd, sandbox, protocol }),
       ...otherFacets(others),
     ];
   }
   const { url, headers = {}, type, protocol, ...others } = params;
   return [
-    { name: "URL", value: url, shown: urlText(url) },
+    { name: "URL", about: "server", value: url, shown: urlText(url) },
     ...secretFacets("header", headers),
-    ...jsonFacets({ transport: type, protocol }),
+    ...jsonFacets("server", { transport: type, protocol }),
     ...otherFacets(others),
   ];
 }
@@ -68,44 +69,44 @@ export function serverFacets(params: ServerParams): Facet[] {
  * @returns The facets.
  */
 export function toolFacets(tool: Tool | undefined): Facet[] {
-  if (tool === undefined) return [shown("definition", "none")];
+  if (tool === undefined) return [shown("tool", "definition", "none")];
   const { title, description, annotations, outputSchema } = tool;
   const { properties = {}, ...rest } = tool.inputSchema;
   const names = Object.keys(properties);
   return [
     ...textFacets({ title, description }),
-    ...jsonFacets({ annotations }),
+    ...jsonFacets("tool", { annotations }),
     ...(names.length > MAX_PARAMETERS
-      ? jsonFacets({ parameters: properties })
-      : names.map((name) => shown(`parameter ${quoted(name)}`, json(properties[name])))),
-    ...jsonFacets({ "input schema": rest, "output schema": outputSchema }),
+      ? jsonFacets("tool", { parameters: properties })
+      : names.map((name) => shown("tool", `parameter ${quoted(name)}`, json(properties[name])))),
+    ...jsonFacets("tool", { "input schema": rest, "output schema": outputSchema }),
   ];
 }
 
-function shown(name: string, value: string): Facet {
-  return { name, value, shown: value };
+function shown(about: Facet["about"], name: string, value: string): Facet {
+  return { name, about, value, shown: value };
 }
 
 function textFacets(values: Readonly<Record<string, string | undefined>>): Facet[] {
   return Object.entries(values)
-    .flatMap(([name, text]) => text === undefined ? [] : [shown(name, text)]);
+    .flatMap(([name, text]) => text === undefined ? [] : [shown("tool", name, text)]);
 }
 
-function jsonFacets(values: Readonly<Record<string, unknown>>): Facet[] {
+function jsonFacets(about: Facet["about"], values: Readonly<Record<string, unknown>>): Facet[] {
   return Object.entries(values)
-    .flatMap(([name, value]) => value === undefined ? [] : [shown(name, json(value))]);
+    .flatMap(([name, value]) => value === undefined ? [] : [shown(about, name, json(value))]);
 }
 
 function secretFacets(what: string, values: Readonly<Record<string, string>>): Facet[] {
   return Object.entries(values).map(([name, value]) => {
-    const facet = { name: `${what} ${quoted(name)}`, value };
+    const facet = { name: `${what} ${quoted(name)}`, about: "server", value } as const;
     return isVariable(value) ? { ...facet, shown: value } : facet;
   });
 }
 
 /** Parameters of kinds that this module knows nothing of, which may be secret. */
 function otherFacets(values: Readonly<Record<string, unknown>>): Facet[] {
-  return jsonFacets(values).map(({ name, value }) => ({ name, value }));
+  return jsonFacets("server", values).map(({ shown: _hidden, ...facet }) => facet);
 }
 
 function json(value: unknown): string {
