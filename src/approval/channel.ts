@@ -1,7 +1,12 @@
 import { abortable, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { startSpan } from "../telemetry/span.ts";
-import { type ApprovalCall, ApprovalRequest, type ApprovalResponse } from "./request.ts";
+import {
+  type ApprovalCall,
+  ApprovalRequest,
+  type ApprovalRequestOptions,
+  type ApprovalResponse,
+} from "./request.ts";
 
 /** Takes each request as it comes, and decides it now or later. */
 export type Approver = (request: ApprovalRequest) => void | Promise<void>;
@@ -19,7 +24,7 @@ export interface ApprovalChannelOptions {
 }
 
 /** Options of {@linkcode ApprovalChannel.request}. */
-export interface ApprovalWaitOptions {
+export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
   /** Withdraws the request when the call that needs it ends. */
   signal?: AbortSignal | undefined;
 }
@@ -144,12 +149,12 @@ export class ApprovalChannel {
   }
 
   async #ask(call: ApprovalCall, options: ApprovalWaitOptions): Promise<ApprovalResponse> {
-    const { signal } = options;
+    const { signal, scopes, check } = options;
     const approver = this.#approver;
     if (signal?.aborted) return CANCELLED;
     if (approver === undefined) return unavailable("Approval channel not connected");
 
-    const request = new ApprovalRequest(call);
+    const request = new ApprovalRequest(call, { scopes, check });
     const withdraw = () => request.withdraw(CANCELLED);
     signal?.addEventListener("abort", withdraw, { once: true });
     const timer = this.#expireLater(request);

@@ -15,15 +15,19 @@ export interface AuditEntry {
   readonly server: string;
   /** The tool. */
   readonly tool: string;
+  /** The SHA-256 of how the server is started or reached, in the words that approvers see. */
+  readonly serverHash?: string | undefined;
+  /** The SHA-256 of the tool's definition, with the names in its objects sorted. */
+  readonly toolHash?: string | undefined;
   /** The arguments; secrets are left out of the log. */
   readonly arguments: ExactObject;
   /** The arguments that an approver put in their place. */
   readonly edited?: ExactObject | undefined;
   /** What was decided; absent where it failed before. */
   readonly decision?: "allow" | "deny" | undefined;
-  /** Who decided: `"policy"`, `"approver"`, or why nobody did. */
+  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did. */
   readonly by?: string | undefined;
-  /** The rule, or the approver's reason. */
+  /** The rule, what is remembered, or the approver's reason. */
   readonly reason?: string | undefined;
   /** How long the decision took, in milliseconds. */
   readonly waitMs?: number | undefined;

@@ -1,6 +1,7 @@
 import type { Fields } from "./audit_entry.ts";
 import type { AuditFolder, RotatedFile } from "./audit_folder.ts";
-import { type ChainEnd, chainLine, GENESIS, NOTHING, readChainLine, sha256 } from "./chain.ts";
+import { type ChainEnd, chainLine, GENESIS, NOTHING, readChainLine } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 
 /** How long files are kept. */
 export interface Retention {

@@ -1,6 +1,10 @@
 import { join } from "node:path";
-import { ConfigError } from "../errors.ts";
-import { isPlainFolder } from "../mcp/hostile_files.ts";
+import {
+  isPlainFolder,
+  makePlainFolder,
+  openIfPresent,
+  openPlainFile,
+} from "../mcp/hostile_files.ts";
 
 const CURRENT = "audit.jsonl";
 const ROTATED = /^audit\.(\d+)\.jsonl$/;
@@ -33,17 +37,8 @@ export class AuditFolder {
    * @throws {ConfigError} Something else is in the place of one of them.
    */
   async open(): Promise<Deno.FsFile> {
-    if (!await isPlainFolder(this.path)) await Deno.mkdir(this.path, { mode: 0o700 });
-    for (;;) {
-      const file = await openPlain(this.current, { read: true, append: true });
-      if (file !== undefined) return file;
-      try {
-        const options = { read: true, append: true, createNew: true, mode: 0o600 };
-        return await Deno.open(this.current, options); // fails on links
-      } catch (error) {
-        if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-      }
-    }
+    await makePlainFolder(this.path);
+    return await openPlainFile(this.current);
   }
 
   /**
@@ -54,7 +49,7 @@ export class AuditFolder {
    * @throws {ConfigError} Something else is in its place.
    */
   async openForReading(path: string): Promise<Deno.FsFile | undefined> {
-    return await isPlainFolder(this.path) ? await openPlain(path, { read: true }) : undefined;
+    return await isPlainFolder(this.path) ? await openIfPresent(path, { read: true }) : undefined;
   }
 
   /**
@@ -96,23 +91,4 @@ export class AuditFolder {
       throw error;
     }
   }
-}
-
-/** Opens a file that must be a plain one, if it is there. */
-async function openPlain(
-  path: string,
-  options: Deno.OpenOptions,
-): Promise<Deno.FsFile | undefined> {
-  try {
-    const before = await Deno.lstat(path);
-    if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
-    const file = await Deno.open(path, options);
-    const opened = await file.stat();
-    if (opened.ino === before.ino && opened.dev === before.dev) return file;
-    file.close();
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-  throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
 }

@@ -1,6 +1,7 @@
 import type { Fields } from "./audit_entry.ts";
 import { AuditFolder } from "./audit_folder.ts";
-import { GENESIS, readChainLine, sha256 } from "./chain.ts";
+import { GENESIS, readChainLine } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 import { AuditSnapshot, type FileLine } from "./snapshot.ts";
 
 /** What {@linkcode verifyAuditLog} found. */

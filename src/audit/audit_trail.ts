@@ -3,12 +3,17 @@ import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
 import type { AuditEntry } from "./audit_entry.ts";
 import type { AuditLog } from "./audit_log.ts";
-import { sha256 } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
+
+/** What a request would go to. */
+export type AuditTarget = Pick<AuditEntry, "serverHash" | "toolHash">;
 
 /** Takes what becomes of a request while it is run. */
 export interface RequestNotes {
   /** Takes what was decided. */
   readonly onDecision: (decision: GateDecision) => void;
+  /** Takes what the request would go to. */
+  readonly onTarget: (target: AuditTarget) => void;
   /**
    * Notes the request before it is sent, and waits until that is written.
    *
@@ -63,20 +68,23 @@ export class AuditTrail {
       tool: call.toolName,
       arguments: call.arguments,
     };
+    let target: AuditTarget | undefined;
     let decision: (GateDecision & { readonly waitMs: number }) | undefined;
     let begun = false;
+    const known = (): AuditEntry => ({ ...entry, ...target, ...decision });
     const end = async (status: string): Promise<boolean> => {
       const durationMs = performance.now() - start;
-      if (!begun) return await log.append({ ...entry, ...decision, status, durationMs });
+      if (!begun) return await log.append({ ...known(), status, durationMs });
       log.appendOutcome({ id: entry.id, time: new Date(), status, durationMs });
       return true;
     };
     let result: T;
     try {
       result = await run({
+        onTarget: (found) => target = found,
         onDecision: (made) => decision = { ...made, waitMs: performance.now() - start },
         beforeSending: async () => {
-          if (!await log.append({ ...entry, ...decision })) throw notNoted();
+          if (!await log.append(known())) throw notNoted();
           begun = true;
         },
       });
@@ -92,6 +100,7 @@ export class AuditTrail {
 }
 
 const NO_NOTES: RequestNotes = {
+  onTarget: () => {},
   onDecision: () => {},
   beforeSending: () => Promise.resolve(),
 };

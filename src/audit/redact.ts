@@ -1,6 +1,6 @@
 import { type ExactJson, type ExactObject, isExactObject, stringifyExact } from "../json/exact.ts";
 import { matchesGlob } from "../policy/match.ts";
-import { sha256 } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 
 /** What stands where a secret was. */
 const REDACTED = "[redacted]";
@@ -79,12 +79,25 @@ function redact(value: ExactJson, names: readonly string[], depth: number): Exac
   return isList(value) ? value.map((inner) => redact(inner, names, depth + 1)) : value;
 }
 
-function isSecretName(name: string, patterns: readonly string[]): boolean {
+/**
+ * Whether the values of a name are secrets.
+ *
+ * @param name The name.
+ * @param patterns Patterns for further names.
+ * @returns Whether it is such a name.
+ */
+export function isSecretName(name: string, patterns: readonly string[] = []): boolean {
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
   return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name));
 }
 
-function redactText(text: string): string {
+/**
+ * Leaves usual forms of secrets out of a text, and shortens one that is long.
+ *
+ * @param text The text.
+ * @returns What is shown of it.
+ */
+export function redactText(text: string): string {
   if (text.length > MAX_REDACTED) return `[cut: all of ${text.length} characters]`;
   let result = text;
   for (const [pattern, kept] of SECRET_TEXTS) {

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertFalse, assertMatch } from "@std/assert";
 import { parseExact, sealObject } from "../json/exact.ts";
-import { sha256 } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 import { redactArguments } from "./redact.ts";
 
 /** Arguments, and what is logged of them. */

@@ -102,3 +102,28 @@ Deno.test("a flood of refused calls pushes nothing out of the log", async () => 
     .filter(({ decision, status }) => decision === "deny" || status === "unknown_server").length;
   assertEquals(leftOut + written, 1001);
 });
+
+Deno.test("A23: a server or tool that was replaced shows in the log", async () => {
+  await using folder = await TempFolder.create();
+  await using runner = await ToolRunner.start({
+    workspace: folder.path,
+    servers: { raw: rawServer() },
+    approval: "allow",
+    log: silentLogger,
+  });
+  await runner.run("raw", "count");
+  await runner.run("raw", "count");
+  await runner.run("raw", "echo");
+  await runner.registerServer("raw", rawServer("normal", `${folder.path}/journal`));
+  await runner.run("raw", "count");
+  await runner[Symbol.asyncDispose]();
+
+  const [first, again, echo, replaced] = (await Array.fromAsync(readAuditLog(folder.path)))
+    .filter(({ id }) => id !== undefined);
+  assertMatch(`${first?.serverHash} ${first?.toolHash}`, /^[0-9a-f]{64} [0-9a-f]{64}$/);
+  assertEquals([again?.serverHash, again?.toolHash], [first?.serverHash, first?.toolHash]);
+  assertEquals(echo?.serverHash, first?.serverHash);
+  assert(echo?.toolHash !== first?.toolHash);
+  assert(replaced?.serverHash !== first?.serverHash);
+  assertEquals(replaced?.toolHash, first?.toolHash);
+});
