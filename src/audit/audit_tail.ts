@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import { isPlainFolder } from "../mcp/hostile_files.ts";
+import { isPlainFolder, lstatIfPresent } from "../mcp/hostile_files.ts";
 import type { Fields } from "./audit_entry.ts";
 import type { AuditFolder } from "./audit_folder.ts";
 import { readChainLine } from "./chain.ts";
@@ -51,14 +51,25 @@ export class AuditTail implements Disposable {
 
   /** Opens the file that comes after another, or the oldest one where that is gone. */
   async #next(last?: Deno.FsFile): Promise<Deno.FsFile | undefined> {
-    const inode = (await last?.stat())?.ino;
-    let after = -1;
-    const files = await this.#folder.rotated();
-    for (const { number, path } of files) {
-      if (inode !== undefined && (await Deno.lstat(path)).ino === inode) after = number;
+    const after = last === undefined ? -1 : await this.#numberOf(last);
+    const successor = async () =>
+      (await this.#folder.rotated()).find(({ number }) => number > after)?.path;
+    for (;;) {
+      const next = await successor();
+      const file = await this.#folder.openForReading(next ?? this.#folder.current);
+      // The current file may have been put aside, and another one begun, before it was opened.
+      if (next !== undefined || await successor() === undefined) return file;
+      file?.close();
     }
-    const next = files.find(({ number }) => number > after)?.path ?? this.#folder.current;
-    return await this.#folder.openForReading(next);
+  }
+
+  /** The number that a file was put aside by; -1 where it was removed since. */
+  async #numberOf(file: Deno.FsFile): Promise<number> {
+    const { ino } = await file.stat();
+    for (const { number, path } of await this.#folder.rotated()) {
+      if ((await lstatIfPresent(path))?.ino === ino) return number;
+    }
+    return -1;
   }
 }
 

@@ -194,7 +194,13 @@ export async function makePlainFolder(folder: string): Promise<void> {
   }
 }
 
-async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
+/**
+ * Looks at what is at a path, and at no link's target.
+ *
+ * @param path The path.
+ * @returns What is there, or `undefined` where nothing is.
+ */
+export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
   try {
     return await Deno.lstat(path);
   } catch (error) {
