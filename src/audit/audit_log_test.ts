@@ -331,6 +331,25 @@ Deno.test("AuditTail follows the log across the files that it is put aside in", 
   assertEquals(seen, Array.from({ length: 40 }, (_, n) => `id-${n + 1}`));
 });
 
+Deno.test("AuditTail misses nothing while files are put aside under its eyes", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await using log = new AuditLog({ workspace, maxBytes: 1000, keep: 1000 });
+  let writing = true;
+  const written = (async () => {
+    for (let n = 1; n <= 300; n++) await log.append(entry(n));
+    writing = false;
+  })();
+  using tail = new AuditTail(new AuditFolder(workspace));
+  const seen: unknown[] = [];
+  for (let last = false; !last;) {
+    last = !writing;
+    for await (const { id } of tail.read()) seen.push(id);
+  }
+  await written;
+  assertEquals(seen, Array.from({ length: 300 }, (_, n) => `id-${n + 1}`));
+});
+
 Deno.test("AuditTail takes no line before its end is there", async () => {
   await using source = await TempFolder.create();
   await write(source.path, 1, 2);
