@@ -11,11 +11,21 @@ export function describeCall(call: ApprovalCall): string {
   const named: string[] = [];
   const others: string[] = [];
   for (const [name, value] of Object.entries(call.arguments)) {
-    if (IDENTIFIER.test(name)) named.push(`${name}=${literal(value)}`);
-    else others.push(`${quoted(name)}: ${literal(value)}`);
+    (IDENTIFIER.test(name) ? named : others).push(describeArgument(name, value));
   }
   if (others.length > 0) named.push(`**{${others.join(", ")}}`);
   return `${callName(call)}(${named.join(", ")})`;
+}
+
+/**
+ * Writes an argument of a call as Python would.
+ *
+ * @param name Its name.
+ * @param value Its value.
+ * @returns Such as `path='a.txt'`, or `'my path': 'a.txt'` for what is no name in Python.
+ */
+export function describeArgument(name: string, value: ExactJson): string {
+  return IDENTIFIER.test(name) ? `${name}=${literal(value)}` : `${quoted(name)}: ${literal(value)}`;
 }
 
 /** What a call names: server and tool. */
@@ -44,7 +54,18 @@ export function callName({ serverName, toolName }: CallName): string {
  * @returns The same on one line.
  */
 export function visible(text: string): string {
-  return text.replace(HIDDEN, escapeCharacter);
+  return escapeHidden(text, escapeCharacter);
+}
+
+/**
+ * Escapes what {@linkcode visible} shows as escapes.
+ *
+ * @param text The text.
+ * @param escape Escapes a character.
+ * @returns The text with its escapes.
+ */
+export function escapeHidden(text: string, escape: (character: string) => string): string {
+  return text.replace(HIDDEN, escape);
 }
 
 /**
@@ -69,13 +90,7 @@ const PLAIN_NAME = /^[A-Za-z0-9_./:-]+$/;
  */
 const HIDDEN = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
 
-/**
- * Writes a value as Python would.
- *
- * @param value The value.
- * @returns One line, all of it visible.
- */
-export function literal(value: ExactJson): string {
+function literal(value: ExactJson): string {
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
