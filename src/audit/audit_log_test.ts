@@ -248,6 +248,7 @@ Deno.test("AuditLog counts refusals that are too many, and writes all that was a
     assert(await log.append({ ...entry(n), ...refused, server: n % 2 === 0 ? "s" : `s${n}` }));
     if (n % 100 === 0) assert(await log.append({ ...entry(n), id: `allowed ${n}` }));
   }
+  await log.append({ ...entry(0), ...refused, id: "rejected", by: "approver" });
   await log.flush();
 
   const { size } = await Deno.stat(file(folder.path));
@@ -255,8 +256,9 @@ Deno.test("AuditLog counts refusals that are too many, and writes all that was a
   const lines = await Array.fromAsync(readAuditLog(folder.path));
   const allowed = lines.filter(({ id }) => `${id}`.startsWith("allowed"));
   assertEquals(allowed.length, 200);
+  assert(lines.some(({ id }) => id === "rejected"), "a person's decision was only counted");
   const { ok, leftOut } = await verifyAuditLog(folder.path);
-  const written = lines.filter(({ decision }) => decision === "deny").length;
+  const written = lines.filter(({ by, decision }) => by === "policy" && decision === "deny").length;
   assertEquals([ok, leftOut + written], [true, 20_000]);
   const summary = JSON.stringify(lines.findLast((line) => "leftOut" in line));
   assertMatch(

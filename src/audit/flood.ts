@@ -27,6 +27,8 @@ interface Counted {
  */
 export class FloodGuard {
   readonly #refusals = new RateLimit(REFUSALS.perSecond, REFUSALS.burst);
+  /** What approvers rejected has a budget of its own, which no other refusal uses up. */
+  readonly #rejections = new RateLimit(REFUSALS.perSecond, REFUSALS.burst);
   readonly #details = new RateLimit(DETAILS.perSecond, DETAILS.burst);
   #counted = new Map<string, Counted>();
   #since: Date | undefined;
@@ -42,7 +44,8 @@ export class FloodGuard {
     if (entry.decision === "allow") {
       return entry.by === "approver" || this.#details.take(size) ? "all" : "shorter";
     }
-    if (this.#refusals.take(size)) return "all";
+    const budget = entry.by === "approver" ? this.#rejections : this.#refusals;
+    if (budget.take(size)) return "all";
     this.#count(entry);
     return "count";
   }
