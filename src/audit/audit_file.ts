@@ -1,4 +1,3 @@
-import type { Fields } from "./audit_entry.ts";
 import type { AuditFolder, RotatedFile } from "./audit_folder.ts";
 import { type ChainEnd, chainLine, GENESIS, NOTHING, readChainLine } from "./chain.ts";
 import { sha256 } from "../json/digest.ts";
@@ -45,10 +44,10 @@ export class AuditFile implements Disposable {
   /**
    * Writes lines. They are with the system once this resolves.
    *
-   * @param lines What they say.
+   * @param lines What they say: JSON objects as texts.
    * @throws {Error} They could not be written.
    */
-  async write(lines: readonly Fields[]): Promise<void> {
+  async write(lines: readonly string[]): Promise<void> {
     try {
       if (!this.#lockCurrent()) await this.#openAndLock();
       await this.#append(lines);
@@ -65,7 +64,7 @@ export class AuditFile implements Disposable {
     this.#close();
   }
 
-  async #append(lines: readonly Fields[]): Promise<void> {
+  async #append(lines: readonly string[]): Promise<void> {
     const { end, repair } = await this.#goOn();
     const chained = chain(lines, end);
     const bytes = new TextEncoder().encode(repair + chained.text);
@@ -130,10 +129,10 @@ export class AuditFile implements Disposable {
       ? await endOfRotated(this.#folder)
       : endOf(lastLine(tail.subarray(0, lineEnd)));
     if (torn.length === 0) return { end, repair: "" };
-    const seal = {
+    const seal = JSON.stringify({
       time: new Date().toISOString(),
       sealed: { bytes: torn.length, sha256: sha256(torn) },
-    };
+    });
     const sealed = chainLine(seal, end);
     return { end: sealed.end, repair: `\n${sealed.line}\n` };
   }
@@ -170,7 +169,7 @@ export class AuditFile implements Disposable {
   }
 }
 
-function chain(lines: readonly Fields[], end: ChainEnd): { text: string; end: ChainEnd } {
+function chain(lines: readonly string[], end: ChainEnd): { text: string; end: ChainEnd } {
   let text = "";
   for (const fields of lines) {
     const next = chainLine(fields, end);
@@ -185,10 +184,11 @@ function ignoreMissing(error: unknown): void {
 }
 
 /** Says which files were removed, by the number of their last line. */
-async function removal(folder: AuditFolder, gone: readonly RotatedFile[]): Promise<Fields> {
+async function removal(folder: AuditFolder, gone: readonly RotatedFile[]): Promise<string> {
   const last = gone.at(-1);
   const { seq } = last === undefined ? NOTHING : await endOfFile(folder, last.path);
-  return { time: new Date().toISOString(), removed: { files: gone.length, upTo: seq } };
+  const removed = { files: gone.length, upTo: seq };
+  return JSON.stringify({ time: new Date().toISOString(), removed });
 }
 
 async function endOfRotated(folder: AuditFolder): Promise<ChainEnd> {

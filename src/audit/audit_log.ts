@@ -4,7 +4,6 @@ import {
   type AuditEntry,
   type AuditOutcome,
   entryFields,
-  type Fields,
   outcomeFields,
   withoutDetails,
 } from "./audit_entry.ts";
@@ -49,12 +48,15 @@ export interface AuditLogOptions {
 
 /** A line that waits to be written, and who waits for that. */
 interface Waiting {
-  readonly fields: Fields;
+  /** As JSON text: the arguments themselves may be large, and are let go. */
+  readonly text: string;
   readonly written: PromiseWithResolvers<boolean>;
 }
 
 /** How many lines are written at once. */
 const BATCH = 100;
+/** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
+const GATHER_MS = 20;
 /** How long refusals are counted before a line tells of them. */
 const COUNT_MS = 30_000;
 
@@ -96,6 +98,7 @@ export class AuditLog implements AsyncDisposable {
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
   #summaryTimer: ReturnType<typeof setTimeout> | undefined;
+  #gathering: ReturnType<typeof setTimeout> | undefined;
   #failed = false;
   #closed = false;
 
@@ -121,11 +124,12 @@ export class AuditLog implements AsyncDisposable {
    */
   async append(entry: AuditEntry): Promise<boolean> {
     const fields = entryFields(entry, this.#options.redact);
-    switch (this.#flood.judge(entry, stringifyExact(fields).length)) {
+    const text = stringifyExact(fields);
+    switch (this.#flood.judge(entry, text.length)) {
       case "all":
-        return await this.#add(fields);
+        return await this.#add(text);
       case "shorter":
-        return await this.#add(withoutDetails(fields));
+        return await this.#add(stringifyExact(withoutDetails(fields)));
       case "count":
         this.#summaryTimer ??= setTimeout(() => this.#addSummary(), COUNT_MS);
         Deno.unrefTimer(this.#summaryTimer);
@@ -140,12 +144,14 @@ export class AuditLog implements AsyncDisposable {
    * @param outcome How a request ended whose line has no status.
    */
   appendOutcome(outcome: AuditOutcome): void {
-    void this.#add(outcomeFields(outcome));
+    void this.#queue(stringifyExact(outcomeFields(outcome)));
+    this.#gathering ??= setTimeout(() => this.#begin(), GATHER_MS);
   }
 
   /** Waits until all is written, or could not be. */
   async flush(): Promise<void> {
     this.#addSummary();
+    if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
   }
 
@@ -156,32 +162,43 @@ export class AuditLog implements AsyncDisposable {
     this.#file[Symbol.dispose]();
   }
 
-  #add(fields: Fields): Promise<boolean> {
+  #add(text: string): Promise<boolean> {
+    const written = this.#queue(text);
+    this.#begin();
+    return written;
+  }
+
+  #queue(text: string): Promise<boolean> {
     const written = Promise.withResolvers<boolean>();
-    this.#waiting.push({ fields, written });
-    this.#writing ??= this.#writeAll();
+    this.#waiting.push({ text, written });
     return written.promise;
+  }
+
+  #begin(): void {
+    clearTimeout(this.#gathering);
+    this.#gathering = undefined;
+    this.#writing ??= this.#writeAll();
   }
 
   #addSummary(): void {
     clearTimeout(this.#summaryTimer);
     this.#summaryTimer = undefined;
     const summary = this.#flood.takeSummary();
-    if (summary !== undefined) void this.#add(summary);
+    if (summary !== undefined) void this.#add(stringifyExact(summary));
   }
 
   async #writeAll(): Promise<void> {
     await Promise.resolve(); // what is added in the same turn is written at once
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH);
-      const done = await this.#write(batch.map(({ fields }) => fields));
+      const done = await this.#write(batch.map(({ text }) => text));
       for (const { written } of batch) written.resolve(done);
     }
     if (this.#closed) this.#file[Symbol.dispose](); // a call may end later than the log
     this.#writing = undefined;
   }
 
-  async #write(lines: readonly Fields[]): Promise<boolean> {
+  async #write(lines: readonly string[]): Promise<boolean> {
     try {
       await this.#file.write(lines);
       this.#failed = false;
