@@ -5,10 +5,11 @@ import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal } from "../async/signals.ts";
-import { ExecutionTimeoutError, type KernelState } from "../errors.ts";
+import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
+import { type Span, startSpan } from "../telemetry/span.ts";
 import type { Door, ToolServer } from "../tool_server/tool_server.ts";
 import { EventQueue } from "./event_queue.ts";
 import type { ExecutionEvent } from "./events.ts";
@@ -127,9 +128,11 @@ export class CodeExecutor implements AsyncDisposable {
     using _turn = await this.#turns.acquire(stop);
     const cancel = new AbortController();
     this.#current = { cancel };
+    using span = startSpan("execute_code");
     try {
-      yield* this.#run(code, options, anySignal(stop, cancel.signal));
+      yield* this.#run(code, options, { stop: anySignal(stop, cancel.signal), span });
     } catch (error) {
+      span.fail(errorType(error));
       if (!cancel.signal.aborted || error !== cancel.signal.reason) throw error;
     } finally {
       this.#current = undefined;
@@ -247,7 +250,7 @@ export class CodeExecutor implements AsyncDisposable {
   async *#run(
     code: string,
     options: StreamOptions,
-    stop: AbortSignal,
+    { stop, span }: { readonly stop: AbortSignal; readonly span: Span },
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
     const { timeoutMs, chunks = false, elicitations = false } = options;
     await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
@@ -268,7 +271,7 @@ export class CodeExecutor implements AsyncDisposable {
         await execution.flush();
         events.add({ type: "elicitation", request });
       });
-    this.#tools.runner.setCode(code);
+    using _cell = span.run(() => this.#tools.runner.enterCell(code));
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
     const followed = events.follow(execution, { chunks });
@@ -281,7 +284,14 @@ export class CodeExecutor implements AsyncDisposable {
       throw error;
     } finally {
       this.#state = await execution.cancel(); // does nothing to one that has ended
+      span.set({ "ipybox.kernel.state": this.#state });
       await followed;
     }
   }
+}
+
+/** The class of an error, for traces. The names of Python's exceptions are chosen by the code. */
+function errorType(error: unknown): string {
+  if (error instanceof CodeExecutionError) return error.ename.slice(0, 100);
+  return error instanceof Error ? error.name : "_OTHER";
 }

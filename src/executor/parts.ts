@@ -38,6 +38,7 @@ export async function startParts(
       approval,
       approvalTimeoutMs,
       audit: options.audit,
+      consents: options.consents,
       connectTimeoutMs,
       sampling: options.sampling,
       roots: options.roots,
