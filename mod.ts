@@ -105,6 +105,7 @@ export { KernelGateway } from "./src/kernel/gateway.ts";
 export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
+export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
 export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
