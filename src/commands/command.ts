@@ -77,13 +77,16 @@ export interface CommandIo {
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
   /** Leaves the terminal to another program, such as an editor. For whoever was just answered. */
   lend<T>(use: () => Promise<T>): Promise<T>;
-  /**
-   * Takes what is typed as it comes, without echo, until disposed of. What is typed while a question
-   * stands is for that; `null` is the end of the terminal.
-   */
-  keys(take: (bytes: Uint8Array | null) => void): Disposable;
-  /** Has SIGINT, as of Ctrl-C at a question, do this and not end the command, until disposed of. */
+  /** Has what is typed come key by key and without echo, except for questions, until disposed of. */
+  keys(): KeyInput;
+  /** Has Ctrl-C do this, and not end the command, until disposed of. */
   onInterrupt(act: () => void): Disposable;
+}
+
+/** What is typed at a terminal, key by key. */
+export interface KeyInput extends Disposable {
+  /** The next bytes, or `null` at the end of the terminal. Nothing is read ahead of that. */
+  next(): Promise<Uint8Array | null>;
 }
 
 /** The command line was used wrongly. */

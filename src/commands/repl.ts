@@ -1,5 +1,5 @@
 import { CodeExecutor } from "../executor/code_executor.ts";
-import type { Logger } from "../log.ts";
+import { type Logger, stderrLogger } from "../log.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { printable } from "./printable.ts";
@@ -85,7 +85,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     python: parsed.value("python"),
     sandbox,
     signal: AbortSignal.any([io.signal, ending.signal]),
-    log: asideOf(session, parsed.has("verbose") ? io.verboseLog : io.log),
+    log: asideOf(session, parsed.has("verbose")),
   });
   parts.defer(async () => {
     ending.abort();
@@ -109,11 +109,12 @@ async function openHistory(workspace: string, io: CommandIo): Promise<InputHisto
 }
 
 /** Logs above what is being typed. */
-function asideOf(session: ReplSession, log: Logger): Logger {
-  return {
-    debug: (message) => session.aside(() => log.debug(message)),
-    info: (message) => session.aside(() => log.info(message)),
-    warn: (message) => session.aside(() => log.warn(message)),
-    error: (message) => session.aside(() => log.error(message)),
-  };
+function asideOf(session: ReplSession, verbose: boolean): Logger {
+  // A message that is not written must not disturb what is typed.
+  const { debug, info, warn, error } = stderrLogger(verbose ? "debug" : "warn");
+  const aside = (write: (message: string) => void) => (message: string): void =>
+    session.aside(() => write(message));
+  return verbose
+    ? { debug: aside(debug), info: aside(info), warn: aside(warn), error: aside(error) }
+    : { debug, info, warn: aside(warn), error: aside(error) };
 }

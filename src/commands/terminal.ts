@@ -5,7 +5,7 @@
  */
 import { anySignal } from "../async/signals.ts";
 import { type Logger, stderrLogger } from "../log.ts";
-import { type CommandIo, StdoutClosedError } from "./command.ts";
+import { type CommandIo, type KeyInput, StdoutClosedError } from "./command.ts";
 
 /** The I/O of a running command line; disposing it gives the signals back. */
 export class Terminal implements CommandIo, Disposable {
@@ -76,8 +76,8 @@ export class Terminal implements CommandIo, Disposable {
     return await this.#input.lend(use);
   }
 
-  keys(take: (bytes: Uint8Array | null) => void): Disposable {
-    return this.#input.keys(take);
+  keys(): KeyInput {
+    return this.#input.keys();
   }
 
   onInterrupt(act: () => void): Disposable {
@@ -107,10 +107,16 @@ const READING_MS = 250;
  * Once asked, it goes on reading and drops what nobody waits for: an answer typed ahead, or after
  * its question was withdrawn, must not approve the next call. Only after an answer it waits for a
  * moment, in which whoever asked may lend the terminal to another program.
+ *
+ * With keys it reads only for whoever waits: a read that began before a question would not see the
+ * Ctrl-D at it.
  */
 class TerminalInput implements Disposable {
   #waiting: ((line: string | null) => void) | undefined;
-  #keys: ((bytes: Uint8Array | null) => void) | undefined;
+  #keyMode = false;
+  #taker: ((bytes: Uint8Array | null) => void) | undefined;
+  /** Keys that came while nobody waited for any. */
+  #early: Uint8Array[] = [];
   #reading = false;
   #raw = false;
   #text = "";
@@ -130,11 +136,22 @@ class TerminalInput implements Disposable {
     }
   }
 
-  keys(take: (bytes: Uint8Array | null) => void): Disposable {
-    this.#keys = take;
+  keys(): KeyInput {
+    this.#keyMode = true;
     this.#setMode();
+    return {
+      next: () => this.#nextKeys(),
+      [Symbol.dispose]: () => this[Symbol.dispose](),
+    };
+  }
+
+  async #nextKeys(): Promise<Uint8Array | null> {
+    const early = this.#early.shift();
+    if (early !== undefined) return early;
+    const { promise, resolve } = Promise.withResolvers<Uint8Array | null>();
+    this.#taker = resolve;
     if (!this.#reading) this.#read();
-    return this;
+    return await promise;
   }
 
   async next(signal: AbortSignal): Promise<string | null> {
@@ -143,6 +160,7 @@ class TerminalInput implements Disposable {
     this.#waiting = answer.resolve;
     this.#text = "";
     this.#decoder = new TextDecoder();
+    this.#early = [];
     this.#setMode();
     const withdraw = () => answer.resolve(null);
     signal.addEventListener("abort", withdraw, { once: true });
@@ -158,16 +176,16 @@ class TerminalInput implements Disposable {
 
   /** Gives the terminal back as it was. */
   [Symbol.dispose](): void {
-    this.#keys = undefined;
+    this.#keyMode = false;
     this.#setMode();
   }
 
   /** Keys come one by one and without echo; questions and other programs have lines. */
   #setMode(): void {
-    const raw = this.#keys !== undefined && this.#waiting === undefined && this.#lent === undefined;
+    const raw = this.#keyMode && this.#waiting === undefined && this.#lent === undefined;
     if (raw === this.#raw) return;
     this.#raw = raw;
-    Deno.stdin.setRaw(raw);
+    Deno.stdin.setRaw(raw, { cbreak: raw }); // Ctrl-C stays a signal
   }
 
   async #read(): Promise<void> {
@@ -177,23 +195,33 @@ class TerminalInput implements Disposable {
       const size = await Deno.stdin.read(chunk);
       const question = this.#waiting;
       if (size === null) {
-        if (question === undefined || this.#keys === undefined) break;
+        if (question === undefined || !this.#keyMode) break;
         question(null); // Ctrl-D was for that; keys may follow
         await this.#afterAnswer();
       } else if (question !== undefined) {
         await this.#addToLine(chunk.subarray(0, size), question);
-      } else {
-        this.#keys?.(chunk.slice(0, size));
+      } else if (this.#keyMode) this.#giveKeys(chunk.slice(0, size));
+      if (this.#keyMode && this.#waiting === undefined && this.#taker === undefined) {
+        this.#reading = false;
+        return;
       }
     }
     this.#reading = false;
     this.#waiting?.(null);
-    this.#keys?.(null);
+    this.#taker?.(null);
+  }
+
+  #giveKeys(bytes: Uint8Array): void {
+    const taker = this.#taker;
+    this.#taker = undefined;
+    if (taker === undefined) this.#early.push(bytes);
+    else taker(bytes);
   }
 
   async #addToLine(bytes: Uint8Array, answer: (line: string) => void): Promise<void> {
     this.#text += this.#decoder.decode(bytes, { stream: true });
-    const end = this.#text.indexOf("\n");
+    // What was typed before the question, key by key, has another end of the line.
+    const end = this.#text.search(/[\r\n]/);
     if (end === -1) return;
     const line = this.#text.slice(0, end);
     this.#text = "";

@@ -165,7 +165,7 @@ async function ask(
       return Promise.resolve(answer);
     },
     lend: (use) => use(),
-    keys: () => ({ [Symbol.dispose]: () => {} }),
+    keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
     onInterrupt: () => ({ [Symbol.dispose]: () => {} }),
   };
   const request = new ApprovalRequest(asked, {

@@ -88,7 +88,8 @@ export class LineBuffer {
   up(): boolean {
     const start = this.#lineStart();
     if (start === 0) return false;
-    this.#goTo(this.#text.lastIndexOf("\n", start - 2) + 1, this.#column());
+    const above = start === 1 ? 0 : this.#text.lastIndexOf("\n", start - 2) + 1;
+    this.#goTo(above, this.#column());
     return true;
   }
 

@@ -68,9 +68,9 @@ export class LineEditor {
       this.#search = undefined;
       this.#buffer.move("end");
       this.#draw();
+      write(PASTE_OFF);
       this.#screen.leave();
       this.#active = false;
-      write(PASTE_OFF);
     }
   }
 

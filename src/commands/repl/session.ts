@@ -29,14 +29,18 @@ export interface ReplSessionOptions {
 /** How long code may go on after Ctrl-C before it is said what else can be done. */
 const PATIENCE_MS = 1000;
 
+/** How long a completion may take, of which a person can tire before by Ctrl-C. */
+const COMPLETE_TIMEOUT_MS = 30_000;
+
 /** Cells that are typed at a terminal, run one after the other. Disposing gives the terminal back. */
 export class ReplSession implements Disposable {
   readonly #options: ReplSessionOptions;
-  readonly #keys = new TypedKeys();
+  readonly #keys: TypedKeys;
   readonly #editor: LineEditor;
   readonly #terminal = new DisposableStack();
   #started: Promise<CodeExecutor> = Promise.reject(new Error("The session does not run yet"));
   #stop = new AbortController();
+  #onInterrupt: () => void = () => this.#keys.interrupt();
   #count = 1;
   #asked = false;
 
@@ -45,6 +49,8 @@ export class ReplSession implements Disposable {
     const { io, history } = options;
     this.#options = options;
     this.#started.catch(() => {}); // run() has another
+    const input = this.#terminal.use(io.keys());
+    this.#keys = new TypedKeys(() => input.next());
     this.#editor = new LineEditor({
       keys: this.#keys,
       history,
@@ -54,8 +60,7 @@ export class ReplSession implements Disposable {
       isComplete: (code) => this.#isComplete(code),
       complete: (code, cursor) => this.#complete(code, cursor),
     });
-    this.#terminal.use(io.keys((bytes) => this.#keys.take(bytes)));
-    this.#terminal.use(io.onInterrupt(() => this.#keys.onInterrupt?.()));
+    this.#terminal.use(io.onInterrupt(() => this.#onInterrupt()));
     const refresh = () => this.#editor.refresh();
     Deno.addSignalListener("SIGWINCH", refresh);
     this.#terminal.defer(() => Deno.removeSignalListener("SIGWINCH", refresh));
@@ -96,13 +101,14 @@ export class ReplSession implements Disposable {
   /** Does something that Ctrl-C ends, other than by {@linkcode #runCell}'s own way. */
   async #interruptible(act: () => Promise<void>): Promise<void> {
     this.#stop = new AbortController();
-    this.#keys.onInterrupt = () => this.#stop.abort(new DOMException("Ctrl-C", "AbortError"));
+    const before = this.#onInterrupt;
+    this.#onInterrupt = () => this.#stop.abort(new DOMException("Ctrl-C", "AbortError"));
     try {
       await act();
     } catch (error) {
       if (error !== this.#stop.signal.reason) throw error;
     } finally {
-      this.#keys.onInterrupt = undefined;
+      this.#onInterrupt = before;
     }
   }
 
@@ -113,7 +119,7 @@ export class ReplSession implements Disposable {
 
   async #complete(code: string, cursor: number): Promise<CodeCompletions> {
     const answer = await this.#help((executor, signal) =>
-      executor.complete(code, cursor, { signal })
+      executor.complete(code, cursor, { signal, timeoutMs: COMPLETE_TIMEOUT_MS })
     );
     return answer ?? { matches: [], start: cursor, end: cursor };
   }
@@ -160,7 +166,7 @@ export class ReplSession implements Disposable {
     const { io, timeoutMs, decide } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
-    this.#keys.onInterrupt = () => interrupts.next();
+    this.#onInterrupt = () => interrupts.next();
     this.#asked = false;
     try {
       await runAction(executor, code, {

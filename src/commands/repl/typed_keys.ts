@@ -1,5 +1,6 @@
 import { emitKeypressEvents } from "node:readline";
 import { PassThrough } from "node:stream";
+import { abortable, anySignal } from "../../async/signals.ts";
 
 /** A key that was pressed, or what was pasted. */
 export type Key =
@@ -19,7 +20,7 @@ const PASTE_END = "\x1b[201~";
 export const PASTE_ON = "\x1b[?2004h";
 export const PASTE_OFF = "\x1b[?2004l";
 
-/** The most keys that wait: who holds a key down while code runs does not fill the memory. */
+/** The most keys that wait. */
 const MAX_WAITING = 65_536;
 
 /** What node:readline tells of a key. */
@@ -32,17 +33,19 @@ interface Keypress {
 
 /** The keys of a terminal, in their order. */
 export class TypedKeys {
-  /** Called at Ctrl-C, which then is no key. */
-  onInterrupt: (() => void) | undefined;
+  readonly #source: () => Promise<Uint8Array | null>;
   readonly #stream = new PassThrough();
   readonly #decoder = new TextDecoder();
   #waiting: Key[] = [];
   #wake: (() => void) | undefined;
+  #reading: Promise<void> | undefined;
   #text = "";
   #pasting = false;
   #ended = false;
 
-  constructor() {
+  /** @param source Waits for bytes of the terminal; `null` is its end. */
+  constructor(source: () => Promise<Uint8Array | null>) {
+    this.#source = source;
     emitKeypressEvents(this.#stream);
     this.#stream.on("keypress", (text: string | undefined, key: Keypress) => {
       this.#add(keyOf(text, key));
@@ -54,13 +57,41 @@ export class TypedKeys {
     return this.#waiting.length === 0;
   }
 
-  /** Takes bytes of the terminal, or `null` at its end. */
-  take(bytes: Uint8Array | null): void {
-    if (bytes === null) {
-      this.#ended = true;
-      this.#wake?.();
-      return;
+  /** The next key, waiting for it. */
+  async next(signal?: AbortSignal): Promise<Key> {
+    for (;;) {
+      signal?.throwIfAborted();
+      const key = this.#waiting.shift();
+      if (key !== undefined) return key;
+      if (this.#ended) return { type: "end" };
+      const woken = Promise.withResolvers<void>();
+      this.#wake = woken.resolve;
+      this.#reading ??= this.#read();
+      await abortable(woken.promise, anySignal(signal));
     }
+  }
+
+  /** Adds Ctrl-C, which comes as a signal. */
+  interrupt(): void {
+    this.#add({ type: "key", name: "ctrl-c" });
+  }
+
+  /** Forgets the keys that wait. */
+  drop(): void {
+    this.#waiting = [];
+    this.#pasting = false;
+    this.#text = "";
+  }
+
+  async #read(): Promise<void> {
+    const bytes = await this.#source();
+    this.#reading = undefined;
+    if (bytes === null) this.#ended = true;
+    else this.#take(bytes);
+    this.#wake?.();
+  }
+
+  #take(bytes: Uint8Array): void {
     this.#text += this.#decoder.decode(bytes, { stream: true });
     for (;;) {
       const mark = this.#pasting ? PASTE_END : PASTE_START;
@@ -79,39 +110,14 @@ export class TypedKeys {
     this.#type(typed);
   }
 
-  /** The next key, waiting for it. */
-  async next(signal?: AbortSignal): Promise<Key> {
-    for (;;) {
-      signal?.throwIfAborted();
-      const key = this.#waiting.shift();
-      if (key !== undefined) return key;
-      if (this.#ended) return { type: "end" };
-      const woken = Promise.withResolvers<void>();
-      this.#wake = woken.resolve;
-      signal?.addEventListener("abort", this.#wake, { once: true });
-      await woken.promise;
-      signal?.removeEventListener("abort", this.#wake);
-    }
-  }
-
-  /** Forgets the keys that wait. */
-  drop(): void {
-    this.#waiting = [];
-    this.#pasting = false;
-    this.#text = "";
-  }
-
   #type(text: string): void {
     if (text !== "") this.#stream.emit("data", new TextEncoder().encode(text));
   }
 
   #add(key: Key): void {
-    if (this.onInterrupt !== undefined && key.type === "key" && key.name === "ctrl-c") {
-      this.onInterrupt();
-    } else if (this.#waiting.length < MAX_WAITING) {
-      this.#waiting.push(key);
-      this.#wake?.();
-    }
+    if (this.#waiting.length >= MAX_WAITING) return;
+    this.#waiting.push(key);
+    this.#wake?.();
   }
 }
 
