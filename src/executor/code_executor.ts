@@ -3,6 +3,7 @@ import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
 import { guardsShell } from "../approval/policy.ts";
+import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { AsyncQueue } from "../async/queue.ts";
@@ -140,6 +141,20 @@ export class CodeExecutor implements AsyncDisposable {
     return this.#tools.applicationDoor;
   }
 
+  /** The web page on which a person decides on approvals. */
+  get page(): ApprovalPage {
+    return this.#tools.page;
+  }
+
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.#tools.approvalPage();
+  }
+
   /** The names of the MCP servers that code may call, sorted. */
   get servers(): string[] {
     return this.#tools.runner.registry.names;
@@ -158,6 +173,8 @@ export class CodeExecutor implements AsyncDisposable {
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
    * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
+   * The approval page may decide as well; the first decision counts. To leave a request to the page,
+   * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
    *
    * @param code IPython code: Python, top-level `await`, magics and `!commands`.
    * @param options Its limits, and whether output is told as it is produced.
