@@ -49,7 +49,13 @@ export type {
   ApprovalKind,
   ApprovalRequestOptions,
   ApprovalResponse,
+  CallServer,
+  CallSource,
   RefusalType,
+  RejectOptions,
+  Remember,
+  RememberMatch,
+  RememberScope,
   ToolAnnotations,
 } from "./src/approval/request.ts";
 export type {

@@ -1,6 +1,11 @@
 import { abortable, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { type Logger, silentLogger } from "../log.ts";
-import { type ApprovalCall, ApprovalRequest, type ApprovalResponse } from "./request.ts";
+import {
+  type ApprovalCall,
+  ApprovalRequest,
+  type ApprovalRequestOptions,
+  type ApprovalResponse,
+} from "./request.ts";
 
 /** Takes each request as it comes, and decides it now or later. */
 export type Approver = (request: ApprovalRequest) => void | Promise<void>;
@@ -21,7 +26,7 @@ export interface ApprovalChannelOptions {
 }
 
 /** Options of {@linkcode ApprovalChannel.request}. */
-export interface ApprovalWaitOptions {
+export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
   /** Withdraws the request when the call that needs it ends. */
   signal?: AbortSignal | undefined;
 }
@@ -167,12 +172,12 @@ export class ApprovalChannel {
    * @returns The decision, or why there is none. Never rejects.
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
-    const { signal } = options;
+    const { signal, scopes, check } = options;
     const approver = this.#approver ?? this.#deputy;
     if (signal?.aborted) return CANCELLED;
     if (approver === undefined) return unavailable("Approval channel not connected");
 
-    const request = new ApprovalRequest(call);
+    const request = new ApprovalRequest(call, { scopes, check });
     const withdraw = () => request.withdraw(CANCELLED);
     signal?.addEventListener("abort", withdraw, { once: true });
     const timer = this.#expireLater(request);

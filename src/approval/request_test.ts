@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertFalse, assertMatch, assertRejects } from "@std/assert";
 import { parseExact, sealObject } from "../json/exact.ts";
-import { type ApprovalCall, ApprovalRequest, describeCall } from "./request.ts";
+import { describeCall } from "./call_text.ts";
+import { type ApprovalCall, ApprovalRequest } from "./request.ts";
 
 function call(json: string, toolName = "write_file"): ApprovalCall {
   return { kind: "tool", serverName: "fs", toolName, arguments: sealObject(parseExact(json)) };

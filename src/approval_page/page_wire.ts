@@ -7,16 +7,13 @@ import { z } from "zod";
 import type {
   ApprovalRequest,
   ApprovalResponse,
+  CallSource,
   RefusalType,
+  Remember,
+  RememberScope,
   ToolAnnotations,
 } from "../approval/request.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
-
-/** For how long a decision counts, and for which calls. */
-export interface Remember {
-  readonly scope: "cell" | "session" | "always";
-  readonly match: "tool" | "arguments";
-}
 
 /** What a person decided on a page. */
 export type PageDecision =
@@ -45,9 +42,11 @@ export interface RequestView {
   readonly arguments: string;
   readonly annotations?: ToolAnnotations | undefined;
   /** The line of code that called. */
-  readonly source?: { readonly line: number; readonly text: string } | undefined;
+  readonly source?: CallSource | undefined;
   /** What changed since the consent that lapsed. */
   readonly changes?: readonly string[] | undefined;
+  /** How long a decision can be remembered. */
+  readonly scopes: readonly RememberScope[];
   /** When it was asked, in milliseconds since 1970. */
   readonly askedAt: number;
 }
@@ -109,8 +108,8 @@ function parseBody(text: string): unknown {
 
 /** Describes a request for pages. */
 export function viewOf(request: ApprovalRequest): RequestView {
-  const { id, kind, serverName, toolName, argumentsJson, annotations } = request;
-  const { title, description, server, source, changes }: Told = request;
+  const { id, kind, serverName, toolName, argumentsJson, annotations, scopes } = request;
+  const { title, description, server, source, changes } = request;
   return {
     id,
     kind,
@@ -123,18 +122,9 @@ export function viewOf(request: ApprovalRequest): RequestView {
     annotations,
     source,
     changes,
+    scopes,
     askedAt: Date.now(),
   };
-}
-
-/** What more may be known of a request. */
-interface Told {
-  readonly annotations?: ToolAnnotations | undefined;
-  readonly title?: string | undefined;
-  readonly description?: string | undefined;
-  readonly server?: { readonly launch: string } | undefined;
-  readonly source?: { readonly line: number; readonly text: string } | undefined;
-  readonly changes?: readonly string[] | undefined;
 }
 
 /**
@@ -142,18 +132,18 @@ interface Told {
  *
  * @param request The request.
  * @param response How it ended.
- * @param own The decision of a page, if that is what ended it.
+ * @param byPage Whether a page decided it.
  * @returns The outcome.
  */
 export function outcomeOf(
   request: ApprovalRequest,
   response: ApprovalResponse,
-  own: PageDecision | undefined,
+  byPage: boolean,
 ): Outcome {
   const common = {
     id: request.id,
-    byPage: own !== undefined,
-    remember: own?.remember,
+    byPage,
+    remember: response.remember,
     endedAt: Date.now(),
   };
   if (!response.accepted) {

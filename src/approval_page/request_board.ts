@@ -1,13 +1,6 @@
 import type { ApprovalChannel } from "../approval/channel.ts";
 import type { ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
-import type { ExactObject } from "../json/exact.ts";
-import {
-  outcomeOf,
-  type PageDecision,
-  type Remember,
-  type RequestView,
-  viewOf,
-} from "./page_wire.ts";
+import { outcomeOf, type PageDecision, type RequestView, viewOf } from "./page_wire.ts";
 
 /** What became of a decision: it counted, another one was first, or nobody knows the request. */
 export type DecisionFate = "counted" | "late" | "unknown";
@@ -15,8 +8,8 @@ export type DecisionFate = "counted" | "late" | "unknown";
 interface OpenRequest {
   readonly request: ApprovalRequest;
   readonly view: RequestView;
-  /** What was decided on pages, and whether it counted. */
-  readonly answers: { readonly decision: PageDecision; readonly counted: Promise<boolean> }[];
+  /** Whether what was decided on pages counted. */
+  readonly answers: Promise<boolean>[];
 }
 
 /** How much of what was decided is kept. The audit log has all of it. */
@@ -63,7 +56,7 @@ export class RequestBoard implements Disposable {
     const open = this.#open.get(id);
     if (open === undefined) return "unknown";
     const counted = answer(open.request, decision);
-    open.answers.push({ decision, counted });
+    open.answers.push(counted);
     return await counted ? "counted" : "late";
   }
 
@@ -80,7 +73,7 @@ export class RequestBoard implements Disposable {
 
   async #settle(open: OpenRequest, response: ApprovalResponse): Promise<void> {
     const { request, view } = open;
-    const outcome = outcomeOf(request, response, await decisionOf(open));
+    const outcome = outcomeOf(request, response, await decidedByPage(open));
     this.#open.delete(request.id);
     const entry = JSON.stringify({ request: view, outcome });
     this.#settled.push(entry);
@@ -99,28 +92,19 @@ export class RequestBoard implements Disposable {
   }
 }
 
-/** The decision of a page that counted, if one did. */
-async function decisionOf({ answers }: OpenRequest): Promise<PageDecision | undefined> {
-  for (const { decision, counted } of answers) {
-    if (await counted.catch(() => false)) return decision; // whoever decided was told of the error
+async function decidedByPage({ answers }: OpenRequest): Promise<boolean> {
+  for (const counted of answers) {
+    if (await counted.catch(() => false)) return true; // whoever decided was told of the error
   }
-  return undefined;
+  return false;
 }
 
-/** A request that can be decided for more than once. */
-interface Decidable {
-  accept(options: { arguments?: ExactObject; remember?: Remember }): Promise<boolean>;
-  reject(reason?: string, options?: { remember?: Remember }): Promise<boolean>;
-}
-
-async function answer(request: Decidable, decision: PageDecision): Promise<boolean> {
-  const remembered = decision.remember === undefined ? {} : { remember: decision.remember };
+async function answer(request: ApprovalRequest, decision: PageDecision): Promise<boolean> {
+  const { remember } = decision;
   switch (decision.decision) {
-    case "allow": {
-      const edited = decision.arguments === undefined ? {} : { arguments: decision.arguments };
-      return await request.accept({ ...edited, ...remembered });
-    }
+    case "allow":
+      return await request.accept({ arguments: decision.arguments, remember });
     case "deny":
-      return await request.reject(decision.reason || undefined, remembered);
+      return await request.reject(decision.reason || undefined, { remember });
   }
 }

@@ -1,7 +1,8 @@
+import { sha256 } from "../json/digest.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { AuditFolder } from "./audit_folder.ts";
-import { type ChainEnd, chainLine, GENESIS, NOTHING, readChainLine, sha256 } from "./chain.ts";
+import { type ChainEnd, chainLine, GENESIS, NOTHING, readChainLine } from "./chain.ts";
 import { redactArguments } from "./redact.ts";
 
 /** One request and what became of it. */

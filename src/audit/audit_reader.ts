@@ -1,8 +1,9 @@
 import { basename } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { sha256 } from "../json/digest.ts";
 import { readHostileBytes } from "../mcp/hostile_files.ts";
 import { AuditFolder } from "./audit_folder.ts";
-import { GENESIS, readChainLine, sha256 } from "./chain.ts";
+import { GENESIS, readChainLine } from "./chain.ts";
 
 /** What {@linkcode verifyAuditLog} found. */
 export interface AuditVerdict {

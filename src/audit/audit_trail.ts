@@ -2,7 +2,7 @@ import type { GateDecision } from "../approval/gate.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
 import type { AuditLog } from "./audit_log.ts";
-import { sha256 } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 
 /** Takes what was decided. */
 export type DecisionListener = (decision: GateDecision) => void;

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { createHash } from "node:crypto";
+import { sha256 } from "../json/digest.ts";
 import { stringifyExact } from "../json/exact.ts";
 
 /** What the first line of a chain follows. */
@@ -65,11 +65,6 @@ export function readChainLine(line: string): ChainLine | undefined {
   const { seq, prev } = fields;
   if (typeof seq !== "number" || typeof prev !== "string") return undefined;
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
-}
-
-/** The SHA-256 of a text or bytes, in hexadecimal. */
-export function sha256(content: string | Uint8Array): string {
-  return createHash("sha256").update(content).digest("hex");
 }
 
 function parseObject(text: string): Record<string, unknown> | undefined {

@@ -1,6 +1,6 @@
 import { type ExactJson, type ExactObject, isExactObject, stringifyExact } from "../json/exact.ts";
 import { matchesGlob } from "../policy/match.ts";
-import { sha256 } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 
 /** What stands where a secret was. */
 const REDACTED = "[redacted]";

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { describeCall } from "../approval/request.ts";
+import { describeCall } from "../approval/call_text.ts";
 import { approvalCall, runPolicyTests } from "../policy/policy_call.ts";
 import { loadPolicy, policyFiles } from "../policy/policy_file.ts";
 import type { PolicyExplanation, PolicyRules } from "../policy/policy_rules.ts";

@@ -115,9 +115,11 @@ class SocketApprover {
     else if (decision === undefined) {
       this.#settle(request, request.reject("The approver's answer was malformed"));
     } else if (decision.approved) {
-      this.#settle(request, request.accept({ arguments: decision.arguments }));
+      const { arguments: edited, remember } = decision;
+      this.#settle(request, request.accept({ arguments: edited, remember }));
     } else {
-      this.#settle(request, request.reject(decision.reason));
+      const { reason, remember } = decision;
+      this.#settle(request, request.reject(reason, { remember }));
     }
   }
 

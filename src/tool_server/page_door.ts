@@ -84,7 +84,7 @@ export class PageDoor {
     if (pathname === "/page/page.css") return this.#file(STYLE); // of the closed page
     const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
     if (!this.#options.desk.hasSession(id)) return this.#file(CLOSED_PAGE, 404);
-    const decided = /^requests\/([0-9a-f-]{36})$/.exec(rest)?.[1];
+    const decided = /^requests\/([0-9a-f.-]+)$/.exec(rest)?.[1];
     if (decided !== undefined) {
       requireMethod(request, "POST");
       return await this.#decide(request, id, decided);

@@ -6,6 +6,7 @@
 import { byId, el } from "./dom.js";
 import { Guard } from "./guard.js";
 import { formatJson, parseJson } from "./json.js";
+import { isShell } from "./request.js";
 
 const ALLOW = {
   once: "Allow",
@@ -19,6 +20,15 @@ const DENY = {
   session: "Deny in this session",
   always: "Deny always",
 };
+
+const SCOPES = {
+  once: "Only this call",
+  cell: "The rest of this cell",
+  session: "This session",
+  always: "Always",
+};
+const MATCHES = [["tool", "Any arguments"], ["arguments", "Exactly these arguments"]];
+const SHELL_MATCHES = [["tool", "Any command"], ["arguments", "Exactly this command"]];
 
 /** Decides the request in view. */
 export class DecisionForm {
@@ -41,16 +51,8 @@ export class DecisionForm {
     autocomplete: "off",
     placeholder: "Reason, if you deny (optional)",
   });
-  #scope = select("scope", "For how long", [
-    ["once", "Only this call"],
-    ["cell", "The rest of this cell"],
-    ["session", "This session"],
-    ["always", "Always"],
-  ]);
-  #match = select("match", "For which calls", [["tool", "Any arguments"], [
-    "arguments",
-    "Exactly these arguments",
-  ]]);
+  #scope = el("select", { id: "scope", "aria-label": "For how long" });
+  #match = el("select", { id: "match", "aria-label": "For which calls" });
   #problem = el("p", { id: "problem", class: "problem", role: "alert", hidden: true });
   #editor;
 
@@ -80,8 +82,8 @@ export class DecisionForm {
     this.#busy = false;
     this.#editor = undefined;
     this.#reason.value = "";
-    this.#scope.value = "once";
-    this.#match.value = "tool";
+    fill(this.#scope, ["once", ...request.scopes].map((scope) => [scope, SCOPES[scope]]));
+    fill(this.#match, isShell(request) ? SHELL_MATCHES : MATCHES);
     this.#tell("");
     this.#guard.arm();
   }
@@ -228,13 +230,14 @@ export class DecisionForm {
   }
 
   #update() {
-    const scope = this.#scope.value;
+    const scope = this.#scope.value || "once";
     const usable = this.#guard.ready && this.#connected && !this.#busy;
     label(this.#allow, this.#editor === undefined ? ALLOW[scope] : `${ALLOW[scope]}, edited`);
     label(this.#deny, DENY[scope]);
     label(this.#edit, this.#editor === undefined ? "Edit" : "Drop edits");
     this.#allow.disabled = !usable;
     this.#deny.disabled = !usable;
+    this.#scope.hidden = this.#scope.options.length < 2;
     this.#match.hidden = scope === "once";
   }
 }
@@ -246,10 +249,6 @@ function label(button, text) {
   button.replaceChildren(text, " ", el("kbd", { "aria-hidden": "true" }, button.dataset.key));
 }
 
-function select(id, name, options) {
-  return el(
-    "select",
-    { id, "aria-label": name },
-    ...options.map(([value, text]) => el("option", { value }, text)),
-  );
+function fill(select, options) {
+  select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
 }
