@@ -143,11 +143,11 @@ export class DecisionForm {
     this.#busy = true;
     this.#update();
     const { fate, error } = await this.#send(request.id, body);
-    if (this.#request !== request) return; // the board has told already
+    // Where it counted, the board tells next.
+    if (this.#request !== request || fate === "counted") return;
     this.#busy = false;
     this.#update();
-    if (fate === "late" || fate === "unknown") this.#tell("It was decided before, or withdrawn.");
-    else if (error !== undefined) this.#tell(error);
+    this.#tell(error ?? "It was decided before, or withdrawn.");
   }
 
   #remembered() {

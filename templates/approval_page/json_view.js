@@ -4,7 +4,7 @@
  * @module
  */
 import { count, el, number } from "./dom.js";
-import { foreign, visible } from "./visible.js";
+import { foreign, reach, visible } from "./visible.js";
 
 /** Texts up to this length, in one line, stand beside their names. */
 const INLINE = 80;
@@ -110,17 +110,18 @@ export function blockView(text) {
   const block = el("pre", { class: "block", dir: "ltr", tabindex: "0" });
   const lines = text.split("\n").length;
   const size = lines === 1 ? "" : `, ${count(lines, "line")}`;
-  const cut = text.length > HEAD + TAIL ? ", partly folded" : "";
+  const isLong = reach(text, 0, HEAD + TAIL) < text.length;
+  const cut = isLong ? ", partly folded" : "";
   const label = el("p", { class: "note" }, `${count(text.length, "character")}${size}${cut}`);
-  if (text.length > HEAD + TAIL) fold(block, text);
+  if (isLong) fold(block, text);
   else block.append(visible(text, { lines: true }));
   return el("div", { class: "long" }, label, block);
 }
 
 /** Shows start and end of a long text, and the part between when it is asked for. */
 function fold(block, text) {
-  let shown = whole(text, HEAD);
-  const last = whole(text, text.length - TAIL);
+  let shown = whole(text, reach(text, 0, HEAD));
+  const last = whole(text, Math.max(shown, text.length - TAIL));
   const start = el("span", {}, visible(text.slice(0, shown), { lines: true }));
   const end = el("span", {}, visible(text.slice(last), { lines: true }));
   const more = el("button", { type: "button", class: "quiet more" });
@@ -128,7 +129,7 @@ function fold(block, text) {
     more.textContent = `${number(last - shown)} characters are folded: show them`;
   };
   more.addEventListener("click", () => {
-    const until = whole(text, Math.min(shown + STEP, last));
+    const until = whole(text, Math.min(reach(text, shown, STEP), last));
     start.append(visible(text.slice(shown, until), { lines: true }));
     shown = until;
     if (shown === last) more.remove();

@@ -42,6 +42,9 @@ const NAMES = new Map([
   [0xfeff, "byte order mark"],
 ]);
 
+/** How much room a mark takes, in characters. */
+const MARK_ROOM = 8;
+
 /** More marks than this become plain text: a page of a million elements answers to nobody. */
 const MAX_MARKS = 2000;
 
@@ -72,6 +75,28 @@ export function visible(text, { lines = false } = {}) {
   }
   fragment.append(plain + text.slice(at));
   return fragment;
+}
+
+/**
+ * How far a text goes that takes up so much room. A run of what is hidden takes no more than its mark.
+ *
+ * @param text The text.
+ * @param from Where it begins.
+ * @param room How many characters may be shown.
+ * @returns Where it ends.
+ */
+export function reach(text, from, room) {
+  const pattern = new RegExp(HIDDEN);
+  pattern.lastIndex = from;
+  let at = from;
+  let left = room;
+  for (let match = pattern.exec(text); match !== null; match = pattern.exec(text)) {
+    left -= match.index - at;
+    if (left < MARK_ROOM) return match.index + Math.min(left, 0);
+    left -= MARK_ROOM;
+    at = match.index + match[0].length;
+  }
+  return Math.min(at + left, text.length);
 }
 
 /** A text of somebody else in one line: a name, a title, a command. */
