@@ -61,9 +61,8 @@ export class ApplicationDoor {
    * @returns The response.
    */
   async handle(request: Request): Promise<Response> {
-    if (new URL(request.url).pathname.startsWith("/page/")) {
-      return await this.#pages.handle(request);
-    }
+    // Not by parsing: the host is not checked yet, and may be none.
+    if (/^\w+:\/\/[^/]*\/page\//.test(request.url)) return await this.#pages.handle(request);
     try {
       refusePages(request);
       requireToken(request, this.#options.token);

@@ -456,7 +456,7 @@ browserTest(
       });
       assertEquals(outcome, {
         fetched: "failed",
-        simple: "opaque",
+        simple: "failed",
         read: "failed",
         script: "failed",
         socket: "failed",

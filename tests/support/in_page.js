@@ -146,8 +146,13 @@ export async function attackFrom({ page, target, body }) {
   const framed = new Promise((resolve) => frame.addEventListener("load", resolve));
   document.body.append(script, frame);
   await framed;
-  const socket = new WebSocket(new URL("live", page).href.replace("http", "ws"));
-  const events = new EventSource(new URL("live", page), { withCredentials: true });
+  const socket = event(
+    new WebSocket(new URL("live", page).href.replace("http", "ws")),
+    "open",
+    "error",
+  );
+  const source = new EventSource(new URL("live", page), { withCredentials: true });
+  const events = event(source, "open", "error");
   const opened = open(page);
   const outcome = {
     fetched: await attempt(
@@ -158,12 +163,12 @@ export async function attackFrom({ page, target, body }) {
     ),
     read: await attempt(fetch(page, { credentials: "include" })),
     script: await scripted,
-    socket: await event(socket, "open", "error"),
-    events: await event(events, "open", "error"),
+    socket: await socket,
+    events: await events,
     frame: frame.contentDocument === null && frame.contentWindow.length === 0 ? "empty" : "framed",
     opener: "reached",
   };
-  events.close();
+  source.close();
   // The other side's policy takes the window away from whoever opened it.
   for (let tries = 0; tries < 200 && !opened.closed; tries++) {
     await new Promise((resolve) => setTimeout(resolve, 25));
