@@ -17,6 +17,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   tool_server: ["approval", "approval_page", "audit", "mcp", "policy"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
+  actions: ["assets", "kernel", "mcp"],
   mcp_server: ["approval", "apigen", "executor", "kernel", "mcp", "python", "tool_server"],
 };
 
