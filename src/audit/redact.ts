@@ -52,12 +52,25 @@ function redact(value: ExactJson, names: readonly string[], depth: number): Exac
   return isList(value) ? value.map((inner) => redact(inner, names, depth + 1)) : value;
 }
 
-function isSecretName(name: string, patterns: readonly string[]): boolean {
+/**
+ * Whether the values of a name are secrets.
+ *
+ * @param name The name.
+ * @param patterns Patterns for further names.
+ * @returns Whether it is such a name.
+ */
+export function isSecretName(name: string, patterns: readonly string[] = []): boolean {
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
   return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name));
 }
 
-function redactText(text: string): string {
+/**
+ * Leaves usual forms of secrets out of a text, and shortens one that is long.
+ *
+ * @param text The text.
+ * @returns What is shown of it.
+ */
+export function redactText(text: string): string {
   const long = text.length > MAX_TEXT;
   let result = long ? text.slice(0, KEPT_TEXT) : text;
   for (const [pattern, kept] of SECRET_TEXTS) {

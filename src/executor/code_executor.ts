@@ -97,6 +97,7 @@ export class CodeExecutor implements AsyncDisposable {
         approval,
         approvalTimeoutMs,
         audit: options.audit,
+        consents: options.consents,
         connectTimeoutMs,
         sampling: options.sampling,
         roots: options.roots,
@@ -329,7 +330,7 @@ export class CodeExecutor implements AsyncDisposable {
     using _answerer = elicitations && !questions.attached
       ? questions.attach((request) => events.push({ type: "elicitation", request }))
       : undefined;
-    this.#tools.runner.setCode(code);
+    using _cell = this.#tools.runner.enterCell(code);
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
     const told = tell(execution, events, chunks);

@@ -199,6 +199,7 @@ attempt("read state", lambda: open(".ipybox/mcp.json").read())
 attempt("read .env", lambda: open(".env").read())
 attempt("write state", lambda: write(".ipybox/mcp.json"))
 attempt("new state", lambda: write(".ipybox/policy.json"))
+attempt("consents state", lambda: write(".ipybox/consents.json"))
 attempt("rename state", lambda: os.rename(".ipybox", "state"))
 attempt("remove state", lambda: shutil.rmtree(".ipybox"))
 attempt("write .env", lambda: write(".env"))
@@ -510,6 +511,12 @@ attempt("for another", lambda: ask(DOOR, "POST", "/approve",
     {"kind": "shell", "arguments": {"cmd": "true"}, "server": "raw", "tool": "count"})[0])
 attempt("approved", lambda: ask(DOOR, "POST", "/run", {**body, "approved": True})[0])
 attempt("policy", lambda: ask(DOOR, "POST", "/run", {**body, "approval": "allow"})[0])
+attempt("remembered", lambda: ask(DOOR, "POST", "/run",
+    {**body, "remember": {"scope": "always", "match": "tool"}})[0])
+attempt("remembered shell", lambda: ask(DOOR, "POST", "/approve", {"kind": "shell",
+    "arguments": {"cmd": "true"}, "remember": {"scope": "always", "match": "tool"}})[0])
+attempt("as its own source", lambda: ask(DOOR, "POST", "/run",
+    {**body, "source": {"line": 1, "text": "harmless()"}})[0])
 for port in ${siege.sandbox ? "open_ports()" : "[DOOR]"}:
     attempt(f"{port}", lambda: ask(port, "GET", "/approval", wait=0.3, headers={
             "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
@@ -526,8 +533,9 @@ results["answers"] = repr(answers)
     });
     assertEquals(asked, 1);
     assertEquals(
-      [outcomes["as tool"], outcomes["for another"], outcomes.approved, outcomes.policy],
-      ["400", "400", "400", "400"],
+      ["as tool", "for another", "approved", "policy", "remembered", "remembered shell"]
+        .concat("as its own source").map((name) => outcomes[name]),
+      Array.from({ length: 7 }, () => "400"),
     );
     assertEquals(outcomes.answers, "[]"); // the call still waited for the application
     assertEquals(Object.values(outcomes).filter((outcome) => outcome === "101"), []);
