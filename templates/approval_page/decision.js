@@ -8,27 +8,17 @@ import { Guard } from "./guard.js";
 import { formatJson, parseJson } from "./json.js";
 import { isShell } from "./request.js";
 
-const ALLOW = {
-  once: "Allow",
-  cell: "Allow in this cell",
-  session: "Allow in this session",
-  always: "Allow always",
-};
-const DENY = {
-  once: "Deny",
-  cell: "Deny in this cell",
-  session: "Deny in this session",
-  always: "Deny always",
-};
+/** What stands behind "Allow" and "Deny". */
+const SUFFIX = { once: "", cell: " · cell", session: " · session", always: " · always" };
 
 const SCOPES = {
-  once: "Only this call",
-  cell: "The rest of this cell",
+  once: "This call only",
+  cell: "This cell",
   session: "This session",
   always: "Always",
 };
-const MATCHES = [["tool", "Any arguments"], ["arguments", "Exactly these arguments"]];
-const SHELL_MATCHES = [["tool", "Any command"], ["arguments", "Exactly this command"]];
+const MATCHES = [["tool", "Any arguments"], ["arguments", "These arguments"]];
+const SHELL_MATCHES = [["tool", "Any command"], ["arguments", "This command"]];
 
 /** Decides the request in view. */
 export class DecisionForm {
@@ -53,6 +43,7 @@ export class DecisionForm {
   });
   #scope = el("select", { id: "scope", "aria-label": "For how long" });
   #match = el("select", { id: "match", "aria-label": "For which calls" });
+  #remember = el("div", { class: "remember" }, this.#scope, this.#match);
   #problem = el("p", { id: "problem", class: "problem", role: "alert", hidden: true });
   #editor;
 
@@ -66,7 +57,7 @@ export class DecisionForm {
       el("div", { class: "buttons" }, this.#allow, this.#deny, this.#edit),
       el("label", { class: "unseen", for: "reason" }, "Reason"),
       this.#reason,
-      el("div", { class: "remember" }, this.#scope, this.#match),
+      this.#remember,
     );
     this.element.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -232,12 +223,12 @@ export class DecisionForm {
   #update() {
     const scope = this.#scope.value || "once";
     const usable = this.#guard.ready && this.#connected && !this.#busy;
-    label(this.#allow, this.#editor === undefined ? ALLOW[scope] : `${ALLOW[scope]}, edited`);
-    label(this.#deny, DENY[scope]);
+    label(this.#allow, `Allow${SUFFIX[scope]}${this.#editor === undefined ? "" : ", edited"}`);
+    label(this.#deny, `Deny${SUFFIX[scope]}`);
     label(this.#edit, this.#editor === undefined ? "Edit" : "Drop edits");
     this.#allow.disabled = !usable;
     this.#deny.disabled = !usable;
-    this.#scope.hidden = this.#scope.options.length < 2;
+    this.#remember.hidden = this.#scope.options.length < 2;
     this.#match.hidden = scope === "once";
   }
 }

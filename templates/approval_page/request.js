@@ -161,7 +161,7 @@ function facts(request) {
   const add = (name, ...value) => list.append(el("dt", {}, name), el("dd", {}, ...value));
   if (request.source !== undefined) {
     const line = el("code", { class: "foreign", dir: "ltr" }, visible(request.source.text));
-    add("Called by", `line ${request.source.line}: `, line);
+    add("Called by", `line ${request.source.line}: `, line, note(" (the code says)"));
   }
   if (!isShell(request)) add("Server", foreign(request.server));
   if (request.launch !== undefined) {
@@ -172,7 +172,7 @@ function facts(request) {
     add(
       "The server says",
       hints.join(", "),
-      el("span", { class: "note" }, " (nobody has checked that)"),
+      note(" (nobody has checked that)"),
     );
   }
   if (request.description !== undefined && request.description !== "") {
@@ -184,6 +184,10 @@ function facts(request) {
     );
   }
   return list;
+}
+
+function note(text) {
+  return el("span", { class: "note" }, text);
 }
 
 function hintsOf(annotations = {}) {

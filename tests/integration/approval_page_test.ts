@@ -169,19 +169,19 @@ browserTest("a decision is remembered as far as the request allows", async (brow
   await untilReady(page);
   await page.getByLabel("For how long").selectOption("session");
   await page.getByLabel("For which calls").selectOption("arguments");
-  await page.getByRole("button", { name: "Allow in this session" }).click();
+  await page.getByRole("button", { name: "Allow · session" }).click();
   assertEquals(await answerOf(first), "allowed {} session arguments");
   const second = ask(server, { scopes: ["cell"] });
   await untilReady(page);
   const scopes = page.getByLabel("For how long");
   assertEquals(await scopes.locator("option").allTextContents(), [
-    "Only this call",
-    "The rest of this cell",
+    "This call only",
+    "This cell",
   ]);
   assertEquals(await scopes.inputValue(), "once", "the choice is made anew for each request");
   assert(!await page.getByLabel("For which calls").isVisible());
   await scopes.selectOption("cell");
-  await page.getByRole("button", { name: "Deny in this cell" }).click();
+  await page.getByRole("button", { name: "Deny · cell" }).click();
   const response = await second;
   assertEquals(response.remember, { scope: "cell", match: "tool" });
   const third = ask(server);

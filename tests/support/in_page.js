@@ -36,6 +36,15 @@ export function layoutFaults() {
   for (const control of controls) {
     const { height, width } = control.getBoundingClientRect();
     if (height < 44 || width < 44) wrong.push(`small: ${name(control)} ${width}×${height}`);
+    // What these show has no size of its own that could be asked for.
+    const style = getComputedStyle(control);
+    const arrow = control.matches("select") ? 20 : 0;
+    const room = width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - arrow;
+    const context = document.createElement("canvas").getContext("2d");
+    context.font = style.font;
+    for (const text of [control.placeholder, ...[...control.options ?? []].map((o) => o.text)]) {
+      if (context.measureText(text ?? "").width > room) wrong.push(`cut: ${name(control)} ${text}`);
+    }
   }
   // What stands in the flow: the decision may lie over what is scrolled below it.
   const parts = visible.filter((element) =>
