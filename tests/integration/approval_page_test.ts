@@ -11,6 +11,8 @@ import {
   untilWaiting,
 } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
 import {
   clickAllow,
   comeIntoView,
@@ -363,6 +365,26 @@ browserTest(
     assertEquals(await answerOf(lost), "approval_unavailable: The approval page was closed");
     const later = await answerOf(ask(strict));
     assertEquals(later, "approval_unavailable: Approval channel not connected");
+  },
+);
+
+browserTest(
+  "a consumer of stream() that does nothing leaves its requests to the page",
+  async (browser) => {
+    const servers = { raw: rawServer() };
+    await using started = await TestExecutor.start({ servers });
+    const { executor } = started;
+    const page = await browser.open(executor.approvalPage());
+    await page.locator('#status[data-state="open"]').waitFor();
+    assert(executor.page.connected);
+    const code =
+      "from ipybox_runtime import ToolRunner\nprint(ToolRunner('raw').run_sync('count').text)";
+    const followed = follow(executor, code, () => {}, { timeoutMs: 60_000 });
+    await page.getByText("print(ToolRunner('raw')").waitFor(); // the line that called
+    await untilReady(page);
+    await page.keyboard.press("a");
+    assertEquals((await followed).events, ["approval raw.count()", 'result "1"']);
+    assertEquals(browser.problems, []);
   },
 );
 
