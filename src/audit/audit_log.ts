@@ -25,9 +25,9 @@ export interface AuditEntry {
   readonly edited?: ExactObject | undefined;
   /** What was decided; absent where it failed before. */
   readonly decision?: "allow" | "deny" | undefined;
-  /** Who decided: `"policy"`, `"approver"`, or why nobody did. */
+  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did. */
   readonly by?: string | undefined;
-  /** The rule, or the approver's reason. */
+  /** The rule, what is remembered, or the approver's reason. */
   readonly reason?: string | undefined;
   /** How it ended: `"ok"`, or the type of the error. */
   readonly status: string;

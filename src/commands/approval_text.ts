@@ -84,11 +84,11 @@ export function isShell({ kind }: ApprovalRequest): boolean {
 function callRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
   const call = callOf(request, argumentsJson);
   const line = MARK + describeCall(call);
-  if (widthOf(line) <= columns) return [line];
+  if (line.length <= columns && widthOf(line) <= columns) return [line];
   const { arguments: args } = call;
   const items = Object.entries(args).map(([name, value]) => {
-    const rows = marked(`  ${describeArgument(name, value)}`, columns);
-    return fold ? shortened(rows) : rows;
+    const text = `  ${describeArgument(name, value)}`;
+    return fold ? shortened(text, columns) : marked(text, columns);
   });
   const shown = fold ? folded(items, "arguments") : items;
   return [...marked(`${callName(request)}(`, columns), ...shown.flat(), `${MARK})`];
@@ -101,8 +101,8 @@ function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: bool
   }
   const by = typeof program === "string" ? ` by ${visible(program)}` : "";
   const lines = cmd.replace(/\n$/, "").split("\n").map((line) => {
-    const rows = marked(visible(line), columns);
-    return fold ? shortened(rows) : rows;
+    const text = visible(line);
+    return fold ? shortened(text, columns) : marked(text, columns);
   });
   return [...wrapped(`Run${by}:`, columns), ...(fold ? folded(lines, "lines") : lines).flat()];
 }
@@ -122,15 +122,34 @@ function folded<T extends string | string[]>(items: readonly T[], what: string):
 }
 
 /** Leaves out the middle of a long text, and says of how much. */
-function shortened(rows: readonly string[]): string[] {
-  if (rows.length <= MAX_ROWS) return [...rows];
-  const [head, middle, tail] = [
-    rows.slice(0, MAX_ROWS - 2),
-    rows.slice(MAX_ROWS - 2, -1),
-    rows.slice(-1),
+function shortened(text: string, columns: number): string[] {
+  const width = columns - MARK.length;
+  if (text.length <= MAX_ROWS * width) {
+    const rows = marked(text, columns);
+    if (rows.length <= MAX_ROWS) return rows;
+  }
+  // Of what may be megabytes, only what is shown is looked at closely.
+  const head = wrapped(text.slice(0, 2 * MAX_ROWS * width), width).slice(0, MAX_ROWS - 2);
+  const tail = lastRow(text.slice(text.length - width), width);
+  const left = lengthOf(text) - head.reduce((sum, row) => sum + lengthOf(row), lengthOf(tail));
+  return [
+    ...head.map((row) => MARK + row),
+    `    … ${left} more characters: d shows them`,
+    MARK + tail,
   ];
-  const left = middle.reduce((sum, row) => sum + [...row].length - MARK.length, 0);
-  return [...head, `    … ${left} more characters: d shows them`, ...tail];
+}
+
+function lastRow(text: string, width: number): string {
+  const characters = [...text.replace(/^[\udc00-\udfff]/, "")];
+  while (widthOf(characters.join("")) > width) characters.shift();
+  return characters.join("");
+}
+
+/** How many characters a text has; those beyond 16 bits count once. */
+function lengthOf(text: string): number {
+  let length = 0;
+  for (const _character of text) length++;
+  return length;
 }
 
 function marked(text: string, columns: number): string[] {

@@ -46,8 +46,16 @@ const SUMMARIES: readonly (readonly [asked: ApprovalCall, rows: readonly string[
     "  | fs.read(",
     `  |   text='${"x".repeat(28)}`,
     `  | ${"x".repeat(36)}`,
-    "    … 432 more characters: d shows them",
-    `  | ${"x".repeat(4)}'`,
+    "    … 401 more characters: d shows them",
+    `  | ${"x".repeat(35)}'`,
+    "  | )",
+  ]],
+  [call(JSON.stringify({ text: "😀".repeat(200) })), [
+    "  | fs.read(",
+    `  |   text='${"😀".repeat(14)}`,
+    `  | ${"😀".repeat(18)}`,
+    "    … 151 more characters: d shows them",
+    `  | ${"😀".repeat(17)}'`,
     "  | )",
   ]],
   [call(JSON.stringify(Object.fromEntries(Array.from({ length: 30 }, (_, n) => [`p${n}`, n])))), [

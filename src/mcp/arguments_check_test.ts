@@ -47,13 +47,15 @@ for (const [index, [schema, args, problem]] of CASES.entries()) {
 }
 
 Deno.test("checkArguments() gives up on a schema whose references have no end", () => {
-  const $defs: Record<string, unknown> = { s60: { type: "string" } };
-  for (let n = 0; n < 60; n++) {
-    const next = { $ref: `#/$defs/s${n + 1}` };
-    $defs[`s${n}`] = { anyOf: [next, next] };
+  for (const [keyword, type] of [["anyOf", "string"], ["allOf", "number"]] as const) {
+    const $defs: Record<string, unknown> = { s60: { type } };
+    for (let n = 0; n < 60; n++) {
+      const next = { $ref: `#/$defs/s${n + 1}` };
+      $defs[`s${n}`] = { [keyword]: [next, next] }; // twice as much to do at each level
+    }
+    const schema = { properties: { a: { $ref: "#/$defs/s0" } }, $defs };
+    assertEquals(checkArguments(schema, sealObject(parseExact('{"a":1}'))), undefined);
   }
-  const schema = { properties: { a: { $ref: "#/$defs/s0" } }, $defs };
-  assertEquals(checkArguments(schema, sealObject(parseExact('{"a":1}'))), undefined);
   const endless = { $ref: "#/$defs/a", $defs: { a: { $ref: "#/$defs/a" } } };
   assertEquals(checkArguments(endless, {}), undefined);
 });

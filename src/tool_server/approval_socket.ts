@@ -130,7 +130,10 @@ class SocketApprover {
   }
 
   #settle(request: ApprovalRequest, answered: Promise<boolean>): void {
-    answered.catch((error) => request.reject(`The approver's answer was malformed: ${error}`));
+    answered.catch((error) => {
+      const problem = error instanceof TypeError ? error.message : String(error);
+      return request.reject(`The approver's answer cannot be used: ${problem}`);
+    });
   }
 
   #forget(request: ApprovalRequest, response: ApprovalResponse): void {

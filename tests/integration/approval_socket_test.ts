@@ -1,5 +1,5 @@
 /** The approval WebSocket: `ApprovalClient` on one side, the application's door on the other. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
 import { ApprovalRequest } from "../../src/approval/request.ts";
 import { ToolCallError } from "../../src/errors.ts";
@@ -240,7 +240,7 @@ const REMEMBERING: readonly (readonly [answer: unknown, outcome: string, again: 
   ],
   [
     { approved: true, remember: { scope: "cell", match: "tool" } },
-    "The approver's answer was malformed: TypeError: Cannot remember this decision for " +
+    "The approver's answer cannot be used: Cannot remember this decision for " +
     '"cell": possible is session',
     true,
   ],
@@ -302,4 +302,17 @@ Deno.test("ApprovalClient shows no call whose id is that of another one, and rej
   const { result } = JSON.parse(await answered.promise);
   assertEquals(result, { approved: false, reason: "The approver was shown another call" });
   assertEquals(seen, []);
+});
+
+Deno.test("arguments that an approver edited must be what the tool takes", async () => {
+  await using server = await start();
+  const inputSchema = { type: "object", properties: { json: { type: "string" } } };
+  await using _client = await approve(server, async (request) => {
+    const isCall = request.toolName === "result";
+    await request.accept(isCall ? { arguments: { json: 1 } } : {});
+  });
+  await server.runner.run("raw", "define", { tool: { name: "result", inputSchema } });
+  const [type, reason = ""] = await refusal(server.runner.run("raw", "result", { json: "{}" }));
+  assertEquals(type, "approval_rejected");
+  assertMatch(reason, /^The approver's answer cannot be used: Invalid arguments for raw\.result: /);
 });
