@@ -13,6 +13,7 @@ import type {
   RememberScope,
   ToolAnnotations,
 } from "../approval/request.ts";
+import { rememberSchema } from "../approval/wire.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
 
 /** What a person decided on a page. */
@@ -66,21 +67,16 @@ export interface Outcome {
   readonly endedAt: number;
 }
 
-const remember = z.strictObject({
-  scope: z.enum(["cell", "session", "always"]),
-  match: z.enum(["tool", "arguments"]),
-});
-
 const decision: z.ZodType<PageDecision> = z.discriminatedUnion("decision", [
   z.strictObject({
     decision: z.literal("allow"),
     arguments: z.custom<ExactObject>(isExactObject, "Arguments must be a JSON object").optional(),
-    remember: remember.optional(),
+    remember: rememberSchema.optional(),
   }),
   z.strictObject({
     decision: z.literal("deny"),
     reason: z.string().max(10_000).optional(),
-    remember: remember.optional(),
+    remember: rememberSchema.optional(),
   }),
 ]);
 
