@@ -1,5 +1,6 @@
 import { abortable, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { startSpan } from "../telemetry/span.ts";
 import {
   type ApprovalCall,
   ApprovalRequest,
@@ -172,6 +173,25 @@ export class ApprovalChannel {
    * @returns The decision, or why there is none. Never rejects.
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
+    using span = startSpan("approval", { attributes: { "ipybox.approval.kind": call.kind } });
+    const response = await this.#ask(call, options);
+    span.set({
+      "ipybox.approval.decision": response.accepted ? "allow" : "deny",
+      ...(response.accepted ? {} : { "ipybox.approval.refusal": response.type }),
+    });
+    return response;
+  }
+
+  /**
+   * Refuses all that waits for a decision.
+   *
+   * @param reason Why, in words for the code that called.
+   */
+  withdrawAll(reason: string): void {
+    for (const request of this.#pending.keys()) request.withdraw(unavailable(reason));
+  }
+
+  async #ask(call: ApprovalCall, options: ApprovalWaitOptions): Promise<ApprovalResponse> {
     const { signal, scopes, check } = options;
     const approver = this.#approver ?? this.#deputy;
     if (signal?.aborted) return CANCELLED;
@@ -191,15 +211,6 @@ export class ApprovalChannel {
       signal?.removeEventListener("abort", withdraw);
       this.#change(() => this.#pending.delete(request));
     }
-  }
-
-  /**
-   * Refuses all that waits for a decision.
-   *
-   * @param reason Why, in words for the code that called.
-   */
-  withdrawAll(reason: string): void {
-    for (const request of this.#pending.keys()) request.withdraw(unavailable(reason));
   }
 
   #leave(asked: Approver, reason: string): void {

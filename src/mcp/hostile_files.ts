@@ -120,21 +120,41 @@ export async function replaceHostileFile(path: string, text: string): Promise<vo
  * @throws {ConfigError} Something else is in its place.
  */
 export async function openPlainFile(path: string): Promise<Deno.FsFile> {
-  const options = { read: true, append: true, mode: 0o600 };
-  const before = await lstatIfPresent(path);
-  if (before === undefined) {
+  const options = { read: true, append: true };
+  for (;;) {
+    const present = await openIfPresent(path, options);
+    if (present !== undefined) return present;
     try {
-      return await Deno.open(path, { ...options, createNew: true }); // fails on links
+      return await Deno.open(path, { ...options, createNew: true, mode: 0o600 }); // fails on links
     } catch (error) {
-      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-      return await openPlainFile(path); // another process was faster
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
     }
   }
-  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
-  const file = await Deno.open(path, options);
-  const opened = await file.stat();
-  if (opened.ino === before.ino && opened.dev === before.dev) return file;
-  file.close();
+}
+
+/**
+ * Opens a file that must be a plain one, if it is there.
+ *
+ * @param path The file.
+ * @param options What for.
+ * @returns The open file, or `undefined` where there is none.
+ * @throws {ConfigError} Something else is in its place.
+ */
+export async function openIfPresent(
+  path: string,
+  options: Pick<Deno.OpenOptions, "read" | "append">,
+): Promise<Deno.FsFile | undefined> {
+  try {
+    const before = await Deno.lstat(path);
+    if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+    const file = await Deno.open(path, options);
+    const opened = await file.stat();
+    if (opened.ino === before.ino && opened.dev === before.dev) return file;
+    file.close();
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
   throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
 }
 
@@ -158,7 +178,13 @@ export async function lockPlainFolder(folder: string, name: string): Promise<Dis
   }
 }
 
-async function makePlainFolder(folder: string): Promise<void> {
+/**
+ * Makes a folder for its owner only, where it is missing.
+ *
+ * @param folder The folder.
+ * @throws {ConfigError} It is a symbolic link or no folder.
+ */
+export async function makePlainFolder(folder: string): Promise<void> {
   while (!await isPlainFolder(folder)) {
     try {
       await Deno.mkdir(folder, { mode: 0o700 });
@@ -168,7 +194,13 @@ async function makePlainFolder(folder: string): Promise<void> {
   }
 }
 
-async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
+/**
+ * Looks at what is at a path, and at no link's target.
+ *
+ * @param path The path.
+ * @returns What is there, or `undefined` where nothing is.
+ */
+export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
   try {
     return await Deno.lstat(path);
   } catch (error) {

@@ -3,7 +3,7 @@ import { ApprovalChannel } from "../approval/channel.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { AuditLog } from "../audit/audit_log.ts";
-import { AuditTrail } from "../audit/audit_trail.ts";
+import { AuditTrail, type RequestNotes } from "../audit/audit_trail.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
@@ -18,9 +18,12 @@ import { isPlainFile } from "../mcp/hostile_files.ts";
 import { variableLookup } from "../mcp/variables.ts";
 import { ConsentFile } from "../policy/consent_file.ts";
 import { Approvals } from "./approvals.ts";
+import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
+import { captureTrace, loadTelemetry, type Span, type Within } from "../telemetry/span.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
+import { targetHashes } from "./target_hashes.ts";
 import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 import { ServerRegistry } from "./server_registry.ts";
 
@@ -86,6 +89,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly #log: Logger;
   readonly #callTimeoutMs: number | undefined;
   readonly #changed = new Set<string>();
+  #withinExecution: Within = (work) => work();
 
   private constructor(
     registry: ServerRegistry,
@@ -131,6 +135,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     const { workspace, servers, log = stderrLogger() } = options;
+    await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
@@ -196,12 +201,15 @@ export class ToolRunner implements AsyncDisposable {
     const { signal, timeoutMs, onProgress } = options;
     const callId = crypto.randomUUID();
     const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    return await this.#trail.record(asked, async (onDecision) => {
+    const work = async (notes: RequestNotes): Promise<ToolResult> => {
+      const { onDecision, onTarget, beforeSending } = notes;
       this.#approvals.refuseDenied(asked, onDecision); // before a server is started for it
       const params = this.#pool.requireRegistered(serverName);
       const tool = await this.#definition(serverName, toolName, signal);
+      onTarget(targetHashes(params, tool));
       const options = { signal, onDecision };
       const args = await this.#approvals.authorizeTool(asked, { params, tool }, options);
+      await beforeSending();
       this.#requireUnchanged(serverName, params);
       using _running = this.events.track(serverName, callId);
       return await this.#pool.callTool(serverName, toolName, args, {
@@ -209,7 +217,18 @@ export class ToolRunner implements AsyncDisposable {
         timeoutMs: shorter(timeoutMs, this.#callTimeoutMs),
         onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
       });
-    }, ({ isError }) => isError === true ? "tool_error" : "ok");
+    };
+    const failed = ({ isError }: ToolResult) => isError === true;
+    return await this.#traced(
+      { method: "tools/call", serverName, target: toolName, callId },
+      (traced) =>
+        this.#trail.record(
+          asked,
+          (notes) => work(traced(notes)),
+          (result) => failed(result) ? "tool_error" : "ok",
+        ),
+      failed,
+    );
   }
 
   /**
@@ -228,25 +247,34 @@ export class ToolRunner implements AsyncDisposable {
     const { serverName, method, source } = request;
     const { signal } = options;
     const args = sealObject(toExact(request.params));
+    const callId = crypto.randomUUID();
     const asked: ApprovalCall = {
       kind: "resource",
+      callId,
       serverName,
       toolName: method,
       arguments: args,
       source,
     };
-    return await this.#trail.record(asked, async (onDecision) => {
+    const work = async ({ onDecision, onTarget, beforeSending }: RequestNotes) => {
       this.#approvals.refuseDenied(asked, onDecision);
       const params = this.#pool.requireRegistered(serverName);
+      onTarget(targetHashes(params));
       const deciding = { signal, onDecision };
       const approved = isListMethod(method)
         ? args
         : await this.#approvals.authorizeCatalog(asked, { params, method }, deciding);
-      this.#requireUnchanged(serverName, params);
       const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
       const checked = checkCatalogParams(method, approved); // an approver may have edited them
+      if (!isListMethod(method)) await beforeSending();
+      this.#requireUnchanged(serverName, params);
       return await this.#pool.catalog(serverName, method, checked, { signal, timeoutMs });
-    });
+    };
+    const target = method === "prompts/get" ? String(request.params.name) : undefined;
+    return await this.#traced(
+      { method, serverName, target, callId },
+      (traced) => this.#trail.record(asked, (notes) => work(traced(notes))),
+    );
   }
 
   /**
@@ -258,22 +286,25 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#trail.record(
-      call,
-      (onDecision) => this.#approvals.authorizeShell(call, { signal, onDecision }),
-      () => "approved", // how the command ends is not told here
-    );
+    const record = () =>
+      this.#trail.record(
+        call,
+        ({ onDecision }) => this.#approvals.authorizeShell(call, { signal, onDecision }),
+        () => "approved", // how the command ends is not told here
+      );
+    return await this.#withinExecution(record);
   }
 
   /**
    * Tells that an execution begins: which code makes the calls from now on, and what the decisions for
-   * "this cell" are about.
+   * "this cell" are about. The span that is running is the execution's.
    *
    * @param code The code.
    * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
    */
   enterCell(code: string): Disposable {
     this.#trail.setCode(code); // threads that it leaves go on calling
+    this.#withinExecution = captureTrace();
     return this.#approvals.enterCell(code);
   }
 
@@ -328,7 +359,25 @@ export class ToolRunner implements AsyncDisposable {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
-    await this.#audit?.flush();
+    await this.#audit?.[Symbol.asyncDispose]();
+  }
+
+  /** Makes a request within a span that tells what was decided of it. */
+  async #traced<T>(
+    request: McpRequest,
+    work: (traced: (notes: RequestNotes) => RequestNotes) => Promise<T>,
+    failed?: (result: T) => boolean,
+  ): Promise<T> {
+    const params = this.registry.get(request.serverName);
+    const run = (span: Span) =>
+      work((notes) => ({
+        ...notes,
+        onDecision: (made) => {
+          span.set({ "ipybox.approval.decision": made.decision, "ipybox.approval.by": made.by });
+          notes.onDecision(made);
+        },
+      }));
+    return await this.#withinExecution(() => traceMcpRequest({ ...request, params }, run, failed));
   }
 
   /** What was approved is for the server that it was approved for. */

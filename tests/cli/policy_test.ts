@@ -102,14 +102,16 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   const { stdout } = await ipybox(["audit", "--json"], { cwd });
   const lines = stdout.trimEnd().split("\n").map((text) => JSON.parse(text));
   assertEquals(lines.map(({ decision, by, status }) => [decision, by, status]), [
-    ["allow", "policy", "ok"],
+    ["allow", "policy", undefined], // written before it is sent
+    [undefined, undefined, "ok"],
     ["deny", "policy", "approval_rejected"],
     ["deny", "approval_unavailable", "approval_unavailable"],
     ["deny", "policy", "approval_rejected"], // what an approver put in place of the arguments
   ]);
   assertEquals(lines[0].arguments, { text: "hi", pin: "[redacted]", password: "[redacted]" });
+  assertEquals(lines[1].outcome, lines[0].id);
   assertMatch(lines[0].codeHash, /^[0-9a-f]{64}$/);
-  assertMatch(lines[1].reason, /policy\.json rule 2: stay inside$/);
+  assertMatch(lines[2].reason, /policy\.json rule 2: stay inside$/);
 
   const shown = await ipybox(["audit", "-n", "1"], { cwd });
   assertMatch(
@@ -118,7 +120,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   );
   assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
     code: 0,
-    stdout: "4 lines are good\n",
+    stdout: "5 lines are good\n",
     stderr: "",
   });
   const log = `${cwd}/.ipybox/audit.jsonl`;
