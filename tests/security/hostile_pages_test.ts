@@ -11,7 +11,7 @@ import { until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** A tool server with a page's session, and a call that waits for a decision. */
-class Siege implements AsyncDisposable {
+class PageSiege implements AsyncDisposable {
   readonly #parts: AsyncDisposableStack;
 
   private constructor(
@@ -30,7 +30,7 @@ class Siege implements AsyncDisposable {
     this.#parts = parts;
   }
 
-  static async begin(): Promise<Siege> {
+  static async begin(): Promise<PageSiege> {
     await using parts = new AsyncDisposableStack();
     const folder = parts.use(await TempFolder.create());
     const journal = `${folder.path}/journal`;
@@ -40,7 +40,7 @@ class Siege implements AsyncDisposable {
     const { page, cookie } = await enter(server.approvalPage());
     const call = server.runner.run("raw", "count").then(() => "ran", (error) => `${error.message}`);
     await until(() => ids.length === 1);
-    return new Siege(parts.move(), server, journal, call, ids[0] ?? "", page, cookie);
+    return new PageSiege(parts.move(), server, journal, call, ids[0] ?? "", page, cookie);
   }
 
   /** The address of a request below the page. */
@@ -134,7 +134,7 @@ function upgrade(url: URL, headers: Record<string, string>): Promise<number> {
 }
 
 Deno.test("what the attacks vary decides as it is, once", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   assertEquals(await siege.post(), 200);
   assertEquals(await siege.call, "ran");
   assertEquals(await siege.calls(), 1);
@@ -145,7 +145,7 @@ Deno.test("what the attacks vary decides as it is, once", async () => {
 });
 
 Deno.test("A1, A2: requests are neither decided nor shown without the cookie and the page's origin", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const { cookie, page, server } = siege;
   const live = siege.at("live");
   const token = cookie.split("=")[1] ?? "";
@@ -196,7 +196,7 @@ Deno.test("A1, A2: requests are neither decided nor shown without the cookie and
 });
 
 Deno.test("A3: a rebound name opens no page", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const { cookie, page, target } = siege;
   for (
     const Host of [
@@ -224,7 +224,7 @@ Deno.test("A3: a rebound name opens no page", async () => {
 });
 
 Deno.test("A4: no form and no simple request decides", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   for (
     const type of [
       "text/plain",
@@ -245,7 +245,7 @@ Deno.test("A4: no form and no simple request decides", async () => {
 });
 
 Deno.test("A5, A7: the kernel's door and its token have no page", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const { kernelDoor, applicationDoor } = siege.server;
   const link = siege.server.approvalPage();
   const headers = { authorization: `Bearer ${kernelDoor.token}` };
@@ -263,7 +263,7 @@ Deno.test("A5, A7: the kernel's door and its token have no page", async () => {
 });
 
 Deno.test("A8: only a whole decision on a waiting request counts", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   for (
     const body of [
       "",
@@ -310,7 +310,7 @@ Deno.test("A8: only a whole decision on a waiting request counts", async () => {
 });
 
 Deno.test("A10: of decisions at the same time one counts", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const bodies = Array.from({ length: 20 }, (_, at) => at % 2 ? ALLOW : '{"decision":"deny"}');
   const answers = await Promise.all(bodies.map(async (body) => {
     const response = await fetch(siege.target, { method: "POST", headers: siege.headers, body });
@@ -321,7 +321,7 @@ Deno.test("A10: of decisions at the same time one counts", async () => {
 });
 
 Deno.test("a link is good for one visit by a person, and for some minutes", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const { server } = siege;
   const link = server.approvalPage();
   for (const purpose of ["prefetch", "prefetch;prerender"]) {
@@ -354,7 +354,7 @@ Deno.test("a link is good for one visit by a person, and for some minutes", asyn
 });
 
 Deno.test("A24: a session is guessed by nobody, and good for its own page alone", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const other = await enter(siege.server.approvalPage());
   const mixed = new URL(
     siege.target.pathname.replace(siege.page.pathname, other.page.pathname),
@@ -373,7 +373,7 @@ Deno.test("A24: a session is guessed by nobody, and good for its own page alone"
 });
 
 Deno.test("a body without end is cut off", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const headers = { ...siege.headers, "content-length": "99999999999" };
   const { page, target } = siege;
   assertEquals(await raw(page, `POST ${target.pathname}`, { ...headers, host: page.host }), 413);
@@ -381,7 +381,7 @@ Deno.test("a body without end is cut off", async () => {
 });
 
 Deno.test("nothing that pages are given is for others, framed, kept or from elsewhere", async () => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const { page, cookie } = siege;
   for (const path of ["", "main.js", "page.css", "icon.svg", "session", "nothing", "/page/open"]) {
     const response = await fetch(siege.at(path), { headers: { cookie, "x-ipybox-page": "1" } });
@@ -439,7 +439,7 @@ class HostileSite implements AsyncDisposable {
 browserTest(
   "pages of others decide, see and frame nothing, even where the cookie goes along",
   async (browser) => {
-    await using siege = await Siege.begin();
+    await using siege = await PageSiege.begin();
     await using site = new HostileSite();
     const page = await openPage(browser, siege.server);
     await untilReady(page);
@@ -474,7 +474,7 @@ browserTest(
 );
 
 browserTest("a form of another page posts in vain", async (browser) => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   await using site = new HostileSite();
   const page = await openPage(browser, siege.server);
   const target = new URL(`requests/${siege.id}`, page.url());
@@ -495,7 +495,7 @@ browserTest("a form of another page posts in vain", async (browser) => {
 });
 
 browserTest("a name that leads to this machine shows no page", async (browser) => {
-  await using siege = await Siege.begin();
+  await using siege = await PageSiege.begin();
   const { port, pathname } = siege.page;
   const page = await browser.open(`http://rebound.example:${port}${pathname}`);
   const refusal = '{"error":"Wrong Host: open the link as it is"}';
