@@ -25,6 +25,8 @@ export const register: Command = {
     type: { value: "TYPE", help: "streamable_http or sse; else told from the URL, or tried" },
     env: { value: "NAME=VALUE", help: "A variable for a local server's environment", many: true },
     cwd: { value: "DIR", help: "A local server's working directory (default: an empty folder)" },
+    sandbox: { help: "Run a local server in a sandbox of its own" },
+    "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
     from: { value: "FILE", help: 'Register the servers of a file like {"mcpServers": {…}}' },
     "connect-timeout": { value: "SECONDS", help: "How long to wait for the server (default: 30)" },
     workspace: WORKSPACE,
@@ -101,16 +103,18 @@ function localServer(parsed: ParsedArgs, command: string, args: string[]): Serve
   refuse(parsed, "a local server", "header", "type");
   const env = pairs(parsed.values("env"), "=", "--env takes NAME=VALUE");
   const cwd = parsed.value("cwd");
+  const sandbox = parsed.value("sandbox-config") ?? parsed.has("sandbox");
   return {
     command,
     ...(args.length === 0 ? {} : { args }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
     ...(cwd === undefined ? {} : { cwd }),
+    ...(sandbox === false ? {} : { sandbox }),
   };
 }
 
 function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
-  refuse(parsed, "a remote server", "env", "cwd");
+  refuse(parsed, "a remote server", "env", "cwd", "sandbox", "sandbox-config");
   const headers = pairs(parsed.values("header"), ":", "--header takes 'NAME: VALUE'");
   const type = parsed.value("type");
   if (type !== undefined && type !== "streamable_http" && type !== "sse") {
@@ -125,7 +129,7 @@ function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
 
 function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
   for (const option of options) {
-    if (parsed.value(option) !== undefined || parsed.values(option).length > 0) {
+    if (parsed.has(option) || parsed.value(option) || parsed.values(option).length > 0) {
       throw new UsageError(`Option --${option} makes no sense for ${kind}`);
     }
   }

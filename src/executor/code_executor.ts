@@ -14,6 +14,7 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import { stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
 import { KernelSession } from "./kernel_session.ts";
@@ -111,7 +112,7 @@ export class CodeExecutor implements AsyncDisposable {
           workspace,
           kernelDoor: { hostname, port },
           kernelToken: token,
-          sandbox,
+          sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
           limits: options.limits,
           kernelEnv,
           packagesDir,
@@ -264,6 +265,7 @@ export class CodeExecutor implements AsyncDisposable {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
+      settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
     });
     await this.#tools.runner.registerServer(name, params);
@@ -328,6 +330,16 @@ export class CodeExecutor implements AsyncDisposable {
       await told;
     }
   }
+}
+
+/** Keeps code from changing the settings that decide on servers' sandboxes. */
+function withReadOnly(
+  sandbox: CodeExecutorOptions["sandbox"] = true,
+  files: readonly string[],
+): boolean | SandboxOptions {
+  if (sandbox === false) return false;
+  const options = sandbox === true ? {} : sandbox;
+  return { ...options, readOnly: [...options.readOnly ?? [], ...files] };
 }
 
 /** A place where something waits for a person. */

@@ -1,5 +1,6 @@
-import { delimiter, isAbsolute, join, relative, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { parse } from "@std/dotenv";
+import { trustedPath } from "../process/trusted_path.ts";
 import { readHostileFile } from "./hostile_files.ts";
 import type { VariableLookup } from "./server_params.ts";
 
@@ -7,7 +8,18 @@ import type { VariableLookup } from "./server_params.ts";
 const WORKSPACE = "workspaceFolder";
 
 /** What every server started as a process gets of the host's environment. No secrets are in it. */
-const INHERITED: readonly string[] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+const INHERITED: readonly string[] = [
+  "HOME",
+  "LOGNAME",
+  "PATH",
+  "SHELL",
+  "TERM",
+  "USER",
+  // Where the network's certificates are of a company's own, nothing is downloaded without these.
+  "NODE_EXTRA_CA_CERTS",
+  "SSL_CERT_DIR",
+  "SSL_CERT_FILE",
+];
 
 /**
  * Makes the lookup for `${VAR}`: the host's environment first, then the workspace's `.env`.
@@ -36,31 +48,14 @@ export async function variableLookup(workspace?: string): Promise<VariableLookup
  * @returns Variables by name; without those that may not be read.
  */
 export function inheritedEnvironment(workspace: string = ""): Record<string, string> {
+  const untrusted = workspace === "" ? [] : [resolve(workspace)];
   const environment: Record<string, string> = {};
   for (const name of INHERITED) {
     // Asked first, so that a script with few permissions is not interrupted by prompts.
     if (Deno.permissions.querySync({ name: "env", variable: name }).state !== "granted") continue;
     const value = Deno.env.get(name);
     if (value === undefined) continue;
-    environment[name] = name === "PATH" ? trustedPath(value, workspace) : value;
+    environment[name] = name === "PATH" ? trustedPath(value, untrusted) : value;
   }
   return environment;
-}
-
-/**
- * Leaves out of a search path what code in the sandbox may write to. Package runners put such folders
- * in front, as `npx` does with the working directory's `node_modules/.bin`.
- *
- * @param path The search path.
- * @param workspace The folder where executed code writes, or `""` for none.
- * @returns The path without relative folders and without those in the workspace.
- */
-export function trustedPath(path: string, workspace: string): string {
-  const isTrusted = (folder: string): boolean => {
-    if (!isAbsolute(folder)) return false;
-    if (workspace === "") return true;
-    const below = relative(resolve(workspace), folder);
-    return below !== "" && (below.startsWith("..") || isAbsolute(below));
-  };
-  return path.split(delimiter).filter(isTrusted).join(delimiter);
 }

@@ -1,11 +1,14 @@
+import { join, relative, resolve } from "node:path";
 import { allDone } from "../async/all.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { Logger } from "../log.ts";
-import { proxyFolder, sandboxSettings } from "./policy.ts";
+import { isInside, trustedPath } from "../process/trusted_path.ts";
+import { writeSettings } from "./launch.ts";
+import { sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
-import { findSrt, srtArguments, trustedPath } from "./srt.ts";
+import { findSrt } from "./srt.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 
 /** How the sandbox differs from its defaults. */
@@ -18,6 +21,11 @@ export interface SandboxOptions {
    * @default {false}
    */
   allowUnsafe?: boolean | undefined;
+  /**
+   * Files of the workspace that code can only read. Of one in a folder, that is the whole of the first
+   * folder of its path.
+   */
+  readOnly?: readonly string[] | undefined;
 }
 
 /** The folders that a sandbox is made for. All are absolute and free of symbolic links. */
@@ -99,23 +107,25 @@ export async function prepareSandbox(
     }),
   ]);
   const settings = sandboxSettings({
-    ...folders,
-    readOnly: [...folders.readOnly, ...await configInside(options, workspace)],
+    writable: [folders.session, workspace],
+    readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
+    hostPrivate,
+    base: workspace,
+    loopback: true, // kernels talk to the gateway
     readable: [...folders.readable, ...srt.readable],
     protectedPaths,
     config,
     ...(home === undefined ? {} : { home }),
   });
-  await Deno.mkdir(proxyFolder(hostPrivate));
-  await Deno.writeTextFile(`${hostPrivate}/srt.json`, JSON.stringify(settings));
+  const launch = await writeSettings({ srt, settings, hostPrivate, command });
   return {
-    command: srt.command,
-    args: [...srt.args, ...srtArguments(`${hostPrivate}/srt.json`, command)],
+    command: launch.command,
+    args: launch.args,
     env: {
       PATH: path,
       LANG: "C.UTF-8",
       HOME: hostPrivate, // srt lets code inside write to some folders below it
-      TMPDIR: proxyFolder(hostPrivate),
+      ...launch.env,
       CLAUDE_CODE_TMPDIR: `${folders.session}/tmp`,
       ...srt.env,
     },
@@ -180,11 +190,23 @@ async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
-/** The user's configuration, where code could change it: it decides on the next sandbox. */
-async function configInside(options: SandboxOptions, workspace: string): Promise<string[]> {
-  if (typeof options.config !== "string") return [];
-  const path = await Deno.realPath(options.config);
-  return path.startsWith(`${workspace}/`) ? [path] : [];
+/** What of the workspace code must not change, such as what decides on the next sandbox. */
+async function readOnlyInside(options: SandboxOptions, workspace: string): Promise<string[]> {
+  const { config, readOnly = [] } = options;
+  const files = [...readOnly, ...(typeof config === "string" ? [config] : [])];
+  return (await Promise.all(files.map((file) => topInside(file, workspace)))).flat();
+}
+
+/**
+ * What of a workspace is to be read-only so that a file in it stays what it is: the first folder of
+ * its path, because a folder that is not protected itself can be renamed with all that is in it.
+ */
+async function topInside(file: string, workspace: string): Promise<string[]> {
+  const paths = [resolve(file), await Deno.realPath(file).catch(() => resolve(file))];
+  const tops = paths.filter((path) => path !== workspace && isInside(path, workspace))
+    .map((path) => join(workspace, relative(workspace, path).split("/", 1)[0] ?? ""));
+  const present = await Promise.all(tops.map((top) => Deno.lstat(top).then(() => [top], () => [])));
+  return present.flat();
 }
 
 /** A workspace can be read whole. The home directory must not be. */

@@ -14,6 +14,7 @@ import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 import { isPlainFile } from "../mcp/hostile_files.ts";
+import { presentSettings } from "../mcp/sandbox_settings.ts";
 import { variableLookup } from "../mcp/variables.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
@@ -74,6 +75,12 @@ export class ToolRunner implements AsyncDisposable {
    */
   readonly variables: VariableLookup | undefined;
 
+  /**
+   * The settings files in the workspace, for sandboxes of registered servers, that were there at the
+   * start. Executed code must not change them; newer ones are refused.
+   */
+  readonly settingsFiles: readonly string[];
+
   readonly #pool: McpPool;
   readonly #gate: ApprovalGate;
   readonly #log: Logger;
@@ -82,12 +89,14 @@ export class ToolRunner implements AsyncDisposable {
 
   private constructor(
     registry: ServerRegistry,
-    variables: VariableLookup | undefined,
+    found: { variables: VariableLookup | undefined; settingsFiles: readonly string[] },
     options: ToolRunnerOptions,
   ) {
-    const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
+    const { variables, settingsFiles } = found;
+    const { workspace, connectTimeoutMs, log = stderrLogger() } = options;
     this.registry = registry;
     this.variables = variables;
+    this.settingsFiles = settingsFiles;
     const { approvalTimeoutMs: timeoutMs } = options;
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
@@ -106,10 +115,10 @@ export class ToolRunner implements AsyncDisposable {
       idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
+        settingsFiles,
         ...(variables === undefined ? {} : { variables }),
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
-        ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
       },
     });
   }
@@ -127,7 +136,11 @@ export class ToolRunner implements AsyncDisposable {
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
     const hasDotenv = workspace !== undefined && await isPlainFile(join(workspace, ".env"));
-    return new ToolRunner(registry, hasDotenv ? undefined : await variableLookup(), options);
+    const variables = hasDotenv ? undefined : await variableLookup();
+    const settingsFiles = workspace === undefined
+      ? []
+      : await presentSettings(registry.entries, workspace);
+    return new ToolRunner(registry, { variables, settingsFiles }, options);
   }
 
   /**
