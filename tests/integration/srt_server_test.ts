@@ -31,7 +31,7 @@ const settings = {
   enableWeakerNestedSandbox: false,
   filesystem: { denyRead: [".env"], allowWrite: [".", "~/.npm"], denyWrite: [] },
   network: {
-    allowedDomains: [registry?.hostname ?? "packages.example"],
+    allowedDomains: [registry?.hostname ?? "registry.invalid"],
     deniedDomains: [],
     allowLocalBinding: true,
   },
