@@ -85,7 +85,7 @@ export async function connectMcp(
   const variables = options.variables ?? await variableLookup(options.workspace);
   const filled = fillVariables(serverName, params, variables);
   if ("command" in filled) {
-    return await connectStdio(serverName, filled, options);
+    return await connectStdio(serverName, filled, { ...options, commandLine: lineOf(params) });
   }
   return await connectHttp(serverName, filled, options);
 }
@@ -96,11 +96,15 @@ const SANDBOX_HINT = "it reaches only what its arguments name and its settings a
 async function connectStdio(
   serverName: string,
   params: StdioServerParams,
-  options: ConnectOptions,
+  options: ConnectOptions & { readonly commandLine: string },
 ): Promise<McpConnection> {
-  const { log = silentLogger, hooks, workspace, settingsFiles } = options;
+  const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   const attempt = new Attempt(serverName, options);
+  let said = () => "";
+  using _slow = whenSlow(() => {
+    log.warn(`MCP server "${serverName}" is still starting: ${commandLine}${said()}`);
+  });
   const launching = launchStdio(serverName, params, {
     workspace,
     settingsFiles,
@@ -117,6 +121,7 @@ async function connectStdio(
     ...launch,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
+  said = () => lastWords(transport.stderrTail);
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
@@ -139,6 +144,24 @@ async function connectStdio(
       cause: error,
     });
   }
+}
+
+/** A server's command line as it was written: without what fills its variables. */
+function lineOf(params: ServerParams): string {
+  return "command" in params ? [params.command, ...(params.args ?? [])].join(" ") : params.url;
+}
+
+/** After this long, a person wants to know what is being waited for. */
+const SLOW_MS = 5000;
+
+function whenSlow(tell: () => void): Disposable {
+  const timer = setInterval(tell, SLOW_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+function lastWords(stderr: string): string {
+  const last = stderr.trimEnd().split("\n").slice(-3).join("\n");
+  return last === "" ? "" : `\n${last}`;
 }
 
 async function connectHttp(

@@ -61,7 +61,11 @@ export async function launchStdio(
   const { workspace, belongings, log, signal } = options;
   const base = resolve(workspace ?? ".");
   const wanted = wantedSandbox(serverName, params);
-  const env = { ...inheritedEnvironment(workspace), ...params.env };
+  const env = {
+    ...inheritedEnvironment(workspace),
+    ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
+    ...params.env,
+  };
   const makeFolder = async () => belongings.use(await PrivateFolder.create(serverName)).path;
   if (wanted.sandbox === "none") {
     const cwd = params.cwd === undefined ? await makeFolder() : resolve(base, params.cwd);
@@ -88,6 +92,12 @@ export async function launchStdio(
   });
   return { ...sandboxed, sandboxed: true };
 }
+
+/** Without a network, `npx` would wait for minutes before it says so. */
+const NPX_RETRIES: Readonly<Record<string, string>> = {
+  npm_config_fetch_retry_mintimeout: "1000",
+  npm_config_fetch_retry_maxtimeout: "2000",
+};
 
 /** `npx` prefers what it finds in the working directory, where executed code may have put it. */
 function awayFromPlants({ command, args }: WantedSandbox, folder: string): readonly string[] {

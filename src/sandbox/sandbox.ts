@@ -156,8 +156,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
   }
   if (report.uid === 0) {
     log.warn(
-      "The sandbox runs as root: system call filter and resource limits are weaker than for a " +
-        "user without privileges; run ipybox as another user, for instance with `su USER -c …`",
+      "The sandbox runs as root and is weaker for it: run ipybox as another user",
     );
   }
 }
