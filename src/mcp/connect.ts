@@ -82,7 +82,8 @@ export async function connectMcp(
   options: ConnectOptions = {},
 ): Promise<McpConnection> {
   checkServerName(serverName);
-  const variables = options.variables ?? await variableLookup(options.workspace);
+  const variables = options.variables ??
+    await variableLookup(options.workspace, { log: options.log });
   const filled = fillVariables(serverName, params, variables);
   if ("command" in filled) {
     return await connectStdio(serverName, filled, { ...options, commandLine: lineOf(params) });

@@ -1,7 +1,7 @@
-import { join, resolve } from "node:path";
-import { parse } from "@std/dotenv";
+import { resolve } from "node:path";
+import type { Logger } from "../log.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { readHostileFile } from "./hostile_files.ts";
+import { readDotenv } from "./dotenv_file.ts";
 import type { VariableLookup } from "./server_params.ts";
 
 /** Stands for the workspace's path, by the name that editors use for it. */
@@ -21,6 +21,18 @@ const INHERITED: readonly string[] = [
   "SSL_CERT_FILE",
 ];
 
+/** Options of {@linkcode variableLookup}. */
+export interface VariableLookupOptions {
+  /**
+   * Whether the workspace's `.env` is read.
+   *
+   * @default {true}
+   */
+  readonly dotenv?: boolean;
+  /** Told of a `.env` that is left alone. */
+  readonly log?: Logger | undefined;
+}
+
 /**
  * Makes the lookup for `${VAR}`: the host's environment first, then the workspace's `.env`.
  *
@@ -28,12 +40,17 @@ const INHERITED: readonly string[] = [
  * not be able to send a server, with the host's secrets, to another place.
  *
  * @param workspace The folder whose `.env` is read, or `undefined` for none.
+ * @param options Whether it is read, and who is told.
  * @returns The lookup. It reads the environment one variable at a time, as permissions allow.
  * @throws {ConfigError} The `.env` is a symbolic link.
  */
-export async function variableLookup(workspace?: string): Promise<VariableLookup> {
-  const text = workspace === undefined ? undefined : await readHostileFile(join(workspace, ".env"));
-  const dotenv = new Map(Object.entries(parse(text ?? "")));
+export async function variableLookup(
+  workspace?: string,
+  options: VariableLookupOptions = {},
+): Promise<VariableLookup> {
+  const { dotenv: read = true, log } = options;
+  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log);
+  const dotenv = new Map(Object.entries(file));
   return (name) => {
     if (name === WORKSPACE && workspace !== undefined) return resolve(workspace);
     return Deno.env.get(name) ?? dotenv.get(name);

@@ -5,6 +5,7 @@ import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { Logger } from "../log.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
+import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
 import { sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
@@ -96,6 +97,7 @@ export async function prepareSandbox(
   const home = hostEnv("HOME");
   refuseWideWorkspace(workspace, home);
   await makeOwnFolders(workspace);
+  await noteAbsentDotenv(workspace);
   const [config, srt, protectedPaths] = await allDone([
     userConfig(options),
     findSrt({ path, log, signal }),

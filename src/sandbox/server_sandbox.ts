@@ -4,6 +4,7 @@ import type { Logger } from "../log.ts";
 import { hostEnv } from "../process/host_env.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
@@ -69,7 +70,10 @@ export async function sandboxServer(
   const trusted = trustedPath(path, [workspace]);
   const config = await userConfig(options);
   // What is to be protected must be there, or a server that may write the workspace could make it.
-  if ((config.filesystem?.allowWrite ?? []).length > 0) await makeOwnFolders(workspace);
+  if ((config.filesystem?.allowWrite ?? []).length > 0) {
+    await makeOwnFolders(workspace);
+    await noteAbsentDotenv(workspace);
+  }
   const [srt, protectedPaths, ...readable] = await allDone([
     findSrt({ path: trusted, log, signal }),
     protectedIn(workspace, openReads),

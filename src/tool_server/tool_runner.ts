@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { ApprovalChannel } from "../approval/channel.ts";
 import { ApprovalGate } from "../approval/gate.ts";
 import { approvalPolicy } from "../approval/policy.ts";
@@ -13,7 +12,7 @@ import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/cat
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
-import { isPlainFile } from "../mcp/hostile_files.ts";
+import { hasOwnDotenv } from "../mcp/dotenv_file.ts";
 import { presentSettings } from "../mcp/sandbox_settings.ts";
 import { variableLookup } from "../mcp/variables.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
@@ -135,8 +134,8 @@ export class ToolRunner implements AsyncDisposable {
     const registry = await ServerRegistry.open({ workspace, servers });
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
-    const hasDotenv = workspace !== undefined && await isPlainFile(join(workspace, ".env"));
-    const variables = hasDotenv ? undefined : await variableLookup();
+    const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, options.log);
+    const variables = hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
     const settingsFiles = workspace === undefined
       ? []
       : await presentSettings(registry.entries, workspace);

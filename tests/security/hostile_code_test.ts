@@ -2,6 +2,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { z } from "zod";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { ConfigError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
 import { follow, rejection, TestExecutor } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -384,6 +385,31 @@ results["secret"] = repr(os.environ.get("IPYBOX_TEST_SECRET"))
     assertEquals(secret, "None");
     assertEquals(executor.servers, ["raw"]);
   });
+});
+
+Deno.test("a .env that code plants is never used, one of the user's is once he says so", async () => {
+  await using workspace = await TempFolder.create();
+  const { path } = workspace;
+  const server = { ...rawServer(), env: { KEY: "${PLANTED}", HERE: "${workspaceFolder}" } };
+  {
+    await using first = await TestExecutor.start({ workspace: path });
+    await first.executor.execute("open('.env', 'w').write('PLANTED=by code')");
+  }
+  const warnings: string[] = [];
+  const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
+  const start = () => TestExecutor.start({ workspace: path, servers: { raw: server }, log });
+  const call = "import ipybox_runtime as r; print(r.ToolRunner('raw').run_sync('env').text)";
+  {
+    await using second = await start();
+    const error = await rejection(second.executor.execute(call));
+    assertStringIncludes(String(error), "${PLANTED}, which is not set");
+    assertStringIncludes(warnings.join("\n"), `${path}/.env is not used`);
+  }
+  await Deno.remove(`${path}/.ipybox/no-dotenv`);
+  await using third = await start();
+  const { text } = await third.executor.execute(call);
+  const { KEY, HERE } = JSON.parse(text ?? "");
+  assertEquals([KEY, HERE], ["by code", path]);
 });
 
 Deno.test("a link that code plants at .env is not followed", async () => {
