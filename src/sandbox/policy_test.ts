@@ -6,7 +6,11 @@ const input: PolicyInput = {
   readOnly: ["/tmp/s/session/launcher"],
   hostPrivate: "/tmp/s/host",
   base: "/home/me/work",
-  protectedPaths: { unreadable: ["/home/me/work/.ipybox"], readOnly: ["/home/me/work/mcptools"] },
+  protectedPaths: {
+    unreadable: ["/home/me/work/.ipybox"],
+    readOnly: ["/home/me/work/mcptools"],
+    pinned: [],
+  },
   readable: ["/opt/python"],
   home: "/home/me",
 };

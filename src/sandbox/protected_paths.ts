@@ -6,6 +6,11 @@ export interface ProtectedPaths {
   readonly unreadable: readonly string[];
   /** To be read only: what the host or another program would run or obey. */
   readonly readOnly: readonly string[];
+  /**
+   * The folders on the way to these, from the top. They must not be moved: what is protected would be
+   * elsewhere then, deeper than is looked the next time, and its place free for something else.
+   */
+  readonly pinned: readonly string[];
 }
 
 /** How far {@linkcode findProtectedPaths} looks. */
@@ -19,11 +24,9 @@ export interface FindProtectedPathsOptions {
   /**
    * How many entries at most, besides those of the workspace itself.
    *
-   * @default {50000}
+   * @default {1000000} about three seconds
    */
   maxEntries?: number;
-  /** Called once when there were more entries than that. */
-  onTruncated?: () => void;
 }
 
 /** The folders of ours, which are made so that code inside cannot make them. */
@@ -59,6 +62,11 @@ const OBEYED: ReadonlySet<string> = new Set([
   "venv",
 ]);
 
+/** What makes a folder a virtual environment of Python, whatever its name. */
+const ENVIRONMENT = "pyvenv.cfg";
+/** What in it is run; of a workspace that is an environment itself, no more than that is protected. */
+const ENVIRONMENT_PARTS = ["bin", "lib", "lib64", "Scripts", "Lib", ENVIRONMENT];
+
 /**
  * Makes the folders of a workspace that the host relies on, so that sandboxed code cannot make
  * them first.
@@ -87,26 +95,25 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
  * @param workspace The workspace, without symbolic links in its path.
  * @param options How far to look.
  * @returns The paths.
+ * @throws {ConfigError} There are too many entries to look at. Nothing is left out silently, as code
+ * could fill the workspace so that its protected parts are not reached.
  */
 export async function findProtectedPaths(
   workspace: string,
   options: FindProtectedPathsOptions = {},
 ): Promise<ProtectedPaths> {
-  const { maxDepth = 4, maxEntries = 50_000, onTruncated } = options;
+  const { maxDepth = 4, maxEntries = 1_000_000 } = options;
   const unreadable: string[] = [];
-  const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
+  const readOnly: string[] = [];
   let level = [workspace];
   let entries = 0;
   for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
     const next: string[] = [];
     for (const folder of level) {
-      const list = listOr(folder, () => readOnly.push(folder));
-      for await (const entry of list) {
-        // Executed code may have filled the workspace so that its protected parts are not reached.
-        if (depth > 0 && ++entries > maxEntries) {
-          onTruncated?.();
-          return { unreadable, readOnly };
-        }
+      const inside: string[] = [];
+      let isEnvironment = false;
+      for await (const entry of listOr(folder, () => readOnly.push(folder))) {
+        if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries, maxDepth);
         // A link is not followed: what it leads to is protected by where it is.
         if (entry.isSymlink) continue;
         const path = `${folder}/${entry.name}`;
@@ -115,12 +122,44 @@ export async function findProtectedPaths(
         else if (entry.isFile && SECRET.test(entry.name) && !EXAMPLE.test(entry.name)) {
           unreadable.push(path);
         } else if (OBEYED.has(entry.name)) readOnly.push(path);
-        else if (entry.isDirectory) next.push(path);
+        else if (entry.isDirectory) inside.push(path);
+        else if (entry.name === ENVIRONMENT) isEnvironment = true;
       }
+      next.push(...inside);
+      if (isEnvironment && depth > 0) readOnly.push(folder);
+      else if (isEnvironment) readOnly.push(...await present(workspace, ENVIRONMENT_PARTS));
     }
     level = next;
   }
-  return { unreadable, readOnly };
+  const pinned = foldersAbove([...unreadable, ...readOnly], workspace);
+  if (await exists(SHARED_BY_SANDBOXES)) readOnly.push(SHARED_BY_SANDBOXES);
+  return { unreadable, readOnly, pinned };
+}
+
+function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
+  return new ConfigError(
+    `Cannot use ${workspace} as workspace: it has more than ${maxEntries} files and folders in its ` +
+      `first ${maxDepth} levels, too many to look for secrets that code must not see; remove what is ` +
+      "not needed, or choose a smaller folder",
+  );
+}
+
+/** The folders between a workspace and paths in it, each before what is in it. */
+function foldersAbove(paths: readonly string[], workspace: string): string[] {
+  const folders = new Set<string>();
+  for (const path of paths) {
+    for (let at = workspace.length + 1; (at = path.indexOf("/", at)) !== -1; at++) {
+      folders.add(path.slice(0, at));
+    }
+  }
+  return [...folders].sort(); // a folder is a prefix of what is in it
+}
+
+async function present(folder: string, names: readonly string[]): Promise<string[]> {
+  const found = await Promise.all(
+    names.map(async (name) => await exists(`${folder}/${name}`) ? [`${folder}/${name}`] : []),
+  );
+  return found.flat();
 }
 
 /** Lists a folder. One that may not be listed can still be opened up by code inside, its owner too. */

@@ -30,10 +30,12 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     "a/b/.venv/bin/",
     "a/mcptools/",
     "node_modules/x/.git/",
+    "a/c/environment/pyvenv.cfg",
+    "a/c/environment/bin/python",
     "plain.txt",
   );
   await Deno.symlink("/etc", `${workspace.path}/.vscode`);
-  const { unreadable, readOnly } = await findProtectedPaths(workspace.path);
+  const { unreadable, readOnly, pinned } = await findProtectedPaths(workspace.path);
   const names = (paths: readonly string[]) =>
     paths.filter((path) => path.startsWith(workspace.path))
       .map((path) => path.slice(workspace.path.length + 1)).sort();
@@ -43,17 +45,29 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     ".mcp.json",
     "a/.git",
     "a/b/.venv",
+    "a/c/environment",
     "mcptools",
     "node_modules",
   ]);
+  assertEquals(pinned.map((path) => path.slice(workspace.path.length)), ["/a", "/a/b", "/a/c"]);
 });
 
-Deno.test("findProtectedPaths() stops after so many entries, and says so", async () => {
+Deno.test("findProtectedPaths() protects what is run of a workspace that is an environment", async () => {
+  await using workspace = await TempFolder.create();
+  await make(workspace, "pyvenv.cfg", "bin/python", "lib/x.py", "data/a.txt");
+  const { readOnly } = await findProtectedPaths(workspace.path);
+  const names = readOnly.flatMap((path) => path.split(`${workspace.path}/`)[1] ?? []);
+  assertEquals(names.sort(), ["bin", "lib", "pyvenv.cfg"]);
+});
+
+Deno.test("findProtectedPaths() refuses a workspace that it cannot look through", async () => {
   await using workspace = await TempFolder.create();
   await make(workspace, ...Array.from({ length: 20 }, (_, i) => `folder/file${i}`));
-  let truncated = 0;
-  await findProtectedPaths(workspace.path, { maxEntries: 10, onTruncated: () => truncated++ });
-  assertEquals(truncated, 1);
+  await assertRejects(
+    () => findProtectedPaths(workspace.path, { maxEntries: 10 }),
+    ConfigError,
+    "more than 10 files and folders",
+  );
 });
 
 Deno.test("findProtectedPaths() finds the host's own folders however full code made the workspace", async () => {

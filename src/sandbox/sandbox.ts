@@ -101,15 +101,11 @@ export async function prepareSandbox(
   const [config, srt, protectedPaths] = await allDone([
     userConfig(options),
     findSrt({ path, log, signal }),
-    findProtectedPaths(workspace, {
-      onTruncated: () =>
-        log.warn(
-          `${workspace} is too large to look for all files that sandboxed code must not touch`,
-        ),
-    }),
+    findProtectedPaths(workspace),
   ]);
   const settings = sandboxSettings({
-    writable: [folders.session, workspace],
+    // What is mounted by itself cannot be moved.
+    writable: [folders.session, workspace, ...protectedPaths.pinned],
     readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
     hostPrivate,
     base: workspace,

@@ -152,11 +152,11 @@ async function userConfig(
 }
 
 async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
-  const { unreadable, readOnly } = await findProtectedPaths(workspace);
-  if (!openReads) return { unreadable, readOnly };
+  const found = await findProtectedPaths(workspace);
+  if (!openReads) return found;
   // Which secrets it may read is what the user's settings say; the host's own state it never may.
   const state = join(workspace, ".ipybox");
-  return { unreadable: unreadable.filter((path) => path === state), readOnly };
+  return { ...found, unreadable: found.unreadable.filter((path) => path === state) };
 }
 
 /** What the arguments name, as far as it is there: a script, a folder to work on. */

@@ -561,3 +561,27 @@ results["answers"] = repr(answers)
     assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);
   });
 }
+
+Deno.test("secrets deep in the workspace stay where they are, and out of sight, however code digs", async () => {
+  await using workspace = await TempFolder.create();
+  const { path } = workspace;
+  await Deno.mkdir(`${path}/a/b/.git/hooks`, { recursive: true });
+  await Deno.writeTextFile(`${path}/a/b/.env`, "SECRET=of the user");
+  const dig = `${TOOLS}
+results = {}
+os.makedirs("deep/er/and/deeper", exist_ok=True)
+attempt("read", lambda: open("a/b/.env").read())
+attempt("move the folder", lambda: os.rename("a/b", "deep/er/and/deeper/b"))
+attempt("move the one above", lambda: os.rename("a", "deep/er/and/a"))
+attempt("hook", lambda: write("a/b/.git/hooks/post-checkout"))
+attempt("remove", lambda: shutil.rmtree("a"))
+`;
+  for (const session of ["first", "second"]) {
+    await using test = await TestExecutor.start({ workspace: path });
+    const outcomes = await attack(test.executor, dig);
+    for (const [name, outcome] of Object.entries(outcomes)) {
+      assertMatch(outcome, DENIED, `${session} session: ${name}: ${outcome}`);
+    }
+  }
+  assertEquals(await Deno.readTextFile(`${path}/a/b/.env`), "SECRET=of the user");
+});
