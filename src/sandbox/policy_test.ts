@@ -9,7 +9,6 @@ const input: PolicyInput = {
   protectedPaths: {
     unreadable: ["/home/me/work/.ipybox"],
     readOnly: ["/home/me/work/mcptools"],
-    pinned: [],
   },
   readable: ["/opt/python"],
   home: "/home/me",

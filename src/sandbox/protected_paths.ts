@@ -6,11 +6,6 @@ export interface ProtectedPaths {
   readonly unreadable: readonly string[];
   /** To be read only: what the host or another program would run or obey. */
   readonly readOnly: readonly string[];
-  /**
-   * The folders on the way to these, from the top. They must not be moved: what is protected would be
-   * elsewhere then, deeper than is looked the next time, and its place free for something else.
-   */
-  readonly pinned: readonly string[];
 }
 
 /** How far {@linkcode findProtectedPaths} looks. */
@@ -90,7 +85,8 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
 
 /**
  * Looks for what sandboxed code must not touch. Only what exists can be protected: a path that does
- * not would be made, on the host, by the sandbox itself.
+ * not would be made, on the host, by the sandbox itself. What is protected cannot be moved either, nor
+ * can the folders above it, so that it is found again the next time.
  *
  * @param workspace The workspace, without symbolic links in its path.
  * @param options How far to look.
@@ -104,7 +100,7 @@ export async function findProtectedPaths(
 ): Promise<ProtectedPaths> {
   const { maxDepth = 4, maxEntries = 1_000_000 } = options;
   const unreadable: string[] = [];
-  const readOnly: string[] = [];
+  const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
   let entries = 0;
   for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
@@ -131,9 +127,7 @@ export async function findProtectedPaths(
     }
     level = next;
   }
-  const pinned = foldersAbove([...unreadable, ...readOnly], workspace);
-  if (await exists(SHARED_BY_SANDBOXES)) readOnly.push(SHARED_BY_SANDBOXES);
-  return { unreadable, readOnly, pinned };
+  return { unreadable, readOnly };
 }
 
 function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
@@ -142,17 +136,6 @@ function tooLarge(workspace: string, maxEntries: number, maxDepth: number): Conf
       `first ${maxDepth} levels, too many to look for secrets that code must not see; remove what is ` +
       "not needed, or choose a smaller folder",
   );
-}
-
-/** The folders between a workspace and paths in it, each before what is in it. */
-function foldersAbove(paths: readonly string[], workspace: string): string[] {
-  const folders = new Set<string>();
-  for (const path of paths) {
-    for (let at = workspace.length + 1; (at = path.indexOf("/", at)) !== -1; at++) {
-      folders.add(path.slice(0, at));
-    }
-  }
-  return [...folders].sort(); // a folder is a prefix of what is in it
 }
 
 async function present(folder: string, names: readonly string[]): Promise<string[]> {

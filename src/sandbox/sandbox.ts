@@ -1,4 +1,4 @@
-import { join, relative, resolve } from "node:path";
+import { resolve } from "node:path";
 import { allDone } from "../async/all.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
@@ -22,10 +22,7 @@ export interface SandboxOptions {
    * @default {false}
    */
   allowUnsafe?: boolean | undefined;
-  /**
-   * Files of the workspace that code can only read. Of one in a folder, that is the whole of the first
-   * folder of its path.
-   */
+  /** What is in the workspace and can only be read. It exists. */
   readOnly?: readonly string[] | undefined;
 }
 
@@ -104,8 +101,7 @@ export async function prepareSandbox(
     findProtectedPaths(workspace),
   ]);
   const settings = sandboxSettings({
-    // What is mounted by itself cannot be moved.
-    writable: [folders.session, workspace, ...protectedPaths.pinned],
+    writable: [folders.session, workspace],
     readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
     hostPrivate,
     base: workspace,
@@ -191,19 +187,11 @@ async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
 async function readOnlyInside(options: SandboxOptions, workspace: string): Promise<string[]> {
   const { config, readOnly = [] } = options;
   const files = [...readOnly, ...(typeof config === "string" ? [config] : [])];
-  return (await Promise.all(files.map((file) => topInside(file, workspace)))).flat();
-}
-
-/**
- * What of a workspace is to be read-only so that a file in it stays what it is: the first folder of
- * its path, because a folder that is not protected itself can be renamed with all that is in it.
- */
-async function topInside(file: string, workspace: string): Promise<string[]> {
-  const paths = [resolve(file), await Deno.realPath(file).catch(() => resolve(file))];
-  const tops = paths.filter((path) => path !== workspace && isInside(path, workspace))
-    .map((path) => join(workspace, relative(workspace, path).split("/", 1)[0] ?? ""));
-  const present = await Promise.all(tops.map((top) => Deno.lstat(top).then(() => [top], () => [])));
-  return present.flat();
+  const paths = await Promise.all(files.map(async (file) => {
+    const real = await Deno.realPath(file).catch(() => undefined);
+    return real === undefined ? [] : [resolve(file), real]; // what is not there would be made
+  }));
+  return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
 }
 
 /** A workspace can be read whole. The home directory must not be. */

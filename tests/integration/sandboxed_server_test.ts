@@ -159,13 +159,13 @@ Deno.test("nothing of a sandboxed server is left after its end", async () => {
   const mark = `ipybox-test-${crypto.randomUUID()}`;
   {
     await using connection = await connectMcp("prober", { ...prober(), sandbox: true });
-    const script = `trap '' TERM HUP; : ${mark}; while :; do sleep 1; done`;
+    const script = `trap '' TERM HUP; : ${mark}; /bin/sleep 600; :`;
     const daemon = `subprocess.Popen(["sh", "-c", ${
       JSON.stringify(script)
     }], start_new_session=True,
       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env={}).pid`;
     assertMatch((await probe(connection, { daemon })).daemon ?? "", /^\d+$/);
-    assertEquals((await processesWith(mark)).length, 1);
+    await until(async () => (await processesWith(mark)).length === 1);
   }
   for (const pid of await processesWith(mark)) await until(async () => !await isAlive(pid));
 });

@@ -103,7 +103,7 @@ def attempt(act):
         return type(error).__name__
 print(attempt(lambda: open("examples/sandbox-mcp.json", "w")))
 print(attempt(lambda: os.rename("examples", "old")))
-print(attempt(lambda: os.mkdir("examples/other")))
+print(attempt(lambda: os.replace("README.md", "examples/sandbox-mcp.json")))
 `);
     for (const outcome of outcomes.text?.split("\n") ?? []) assertMatch(outcome, /Error$/);
     assertEquals(
