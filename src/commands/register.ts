@@ -1,3 +1,4 @@
+import { isAbsolute, relative, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { ConfigError, McpConnectionError } from "../errors.ts";
@@ -51,7 +52,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   // Before anything is started: a registry that cannot be read could not be added to.
   const registry = await ServerRegistry.open({ workspace });
-  const servers = await serversOf(parsed);
+  const servers = await serversOf(parsed, workspace);
   let failed = 0;
   for (const [name, params] of servers) {
     try {
@@ -81,7 +82,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 }
 
 /** The servers that the command line names, in one of its three forms. */
-async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>> {
+async function serversOf(
+  parsed: ParsedArgs,
+  workspace: string,
+): Promise<Map<string, ServerParams>> {
   const [name] = parsed.positional;
   const [command, ...args] = parsed.rest;
   const url = parsed.value("url");
@@ -96,14 +100,21 @@ async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>>
   if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
   requireServerName(name);
   if (url !== undefined) return new Map([[name, remoteServer(parsed, url)]]);
-  return new Map([[name, localServer(parsed, command ?? "", args)]]);
+  return new Map([[name, localServer(parsed, [command ?? "", ...args], workspace)]]);
 }
 
-function localServer(parsed: ParsedArgs, command: string, args: string[]): ServerParams {
+function localServer(
+  parsed: ParsedArgs,
+  [command = "", ...args]: readonly string[],
+  workspace: string,
+): ServerParams {
   refuse(parsed, "a local server", "header", "type");
   const env = pairs(parsed.values("env"), "=", "--env takes NAME=VALUE");
   const cwd = parsed.value("cwd");
-  const sandbox = parsed.value("sandbox-config") ?? parsed.has("sandbox");
+  const settings = parsed.value("sandbox-config");
+  const sandbox = settings === undefined
+    ? parsed.has("sandbox")
+    : workspacePath(settings, workspace);
   return {
     command,
     ...(args.length === 0 ? {} : { args }),
@@ -111,6 +122,13 @@ function localServer(parsed: ParsedArgs, command: string, args: string[]): Serve
     ...(cwd === undefined ? {} : { cwd }),
     ...(sandbox === false ? {} : { sandbox }),
   };
+}
+
+/** A file that the command line names, as it is written for a workspace. */
+function workspacePath(file: string, workspace: string): string {
+  if (file.startsWith("${")) return file; // filled in when the server starts
+  const below = relative(workspace, resolve(file));
+  return below.startsWith("..") || isAbsolute(below) ? resolve(file) : below;
 }
 
 function remoteServer(parsed: ParsedArgs, url: string): ServerParams {

@@ -5,8 +5,13 @@ import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { ipybox } from "../support/cli.ts";
+import { TestExecutor } from "../support/executor.ts";
 import { isAlive, until } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
+import { testIf } from "../support/skip.ts";
+import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const script = new URL("../fixtures/mcp/prober.py", import.meta.url).pathname;
@@ -168,6 +173,62 @@ Deno.test("nothing of a sandboxed server is left after its end", async () => {
     await until(async () => (await processesWith(mark)).length === 1);
   }
   for (const pid of await processesWith(mark)) await until(async () => !await isAlive(pid));
+});
+
+Deno.test("a server is sandboxed however it is registered", async (t) => {
+  await using test = await TestExecutor.start();
+  const { executor, workspace } = test;
+  const step = stepsOf(t);
+  const probes = { etc: `open("/etc/shadow").read()`, here: "os.getcwd()" };
+  const isSandboxed = (outcomes: Record<string, string>) => {
+    assertMatch(outcomes.etc ?? "", REFUSED);
+    assertMatch(outcomes.here ?? "", /ipybox-mcp-/);
+  };
+  const call = (server: string) => `
+from mcptools.${server} import attempt
+print(attempt.run(probes=${JSON.stringify(probes)}))`;
+
+  await step("with an executor", async () => {
+    await executor.registerServer("one", { ...prober(), sandbox: true });
+    isSandboxed(JSON.parse((await executor.execute(call("one"))).text ?? ""));
+  });
+
+  await step("at the command line, with settings or without", async () => {
+    const { command, args = [] } = prober();
+    const settings = `${workspace}/.ipybox/settings.json`;
+    await Deno.writeTextFile(settings, "{}");
+    const options = [["two", "--sandbox"], ["three", "--sandbox-config", settings]];
+    for (const words of options) {
+      const line = ["register", ...words, "--workspace", workspace, "--", command, ...args];
+      assertEquals((await ipybox(line)).stderr, "");
+    }
+    const registry = JSON.parse(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`));
+    const { two, three } = registry.mcpServers;
+    assertEquals([two.sandbox, three.sandbox], [true, ".ipybox/settings.json"]);
+    for (const server of ["two", "three"]) {
+      const run = ["run", "--approve", "allow", "--workspace", workspace, "-c", call(server)];
+      isSandboxed(JSON.parse((await ipybox(run)).stdout));
+    }
+  });
+
+  await step("with a tool runner of its own", async () => {
+    await using runner = await ToolRunner.start({ workspace, approval: "allow" });
+    const { content } = await runner.run("three", "attempt", { probes });
+    isSandboxed(JSON.parse(String(content[0]?.text)));
+  });
+});
+
+testIf(Deno.build.os === "linux", "other systems bring their sandbox along", {
+  name: "without the sandbox's programs a server that wants it is not started",
+  fn: async () => {
+    await using workspace = await TempFolder.create();
+    const register = ["register", "x", "--sandbox", "--workspace", workspace.path];
+    const line = [...register, "--", "/bin/sh", "-c", "touch started"];
+    const { code, stderr } = await ipybox(line, { env: { PATH: workspace.path } });
+    assertEquals(code, 3);
+    assertMatch(stderr, /bwrap is not on the PATH[^]*To fix it: .*bubblewrap/);
+    await assertRejects(() => Deno.stat(`${workspace.path}/started`), Deno.errors.NotFound);
+  },
 });
 
 Deno.test("a sandbox that cannot be had is said, and nothing is started", async () => {
