@@ -8,7 +8,8 @@ import type { StdioServerParams } from "../../src/mcp/server_params.ts";
 import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
 import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
-import { isAlive, until } from "../support/mcp.ts";
+import { until } from "../support/mcp.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -172,7 +173,7 @@ Deno.test("nothing of a sandboxed server is left after its end", async () => {
     assertMatch((await probe(connection, { daemon })).daemon ?? "", /^\d+$/);
     await until(async () => (await processesWith(mark)).length === 1);
   }
-  for (const pid of await processesWith(mark)) await until(async () => !await isAlive(pid));
+  await untilNoneWith(mark);
 });
 
 Deno.test("a server is sandboxed however it is registered", async (t) => {
@@ -249,14 +250,3 @@ Deno.test("a sandbox that cannot be had is said, and nothing is started", async 
   const absent = await wrong({ command: "no-such-command", sandbox: true }, /code 127 [^]*no-such/);
   assert(absent instanceof McpConnectionError);
 });
-
-/** The processes whose command line has a text, as far as the host sees them. */
-async function processesWith(text: string): Promise<number[]> {
-  const found: number[] = [];
-  for await (const { name } of Deno.readDir("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    const command = await Deno.readTextFile(`/proc/${name}/cmdline`).catch(() => "");
-    if (command.includes(text)) found.push(Number(name));
-  }
-  return found;
-}
