@@ -111,7 +111,7 @@ export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
-export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
+export type { ConnectOptions } from "./src/mcp/connect.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
 export { ElicitationRequest } from "./src/mcp/elicitation.ts";

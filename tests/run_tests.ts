@@ -48,6 +48,9 @@ const ALL = ["src", "tests"];
 const PROGRAMS = [
   "npm:@modelcontextprotocol/server-everything@2026.8.31",
   "npm:@modelcontextprotocol/server-filesystem@2026.8.31",
+  "npm:@modelcontextprotocol/server-memory@2026.8.31",
+  "npm:@modelcontextprotocol/server-sequential-thinking@2026.8.31",
+  "npm:@cyanheads/git-mcp-server@2.15.3",
   "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
   "npm:@modelcontextprotocol/conformance@0.1.16",
   "npm:pyright@1.1.414",

@@ -15,6 +15,7 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import { stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type Span, startSpan } from "../telemetry/span.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
@@ -114,7 +115,7 @@ export class CodeExecutor implements AsyncDisposable {
           workspace,
           kernelDoor: { hostname, port },
           kernelToken: token,
-          sandbox,
+          sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
           limits: options.limits,
           kernelEnv,
           packagesDir,
@@ -285,6 +286,7 @@ export class CodeExecutor implements AsyncDisposable {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
+      settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
     });
     await this.#tools.runner.registerServer(name, params);
@@ -350,6 +352,16 @@ export class CodeExecutor implements AsyncDisposable {
       await told;
     }
   }
+}
+
+/** Keeps code from changing the settings that decide on servers' sandboxes. */
+function withReadOnly(
+  sandbox: CodeExecutorOptions["sandbox"] = true,
+  files: readonly string[],
+): boolean | SandboxOptions {
+  if (sandbox === false) return false;
+  const options = sandbox === true ? {} : sandbox;
+  return { ...options, readOnly: [...options.readOnly ?? [], ...files] };
 }
 
 /** The class of an error, for traces. The names of Python's exceptions are chosen by the code. */
