@@ -136,6 +136,12 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
   const outcomes: Record<string, [code: number, status: string, ename: string | undefined]> = {
     "print(1)\n2": [0, "ok", undefined],
     "print(1)\n1 / 0": [1, "error", "ZeroDivisionError"],
+    // What a kernel has sent leaves it a moment later.
+    "print(1, flush=True)\nimport os, time; time.sleep(1); os._exit(1)": [
+      1,
+      "died",
+      "KernelDiedError",
+    ],
   };
   for (const [source, [code, status, ename]] of Object.entries(outcomes)) {
     await t.step(status, async () => {
