@@ -11,6 +11,8 @@ import {
   GatewayStartError,
   KernelDiedError,
   McpConnectionError,
+  McpLoginRequiredError,
+  ToolCallError,
 } from "../errors.ts";
 import {
   type Command,
@@ -55,6 +57,16 @@ export const COMMANDS: readonly Entry[] = [
     name: "unregister",
     summary: "Forget an MCP server and delete its Python API",
     load: async () => (await import("./unregister.ts")).unregister,
+  },
+  {
+    name: "login",
+    summary: "Log in to a registered remote MCP server",
+    load: async () => (await import("./login.ts")).login,
+  },
+  {
+    name: "logout",
+    summary: "End the login to a remote MCP server",
+    load: async () => (await import("./logout.ts")).logout,
   },
   {
     name: "servers",
@@ -193,6 +205,10 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
     return EXIT.notReady;
   }
+  if (error instanceof McpLoginRequiredError) {
+    say(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
+    return EXIT.notReady;
+  }
   if (error instanceof CodeExecutionError) {
     say(error.traceback.trimEnd());
     return EXIT.failed;
@@ -213,6 +229,11 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
 }
 
 function isExpected(error: unknown): error is Error {
-  return [ExecutionTimeoutError, GatewayStartError, KernelDiedError, McpConnectionError]
-    .some((expected) => error instanceof expected);
+  return [
+    ExecutionTimeoutError,
+    GatewayStartError,
+    KernelDiedError,
+    McpConnectionError,
+    ToolCallError,
+  ].some((expected) => error instanceof expected);
 }

@@ -18,7 +18,7 @@ import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
 import { KernelSession } from "./kernel_session.ts";
 import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
-import { TimeBudget } from "./time_budget.ts";
+import { TimeBudget } from "../async/time_budget.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends

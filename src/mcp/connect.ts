@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
-import { abortable, anySignal } from "../async/signals.ts";
+import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import { TimeBudget } from "../async/time_budget.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { makeClient } from "./client.ts";
@@ -10,9 +11,10 @@ import {
   SSEClientTransport,
   StreamableHTTPClientTransport,
   type Transport,
-  UnauthorizedError,
 } from "./sdk.ts";
 import { exactFetch } from "./exact_fetch.ts";
+import type { LoginOptions } from "./oauth/login.ts";
+import { OAuthSession } from "./oauth/session.ts";
 import { PrivateFolder } from "./private_folder.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { checkServerName } from "./server_name.ts";
@@ -54,6 +56,12 @@ export interface ConnectOptions {
   sandboxCommand?:
     | ((command: Command, settings: true | string) => Promise<Command>)
     | undefined;
+  /**
+   * Lets a person log in where a remote server asks for it, which takes no time of the limits.
+   *
+   * @default {undefined} such a server cannot be used, and the error says how to log in
+   */
+  login?: LoginOptions | undefined;
   /** What the server may tell and ask without being called. */
   hooks?: ServerHooks | undefined;
   /** Gives up. */
@@ -72,6 +80,7 @@ export interface ConnectOptions {
  * @throws {TypeError} The name cannot be a server's.
  * @throws {ConfigError} A variable is not set or the parameters make no sense; nothing was started.
  * @throws {McpConnectionError} It does not start, cannot be reached, or does not answer in time.
+ * @throws {McpLoginRequiredError} It asks for a login, and `login` is not given.
  *
  * @example
  * ```ts
@@ -113,7 +122,7 @@ async function connectStdio(
     cwd,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
-  const attempt = new Attempt(serverName, options);
+  using attempt = new Attempt(serverName, options);
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
@@ -145,19 +154,22 @@ async function connectHttp(
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
-  const attempt = new Attempt(serverName, options);
+  using attempt = new Attempt(serverName, options);
+  const session = await openSession(serverName, url, params, attempt, options);
+  const fetch = session?.fetch ?? exactFetch;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
-      ? new SSEClientTransport(url, { requestInit, fetch: exactFetch })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch: exactFetch });
+      ? new SSEClientTransport(url, { requestInit, fetch })
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch });
     try {
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      return new McpConnection({ serverName, client, transport, log, hooks });
+      return new McpConnection({ serverName, client, transport, log, hooks, session });
     } catch (error) {
       await transport.close();
       options.signal?.throwIfAborted();
+      if (session?.failure !== undefined) throw session.failure;
       failures.push(error);
       if (attempt.expired || !isOtherTransport(error)) break;
     }
@@ -170,10 +182,26 @@ async function connectHttp(
   throw new McpConnectionError(serverName, message, {}, { cause: failures.at(-1) });
 }
 
+async function openSession(
+  serverName: string,
+  server: URL,
+  params: HttpServerParams,
+  attempt: Attempt,
+  { workspace, login }: ConnectOptions,
+): Promise<OAuthSession | undefined> {
+  const { oauth, headers = {} } = params;
+  const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
+  if (oauth === false || hasHeader) return undefined;
+  const onWaiting = (waiting: boolean) => attempt.budget.setPending(waiting ? 1 : 0);
+  const options = { serverName, server, params: oauth ?? {}, workspace, login, onWaiting };
+  return await OAuthSession.open(options);
+}
+
 /** One try to connect, or several that share a time limit. */
-class Attempt {
+class Attempt implements Disposable {
+  /** The time limit, which stands still while a person logs in. */
+  readonly budget: TimeBudget;
   readonly #timeoutMs: number;
-  readonly #expiry: AbortSignal;
   readonly #signal: AbortSignal;
   readonly #options: ConnectOptions;
   readonly #serverName: string;
@@ -183,12 +211,16 @@ class Attempt {
     this.#serverName = serverName;
     this.#options = options;
     this.#timeoutMs = connectTimeoutMs;
-    this.#expiry = AbortSignal.timeout(connectTimeoutMs);
-    this.#signal = anySignal(this.#expiry, options.signal);
+    this.budget = new TimeBudget(connectTimeoutMs);
+    this.#signal = anySignal(this.budget.signal, options.signal);
   }
 
   get expired(): boolean {
-    return this.#expiry.aborted;
+    return this.budget.expired;
+  }
+
+  [Symbol.dispose](): void {
+    this.budget[Symbol.dispose]();
   }
 
   /** What was waited for, and how long. */
@@ -199,7 +231,7 @@ class Attempt {
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
     const { hooks, log } = this.#options;
     const client = makeClient(this.#serverName, { protocol, hooks, log });
-    const timeout = Math.min(this.#timeoutMs + 1000, 2 ** 31 - 1); // the signal comes first
+    const timeout = LONGEST_TIMER_MS; // the signal comes first
     const connected = client.connect(transport, { timeout, signal: this.#signal });
     await abortable(connected, this.#signal);
     return client;
@@ -262,7 +294,6 @@ function prefixed(serverName: string, message: string): string {
 
 /** The innermost words of an error: `fetch failed` alone says nothing. */
 function reasonOf(error: unknown): string {
-  if (error instanceof UnauthorizedError) return "it requires authorization";
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -8,6 +8,7 @@ import {
   type CallEnd,
   explainAnswer,
   explainDeath,
+  explainLogin,
   explainUnreachable,
   isForgottenSession,
 } from "./call_errors.ts";
@@ -30,6 +31,7 @@ import {
   type Tool,
   type Transport,
 } from "./sdk.ts";
+import type { OAuthSession } from "./oauth/session.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
@@ -45,6 +47,8 @@ export interface McpConnectionParts {
   readonly log: Logger;
   /** What the server may tell and ask. */
   readonly hooks?: ServerHooks | undefined;
+  /** The login to a remote server. */
+  readonly session?: OAuthSession | undefined;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
 }
@@ -66,6 +70,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #client: Client;
   readonly #transport: Transport;
   readonly #log: Logger;
+  readonly #session: OAuthSession | undefined;
   readonly #belongings: AsyncDisposable | undefined;
   readonly #logs: boolean;
   readonly #lost = Promise.withResolvers<void>();
@@ -81,6 +86,7 @@ export class McpConnection implements AsyncDisposable {
     this.#client = parts.client;
     this.#transport = parts.transport;
     this.#log = parts.log;
+    this.#session = parts.session;
     this.#belongings = parts.belongings;
     this.closed = this.#lost.promise;
     this.#client.onclose = () => this.#lose();
@@ -274,6 +280,11 @@ export class McpConnection implements AsyncDisposable {
     this.#lose();
     if (this.#transport instanceof StdioTransport) {
       return await explainDeath(this.serverName, this.#transport, error, this.#log);
+    }
+    const { failure } = this.#session ?? {};
+    if (failure !== undefined) {
+      this.#log.warn(failure.message);
+      return explainLogin(failure);
     }
     this.#forgotten = isForgottenSession(error);
     return explainUnreachable(this.serverName, error);

@@ -2,6 +2,7 @@ import { allDone } from "../async/all.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
+import { loginsFolder } from "../process/logins_folder.ts";
 import type { Logger } from "../log.ts";
 import { proxyFolder, sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
@@ -87,6 +88,7 @@ export async function prepareSandbox(
   }
   const home = hostEnv("HOME");
   refuseWideWorkspace(workspace, home);
+  const logins = await loginsWithin(workspace);
   await makeOwnFolders(workspace);
   const [config, srt, protectedPaths] = await allDone([
     userConfig(options),
@@ -102,7 +104,10 @@ export async function prepareSandbox(
     ...folders,
     readOnly: [...folders.readOnly, ...await configInside(options, workspace)],
     readable: [...folders.readable, ...srt.readable],
-    protectedPaths,
+    protectedPaths: {
+      ...protectedPaths,
+      unreadable: [...protectedPaths.unreadable, ...logins],
+    },
     config,
     ...(home === undefined ? {} : { home }),
   });
@@ -185,6 +190,28 @@ async function configInside(options: SandboxOptions, workspace: string): Promise
   if (typeof options.config !== "string") return [];
   const path = await Deno.realPath(options.config);
   return path.startsWith(`${workspace}/`) ? [path] : [];
+}
+
+/**
+ * The folder of the logins to MCP servers, which no setting of the user's opens.
+ *
+ * @throws {ConfigError} It is in the workspace, or would be.
+ */
+async function loginsWithin(workspace: string): Promise<string[]> {
+  const folder = loginsFolder();
+  if (folder === undefined) return [];
+  const real = await Deno.realPath(folder).catch((error: unknown) => {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof Deno.errors.NotCapable) return undefined; // nor can it be used then
+    throw error;
+  });
+  if (`${real ?? folder}/`.startsWith(`${workspace}/`)) {
+    throw new ConfigError(
+      `Cannot use ${workspace} as workspace: logins to MCP servers are kept in ${folder}; ` +
+        "choose a folder of its own",
+    );
+  }
+  return real === undefined ? [] : [real];
 }
 
 /** A workspace can be read whole. The home directory must not be. */

@@ -85,7 +85,7 @@ export class ToolRunner implements AsyncDisposable {
     variables: VariableLookup | undefined,
     options: ToolRunnerOptions,
   ) {
-    const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
+    const { workspace, connectTimeoutMs, sandboxCommand, login, log = stderrLogger() } = options;
     this.registry = registry;
     this.variables = variables;
     const { approvalTimeoutMs: timeoutMs } = options;
@@ -110,6 +110,7 @@ export class ToolRunner implements AsyncDisposable {
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
         ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
+        ...(login === undefined ? {} : { login }),
       },
     });
   }

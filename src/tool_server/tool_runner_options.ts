@@ -67,6 +67,12 @@ export interface ToolRunnerOptions {
   roots?: readonly Root[] | undefined;
   /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
   sandboxCommand?: ConnectOptions["sandboxCommand"];
+  /**
+   * Lets a person log in to remote servers that ask for it.
+   *
+   * @default {undefined} the call fails and says how to log in
+   */
+  login?: ConnectOptions["login"];
   /** Told what happens. Warnings and errors go to stderr by default. */
   log?: Logger | undefined;
 }

@@ -1,4 +1,4 @@
-import { LONGEST_TIMER_MS } from "../async/signals.ts";
+import { LONGEST_TIMER_MS } from "./signals.ts";
 
 /**
  * A time limit that stands still while decisions are being waited for.
