@@ -107,6 +107,5 @@ async function authenticate(
     body.set("client_id", clientId);
     return body.set("client_secret", secret);
   }
-  const credentials = [clientId, secret].map(encodeURIComponent).join(":");
-  headers.set("authorization", `Basic ${btoa(credentials)}`);
+  headers.set("authorization", `Basic ${btoa(`${clientId}:${secret}`)}`);
 }

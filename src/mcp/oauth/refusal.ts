@@ -1,7 +1,26 @@
 import { IssuerMismatchError, OAuthError, RegistrationRejectedError } from "../sdk.ts";
 import { isOwnError } from "./http.ts";
 
-const CODE = /^[a-z][a-z0-9_-]{0,63}$/;
+/** The words of the standards. Anything else could be a token that a server puts there. */
+const CODES: readonly string[] = [
+  "access_denied",
+  "account_selection_required",
+  "consent_required",
+  "interaction_required",
+  "invalid_client",
+  "invalid_client_metadata",
+  "invalid_grant",
+  "invalid_redirect_uri",
+  "invalid_request",
+  "invalid_scope",
+  "invalid_target",
+  "login_required",
+  "server_error",
+  "temporarily_unavailable",
+  "unauthorized_client",
+  "unsupported_grant_type",
+  "unsupported_response_type",
+];
 
 /**
  * Says why an authorization server's part failed. Only what is known to hold no token is said: the
@@ -27,9 +46,9 @@ export function refusalOf(error: unknown): string {
   return "its authorization server cannot be understood";
 }
 
-/** An error code that a server sent, where it is one. */
+/** An error code that a server sent, where it is one of the standards. */
 export function codeOf(code: string): string {
-  return CODE.test(code) ? code : "an unknown error";
+  return CODES.includes(code) ? code : "for a reason that no standard knows";
 }
 
 function codeInBody(body: string): string {
