@@ -243,11 +243,11 @@ export class McpLoginRequiredError extends McpConnectionError {
    * Made by ipybox, for callers to catch.
    *
    * @param serverName The server's registered name.
-   * @param message What the server asks for.
+   * @param what What the server asks for.
    * @param fix The command that logs in.
    */
-  constructor(serverName: string, message: string, readonly fix: string) {
-    super(serverName, message);
+  constructor(serverName: string, readonly what: string, readonly fix: string) {
+    super(serverName, `MCP server "${serverName}" ${what}: run \`${fix}\``);
   }
 }
 

@@ -13,8 +13,8 @@ export const login: Command = {
   usage: "NAME [OPTIONS]",
   options: { ...LOGIN_OPTIONS, workspace: WORKSPACE },
   notes: [
-    "The page is printed: open it in a browser on this machine. `ipybox register` logs",
-    "in by itself; this is for when a login has ended, or allows too little.",
+    "The page is printed: open it in a browser on this machine. `ipybox register`",
+    "logs in by itself; this is for when a login has ended, or allows too little.",
     "",
     "Example:",
     "",

@@ -1,4 +1,3 @@
-import { McpLoginRequiredError, ToolCallError } from "../errors.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { CommandIo, OptionSpec, ParsedArgs } from "./command.ts";
 import { printable } from "./printable.ts";
@@ -23,23 +22,17 @@ export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
   const seconds = parsed.positiveNumber("login-timeout");
   return {
     timeoutMs: seconds === undefined ? undefined : seconds * 1000,
-    show: async ({ serverName, url }) => {
+    show: ({ serverName, url }) => {
       io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
       io.err(`\n  ${printable(url.href)}\n`);
-      if (parsed.has("open") && io.interactive) await openInBrowser(url, io);
+      if (parsed.has("open") && io.interactive) openInBrowser(url, io);
       io.err("Waiting for the browser to come back. Ctrl-C gives up.");
     },
   };
 }
 
-/** The login that an error says is missing, if it does. */
-export function loginRequiredBy(error: unknown): McpLoginRequiredError | undefined {
-  if (error instanceof McpLoginRequiredError) return error;
-  return error instanceof ToolCallError ? loginRequiredBy(error.cause) : undefined;
-}
-
 /** Without a shell: the address is the server's. */
-async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
+function openInBrowser(url: URL, io: CommandIo): void {
   const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
   try {
     const child = new Deno.Command(program, {
@@ -49,7 +42,6 @@ async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
       stderr: "null",
     }).spawn();
     child.unref(); // some browsers stay
-    await Promise.resolve();
   } catch {
     io.err(`${program} is not there: open the page yourself.`);
   }

@@ -211,7 +211,7 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     return EXIT.notReady;
   }
   if (error instanceof McpLoginRequiredError) {
-    say(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
+    say(`ipybox: ${error.message}`);
     return EXIT.notReady;
   }
   if (error instanceof CodeExecutionError) {

@@ -11,11 +11,11 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { LOGIN_OPTIONS, loginAt, loginRequiredBy } from "./login_page.ts";
+import { LOGIN_OPTIONS, loginAt } from "./login_page.ts";
 import { OAUTH_OPTIONS, oauthOf } from "./oauth_options.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
-import { shellWord } from "../process/shell_word.ts";
+import { shellWord } from "../mcp/shell_word.ts";
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {
@@ -40,8 +40,8 @@ export const register: Command = {
     "secrets as ${VAR}: they are filled in from the environment, or from the",
     "workspace's .env, when the server starts, and never stored.",
     "",
-    "Where a remote server asks for a login, the page is printed: open it in a browser",
-    "on this machine. The login is kept outside of the workspace, for you only.",
+    "Where a remote server asks for a login, the page is printed: open it in a",
+    "browser on this machine. The login is kept out of the workspace, for you only.",
     "",
     "Examples:",
     "",
@@ -68,8 +68,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       // One server of a file must not cost the others.
       const expected = error instanceof McpConnectionError || error instanceof ConfigError;
       if (!parsed.value("from") || !expected || io.signal.aborted) throw error;
-      const fix = error instanceof McpLoginRequiredError ? `\nTo fix it: ${error.fix}` : "";
-      io.err(`ipybox: ${printable(error.message)}${printable(fix)}`);
+      io.err(`ipybox: ${printable(error.message)}`);
       failed++;
     }
   }
@@ -85,13 +84,11 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       signal: io.signal,
       log: io.log,
     }).catch((error: unknown) => {
-      const needed = loginRequiredBy(error);
-      if (needed === undefined) throw error;
+      if (!(error instanceof McpLoginRequiredError)) throw error;
       const again = parsed.values("header").length > 0
         ? "the same command" // its headers may be secrets
-        : ["ipybox", "register", ...args].map(shellWord).join(" ");
-      const fix = `${again}, at a terminal or with --login`;
-      throw new McpLoginRequiredError(name, needed.message, fix);
+        : ["ipybox", "register", "--login", ...args].map(shellWord).join(" ");
+      throw new McpLoginRequiredError(name, error.what, again);
     });
     await registry.register(name, params);
     report(name, tools, io);

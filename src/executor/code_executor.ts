@@ -12,6 +12,7 @@ import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import { stderrLogger } from "../log.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
@@ -52,6 +53,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
   readonly #connectTimeoutMs: number | undefined;
+  readonly #login: LoginOptions | undefined;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
@@ -69,6 +71,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#kernel = running.kernel;
     this.#tools = running.tools;
     this.#connectTimeoutMs = options.connectTimeoutMs;
+    this.#login = options.login;
   }
 
   /**
@@ -97,6 +100,7 @@ export class CodeExecutor implements AsyncDisposable {
         approvalTimeoutMs,
         audit: options.audit,
         connectTimeoutMs,
+        login: options.login,
         sampling: options.sampling,
         roots: options.roots,
         log,
@@ -258,6 +262,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense.
    * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
+   * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
    */
   async registerServer(name: string, params: ServerParams): Promise<GeneratedTool[]> {
     const tools = await generateMcpSources(name, params, {
@@ -265,6 +270,7 @@ export class CodeExecutor implements AsyncDisposable {
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
       connectTimeoutMs: this.#connectTimeoutMs,
+      login: this.#login,
     });
     await this.#tools.runner.registerServer(name, params);
     return tools;

@@ -99,8 +99,7 @@ export function explainLogin(failure: McpConnectionError): ToolCallError {
   if (!(failure instanceof McpLoginRequiredError)) {
     return fail(serverName, "server_unreachable", "cannot be reached", failure);
   }
-  const text = `${message}: run \`${failure.fix}\``;
-  return new ToolCallError("login_required", text, {}, { cause: failure });
+  return new ToolCallError("login_required", message, {}, { cause: failure });
 }
 
 /** Whether the server no longer knows the session, so that it did not process the request. */

@@ -62,6 +62,12 @@ export interface ConnectOptions {
    * @default {undefined} such a server cannot be used, and the error says how to log in
    */
   login?: LoginOptions | undefined;
+  /**
+   * The folder where logins are kept, for their owner only. Executed code must not be able to read it.
+   *
+   * @default {"$XDG_STATE_HOME/ipybox/logins"} below `~/.local/state` where that is not set
+   */
+  loginsFolder?: string | undefined;
   /** What the server may tell and ask without being called. */
   hooks?: ServerHooks | undefined;
   /** Gives up. */
@@ -187,14 +193,14 @@ async function openSession(
   server: URL,
   params: HttpServerParams,
   attempt: Attempt,
-  { workspace, login }: ConnectOptions,
+  { workspace, login, loginsFolder }: ConnectOptions,
 ): Promise<OAuthSession | undefined> {
   const { oauth, headers = {} } = params;
   const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
   if (oauth === false || hasHeader) return undefined;
   const onWaiting = (waiting: boolean) => attempt.budget.setPending(waiting ? 1 : 0);
-  const options = { serverName, server, params: oauth ?? {}, workspace, login, onWaiting };
-  return await OAuthSession.open(options);
+  const where = { serverName, server, workspace, loginsFolder };
+  return await OAuthSession.open({ ...where, params: oauth ?? {}, login, onWaiting });
 }
 
 /** One try to connect, or several that share a time limit. */

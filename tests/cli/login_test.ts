@@ -52,8 +52,8 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertEquals({ code, stdout }, { code: 3, stdout: "" });
     assertEquals(
       stderr,
-      'ipybox: MCP server "remote" asks for a login\n' +
-        `To fix it: ipybox ${args.join(" ")}, at a terminal or with --login\n`,
+      `ipybox: MCP server "remote" asks for a login: ` +
+        `run \`ipybox register --login ${args.slice(1).join(" ")}\`\n`,
     );
     assertEquals(await filesBelow(workspace.path), new Map());
   });

@@ -6,10 +6,16 @@ import {
   McpLoginRequiredError,
   ToolCallError,
 } from "../../src/errors.ts";
-import { connectMcp } from "../../src/mcp/connect.ts";
 import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
 import { forgetLogin } from "../../src/mcp/oauth/logout.ts";
-import { connectAndList, loginFiles, OAuthWorld, person, visit } from "../support/oauth.ts";
+import {
+  connect,
+  connectAndList,
+  loginFiles,
+  OAuthWorld,
+  person,
+  visit,
+} from "../support/oauth.ts";
 
 const CONNECT_MS = 2000;
 
@@ -18,8 +24,8 @@ Deno.test("a login is made once, kept for its owner only, and used by the next c
   const { servers, logins } = world;
   const shown: URL[] = [];
 
-  assertEquals(await connectAndList(servers, { login: person(shown) }), ["echo", "write"]);
-  assertEquals(await connectAndList(servers), ["echo", "write"]);
+  assertEquals(await connectAndList(world, { login: person(shown) }), ["echo", "write"]);
+  assertEquals(await connectAndList(world), ["echo", "write"]);
 
   assertEquals(shown.length, 1);
   assertEquals(servers.count("/register"), 1);
@@ -36,7 +42,7 @@ Deno.test("the page asks for a code with PKCE, a state, and the server as resour
   const { servers } = world;
   const shown: URL[] = [];
 
-  await connectAndList(servers, { login: person(shown) });
+  await connectAndList(world, { login: person(shown) });
 
   const query = Object.fromEntries(shown[0]?.searchParams ?? []);
   assertEquals(query.code_challenge_method, "S256");
@@ -49,12 +55,8 @@ Deno.test("the page asks for a code with PKCE, a state, and the server as resour
 Deno.test("a server that only wants a token for its list is logged in to then", async () => {
   await using world = await OAuthWorld.create({ openHandshake: true });
 
-  const options = { login: person() };
-  await using connection = await connectMcp(
-    "remote",
-    { url: world.servers.url, protocol: "legacy" },
-    options,
-  );
+  const params = { protocol: "legacy" } as const;
+  await using connection = await connect(world, { login: person() }, params);
 
   assertEquals((await connection.listTools()).length, 2);
 });
@@ -62,17 +64,16 @@ Deno.test("a server that only wants a token for its list is logged in to then", 
 Deno.test("without a person, the error says how to log in", async () => {
   await using world = await OAuthWorld.create();
 
-  const error = await assertRejects(() => connectAndList(world.servers), McpLoginRequiredError);
+  const error = await assertRejects(() => connectAndList(world), McpLoginRequiredError);
 
-  assertEquals(error.message, 'MCP server "remote" asks for a login');
+  assertEquals(error.message, 'MCP server "remote" asks for a login: run `ipybox login remote`');
   assertEquals(error.fix, "ipybox login remote");
 });
 
 Deno.test("an expired token is refreshed, also for requests at the same time, just once", async () => {
   await using world = await OAuthWorld.create();
   const { servers } = world;
-  const params = { url: servers.url };
-  await using connection = await connectMcp("remote", params, { login: person() });
+  await using connection = await connect(world, { login: person() });
   servers.expire();
 
   const texts = await Promise.all(
@@ -86,11 +87,11 @@ Deno.test("an expired token is refreshed, also for requests at the same time, ju
 Deno.test("processes that refresh at the same time take turns, so that rotation harms none", async () => {
   await using world = await OAuthWorld.create();
   const { servers } = world;
-  await connectAndList(servers, { login: person() });
+  await connectAndList(world, { login: person() });
 
   for (let round = 1; round <= 3; round++) {
     servers.expire();
-    const ends = await Promise.all(Array.from({ length: 3 }, () => listInProcess(servers.url)));
+    const ends = await Promise.all(Array.from({ length: 3 }, () => listInProcess(world)));
     assertEquals(ends, ["2", "2", "2"]);
     assertEquals(servers.asked.filter(isRefresh).length, round);
   }
@@ -99,14 +100,14 @@ Deno.test("processes that refresh at the same time take turns, so that rotation 
 Deno.test("a login that has ended is a typed error, which works again after the next login", async () => {
   await using world = await OAuthWorld.create();
   const { servers } = world;
-  await using connection = await connectMcp("remote", { url: servers.url }, { login: person() });
-  await using other = await connectMcp("remote", { url: servers.url });
+  await using connection = await connect(world, { login: person() });
+  await using other = await connect(world);
   servers.expire();
   servers.end();
 
   const error = await assertRejects(() => other.callTool("echo", { text: "a" }), ToolCallError);
   await connection.callTool("echo", { text: "a" });
-  await using again = await connectMcp("remote", { url: servers.url });
+  await using again = await connect(world);
   const { content } = await again.callTool("echo", { text: "b" });
 
   assertEquals(error.type, "login_required");
@@ -117,10 +118,9 @@ Deno.test("a login that has ended is a typed error, which works again after the 
 Deno.test("a call that needs further scopes asks for them and those before", async () => {
   const scopeOf = (_method: string, tool?: string) => tool === "write" ? "files:write" : "files";
   await using world = await OAuthWorld.create({ scopeOf });
-  const { servers } = world;
   const shown: URL[] = [];
   const login = person(shown);
-  await using connection = await connectMcp("remote", { url: servers.url }, { login });
+  await using connection = await connect(world, { login });
 
   await connection.callTool("write", { text: "a" });
 
@@ -130,17 +130,16 @@ Deno.test("a call that needs further scopes asks for them and those before", asy
 Deno.test("without a person, missing scopes are remembered for the next login", async () => {
   const scopeOf = (_method: string, tool?: string) => tool === "write" ? "files:write" : "files";
   await using world = await OAuthWorld.create({ scopeOf });
-  const { servers } = world;
   const shown: URL[] = [];
-  await connectAndList(servers, { login: person() });
-  await using connection = await connectMcp("remote", { url: servers.url });
+  await connectAndList(world, { login: person() });
+  await using connection = await connect(world);
 
   const error = await assertRejects(
     () => connection.callTool("write", { text: "a" }),
     ToolCallError,
   );
-  await connectAndList(servers, { login: { ...person(shown), anew: true } });
-  await using again = await connectMcp("remote", { url: servers.url });
+  await connectAndList(world, { login: { ...person(shown), anew: true } });
+  await using again = await connect(world);
   await again.callTool("write", { text: "a" });
 
   assertEquals(error.type, "login_required");
@@ -156,7 +155,7 @@ Deno.test("scopes that are refused although they were asked for are not asked fo
   const shown: URL[] = [];
 
   await assertRejects(
-    () => connectAndList(world.servers, { login: person(shown) }),
+    () => connectAndList(world, { login: person(shown) }),
     McpConnectionError,
   );
 
@@ -172,10 +171,10 @@ Deno.test("a client that was registered by hand is used with its secret, at its 
   const { servers } = world;
   const oauth = { clientId: "mine", clientSecret: secret, issuer: servers.issuer };
 
-  assertEquals((await connectAndList(servers, { login: person() }, oauth)).length, 2);
+  assertEquals((await connectAndList(world, { login: person() }, oauth)).length, 2);
   const elsewhere = { ...oauth, clientId: "other", issuer: "https://auth.example.com" };
   const error = await assertRejects(
-    () => connectAndList(servers, { login: person() }, elsewhere),
+    () => connectAndList(world, { login: person() }, elsewhere),
     McpConnectionError,
   );
 
@@ -188,7 +187,7 @@ Deno.test("where no client can be registered, the error says what to do", async 
   });
 
   const error = await assertRejects(
-    () => connectAndList(world.servers, { login: person() }),
+    () => connectAndList(world, { login: person() }),
     McpConnectionError,
   );
 
@@ -205,7 +204,7 @@ Deno.test("a client logs in as itself with a secret, and nothing is stored", asy
     grant: "client_credentials",
   } as const;
 
-  assertEquals((await connectAndList(servers, {}, oauth)).length, 2);
+  assertEquals((await connectAndList(world, {}, oauth)).length, 2);
 
   await assertRejects(() => Deno.stat(logins), Deno.errors.NotFound);
   assertEquals(servers.count("/authorize"), 0);
@@ -227,9 +226,9 @@ Deno.test("a client logs in as itself with a key", async () => {
     grant: "client_credentials",
   } as const;
 
-  assertEquals((await connectAndList(servers, {}, oauth)).length, 2);
+  assertEquals((await connectAndList(world, {}, oauth)).length, 2);
   const error = await assertRejects(
-    () => connectAndList(servers, {}, { ...oauth, privateKey: "no key at all" }),
+    () => connectAndList(world, {}, { ...oauth, privateKey: "no key at all" }),
     McpConnectionError,
   );
 
@@ -240,17 +239,20 @@ Deno.test("a client logs in as itself with a key", async () => {
 Deno.test("logout revokes both tokens and deletes the login", async () => {
   await using world = await OAuthWorld.create();
   const { servers, logins } = world;
-  await connectAndList(servers, { login: person() });
+  await connectAndList(world, { login: person() });
   const { accessToken, refreshToken } = JSON.parse(
     await Deno.readTextFile((await loginFiles(logins))[0] ?? ""),
   );
 
-  assertEquals(await forgetLogin("remote", { url: servers.url }), "revoked");
-  assertEquals(await forgetLogin("remote", { url: servers.url }), "none");
+  assertEquals(
+    await forgetLogin("remote", { url: servers.url }, { loginsFolder: logins }),
+    "revoked",
+  );
+  assertEquals(await forgetLogin("remote", { url: servers.url }, { loginsFolder: logins }), "none");
 
   assertEquals(servers.revoked, [refreshToken, accessToken]);
   assertEquals(await loginFiles(logins), []);
-  await assertRejects(() => connectAndList(servers), McpLoginRequiredError);
+  await assertRejects(() => connectAndList(world), McpLoginRequiredError);
 });
 
 Deno.test("logout deletes the login also where it cannot be revoked", async () => {
@@ -260,10 +262,13 @@ Deno.test("logout deletes the login also where it cannot be revoked", async () =
       failing && request.url.endsWith("/revoke") ? new Response(null, { status: 500 }) : undefined,
   });
   const { servers, logins } = world;
-  await connectAndList(servers, { login: person() });
+  await connectAndList(world, { login: person() });
   failing = true;
 
-  assertEquals(await forgetLogin("remote", { url: servers.url }), "refused");
+  assertEquals(
+    await forgetLogin("remote", { url: servers.url }, { loginsFolder: logins }),
+    "refused",
+  );
 
   assertEquals(await loginFiles(logins), []);
 });
@@ -271,10 +276,10 @@ Deno.test("logout deletes the login also where it cannot be revoked", async () =
 Deno.test("an Authorization header of the user's own is never replaced", async () => {
   await using world = await OAuthWorld.create();
   const { servers } = world;
-  const params = { url: servers.url, headers: { AUTHORIZATION: "Bearer mine" } };
+  const params = { headers: { AUTHORIZATION: "Bearer mine" } };
 
   const error = await assertRejects(
-    () => connectMcp("remote", params, { login: person() }),
+    () => connect(world, { login: person() }, params),
     McpConnectionError,
   );
 
@@ -285,31 +290,30 @@ Deno.test("an Authorization header of the user's own is never replaced", async (
 Deno.test("headers for the server are not sent to its authorization server", async () => {
   await using world = await OAuthWorld.create();
   const { servers } = world;
-  const params = { url: servers.url, headers: { "X-Api-Key": "for the server alone" } };
+  const params = { headers: { "X-Api-Key": "for the server alone" } };
 
-  await using _connection = await connectMcp("remote", params, { login: person() });
+  await using _connection = await connect(world, { login: person() }, params);
 
   assertEquals(servers.asked.filter(({ headers }) => headers.has("x-api-key")), []);
 });
 
 Deno.test("a file of logins that others can read is not used", async () => {
   await using world = await OAuthWorld.create();
-  const { servers, logins } = world;
-  await connectAndList(servers, { login: person() });
-  const [file = ""] = await loginFiles(logins);
+  await connectAndList(world, { login: person() });
+  const [file = ""] = await loginFiles(world.logins);
   await Deno.chmod(file, 0o644);
 
-  const error = await assertRejects(() => connectAndList(servers), ConfigError);
+  const error = await assertRejects(() => connectAndList(world), ConfigError);
 
   assertMatch(error.message, /Others can read/);
 });
 
 Deno.test("logins are not kept in a workspace", async () => {
   await using world = await OAuthWorld.create();
-  const workspace = Deno.env.get("XDG_STATE_HOME") ?? "";
+  const workspace = world.state;
 
   const options = { workspace, login: person() };
-  const error = await assertRejects(() => connectAndList(world.servers, options), ConfigError);
+  const error = await assertRejects(() => connectAndList(world, options), ConfigError);
 
   assertMatch(error.message, /must not be in the workspace/);
 });
@@ -325,12 +329,12 @@ Deno.test("the time for a login is not that for connecting, and has its own limi
     },
   };
 
-  const tools = await connectAndList(servers, { connectTimeoutMs: CONNECT_MS, login: slow });
+  const tools = await connectAndList(world, { connectTimeoutMs: CONNECT_MS, login: slow });
   servers.expire();
   servers.end();
   const idle = { show: () => {}, timeoutMs: 50 };
   const error = await assertRejects(
-    () => connectAndList(servers, { login: idle }),
+    () => connectAndList(world, { login: idle }),
     McpConnectionError,
   );
 
@@ -344,7 +348,7 @@ Deno.test("a login can be given up", async () => {
   const login = { show: () => interrupt.abort(new DOMException("Interrupted", "AbortError")) };
 
   const error = await assertRejects(
-    () => connectAndList(world.servers, { login, signal: interrupt.signal }),
+    () => connectAndList(world, { login, signal: interrupt.signal }),
     DOMException,
   );
 
@@ -356,7 +360,7 @@ function isRefresh({ params }: { params: Record<string, string> }): boolean {
 }
 
 /** Lists the tools from a process of its own. */
-async function listInProcess(url: string): Promise<string> {
+async function listInProcess({ servers: { url }, state }: OAuthWorld): Promise<string> {
   const module = new URL("../../src/mcp/connect.ts", import.meta.url);
   const code = `import { connectMcp } from ${JSON.stringify(module.href)};
     await using connection = await connectMcp("remote", { url: ${JSON.stringify(url)} });
@@ -364,6 +368,7 @@ async function listInProcess(url: string): Promise<string> {
   const config = new URL("../../deno.json", import.meta.url).pathname;
   const { stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["eval", "--quiet", `--config=${config}`, code],
+    env: { NO_COLOR: "1", XDG_STATE_HOME: state },
   }).output();
   const decoder = new TextDecoder();
   return decoder.decode(stdout).trim() || decoder.decode(stderr);

@@ -24,7 +24,7 @@ async function attack(options: OAuthServersOptions, show?: (shown: URL) => Promi
       await (show ?? visit)(url);
     },
   };
-  const error = await assertRejects(() => connectAndList(servers, { login }), McpConnectionError);
+  const error = await assertRejects(() => connectAndList(world, { login }), McpConnectionError);
   const said = Deno.inspect(error, { depth: 10, strAbbreviateSize: Infinity });
   for (const secret of servers.secrets) assert(!said.includes(secret), said);
   return { message: error.message, shown, tokenRequests: servers.count("/token") };
@@ -41,7 +41,7 @@ Deno.test("an answer without the login's state does not count, and does not end 
     await visit(url);
   };
 
-  assertEquals((await connectAndList(world.servers, { login: { show } })).length, 2);
+  assertEquals((await connectAndList(world, { login: { show } })).length, 2);
 
   assertEquals(statuses, [400, 400, 400]);
   assertEquals(world.servers.count("/token"), 1);
@@ -68,7 +68,7 @@ Deno.test("the callback takes no repeated parameters, no other host, no other me
     await visit(url);
   };
 
-  assertEquals((await connectAndList(world.servers, { login: { show } })).length, 2);
+  assertEquals((await connectAndList(world, { login: { show } })).length, 2);
 
   assertEquals(statuses, [400, 400, 405, 404, 400, 421]);
 });
@@ -227,10 +227,13 @@ Deno.test("redirects of metadata and tokens do not lead to other servers", async
   const intercept = (request: Request) =>
     ended && request.url.endsWith("/revoke") ? Response.redirect(target, 307) : undefined;
   await using world = await OAuthWorld.create({ intercept });
-  await connectAndList(world.servers, { login: person() });
+  await connectAndList(world, { login: person() });
   ended = true;
 
-  assertEquals(await forgetLogin("remote", { url: world.servers.url }), "refused");
+  assertEquals(
+    await forgetLogin("remote", { url: world.servers.url }, { loginsFolder: world.logins }),
+    "refused",
+  );
   assertEquals(asked, []);
 });
 
@@ -245,11 +248,11 @@ Deno.test("the token does not follow the server's redirects", async () => {
   );
   let target: string | undefined;
   await using world = await OAuthWorld.create({ moved: () => target });
-  await connectAndList(world.servers, { login: person() });
+  await connectAndList(world, { login: person() });
 
   for (const host of ["127.0.0.1", "localhost"]) {
     target = `http://${host}:${spy.addr.port}/mcp`;
-    await assertRejects(() => connectAndList(world.servers), McpConnectionError);
+    await assertRejects(() => connectAndList(world), McpConnectionError);
   }
 
   assertEquals(seen, []);
@@ -286,7 +289,7 @@ Deno.test("scopes that are none are not asked for", async () => {
   });
   const shown: URL[] = [];
 
-  await connectAndList(world.servers, { login: person(shown) });
+  await connectAndList(world, { login: person(shown) });
 
   assertEquals(shown[0]?.searchParams.has("scope"), false);
 });
@@ -294,12 +297,12 @@ Deno.test("scopes that are none are not asked for", async () => {
 Deno.test("what one authorization server gave is not shown to the next", async () => {
   await using world = await OAuthWorld.create();
   const { servers } = world;
-  await connectAndList(servers, { login: person() });
+  await connectAndList(world, { login: person() });
   await using other = otherAuthority(servers);
 
   servers.expire();
   await assertRejects(
-    () => connectAndList(servers, { login: { ...person(), timeoutMs: 5000 } }),
+    () => connectAndList(world, { login: { ...person(), timeoutMs: 5000 } }),
     McpConnectionError,
   );
 

@@ -7,8 +7,10 @@
 import { createMcpHandler, McpServer } from "@modelcontextprotocol/server";
 import { z } from "zod";
 import { connectMcp, type ConnectOptions } from "../../src/mcp/connect.ts";
+import type { McpConnection } from "../../src/mcp/connection.ts";
 import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
 import type { OAuthParams } from "../../src/mcp/oauth/params.ts";
+import type { HttpServerParams } from "../../src/mcp/server_params.ts";
 import { TempFolder } from "./temp_folder.ts";
 
 /** How the servers differ from what the standards want. */
@@ -311,7 +313,7 @@ export class OAuthWorld implements AsyncDisposable {
   private constructor(
     /** The servers. */
     readonly servers: OAuthServers,
-    /** `XDG_STATE_HOME`. */
+    /** What processes of a test have as `XDG_STATE_HOME`; the tests' own environment is shared. */
     readonly state: string,
     readonly parts: AsyncDisposableStack,
   ) {}
@@ -321,12 +323,6 @@ export class OAuthWorld implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const servers = parts.use(OAuthServers.start(options));
     const { path } = parts.use(await TempFolder.create());
-    const before = Deno.env.get("XDG_STATE_HOME");
-    Deno.env.set("XDG_STATE_HOME", path);
-    parts.defer(() => {
-      if (before === undefined) Deno.env.delete("XDG_STATE_HOME");
-      else Deno.env.set("XDG_STATE_HOME", before);
-    });
     return new OAuthWorld(servers, path, parts.move());
   }
 
@@ -350,14 +346,23 @@ export function person(shown: URL[] = []): { show: (request: LoginRequest) => Pr
   };
 }
 
+/** Connects to the MCP server. */
+export async function connect(
+  { servers, logins }: OAuthWorld,
+  options: ConnectOptions = {},
+  params: Partial<HttpServerParams> = {},
+): Promise<McpConnection> {
+  const loginsFolder = logins;
+  return await connectMcp("remote", { url: servers.url, ...params }, { loginsFolder, ...options });
+}
+
 /** Connects to the MCP server and lists its tools. */
 export async function connectAndList(
-  servers: OAuthServers,
+  world: OAuthWorld,
   options: ConnectOptions = {},
   oauth?: OAuthParams,
 ): Promise<string[]> {
-  const params = oauth === undefined ? { url: servers.url } : { url: servers.url, oauth };
-  await using connection = await connectMcp("remote", params, options);
+  await using connection = await connect(world, options, { oauth });
   return (await connection.listTools()).map(({ name }) => name);
 }
 

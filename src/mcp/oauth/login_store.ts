@@ -48,6 +48,20 @@ const loginSchema: z.ZodType<Login> = z.strictObject({
   lackingScope: z.string().optional(),
 });
 
+/** Options of {@linkcode LoginStore.find}. */
+export interface FindLoginOptions {
+  /** The client that the user has set, which has logins of its own. */
+  readonly clientId?: string | undefined;
+  /** The folder where executed code writes. */
+  readonly workspace?: string | undefined;
+  /**
+   * The folder of all logins.
+   *
+   * @default {loginsFolder()}
+   */
+  readonly folder?: string | undefined;
+}
+
 /** How long another process may take with the same login. */
 const LOCK_MS = 60_000;
 
@@ -67,18 +81,16 @@ export class LoginStore {
    * Finds the place of a server's login.
    *
    * @param server The server's address.
-   * @param clientId The client that the user has set, which has logins of its own.
-   * @param workspace The folder where executed code writes.
+   * @param options What else it depends on.
    * @returns The place, or `undefined` where there is none: no home directory, or one that may not be
    * used.
    * @throws {ConfigError} It would be in the workspace.
    */
   static async find(
     server: URL,
-    clientId?: string,
-    workspace?: string,
+    options: FindLoginOptions = {},
   ): Promise<LoginStore | undefined> {
-    const folder = loginsFolder();
+    const { clientId, workspace, folder = loginsFolder() } = options;
     if (folder === undefined || !mayUse(folder)) return undefined;
     if (workspace !== undefined && isWithin(folder, resolve(workspace))) {
       throw new ConfigError(

@@ -15,6 +15,8 @@ export interface LogoutOptions {
   readonly workspace?: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
   readonly variables?: VariableLookup | undefined;
+  /** The folder of all logins, where it is not the usual one. */
+  readonly loginsFolder?: string | undefined;
   /** Gives up. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -33,7 +35,7 @@ export async function forgetLogin(
   params: HttpServerParams,
   options: LogoutOptions = {},
 ): Promise<LogoutEnd> {
-  const { workspace, signal } = options;
+  const { workspace, loginsFolder, signal } = options;
   const lookup = options.variables ?? await variableLookup(workspace);
   const { url, oauth } = params;
   const own = oauth === false || oauth === undefined ? {} : oauth;
@@ -41,7 +43,8 @@ export async function forgetLogin(
   // A secret that is not set any more must not keep the login from being deleted.
   const filled = fillVariables(serverName, { url, oauth: known }, lookup);
   const server = new URL(filled.url);
-  const store = await LoginStore.find(server, filled.oauth.clientId, workspace);
+  const { clientId } = filled.oauth;
+  const store = await LoginStore.find(server, { clientId, workspace, folder: loginsFolder });
   using _lock = await store?.lock(signal);
   const login = await store?.read();
   if (store === undefined || login === undefined) return "none";

@@ -1,7 +1,7 @@
 import { anySignal } from "../../async/signals.ts";
 import { Mutex } from "../../async/mutex.ts";
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../errors.ts";
-import { shellWord } from "../../process/shell_word.ts";
+import { shellWord } from "../shell_word.ts";
 import { exactFetch } from "../exact_fetch.ts";
 import {
   computeScopeUnion,
@@ -30,6 +30,8 @@ export interface OAuthSessionOptions {
   readonly params: OAuthParams;
   /** The folder where executed code writes. */
   readonly workspace?: string | undefined;
+  /** The folder of all logins, where it is not the usual one. */
+  readonly loginsFolder?: string | undefined;
   /** Lets a person log in. Without it, a login that is needed is an error. */
   readonly login?: LoginOptions | undefined;
   /** Told when a person is waited for, and when no longer. */
@@ -64,8 +66,8 @@ export class OAuthSession {
    * @throws {ConfigError} What is stored cannot be used.
    */
   static async open(options: OAuthSessionOptions): Promise<OAuthSession> {
-    const { server, params, workspace, login } = options;
-    const store = await LoginStore.find(server, params.clientId, workspace);
+    const { server, params: { clientId }, workspace, loginsFolder: folder, login } = options;
+    const store = await LoginStore.find(server, { clientId, workspace, folder });
     const session = new OAuthSession(options, store);
     if (login?.anew !== true) session.#token = (await store?.read())?.accessToken;
     return session;
@@ -254,11 +256,7 @@ export class OAuthSession {
     }
     const at = workspace === undefined ? "" : ` --workspace ${shellWord(workspace)}`;
     const what = kind === "login" ? "asks for a login" : "asks for more than the login allows";
-    return new McpLoginRequiredError(
-      serverName,
-      `MCP server "${serverName}" ${what}`,
-      `ipybox login ${serverName}${at}`,
-    );
+    return new McpLoginRequiredError(serverName, what, `ipybox login ${serverName}${at}`);
   }
 
   #requireStore(): LoginStore {

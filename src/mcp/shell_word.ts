@@ -5,5 +5,5 @@
  * @returns The word.
  */
 export function shellWord(text: string): string {
-  return /^[\w./~@:%+=,-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
 }
