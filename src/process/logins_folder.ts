@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { isAbsolute, join } from "node:path";
 import { hostEnv } from "./host_env.ts";
 
 /**
@@ -9,7 +9,7 @@ import { hostEnv } from "./host_env.ts";
  */
 export function loginsFolder(): string | undefined {
   const state = hostEnv("XDG_STATE_HOME");
-  if (state !== undefined && state !== "") return join(state, "ipybox", "logins");
+  if (state !== undefined && isAbsolute(state)) return join(state, "ipybox", "logins");
   const home = hostEnv("HOME");
   return home === undefined ? undefined : join(home, ".local", "state", "ipybox", "logins");
 }

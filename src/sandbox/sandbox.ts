@@ -202,7 +202,9 @@ async function loginsWithin(workspace: string): Promise<string[]> {
   if (folder === undefined) return [];
   const real = await Deno.realPath(folder).catch((error: unknown) => {
     if (error instanceof Deno.errors.NotFound) return undefined;
-    if (error instanceof Deno.errors.NotCapable) return undefined; // nor can it be used then
+    const isDenied = error instanceof Deno.errors.NotCapable ||
+      error instanceof Deno.errors.PermissionDenied;
+    if (isDenied) return undefined; // nor can it be used then
     throw error;
   });
   if (`${real ?? folder}/`.startsWith(`${workspace}/`)) {

@@ -115,6 +115,45 @@ Deno.test("a login that has ended is a typed error, which works again after the 
   assertEquals(content, [{ type: "text", text: "echo: b" }]);
 });
 
+Deno.test("where the server refuses what a refresh gave, a login helps", async () => {
+  let refused = false;
+  await using world = await OAuthWorld.create({
+    tokens: (answer) => refused ? { ...answer, access_token: "refused" } : answer,
+  });
+  const { servers } = world;
+  await connectAndList(world, { login: person() });
+  refused = true;
+  servers.expire();
+  const error = await assertRejects(() => connectAndList(world), McpLoginRequiredError);
+
+  servers.expire();
+  const shown: URL[] = [];
+  const login = {
+    show: (request: LoginRequest) => {
+      refused = false;
+      return person(shown).show(request);
+    },
+  };
+  assertEquals((await connectAndList(world, { login })).length, 2);
+  assertEquals(shown.length, 1);
+  assertMatch(error.message, /asks for a login/);
+});
+
+Deno.test("where the server refuses what a login gave, that is the end", async () => {
+  await using world = await OAuthWorld.create({
+    tokens: (answer) => ({ ...answer, access_token: "refused" }),
+  });
+  const shown: URL[] = [];
+
+  const error = await assertRejects(
+    () => connectAndList(world, { login: person(shown) }),
+    McpConnectionError,
+  );
+
+  assertMatch(error.message, /refuses the login that was just made/);
+  assertEquals(shown.length, 1);
+});
+
 Deno.test("a call that needs further scopes asks for them and those before", async () => {
   const scopeOf = (_method: string, tool?: string) => tool === "write" ? "files:write" : "files";
   await using world = await OAuthWorld.create({ scopeOf });

@@ -6,18 +6,9 @@ import {
   type FetchLike,
   type OAuthProtectedResourceMetadata,
 } from "../sdk.ts";
+import type { Challenge } from "./challenge.ts";
 import { OAuthHttpError } from "./http.ts";
 import type { OAuthParams } from "./params.ts";
-
-/** What a server said when it wanted a login. */
-export interface Challenge {
-  /** Whether a login is missing, or its scopes do not suffice. */
-  readonly kind: "login" | "scope";
-  /** The scopes that it asks for. */
-  readonly scope?: string | undefined;
-  /** Where its metadata is, when it says so. */
-  readonly resourceMetadataUrl?: URL | undefined;
-}
 
 /** Who gives the tokens for a server, as the server says. */
 export interface Authority {

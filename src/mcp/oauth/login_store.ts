@@ -6,7 +6,9 @@ import { loginsFolder } from "../../process/logins_folder.ts";
 import { readHostileFile, replaceHostileFile } from "../hostile_files.ts";
 
 /** A token as it may stand in a header. */
-const token = z.string().regex(/^[\x21-\x7e]{1,32768}$/);
+export const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
+
+const token = z.string().regex(TOKEN);
 
 /** A login to one server: the client that it was made with, and the tokens. */
 export interface Login {
@@ -162,7 +164,10 @@ export class LoginStore {
       return file;
     } catch (error) {
       file.close();
-      throw error;
+      if (signal?.aborted !== false) throw error;
+      throw new ConfigError(`Another process does not let go of ${this.path}.lock`, {
+        cause: error,
+      });
     }
   }
 }

@@ -3,14 +3,9 @@ import { Mutex } from "../../async/mutex.ts";
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../errors.ts";
 import { shellWord } from "../shell_word.ts";
 import { exactFetch } from "../exact_fetch.ts";
-import {
-  computeScopeUnion,
-  extractWWWAuthenticateParams,
-  type FetchLike,
-  isStrictScopeSuperset,
-  OAuthError,
-} from "../sdk.ts";
-import { type Authority, type Challenge, discoverAuthority, sameIssuer } from "./discovery.ts";
+import { computeScopeUnion, type FetchLike, isStrictScopeSuperset, OAuthError } from "../sdk.ts";
+import { type Challenge, readChallenge } from "./challenge.ts";
+import { type Authority, discoverAuthority, sameIssuer } from "./discovery.ts";
 import { oauthFetch } from "./http.ts";
 import { logIn, type LoginOptions } from "./login.ts";
 import { type Login, LoginStore } from "./login_store.ts";
@@ -38,8 +33,15 @@ export interface OAuthSessionOptions {
   readonly onWaiting?: ((waiting: boolean) => void) | undefined;
 }
 
-/** A request is tried again after a login, and once more with further scopes. */
-const MAX_ATTEMPTS = 3;
+/** A request that the server refused. */
+interface Refusal {
+  /** The token that it carried. */
+  readonly token: string | undefined;
+  /** What the server said. */
+  readonly challenge: Challenge;
+  /** For what the same request was refused before. */
+  readonly before: readonly Challenge["kind"][];
+}
 
 /**
  * The login to one remote server: puts the token into requests, and gets another one where the server
@@ -50,6 +52,8 @@ export class OAuthSession {
   readonly #renewals = new Mutex();
   readonly #store: LoginStore | undefined;
   #token: string | undefined;
+  /** The token that a login gave, which nothing better can replace. */
+  #given: string | undefined;
   #failure: McpConnectionError | undefined;
   #loggedIn = false;
 
@@ -87,8 +91,8 @@ export class OAuthSession {
   readonly fetch: FetchLike = async (url, init) => {
     // The token is for this server alone, wherever a redirect leads.
     if (new URL(url).origin !== this.#options.server.origin) return await exactFetch(url, init);
-    let allowed: Challenge["kind"][] = ["login", "scope"];
-    for (let attempt = 1;; attempt++) {
+    const before: Challenge["kind"][] = [];
+    for (;;) {
       const token = this.#token;
       const response = await exactFetch(url, withToken(init, token));
       const challenge = readChallenge(response);
@@ -97,28 +101,28 @@ export class OAuthSession {
         return response;
       }
       // The farewell to a session is worth no login.
-      if (attempt === MAX_ATTEMPTS || init?.method === "DELETE") return response;
-      const { kind } = challenge;
-      if (!allowed.includes(kind)) {
-        this.#failure = this.#error("refuses the login that was just made");
-        return response;
-      }
-      allowed = allowed.filter((other) => other !== kind);
-      this.#failure = await this.#renew(token, challenge, init?.signal ?? undefined);
+      if (init?.method === "DELETE") return response;
+      const refusal = { token, challenge, before: [...before] };
+      this.#failure = await this.#renew(refusal, init?.signal ?? undefined);
       if (this.#failure !== undefined) return response;
+      before.push(challenge.kind);
     }
   };
 
   /** Gets another token than the one that was refused, and says why where that fails. */
   async #renew(
-    refused: string | undefined,
-    challenge: Challenge,
+    refusal: Refusal,
     signal: AbortSignal | undefined,
   ): Promise<McpConnectionError | undefined> {
     using _turn = await this.#renewals.acquire(signal);
-    if (this.#token !== refused) return undefined; // another request has got one
+    const { token, challenge, before } = refusal;
+    const again = before.filter((kind) => kind === challenge.kind).length;
+    // What a refresh gave may be refused where a login helps, but not what a login gave.
+    const isEnd = challenge.kind === "scope" || token === this.#given || again > 1;
+    if (again > 0 && isEnd) return this.#error("refuses the login that was just made");
+    if (this.#token !== token) return undefined; // another request has got one
     try {
-      await this.#getToken(refused, challenge, anySignal(signal));
+      await this.#getToken(refusal, anySignal(signal));
       return undefined;
     } catch (error) {
       signal?.throwIfAborted();
@@ -130,11 +134,8 @@ export class OAuthSession {
     }
   }
 
-  async #getToken(
-    refused: string | undefined,
-    challenge: Challenge,
-    signal: AbortSignal,
-  ): Promise<void> {
+  async #getToken(refusal: Refusal, signal: AbortSignal): Promise<void> {
+    const { token: refused, challenge, before } = refusal;
     const { server, params, login } = this.#options;
     if (server.protocol !== "https:" && !isLoopback(server)) {
       throw this.#error("asks for a login, but is not https: others could read the token");
@@ -143,11 +144,12 @@ export class OAuthSession {
     if (params.grant === "client_credentials") {
       const authority = await discoverAuthority(server, challenge, params, fetchFn);
       const scope = this.#scope(challenge, authority, undefined);
-      this.#token = await fetchClientToken(authority, params, scope, fetchFn);
+      this.#token = this.#given = await fetchClientToken(authority, params, scope, fetchFn);
       return;
     }
     const store = this.#requireStore();
-    const stored = login?.anew === true && !this.#loggedIn ? undefined : await store.read();
+    const isUseless = before.includes("login") || login?.anew === true && !this.#loggedIn;
+    const stored = isUseless ? undefined : await store.read();
     if (this.#takeOver(stored, refused)) return;
     const authority = await discoverAuthority(server, challenge, params, fetchFn);
     // What another authorization server gave is worth nothing at this one, and none of its business.
@@ -219,7 +221,7 @@ export class OAuthSession {
       const made = await logIn(authority, context);
       using _lock = await store.lock(signal);
       await store.write(made);
-      this.#token = made.accessToken;
+      this.#token = this.#given = made.accessToken;
       this.#loggedIn = true;
     } finally {
       onWaiting?.(false);
@@ -280,11 +282,4 @@ function withToken(init: RequestInit | undefined, token: string | undefined): Re
   const headers = new Headers(init?.headers);
   if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
   return { ...init, headers };
-}
-
-function readChallenge(response: Response): Challenge | undefined {
-  const { scope, error, resourceMetadataUrl } = extractWWWAuthenticateParams(response);
-  if (response.status === 401) return { kind: "login", scope, resourceMetadataUrl };
-  if (response.status !== 403 || error !== "insufficient_scope") return undefined;
-  return { kind: "scope", scope, resourceMetadataUrl };
 }

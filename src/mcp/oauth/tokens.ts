@@ -8,14 +8,11 @@ import {
 import { clientInformation, keyAuthentication } from "./client.ts";
 import type { Authority } from "./discovery.ts";
 import { OAuthHttpError } from "./http.ts";
-import type { Login } from "./login_store.ts";
+import { type Login, TOKEN } from "./login_store.ts";
 import type { OAuthParams } from "./params.ts";
 
 /** What of an answer with tokens is kept. */
 export type Tokens = Pick<Login, "accessToken" | "refreshToken">;
-
-/** A token as it may stand in a header. */
-const TOKEN = /^[\x21-\x7e]{1,32768}$/;
 
 /**
  * Checks an answer with tokens.
