@@ -16,6 +16,7 @@ import {
   person,
   visit,
 } from "../support/oauth.ts";
+import { freePort, npmServer, startHttpServer } from "../support/mcp.ts";
 
 const CONNECT_MS = 2000;
 
@@ -59,6 +60,21 @@ Deno.test("a server that only wants a token for its list is logged in to then", 
   await using connection = await connect(world, { login: person() }, params);
 
   assertEquals((await connection.listTools()).length, 2);
+});
+
+Deno.test("a server over SSE is logged in to, and its token refreshed", async () => {
+  const params = npmServer("server-everything", "sse");
+  await using server = await startHttpServer(params, /listening|running on port/i, freePort());
+  const upstream = new URL(`http://127.0.0.1:${server.port}/sse`);
+  await using world = await OAuthWorld.create({ upstream });
+  await assertRejects(() => connect(world), McpLoginRequiredError);
+
+  await using connection = await connect(world, { login: person() });
+  world.servers.expire();
+  const { content } = await connection.callTool("echo", { message: "a" });
+
+  assertEquals(content, [{ type: "text", text: "Echo: a" }]);
+  assertEquals(world.servers.asked.filter(isRefresh).length, 1);
 });
 
 Deno.test("without a person, the error says how to log in", async () => {

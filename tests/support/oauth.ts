@@ -25,6 +25,8 @@ export interface OAuthServersOptions {
   readonly tokens?: (answer: Record<string, unknown>) => unknown;
   /** Answers in place of the authorization server. */
   readonly intercept?: (request: Request) => Response | undefined;
+  /** An MCP server that answers requests with a good token, in place of the own one. */
+  readonly upstream?: URL;
   /** Where the MCP server sends all requests with a good token. */
   readonly moved?: () => string | undefined;
   /** The scope that a JSON-RPC request to the MCP server needs. */
@@ -62,6 +64,7 @@ export class OAuthServers implements AsyncDisposable {
   readonly #options: OAuthServersOptions;
   readonly #authority: Deno.HttpServer<Deno.NetAddr>;
   readonly #resource: Deno.HttpServer<Deno.NetAddr>;
+  readonly #ending = new AbortController();
   readonly #clients = new Map<string, string | CryptoKey | undefined>();
   readonly #redirectUris = new Map<string, readonly string[]>();
   readonly #codes = new Map<string, Code>();
@@ -78,8 +81,14 @@ export class OAuthServers implements AsyncDisposable {
     const listen = { hostname: "127.0.0.1", port: 0, onListen() {} } as const;
     this.#authority = Deno.serve(listen, (request) => this.#answer(request));
     const mcp = createMcpHandler(() => this.#mcpServer());
-    this.#resource = Deno.serve(listen, async (request) => {
-      return await this.#refuse(request.clone()) ?? await mcp.fetch(request);
+    const { signal } = this.#ending;
+    this.#resource = Deno.serve({ ...listen, signal }, async (request) => {
+      const refusal = await this.#refuse(request.clone());
+      if (refusal !== undefined) return refusal;
+      const { upstream } = options;
+      if (upstream === undefined) return await mcp.fetch(request);
+      const { pathname, search } = new URL(request.url);
+      return await fetch(new URL(pathname + search, upstream), request);
     });
   }
 
@@ -90,7 +99,8 @@ export class OAuthServers implements AsyncDisposable {
 
   /** The MCP server's address. */
   get url(): string {
-    return `http://127.0.0.1:${this.#resource.addr.port}/mcp`;
+    const { pathname } = this.#options.upstream ?? new URL("http://127.0.0.1/mcp");
+    return `http://127.0.0.1:${this.#resource.addr.port}${pathname}`;
   }
 
   /** The authorization server's name. */
@@ -114,7 +124,8 @@ export class OAuthServers implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([this.#authority.shutdown(), this.#resource.shutdown()]);
+    this.#ending.abort(); // a stream of events has no end of its own
+    await Promise.all([this.#authority.shutdown(), this.#resource.finished]);
   }
 
   #mcpServer(): McpServer {
@@ -131,7 +142,7 @@ export class OAuthServers implements AsyncDisposable {
   /** The MCP server's own check of the token. */
   async #refuse(request: Request): Promise<Response | undefined> {
     const { pathname, origin } = new URL(request.url);
-    const metadata = `${origin}/.well-known/oauth-protected-resource/mcp`;
+    const metadata = `${origin}/.well-known/oauth-protected-resource${new URL(this.url).pathname}`;
     if (pathname === new URL(metadata).pathname) {
       const { resourceMetadata = (same) => same } = this.#options;
       const document = {
@@ -140,7 +151,9 @@ export class OAuthServers implements AsyncDisposable {
       };
       return answer(resourceMetadata(document));
     }
-    if (pathname !== "/mcp") return new Response(null, { status: 404 });
+    if (pathname !== "/mcp" && this.#options.upstream === undefined) {
+      return new Response(null, { status: 404 });
+    }
     const { method = "", params } = request.method === "POST" ? Object(await request.json()) : {};
     if (this.#options.openHandshake && /^initialize$|^notifications\//.test(method)) {
       return undefined;

@@ -158,13 +158,13 @@ export class LoginStore {
   async lock(signal?: AbortSignal): Promise<Disposable> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
     const file = await Deno.open(`${this.path}.lock`, { create: true, write: true, mode: 0o600 });
+    const limit = AbortSignal.timeout(LOCK_MS);
     try {
-      const limit = AbortSignal.timeout(LOCK_MS);
       await abortable(file.lock(true), anySignal(limit, signal));
       return file;
     } catch (error) {
       file.close();
-      if (signal?.aborted !== false) throw error;
+      if (!limit.aborted) throw error;
       throw new ConfigError(`Another process does not let go of ${this.path}.lock`, {
         cause: error,
       });
