@@ -3,7 +3,7 @@ import { z } from "zod";
 import { abortable, anySignal } from "../../async/signals.ts";
 import { ConfigError } from "../../errors.ts";
 import { loginsFolder } from "../../process/logins_folder.ts";
-import { readHostileFile, replaceHostileFile } from "../hostile_files.ts";
+import { replaceHostileFile } from "../hostile_files.ts";
 
 /** A token as it may stand in a header. */
 export const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
@@ -64,6 +64,8 @@ export interface FindLoginOptions {
   readonly folder?: string | undefined;
 }
 
+/** No login is longer. */
+const MAX_BYTES = 2 ** 20;
 /** How long another process may take with the same login. */
 const LOCK_MS = 60_000;
 
@@ -112,12 +114,18 @@ export class LoginStore {
    * @throws {ConfigError} Others can read the file, or it is none of ours.
    */
   async read(): Promise<Login | undefined> {
-    const text = await readHostileFile(this.path);
-    if (text === undefined) return undefined;
-    const { mode } = await Deno.lstat(this.path);
+    const file = await openIfPresent(this.path);
+    if (file === undefined) return undefined;
+    using _file = file;
+    // Of the file that was opened: another process may replace it at any moment.
+    const { isFile, mode, size } = await file.stat();
+    if (!isFile || size > MAX_BYTES) {
+      throw new ConfigError(`${this.path} holds no login: delete it and log in again`);
+    }
     if (mode !== null && (mode & 0o077) !== 0) {
       throw new ConfigError(`Others can read ${this.path}: delete it and log in again`);
     }
+    const text = await new Response(file.readable).text();
     const login = parse(text);
     if (login?.server === this.#server) return login;
     throw new ConfigError(`${this.path} holds no login: delete it and log in again`);
@@ -169,6 +177,15 @@ export class LoginStore {
         cause: error,
       });
     }
+  }
+}
+
+async function openIfPresent(path: string): Promise<Deno.FsFile | undefined> {
+  try {
+    return await Deno.open(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
   }
 }
 
