@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { basename, dirname, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { parse } from "@std/dotenv";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
@@ -69,7 +69,6 @@ export async function approvalOf(args: ParsedArgs, workspace: string): Promise<C
   }
   if (approve !== "ask" && !/[./]/.test(approve)) modeOf(approve, "approve");
   const file = approve === "ask" ? undefined : resolve(approve);
-  if (file !== undefined) await requireOutOfReach(file, workspace);
   const policy = await loadPolicy({ workspace, file });
   const asking = { tools: "ask", resources: "ask", ...modes } as const;
   if (policy === undefined) return asking;
@@ -83,28 +82,6 @@ export async function approvalOf(args: ParsedArgs, workspace: string): Promise<C
       decide: (call) => (isShell(call) ? shellPolicy : policy).decide(call),
     },
   };
-}
-
-/** A policy must not be one that the code which it judges can change. */
-async function requireOutOfReach(file: string, workspace: string): Promise<void> {
-  const real = await Deno.realPath(file).catch(() => file); // what is not there is told later
-  for (const path of [file, join(await realFolder(file), basename(file)), real]) {
-    if (isInside(path, workspace) && !isInside(path, join(workspace, ".ipybox"))) {
-      throw new UsageError(
-        `Policy "${file}" lies in the workspace, where executed code can change it: move it to ` +
-          `${join(workspace, ".ipybox")} or out of the workspace`,
-      );
-    }
-  }
-}
-
-/** Where the folder of a path is, once links are followed. */
-async function realFolder(path: string): Promise<string> {
-  return await Deno.realPath(dirname(path)).catch(() => dirname(path));
-}
-
-function isInside(path: string, folder: string): boolean {
-  return path.startsWith(`${folder}/`);
 }
 
 function modeOf(mode: string, option: string): ApprovalMode {

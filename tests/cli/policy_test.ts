@@ -269,11 +269,20 @@ Deno.test("a policy that executed code could change is refused", async () => {
   for (const place of ["ws/sub/policy.json", "ws/.ipyboxes/policy.json"]) {
     await Deno.symlink(`${path}/policy.json`, `${path}/${place}`);
   }
+  const env = { XDG_CONFIG_HOME: path };
   for (const [place, allowed] of POLICY_PLACES) {
-    // What comes next is refused too, so that no kernel is started
-    const args = ["run", "none.py", "--workspace", `${path}/ws`, "--approve", `${path}/${place}`];
-    const { code, stderr } = await ipybox(args);
-    assertEquals(code, 2);
-    assertStringIncludes(stderr, allowed ? 'No file "none.py"' : "lies in the workspace", place);
+    const args = ["policy", "test", "--workspace", `${path}/ws`, "--file", `${path}/${place}`];
+    const { code, stderr } = await ipybox(args, { env });
+    assertEquals(code, allowed ? 0 : 2, stderr);
+    if (!allowed) assertStringIncludes(stderr, "lies in the workspace", place);
   }
+  const run = ["run", "-c", "1", "--workspace", `${path}/ws`];
+  const named = await ipybox([...run, "--approve", `${path}/ws/policy.json`], { env });
+  assertStringIncludes(named.stderr, "lies in the workspace");
+  // the user's own policy in a workspace that is the home folder
+  await Deno.mkdir(`${path}/ws/config/ipybox`, { recursive: true });
+  await Deno.writeTextFile(`${path}/ws/config/ipybox/policy.json`, "{}");
+  const own = await ipybox(run, { env: { XDG_CONFIG_HOME: `${path}/ws/config` } });
+  assertEquals(own.code, 2);
+  assertStringIncludes(own.stderr, "lies in the workspace");
 });
