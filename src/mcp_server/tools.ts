@@ -7,6 +7,7 @@
 import { z } from "zod";
 import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
+import { shellWord } from "../mcp/shell_word.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import type { ApprovalRounds } from "./approval_rounds.ts";
 import { failure, outcomeContent } from "./cell_content.ts";
@@ -188,10 +189,7 @@ function registerCommand(name: string, params: ServerParams): string {
   const words = "url" in params
     ? ["ipybox", "register", name, "--url", params.url]
     : ["ipybox", "register", name, "--", params.command, ...(params.args ?? [])];
-  return words.map((word) =>
-    /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`
-  )
-    .join(" ");
+  return words.map(shellWord).join(" ");
 }
 
 /** JSON text in which nothing is invisible or turns the direction of what is read. */
