@@ -1,4 +1,4 @@
-import type { ExactObject } from "../json/exact.ts";
+import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { AuditFolder } from "./audit_folder.ts";
 import { type ChainEnd, chainLine, GENESIS, NOTHING, readChainLine, sha256 } from "./chain.ts";
@@ -65,8 +65,9 @@ const TAIL_BYTES = 2 ** 20;
  * The audit log of a workspace, `.ipybox/audit.jsonl`: one line for each request, chained by hash.
  * Several processes may write to it. Disposing it waits until all is written.
  *
- * Lines are written behind the calls' backs, in order, and reach the system when they are written: what
- * a killed process had not begun to write is missing, what it had half written is sealed off as such.
+ * Lines are written behind the calls' backs, in order, and reach the system when they are written: the
+ * first at once, those that follow it within milliseconds together. What a killed process had not begun
+ * to write is missing, what it had half written is sealed off as such.
  *
  * @example
  * ```ts
@@ -95,8 +96,10 @@ export class AuditLog implements AsyncDisposable {
   readonly #folder: AuditFolder;
   readonly #options: AuditLogOptions;
   readonly #log: Logger;
-  #pending: AuditEntry[] = [];
+  /** Lines as JSON texts: the arguments themselves may be large, and are let go. */
+  #pending: string[] = [];
   #writing: Promise<void> | undefined;
+  #pause: { readonly over: () => void } | undefined;
   /** How the file was left, so that it need not be read again if it still is so. */
   #left:
     | { readonly inode: number | null; readonly size: number; readonly end: ChainEnd }
@@ -120,13 +123,16 @@ export class AuditLog implements AsyncDisposable {
    * @param entry The request and what became of it.
    */
   append(entry: AuditEntry): void {
-    this.#pending.push(entry);
+    this.#pending.push(stringifyExact(this.#fields(entry)));
     this.#writing ??= this.#writeAll();
   }
 
   /** Waits until all is written, or could not be. */
   async flush(): Promise<void> {
-    while (this.#writing !== undefined) await this.#writing;
+    while (this.#writing !== undefined) {
+      this.#pause?.over();
+      await this.#writing;
+    }
   }
 
   /** Waits until all is written, or could not be. */
@@ -136,8 +142,11 @@ export class AuditLog implements AsyncDisposable {
 
   async #writeAll(): Promise<void> {
     try {
-      while (this.#pending.length > 0) await this.#write(this.#pending.splice(0, BATCH));
-      this.#failed = false;
+      while (this.#pending.length > 0) {
+        await this.#write(this.#pending.splice(0, BATCH));
+        this.#failed = false;
+        if (this.#pending.length < BATCH) await this.#untilMoreCame();
+      }
     } catch (error) {
       this.#left = undefined;
       const lost = this.#pending.splice(0).length;
@@ -149,7 +158,17 @@ export class AuditLog implements AsyncDisposable {
     }
   }
 
-  async #write(entries: readonly AuditEntry[]): Promise<void> {
+  /** Lets lines gather: to write each by itself would take as long as a call. */
+  async #untilMoreCame(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, PAUSE_MS);
+    this.#pause = { over: resolve };
+    await promise;
+    this.#pause = undefined;
+    clearTimeout(timer);
+  }
+
+  async #write(entries: readonly string[]): Promise<void> {
     const { maxBytes = 16 * 2 ** 20, keep = 10 } = this.#options;
     using _lock = await this.#folder.lock();
     let file = await this.#folder.open();
@@ -161,7 +180,7 @@ export class AuditLog implements AsyncDisposable {
       let end = resumed.end;
       let text = resumed.repair;
       for (const entry of entries) {
-        const next = chainLine(this.#fields(entry), end);
+        const next = chainLine(entry, end);
         text += `${next.line}\n`;
         end = next.end;
       }
@@ -190,10 +209,10 @@ export class AuditLog implements AsyncDisposable {
     );
     const end = lineEnd < 0 ? await this.#endOfRotated() : endOf(lastLine);
     if (torn.length === 0) return { end, repair: "" };
-    const seal = {
+    const seal = JSON.stringify({
       time: new Date().toISOString(),
       sealed: { bytes: torn.length, sha256: sha256(torn) },
-    };
+    });
     const sealed = chainLine(seal, end);
     return { end: sealed.end, repair: `\n${sealed.line}\n` };
   }
@@ -232,6 +251,8 @@ export class AuditLog implements AsyncDisposable {
 const LINE_FEED = 10;
 /** How many lines are written at once. */
 const BATCH = 100;
+/** How long lines gather after others were written. */
+const PAUSE_MS = 20;
 
 /** A last line that is whole but wrong was changed: the chain goes on so that this stays visible. */
 function endOf(line: string): ChainEnd {

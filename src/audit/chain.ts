@@ -4,7 +4,6 @@
  * @module
  */
 import { createHash } from "node:crypto";
-import { stringifyExact } from "../json/exact.ts";
 
 /** What the first line of a chain follows. */
 export const GENESIS: string = "0".repeat(64);
@@ -35,16 +34,13 @@ const HASH = /,"hash":"([0-9a-f]{64})"\}$/;
 /**
  * Writes a line that follows another.
  *
- * @param fields What it says.
+ * @param fields What it says: a JSON object that is not empty, as text.
  * @param end What it follows.
  * @returns The line, without its line feed, and the new end.
  */
-export function chainLine(
-  fields: Readonly<Record<string, unknown>>,
-  end: ChainEnd,
-): { line: string; end: ChainEnd } {
+export function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd } {
   const seq = end.seq + 1;
-  const body = stringifyExact({ seq, ...fields, prev: end.hash }).slice(0, -1);
+  const body = `{"seq":${seq},${fields.slice(1, -1)},"prev":"${end.hash}"`;
   const hash = sha256(body);
   return { line: `${body},"hash":"${hash}"}`, end: { seq, hash } };
 }

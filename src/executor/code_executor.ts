@@ -97,20 +97,23 @@ export class CodeExecutor implements AsyncDisposable {
         approvalTimeoutMs,
         audit: options.audit,
         connectTimeoutMs,
+        callTimeoutMs: options.callTimeoutMs,
+        maxConcurrentCalls: options.maxConcurrentCalls,
+        serverIdleMs: options.serverIdleMs,
         sampling: options.sampling,
         roots: options.roots,
+        kernelPort: false,
         log,
       }),
     );
-    const { hostname, port, token } = tools.kernelDoor;
     const { packagesDir, restoreWorkingDir, maxOutputBytes, spareKernel } = options;
     const kernel = parts.use(
       await KernelSession.start({
         gateway: {
           python: python.executable,
           workspace,
-          kernelDoor: { hostname, port },
-          kernelToken: token,
+          kernelDoor: (stream) => tools.serveKernel(stream),
+          kernelToken: tools.kernelToken,
           sandbox,
           limits: options.limits,
           kernelEnv,

@@ -4,6 +4,9 @@ import { GatewayStartError, type ProcessEvidence, SandboxUnavailableError } from
 import { Link } from "../link/link.ts";
 import { LinkPort } from "../link/port.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
+import { joinStreams } from "../net/join_streams.ts";
+import { TcpStream } from "../net/tcp_stream.ts";
 import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import {
@@ -47,8 +50,11 @@ export interface KernelGatewayOptions {
   packagesDir?: string | undefined;
   /** Further environment variables of kernels. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
-  /** The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`. */
-  kernelDoor?: { readonly hostname: string; readonly port: number };
+  /**
+   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
+   * their connections without there being an address.
+   */
+  kernelDoor?: KernelDoorTarget | undefined;
   /** What code in kernels shows there, from `IPYBOX_TOOL_TOKEN`. */
   kernelToken?: string | undefined;
   /**
@@ -62,6 +68,11 @@ export interface KernelGatewayOptions {
   /** Where the gateway says what is weaker than it could be. */
   log?: Logger | undefined;
 }
+
+/** Where connections of code in kernels lead: to an address of the host, or to a function. */
+export type KernelDoorTarget =
+  | { readonly hostname: string; readonly port: number }
+  | ((stream: ByteStream) => Promise<void>);
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
@@ -259,11 +270,16 @@ function launch(parts: AsyncDisposableStack, launching: LaunchOptions): Launched
   const link = Link.open({
     input: process.stdout,
     output: process.stdin,
-    ...(kernelDoor === undefined ? {} : { dial: () => Deno.connect({ ...kernelDoor }) }),
+    ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
   });
   parts.use(link);
   parts.use(process); // ends before the link does, whose last frames are still read
   return { process, link, exited: evidence(process, link) };
+}
+
+function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void> {
+  if (typeof target === "function") return target;
+  return async (stream) => await joinStreams(stream, new TcpStream(await Deno.connect(target)));
 }
 
 /** How the gateway ended, from the launcher if it could still say so. */
