@@ -22,7 +22,12 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
-export type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./src/executor/options.ts";
+export type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./src/executor/options.ts";
 export type {
   ApprovalEvent,
   ChunkEvent,

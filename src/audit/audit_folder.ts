@@ -1,6 +1,10 @@
 import { join } from "node:path";
-import { ConfigError } from "../errors.ts";
-import { isPlainFolder } from "../mcp/hostile_files.ts";
+import {
+  isPlainFolder,
+  lockHostileFile,
+  makePlainFolder,
+  openHostileFile,
+} from "../mcp/hostile_files.ts";
 
 const CURRENT = "audit.jsonl";
 const ROTATED = /^audit\.(\d+)\.jsonl$/;
@@ -25,15 +29,8 @@ export class AuditFolder {
    * @throws {ConfigError} Something else is where the folder or the lock should be.
    */
   async lock(): Promise<Disposable> {
-    if (!await isPlainFolder(this.path)) await Deno.mkdir(this.path, { mode: 0o700 });
-    const file = await openPlain(join(this.path, "audit.lock"));
-    try {
-      await file.lock(true);
-      return file; // closing it gives the lock back
-    } catch (error) {
-      file.close();
-      throw error;
-    }
+    await makePlainFolder(this.path);
+    return await lockHostileFile(join(this.path, "audit.lock"));
   }
 
   /**
@@ -43,7 +40,7 @@ export class AuditFolder {
    * @throws {ConfigError} Something else is in its place.
    */
   async open(): Promise<Deno.FsFile> {
-    return await openPlain(this.current);
+    return await openHostileFile(this.current);
   }
 
   /**
@@ -74,27 +71,4 @@ export class AuditFolder {
       await Deno.remove(path);
     }
   }
-}
-
-/** Opens a file for reading and appending that must be a plain one, or is made. */
-async function openPlain(path: string): Promise<Deno.FsFile> {
-  const options = { read: true, append: true, mode: 0o600 };
-  const before = await Deno.lstat(path).catch((error: unknown) => {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  });
-  if (before === undefined) {
-    try {
-      return await Deno.open(path, { ...options, createNew: true }); // fails on links
-    } catch (error) {
-      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-      return await openPlain(path); // another process was faster
-    }
-  }
-  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
-  const file = await Deno.open(path, options);
-  const opened = await file.stat();
-  if (opened.ino === before.ino && opened.dev === before.dev) return file;
-  file.close();
-  throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
 }

@@ -72,8 +72,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       connectTimeoutMs: timeout === undefined ? undefined : timeout * 1000,
       signal: io.signal,
       log: io.log,
+      beforeWrite: () => registry.register(name, params),
     });
-    await registry.register(name, params);
     report(name, tools, io);
   }
 }

@@ -11,13 +11,18 @@ import { ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import { stderrLogger } from "../log.ts";
+import { type Logger, stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
 import { KernelSession } from "./kernel_session.ts";
-import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
+import type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./options.ts";
 import { TimeBudget } from "./time_budget.ts";
 
 /**
@@ -52,6 +57,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
   readonly #connectTimeoutMs: number | undefined;
+  readonly #log: Logger;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
@@ -69,6 +75,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#kernel = running.kernel;
     this.#tools = running.tools;
     this.#connectTimeoutMs = options.connectTimeoutMs;
+    this.#log = options.log ?? stderrLogger();
   }
 
   /**
@@ -257,20 +264,26 @@ export class CodeExecutor implements AsyncDisposable {
    *
    * @param name The server's name, which is the name of its Python package.
    * @param params How it is started or reached. `${VAR}` is filled in whenever that happens.
+   * @param options What gives up. Whatever fails, either all of it is done or nothing.
    * @returns What became of each tool, in the server's order.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense.
    * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
    */
-  async registerServer(name: string, params: ServerParams): Promise<GeneratedTool[]> {
-    const tools = await generateMcpSources(name, params, {
+  async registerServer(
+    name: string,
+    params: ServerParams,
+    options: RegisterServerOptions = {},
+  ): Promise<GeneratedTool[]> {
+    return await generateMcpSources(name, params, {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
       connectTimeoutMs: this.#connectTimeoutMs,
+      signal: anySignal(options.signal, this.#closed.signal),
+      log: this.#log,
+      beforeWrite: () => this.#tools.runner.registerServer(name, params),
     });
-    await this.#tools.runner.registerServer(name, params);
-    return tools;
   }
 
   /**

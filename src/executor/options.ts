@@ -172,3 +172,9 @@ export interface StreamOptions extends ExecuteOptions {
    */
   elicitations?: boolean | undefined;
 }
+
+/** Options of `CodeExecutor.registerServer()`. */
+export interface RegisterServerOptions {
+  /** Gives up. */
+  signal?: AbortSignal | undefined;
+}

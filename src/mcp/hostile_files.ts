@@ -89,6 +89,22 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
 }
 
 /**
+ * Makes a folder for its owner only, if it is not there.
+ *
+ * @param folder The folder.
+ * @throws {ConfigError} It is a symbolic link or no folder.
+ */
+export async function makePlainFolder(folder: string): Promise<void> {
+  if (await isPlainFolder(folder)) return;
+  try {
+    await Deno.mkdir(folder, { mode: 0o700 });
+  } catch (error) {
+    // Another process may have been faster.
+    if (!(error instanceof Deno.errors.AlreadyExists) || !await isPlainFolder(folder)) throw error;
+  }
+}
+
+/**
  * Replaces a text file, at once and for its owner only.
  *
  * @param path The file. Its folder is made if it is not there.
@@ -97,7 +113,7 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
  */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   const folder = dirname(path);
-  if (!await isPlainFolder(folder)) await Deno.mkdir(folder, { mode: 0o700 });
+  await makePlainFolder(folder);
   const temporary = join(folder, `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails on anything that is there already, links included.
@@ -108,6 +124,50 @@ export async function replaceHostileFile(path: string, text: string): Promise<vo
     await Deno.rename(temporary, path); // replaces a link itself, not what it points to
   } catch (error) {
     await Deno.remove(temporary).catch(() => {}); // it may not have been made
+    throw error;
+  }
+}
+
+/**
+ * Opens a file for reading and appending that must be a plain one, or is made.
+ *
+ * @param path The file, in a folder that is there.
+ * @returns The file, for its owner only.
+ * @throws {ConfigError} Something else is in its place.
+ */
+export async function openHostileFile(path: string): Promise<Deno.FsFile> {
+  const options = { read: true, append: true, mode: 0o600 };
+  const before = await lstatIfPresent(path);
+  if (before === undefined) {
+    try {
+      return await Deno.open(path, { ...options, createNew: true }); // fails on links
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+      return await openHostileFile(path); // another process was faster
+    }
+  }
+  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+  const file = await Deno.open(path, options);
+  const opened = await file.stat();
+  if (opened.ino === before.ino && opened.dev === before.dev) return file;
+  file.close();
+  throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
+}
+
+/**
+ * Keeps other processes that ask for the same lock out until the result is disposed.
+ *
+ * @param path A file that is only there to be locked, in a folder that is there.
+ * @returns The lock.
+ * @throws {ConfigError} Something else is in the file's place.
+ */
+export async function lockHostileFile(path: string): Promise<Disposable> {
+  const file = await openHostileFile(path);
+  try {
+    await file.lock(true);
+    return file; // closing it gives the lock back
+  } catch (error) {
+    file.close();
     throw error;
   }
 }
