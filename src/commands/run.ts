@@ -1,3 +1,4 @@
+import { Mutex } from "../async/mutex.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import {
   type Command,
@@ -7,6 +8,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { runAction } from "./code_action.ts";
+import { TerminalAnswerer } from "./terminal_answerer.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 import {
   approvalOf,
@@ -55,7 +57,9 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   const workspace = await workspaceOf(parsed);
   const { policy, ...modes } = await approvalOf(parsed, workspace);
   const code = await codeOf(parsed);
-  const approver = new TerminalApprover(io, "--approve allow");
+  const turns = new Mutex();
+  const approver = new TerminalApprover(io, "--approve allow", turns);
+  const answerer = new TerminalAnswerer(io, turns);
   await using executor = await CodeExecutor.start({
     workspace,
     approval: policy ?? modes,
@@ -71,6 +75,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     json: parsed.has("json"),
     timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     decide: (request) => approver.decide(request),
+    answer: (request) => answerer.answer(request),
   });
 }
 

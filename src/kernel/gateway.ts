@@ -6,6 +6,7 @@ import { LinkPort } from "../link/port.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { joinStreams } from "../net/join_streams.ts";
+import { randomToken } from "../net/random_token.ts";
 import { TcpStream } from "../net/tcp_stream.ts";
 import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
@@ -416,8 +417,4 @@ async function realFolder(path: string): Promise<string> {
   });
   if ((await Deno.stat(real)).isDirectory) return real;
   throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
-}
-
-function randomToken(): string {
-  return crypto.getRandomValues(new Uint8Array(32)).toHex();
 }

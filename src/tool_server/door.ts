@@ -25,15 +25,6 @@ const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 /** How long a body may take to arrive. */
 export const BODY_TIMEOUT_MS = 60_000;
 
-/**
- * Makes a random token.
- *
- * @returns 32 random bytes in hexadecimal.
- */
-export function randomToken(): string {
-  return crypto.getRandomValues(new Uint8Array(32)).toHex();
-}
-
 /** What a request is answered with. */
 export interface DoorAnswer {
   /** The HTTP status. */

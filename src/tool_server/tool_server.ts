@@ -1,7 +1,7 @@
 import { settledWithin } from "../async/signals.ts";
 import { stderrLogger } from "../log.ts";
 import { ApplicationDoor } from "./application_door.ts";
-import { randomToken } from "./door.ts";
+import { randomToken } from "../net/random_token.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import type { DoorServer } from "./door_server.ts";
 import { kernelDoor } from "./kernel_door.ts";

@@ -180,11 +180,13 @@ import ipybox_runtime as r
 print(r.ToolRunner("everything").run_sync("trigger-elicitation-request").text)`;
   assertMatch(String((await executor.execute(code)).text), /declined/);
   let text: string | null = null;
-  for await (const event of executor.stream(code, { timeoutMs: 2000, elicitations: true })) {
+  const timeoutMs = 5000;
+  for await (const event of executor.stream(code, { timeoutMs, elicitations: true })) {
     if (event.type === "elicitation") {
       const { question } = event.request;
       assert(question.kind === "form");
-      setTimeout(() => event.request.accept({ name: "Ada" }), 2500);
+      // As long as the whole limit: without the pause, nothing of it is left.
+      setTimeout(() => event.request.accept({ name: "Ada" }), timeoutMs);
     }
     if (event.type === "result") text = event.result.text;
   }
