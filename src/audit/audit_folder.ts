@@ -1,13 +1,21 @@
 import { join } from "node:path";
 import {
   isPlainFolder,
-  lockHostileFile,
   makePlainFolder,
-  openHostileFile,
+  openIfPresent,
+  openPlainFile,
 } from "../mcp/hostile_files.ts";
 
 const CURRENT = "audit.jsonl";
 const ROTATED = /^audit\.(\d+)\.jsonl$/;
+
+/** A file of the log that is full. */
+export interface RotatedFile {
+  /** Its number: the higher, the newer. */
+  readonly number: number;
+  /** Where it is. */
+  readonly path: string;
+}
 
 /** The files of a workspace's audit log, in `.ipybox/`. No symbolic link is followed there. */
 export class AuditFolder {
@@ -23,52 +31,64 @@ export class AuditFolder {
   }
 
   /**
-   * Keeps other processes out until the result is disposed.
-   *
-   * @returns The lock.
-   * @throws {ConfigError} Something else is where the folder or the lock should be.
-   */
-  async lock(): Promise<Disposable> {
-    await makePlainFolder(this.path);
-    return await lockHostileFile(join(this.path, "audit.lock"));
-  }
-
-  /**
-   * Opens the current file, which is made where it is missing.
+   * Opens the current file for appending. It and the folder are made where they are missing.
    *
    * @returns The file.
-   * @throws {ConfigError} Something else is in its place.
+   * @throws {ConfigError} Something else is in the place of one of them.
    */
   async open(): Promise<Deno.FsFile> {
-    return await openHostileFile(this.current);
+    await makePlainFolder(this.path);
+    return await openPlainFile(this.current);
   }
 
   /**
-   * Lists the files that were rotated.
+   * Opens a file for reading. Nothing is made.
    *
-   * @returns Their paths by number, the oldest first.
+   * @param path The file.
+   * @returns The file, or `undefined` where there is none.
+   * @throws {ConfigError} Something else is in its place.
    */
-  async rotated(): Promise<[number: number, path: string][]> {
-    const found: [number, string][] = [];
+  async openForReading(path: string): Promise<Deno.FsFile | undefined> {
+    return await isPlainFolder(this.path) ? await openIfPresent(path, { read: true }) : undefined;
+  }
+
+  /**
+   * Lists the files that are full.
+   *
+   * @returns The files, the oldest first.
+   * @throws {ConfigError} The folder is a symbolic link or no folder.
+   */
+  async rotated(): Promise<RotatedFile[]> {
+    const found: RotatedFile[] = [];
     if (!await isPlainFolder(this.path)) return found;
     for await (const { name, isFile } of Deno.readDir(this.path)) {
       const number = ROTATED.exec(name)?.[1];
-      if (isFile && number !== undefined) found.push([Number(number), join(this.path, name)]);
+      if (isFile && number !== undefined) {
+        found.push({ number: Number(number), path: join(this.path, name) });
+      }
     }
-    return found.sort(([one], [other]) => one - other);
+    return found.sort((one, other) => one.number - other.number);
+  }
+
+  /** Puts the current file aside as the newest of those that are full. */
+  async rotate(): Promise<void> {
+    const number = ((await this.rotated()).at(-1)?.number ?? 0) + 1;
+    await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
   }
 
   /**
-   * Puts the current file aside, and removes the oldest ones.
+   * Looks whether a file is still the current one.
    *
-   * @param keep How many stay.
+   * @param file The open file.
+   * @returns Whether it is.
    */
-  async rotate(keep: number): Promise<void> {
-    const rotated = await this.rotated();
-    const number = (rotated.at(-1)?.[0] ?? 0) + 1;
-    await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
-    for (const [, path] of rotated.slice(0, Math.max(0, rotated.length + 1 - keep))) {
-      await Deno.remove(path);
+  isCurrent(file: Deno.FsFile): boolean {
+    try {
+      const [opened, there] = [file.statSync(), Deno.lstatSync(this.current)];
+      return there.isFile && opened.ino === there.ino && opened.dev === there.dev;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
     }
   }
 }

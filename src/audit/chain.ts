@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { createHash } from "node:crypto";
+import { sha256 } from "../json/digest.ts";
 
 /** What the first line of a chain follows. */
 export const GENESIS: string = "0".repeat(64);
@@ -49,10 +49,11 @@ export function chainLine(fields: string, end: ChainEnd): { line: string; end: C
  * Reads a line. The hash is over the text of all that comes before it, so no other spelling of the
  * same JSON passes.
  *
- * @param line The line, without its line feed.
+ * @param bytes The line, without its line feed.
  * @returns What it says, or `undefined` where it is no line of a chain.
  */
-export function readChainLine(line: string): ChainLine | undefined {
+export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
+  const line = new TextDecoder().decode(bytes);
   const found = HASH.exec(line);
   const hash = found?.[1];
   if (found === null || hash === undefined) return undefined;
@@ -61,11 +62,6 @@ export function readChainLine(line: string): ChainLine | undefined {
   const { seq, prev } = fields;
   if (typeof seq !== "number" || typeof prev !== "string") return undefined;
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
-}
-
-/** The SHA-256 of a text or bytes, in hexadecimal. */
-export function sha256(content: string | Uint8Array): string {
-  return createHash("sha256").update(content).digest("hex");
 }
 
 function parseObject(text: string): Record<string, unknown> | undefined {

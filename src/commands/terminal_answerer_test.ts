@@ -27,6 +27,7 @@ async function ask(
     verboseLog: silentLogger,
     interactive,
     stdoutIsTerminal: true,
+    lend: (use) => use(),
     color: false,
     signal: new AbortController().signal,
     ask: (text) => {

@@ -89,22 +89,6 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
 }
 
 /**
- * Makes a folder for its owner only, if it is not there.
- *
- * @param folder The folder.
- * @throws {ConfigError} It is a symbolic link or no folder.
- */
-export async function makePlainFolder(folder: string): Promise<void> {
-  if (await isPlainFolder(folder)) return;
-  try {
-    await Deno.mkdir(folder, { mode: 0o700 });
-  } catch (error) {
-    // Another process may have been faster.
-    if (!(error instanceof Deno.errors.AlreadyExists) || !await isPlainFolder(folder)) throw error;
-  }
-}
-
-/**
  * Replaces a text file, at once and for its owner only.
  *
  * @param path The file. Its folder is made if it is not there.
@@ -129,40 +113,62 @@ export async function replaceHostileFile(path: string, text: string): Promise<vo
 }
 
 /**
- * Opens a file for reading and appending that must be a plain one, or is made.
+ * Opens a file for reading and appending, which is made for its owner only where it is missing.
  *
- * @param path The file, in a folder that is there.
- * @returns The file, for its owner only.
+ * @param path The file.
+ * @returns The file.
  * @throws {ConfigError} Something else is in its place.
  */
-export async function openHostileFile(path: string): Promise<Deno.FsFile> {
-  const options = { read: true, append: true, mode: 0o600 };
-  const before = await lstatIfPresent(path);
-  if (before === undefined) {
+export async function openPlainFile(path: string): Promise<Deno.FsFile> {
+  const options = { read: true, append: true };
+  for (;;) {
+    const present = await openIfPresent(path, options);
+    if (present !== undefined) return present;
     try {
-      return await Deno.open(path, { ...options, createNew: true }); // fails on links
+      return await Deno.open(path, { ...options, createNew: true, mode: 0o600 }); // fails on links
     } catch (error) {
-      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-      return await openHostileFile(path); // another process was faster
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
     }
   }
-  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
-  const file = await Deno.open(path, options);
-  const opened = await file.stat();
-  if (opened.ino === before.ino && opened.dev === before.dev) return file;
-  file.close();
+}
+
+/**
+ * Opens a file that must be a plain one, if it is there.
+ *
+ * @param path The file.
+ * @param options What for.
+ * @returns The open file, or `undefined` where there is none.
+ * @throws {ConfigError} Something else is in its place.
+ */
+export async function openIfPresent(
+  path: string,
+  options: Pick<Deno.OpenOptions, "read" | "append">,
+): Promise<Deno.FsFile | undefined> {
+  try {
+    const before = await Deno.lstat(path);
+    if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+    const file = await Deno.open(path, options);
+    const opened = await file.stat();
+    if (opened.ino === before.ino && opened.dev === before.dev) return file;
+    file.close();
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
   throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
 }
 
 /**
- * Keeps other processes that ask for the same lock out until the result is disposed.
+ * Keeps other processes out until the result is disposed.
  *
- * @param path A file that is only there to be locked, in a folder that is there.
+ * @param folder The folder, which is made for its owner only where it is missing.
+ * @param name The lock's file in it.
  * @returns The lock.
- * @throws {ConfigError} Something else is in the file's place.
+ * @throws {ConfigError} Something else is where the folder or the file should be.
  */
-export async function lockHostileFile(path: string): Promise<Disposable> {
-  const file = await openHostileFile(path);
+export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
+  await makePlainFolder(folder);
+  const file = await openPlainFile(join(folder, name));
   try {
     await file.lock(true);
     return file; // closing it gives the lock back
@@ -172,7 +178,29 @@ export async function lockHostileFile(path: string): Promise<Disposable> {
   }
 }
 
-async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
+/**
+ * Makes a folder for its owner only, where it is missing.
+ *
+ * @param folder The folder.
+ * @throws {ConfigError} It is a symbolic link or no folder.
+ */
+export async function makePlainFolder(folder: string): Promise<void> {
+  while (!await isPlainFolder(folder)) {
+    try {
+      await Deno.mkdir(folder, { mode: 0o700 });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
+    }
+  }
+}
+
+/**
+ * Looks at what is at a path, and at no link's target.
+ *
+ * @param path The path.
+ * @returns What is there, or `undefined` where nothing is.
+ */
+export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
   try {
     return await Deno.lstat(path);
   } catch (error) {

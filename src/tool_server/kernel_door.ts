@@ -34,6 +34,9 @@ export interface KernelDoorOptions {
   readonly log: Logger;
 }
 
+/** Where the runtime says from which line of the execution's code it was called. */
+const LINE_HEADER = "x-ipybox-line";
+
 type Route = (request: IncomingRequest) => Promise<string>;
 
 /**
@@ -70,23 +73,37 @@ export function kernelDoor(options: KernelDoorOptions): DoorServer {
   return new DoorServer({ handler, refusal, maxBodyBytes });
 }
 
+/** The line that called. To be asked before anything is waited for: another execution may begin. */
+function sourceOf(
+  runner: ToolRunner,
+  request: IncomingRequest,
+): ReturnType<ToolRunner["sourceAt"]> | undefined {
+  const line = request.headers.get(LINE_HEADER);
+  return line === null || line === undefined ? undefined : runner.sourceAt(Number(line));
+}
+
 async function run(runner: ToolRunner, request: IncomingRequest): Promise<string> {
+  const source = sourceOf(runner, request);
   const { call, timeoutMs, progress } = await jsonBody(request, parseRunRequest);
   const { signal } = request;
   const onProgress = progress
     ? (report: ToolProgress) => request.tell(progressLine(report))
     : undefined;
-  return resultText(await runner.runCall(call, { signal, timeoutMs, onProgress }));
+  return resultText(await runner.runCall({ ...call, source }, { signal, timeoutMs, onProgress }));
 }
 
 async function catalog(runner: ToolRunner, request: IncomingRequest): Promise<string> {
+  const source = sourceOf(runner, request);
   const { call, timeoutMs } = await jsonBody(request, parseCatalogRequest);
-  return resultText(await runner.catalog(call, { signal: request.signal, timeoutMs }));
+  return resultText(
+    await runner.catalog({ ...call, source }, { signal: request.signal, timeoutMs }),
+  );
 }
 
 async function approve(runner: ToolRunner, request: IncomingRequest): Promise<string> {
+  const source = sourceOf(runner, request);
   const call = await jsonBody(request, parseApproveRequest);
-  return approvedText(await runner.approve(call, request.signal));
+  return approvedText(await runner.approve({ ...call, source }, request.signal));
 }
 
 function status(request: IncomingRequest): Promise<string> {

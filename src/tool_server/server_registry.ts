@@ -4,8 +4,7 @@ import { ConfigError } from "../errors.ts";
 import { locateJsonError } from "../json/locate.ts";
 import {
   isPlainFolder,
-  lockHostileFile,
-  makePlainFolder,
+  lockPlainFolder,
   readHostileFile,
   replaceHostileFile,
 } from "../mcp/hostile_files.ts";
@@ -116,9 +115,8 @@ export class ServerRegistry {
   async #edit(name: string, params: unknown): Promise<unknown> {
     if (this.path === undefined || this.#folder === undefined) return undefined;
     using _turn = await this.#edits.acquire(); // a lock is for processes, and this is one
-    await makePlainFolder(this.#folder);
     // Else one of two processes that change the file at once would undo what the other did.
-    using _lock = await lockHostileFile(join(this.#folder, "mcp.lock"));
+    using _lock = await lockPlainFolder(this.#folder, "mcp.lock");
     const file = await this.#read();
     const before = file.mcpServers[name];
     if (params === undefined) delete file.mcpServers[name];
