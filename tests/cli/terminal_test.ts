@@ -128,7 +128,7 @@ const cases: readonly Case[] = [
       "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
       "print(raw.run_sync('ask', asked).text)",
     script: [
-      ["? [y/N] ", "y\n"],
+      ["[d]etails ", "y\n"],
       ["Answer 2 fields? [y/N] ", "y\n"],
       ["name [text]: ", "Ada\n"],
       ["age [whole number, or nothing]: ", "36\n"],
