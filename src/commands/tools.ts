@@ -1,6 +1,13 @@
 import { firstSentence } from "../apigen/generate.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  table,
+  UsageError,
+} from "./command.ts";
 import { type PackageTool, readPackage } from "./generated_package.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
@@ -34,12 +41,16 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const only = parsed.value("server");
   if (only !== undefined) requireServerName(only);
-  const names = only === undefined ? (await ServerRegistry.open({ workspace })).names : [only];
+  const { names: registered } = await ServerRegistry.open({ workspace });
+  const names = only === undefined ? registered : [only];
   const words = (parsed.positional[0] ?? "").toLowerCase().split(/\s+/);
   const found: Found[] = [];
+  let complete = true;
   for (const server of names) {
     const all = await readPackage(mcptoolsOf(workspace), server);
+    if (all === undefined && !registered.includes(server)) throw unknownServer(server, registered);
     if (all === undefined) io.err(`No Python API of server "${server}": register it again`);
+    complete &&= all !== undefined;
     for (const tool of all ?? []) {
       const text = `${server}.${tool.module} ${tool.name} ${tool.description}`.toLowerCase();
       if (words.every((word) => text.includes(word))) found.push({ server, ...tool });
@@ -54,5 +65,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     ]);
     io.out(table(rows).join("\n") + "\n");
   }
-  return EXIT.ok;
+  return complete || only === undefined ? EXIT.ok : EXIT.failed;
+}
+
+function unknownServer(name: string, registered: readonly string[]): UsageError {
+  const known = registered.length === 0 ? "none is" : `there are ${registered.join(", ")}`;
+  return new UsageError(`No server "${name}" is registered: ${known}`);
 }

@@ -3,6 +3,7 @@ import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
 import { guardsShell } from "../approval/policy.ts";
+import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { AsyncQueue } from "../async/queue.ts";
@@ -14,6 +15,7 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type Span, startSpan } from "../telemetry/span.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
@@ -123,7 +125,7 @@ export class CodeExecutor implements AsyncDisposable {
           workspace,
           kernelDoor: (stream) => tools.serveKernel(stream),
           kernelToken: tools.kernelToken,
-          sandbox,
+          sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
           limits: options.limits,
           kernelEnv,
           packagesDir,
@@ -152,6 +154,20 @@ export class CodeExecutor implements AsyncDisposable {
     return this.#tools.applicationDoor;
   }
 
+  /** The web page on which a person decides on approvals. */
+  get page(): ApprovalPage {
+    return this.#tools.page;
+  }
+
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.#tools.approvalPage();
+  }
+
   /** The names of the MCP servers that code may call, sorted. */
   get servers(): string[] {
     return this.#tools.runner.registry.names;
@@ -170,6 +186,8 @@ export class CodeExecutor implements AsyncDisposable {
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
    * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
+   * The approval page may decide as well; the first decision counts. To leave a request to the page,
+   * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
    *
    * @param code IPython code: Python, top-level `await`, magics and `!commands`.
    * @param options Its limits, and whether output is told as it is produced.
@@ -283,6 +301,7 @@ export class CodeExecutor implements AsyncDisposable {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
+      settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
       signal: anySignal(options.signal, this.#closed.signal),
       log: this.#log,
@@ -349,6 +368,16 @@ export class CodeExecutor implements AsyncDisposable {
       await told;
     }
   }
+}
+
+/** Keeps code from changing the settings that decide on servers' sandboxes. */
+function withReadOnly(
+  sandbox: CodeExecutorOptions["sandbox"] = true,
+  files: readonly string[],
+): boolean | SandboxOptions {
+  if (sandbox === false) return false;
+  const options = sandbox === true ? {} : sandbox;
+  return { ...options, readOnly: [...options.readOnly ?? [], ...files] };
 }
 
 /** The class of an error, for traces. The names of Python's exceptions are chosen by the code. */

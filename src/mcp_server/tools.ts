@@ -126,7 +126,7 @@ Registrations persist.
         // The whole of it, as JSON: what is shown is what will be started, to the last character.
         return await ask(
           `Register the MCP server "${name}"? It is started or reached like this, outside the ` +
-            `sandbox:\n\n${visible(JSON.stringify(params, null, 2))}`,
+            `code's sandbox:\n\n${visible(JSON.stringify(params, null, 2))}`,
         );
     }
   }

@@ -1,3 +1,5 @@
+import { ApprovalPage } from "../approval_page/approval_page.ts";
+import { type ApprovalPageOptions, PageDesk } from "../approval_page/page_desk.ts";
 import { settledWithin } from "../async/signals.ts";
 import { stderrLogger } from "../log.ts";
 import { ApplicationDoor } from "./application_door.ts";
@@ -23,6 +25,8 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    * @default {true}
    */
   kernelPort?: boolean;
+  /** How long links to the approval page, and pages that have gone, are waited for. */
+  approvalPage?: ApprovalPageOptions | undefined;
 }
 
 /** Where a door of a {@linkcode ToolServer} is, and what opens it. */
@@ -70,6 +74,8 @@ export class ToolServer implements AsyncDisposable {
   readonly applicationDoor: Door;
   /** Runs the tools; its channel is where an approver in this process attaches. */
   readonly runner: ToolRunner;
+  /** The web page on which a person decides. */
+  readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
   readonly #kernel: DoorServer;
@@ -77,6 +83,7 @@ export class ToolServer implements AsyncDisposable {
 
   private constructor(parts: Parts, stack: AsyncDisposableStack) {
     this.runner = parts.runner;
+    this.page = parts.page;
     this.kernelToken = parts.kernelToken;
     this.applicationDoor = parts.applicationDoor;
     this.#kernel = parts.kernel;
@@ -95,18 +102,25 @@ export class ToolServer implements AsyncDisposable {
     const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
+    const desk = stack.use(new PageDesk(runner.channel, options.approvalPage));
     const common = { runner, maxBodyBytes, log };
 
     const kernelToken = randomToken();
     const kernel = stack.use(kernelDoor({ ...common, token: kernelToken }));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
-    const door = new ApplicationDoor({ ...common, token });
-    const applicationDoor = listen((request) => door.handle(request), token, stack);
+    const door: ApplicationDoor = new ApplicationDoor({
+      ...common,
+      desk,
+      host: () => applicationDoor.url.host,
+      token,
+    });
+    const applicationDoor: Door = listen((request) => door.handle(request), token, stack);
     stack.defer(() => door.close());
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
     const kernelDoorAt = port === undefined ? undefined : doorAt("127.0.0.1", port, kernelToken);
-    const parts = { runner, kernel, kernelToken, kernelDoor: kernelDoorAt, applicationDoor };
+    const page = new ApprovalPage(desk, () => applicationDoor.url);
+    const parts = { runner, page, kernel, kernelToken, kernelDoor: kernelDoorAt, applicationDoor };
     return new ToolServer(parts, stack.move());
   }
 
@@ -130,6 +144,15 @@ export class ToolServer implements AsyncDisposable {
     await this.#kernel.serve(stream);
   }
 
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.page.url();
+  }
+
   /** Refuses what waits for approval, cancels what runs, and stops the servers. */
   async reset(): Promise<void> {
     await this.runner.reset();
@@ -144,6 +167,7 @@ export class ToolServer implements AsyncDisposable {
 /** What a {@linkcode ToolServer} is made of. */
 interface Parts {
   readonly runner: ToolRunner;
+  readonly page: ApprovalPage;
   readonly kernel: DoorServer;
   readonly kernelToken: string;
   readonly kernelDoor: Door | undefined;
