@@ -22,7 +22,12 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
-export type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./src/executor/options.ts";
+export type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./src/executor/options.ts";
 export type {
   ApprovalEvent,
   ChunkEvent,
@@ -106,7 +111,8 @@ export { Execution } from "./src/kernel/execution.ts";
 export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
 export type { OutputChunk } from "./src/kernel/chunk_queue.ts";
 export { KernelGateway } from "./src/kernel/gateway.ts";
-export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { ByteStream } from "./src/net/byte_stream.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";

@@ -13,6 +13,11 @@ export interface GenerateMcpSourcesOptions extends
   > {
   /** The folder that holds the packages of all servers, usually `mcptools` in the workspace. */
   rootDir: string;
+  /**
+   * Called before anything is written, once the server has told its tools. What it returns is called
+   * if the package then cannot be written, and undoes what it did.
+   */
+  beforeWrite?: (() => Promise<() => Promise<void>>) | undefined;
 }
 
 /** How long a server's list must stay as it is: some servers add tools after the handshake. */
@@ -46,7 +51,7 @@ export async function generateMcpSources(
   params: ServerParams,
   options: GenerateMcpSourcesOptions,
 ): Promise<GeneratedTool[]> {
-  const { rootDir, ...connectOptions } = options;
+  const { rootDir, beforeWrite, ...connectOptions } = options;
   checkServerName(serverName);
   await using connection = await connectMcp(serverName, params, connectOptions)
     .catch((error) => {
@@ -59,7 +64,14 @@ export async function generateMcpSources(
     throw asRegistration(error, params, options);
   });
   const { serverInfo, instructions } = connection;
-  return await generatePackage(serverName, { tools, serverInfo, instructions }, { rootDir });
+  options.signal?.throwIfAborted();
+  const undo = await beforeWrite?.();
+  try {
+    return await generatePackage(serverName, { tools, serverInfo, instructions }, { rootDir });
+  } catch (error) {
+    await undo?.();
+    throw error;
+  }
 }
 
 /** A server that is not registered yet is not logged in to by its name. */

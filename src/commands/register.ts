@@ -86,6 +86,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       login,
       signal: io.signal,
       log: io.log,
+      beforeWrite: () => registry.register(name, params),
     }).catch((error: unknown) => {
       if (!(error instanceof McpLoginRequiredError)) throw error;
       const again = parsed.values("header").length > 0
@@ -93,7 +94,6 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
         : ["ipybox", "register", "--login", ...args].map(shellWord).join(" ");
       throw new McpLoginRequiredError(name, error.what, again);
     });
-    await registry.register(name, params);
     report(name, tools, io);
   }
 }

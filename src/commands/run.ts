@@ -1,3 +1,4 @@
+import { Mutex } from "../async/mutex.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import {
   type Command,
@@ -8,6 +9,7 @@ import {
 } from "./command.ts";
 import { runAction } from "./code_action.ts";
 import { PageApprover } from "./page_approver.ts";
+import { TerminalAnswerer } from "./terminal_answerer.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 import {
   approvalOf,
@@ -57,6 +59,8 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   const workspace = await workspaceOf(parsed);
   const { policy, ...modes } = await approvalOf(parsed, workspace);
   const code = await codeOf(parsed);
+  const turns = new Mutex();
+  const answerer = new TerminalAnswerer(io, turns);
   await using executor = await CodeExecutor.start({
     workspace,
     approval: policy ?? modes,
@@ -69,12 +73,13 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   });
   const approver = parsed.has("page")
     ? new PageApprover(io, executor.page)
-    : new TerminalApprover(io, "--approve allow");
+    : new TerminalApprover(io, "--approve allow", turns);
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),
     timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     decide: (request) => approver.decide(request),
+    answer: (request) => answerer.answer(request),
   });
 }
 

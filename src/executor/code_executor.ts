@@ -9,6 +9,7 @@ import { abortable, anySignal } from "../async/signals.ts";
 import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
+import { type Logger, stderrLogger } from "../log.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { type Span, startSpan } from "../telemetry/span.ts";
@@ -16,7 +17,12 @@ import type { Door, ToolServer } from "../tool_server/tool_server.ts";
 import { EventQueue } from "./event_queue.ts";
 import type { ExecutionEvent } from "./events.ts";
 import type { KernelSession } from "./kernel_session.ts";
-import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
+import type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./options.ts";
 import { type RunningParts, startParts } from "./parts.ts";
 import { TimeBudget } from "../async/time_budget.ts";
 
@@ -53,6 +59,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #tools: ToolServer;
   readonly #connectTimeoutMs: number | undefined;
   readonly #login: LoginOptions | undefined;
+  readonly #log: Logger;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
@@ -71,6 +78,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#tools = running.tools;
     this.#connectTimeoutMs = options.connectTimeoutMs;
     this.#login = options.login;
+    this.#log = options.log ?? stderrLogger();
   }
 
   /**
@@ -228,23 +236,29 @@ export class CodeExecutor implements AsyncDisposable {
    *
    * @param name The server's name, which is the name of its Python package.
    * @param params How it is started or reached. `${VAR}` is filled in whenever that happens.
+   * @param options What gives up. Whatever fails, either all of it is done or nothing.
    * @returns What became of each tool, in the server's order.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense.
    * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
    * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
    */
-  async registerServer(name: string, params: ServerParams): Promise<GeneratedTool[]> {
-    const tools = await generateMcpSources(name, params, {
+  async registerServer(
+    name: string,
+    params: ServerParams,
+    options: RegisterServerOptions = {},
+  ): Promise<GeneratedTool[]> {
+    return await generateMcpSources(name, params, {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
       settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
       login: this.#login,
+      signal: anySignal(options.signal, this.#closed.signal),
+      log: this.#log,
+      beforeWrite: () => this.#tools.runner.registerServer(name, params),
     });
-    await this.#tools.runner.registerServer(name, params);
-    return tools;
   }
 
   /**

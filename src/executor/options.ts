@@ -119,6 +119,25 @@ export interface CodeExecutorOptions {
    */
   connectTimeoutMs?: number | undefined;
   /**
+   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
+   *
+   * @default {undefined} for ever
+   */
+  callTimeoutMs?: number | undefined;
+  /**
+   * How many requests one MCP server is sent at once; the others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number | undefined;
+  /**
+   * How long an MCP server is kept running without a request, in milliseconds. What it keeps in its
+   * memory is lost then; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number | undefined;
+  /**
    * How long the kernel may take to start, in milliseconds.
    *
    * @default {60000}
@@ -170,4 +189,10 @@ export interface StreamOptions extends ExecuteOptions {
    * @default {false}
    */
   elicitations?: boolean | undefined;
+}
+
+/** Options of `CodeExecutor.registerServer()`. */
+export interface RegisterServerOptions {
+  /** Gives up. */
+  signal?: AbortSignal | undefined;
 }

@@ -41,21 +41,24 @@ export async function startParts(
       audit: options.audit,
       consents: options.consents,
       connectTimeoutMs,
+      callTimeoutMs: options.callTimeoutMs,
+      maxConcurrentCalls: options.maxConcurrentCalls,
+      serverIdleMs: options.serverIdleMs,
       login: options.login,
       sampling: options.sampling,
       roots: options.roots,
+      kernelPort: false,
       log,
     }),
   );
-  const { hostname, port, token } = tools.kernelDoor;
   const { packagesDir, restoreWorkingDir, maxOutputBytes, spareKernel } = options;
   const kernel = parts.use(
     await KernelSession.start({
       gateway: {
         python: python.executable,
         workspace,
-        kernelDoor: { hostname, port },
-        kernelToken: token,
+        kernelDoor: (stream) => tools.serveKernel(stream),
+        kernelToken: tools.kernelToken,
         sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
         limits: options.limits,
         kernelEnv,

@@ -206,7 +206,7 @@ export class McpPool implements AsyncDisposable {
   #slot(serverName: string): ServerSlot {
     const params = this.requireRegistered(serverName);
     const present = this.#slots.get(serverName);
-    if (present?.wanted === JSON.stringify(params)) return present;
+    if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {
       this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
       this.#end(serverName);

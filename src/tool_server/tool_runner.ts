@@ -334,12 +334,14 @@ export class ToolRunner implements AsyncDisposable {
    *
    * @param serverName Its name.
    * @param params How it is started or reached.
+   * @returns Takes it back: what was registered before is so again.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense, or the file is no registry.
    */
-  async registerServer(serverName: string, params: ServerParams): Promise<void> {
-    await this.registry.register(serverName, params);
+  async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
+    const undo = await this.registry.register(serverName, params);
     this.#changed.delete(serverName);
+    return undo;
   }
 
   /**

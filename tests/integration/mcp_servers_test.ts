@@ -102,7 +102,8 @@ Deno.test("a server of the newer era alone, over HTTP", async () => {
   assertEquals((await connection.callTool("list", args({}))).structuredContent, []);
   const cancel = new AbortController();
   const call = failure(connection.callTool("wait", args({}), { signal: cancel.signal }));
-  setTimeout(() => cancel.abort(), 100);
+  await server.untilSays("waiting");
+  cancel.abort();
   assertEquals((await call).type, "cancelled");
   await server.untilSays("cancelled");
 });
