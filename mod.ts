@@ -154,6 +154,9 @@ export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
 export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";
 export { ServerEvents } from "./src/tool_server/server_events.ts";
 export type {
+  CallEndedEvent,
+  CallEvent,
+  CallStartedEvent,
   LogEvent,
   ProgressEvent,
   ServerEvent,

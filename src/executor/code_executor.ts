@@ -1,5 +1,6 @@
 import { join, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
+import { removePackage } from "../apigen/remove_package.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
 import { guardsShell } from "../approval/policy.ts";
@@ -12,6 +13,7 @@ import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import { stderrLogger } from "../log.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
@@ -271,6 +273,20 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * Removes an MCP server from the workspace's registry, stops it, and removes its Python API.
+   *
+   * @param name The server's name.
+   * @returns Whether there was anything to remove.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The registry cannot be read.
+   */
+  async unregisterServer(name: string): Promise<boolean> {
+    checkServerName(name); // it is about to become a path
+    const registered = await this.#tools.runner.unregisterServer(name);
+    return await removePackage(join(this.workspace, "mcptools"), name) || registered;
+  }
+
+  /**
    * Compares a server's tools with its generated Python API. Of use after a `tools_changed` event:
    * {@linkcode registerServer} brings the API up to date.
    *
@@ -298,7 +314,7 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     stop: AbortSignal,
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const { timeoutMs, chunks = false, elicitations = false } = options;
+    const { timeoutMs, chunks = false, elicitations = false, calls = false } = options;
     await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
     const execute = await abortable(this.#kernel.ready(), stop);
     const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
@@ -306,6 +322,7 @@ export class CodeExecutor implements AsyncDisposable {
     using budget = new TimeBudget(timeoutMs);
     using _clock = onPendingChange([channel, questions], (count) => budget.setPending(count));
     using _watcher = serverEvents.watch((event) => events.push(event));
+    using _follower = calls ? serverEvents.followCalls((event) => events.push(event)) : undefined;
     using _approver = channel.attached
       ? undefined
       : channel.attach((request) => events.push({ type: "approval", request }));

@@ -4,7 +4,7 @@ import { ApprovalGate } from "../approval/gate.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
 import { AuditLog } from "../audit/audit_log.ts";
-import { AuditTrail } from "../audit/audit_trail.ts";
+import { AuditTrail, type RequestEnd } from "../audit/audit_trail.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
@@ -96,7 +96,7 @@ export class ToolRunner implements AsyncDisposable {
     this.#audit = workspace === undefined || options.audit === false
       ? undefined
       : new AuditLog({ workspace, redact: policy.redact, log });
-    this.#trail = new AuditTrail(this.#audit);
+    this.#trail = new AuditTrail(this.#audit, (call, id) => this.#observe(call, id));
     this.#log = log;
     this.#callTimeoutMs = options.callTimeoutMs;
     this.#pool = new McpPool({
@@ -318,6 +318,15 @@ export class ToolRunner implements AsyncDisposable {
     return ({ progress, total, message }: ToolProgress) => {
       this.events.tell({ type: "progress", ...call, progress, total, message });
       onProgress?.({ progress, total, message });
+    };
+  }
+
+  #observe({ kind, serverName, toolName }: ApprovalCall, callId: string) {
+    this.events.tellCall({ type: "call_started", callId, kind, serverName, toolName });
+    return ({ decision: made, status, durationMs, waitMs }: RequestEnd): void => {
+      const { decision, by, reason } = made ?? {};
+      const end = { decision, by, reason, status, durationMs, waitMs };
+      this.events.tellCall({ type: "call_ended", callId, ...end });
     };
   }
 
