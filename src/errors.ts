@@ -6,7 +6,7 @@
  *
  * @module
  */
-import type { Output } from "./kernel/outputs.ts";
+import type { Output, WholeText } from "./kernel/outputs.ts";
 
 /** What is known of a child process that ended or never worked. */
 export interface ProcessEvidence {
@@ -81,6 +81,8 @@ export interface PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText?: WholeText | undefined;
 }
 
 /** Whether the kernel's variables survived an interruption. */
@@ -98,6 +100,8 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
   readonly #what: string;
 
   /**
@@ -119,6 +123,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
     this.text = partial.text;
     this.images = partial.images;
     this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
   }
 
   /**
@@ -142,6 +147,8 @@ export class CodeExecutionError extends Error implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
 
   /**
    * Made by ipybox, for callers to catch.
@@ -161,6 +168,7 @@ export class CodeExecutionError extends Error implements PartialResult {
     this.text = partial.text;
     this.images = partial.images;
     this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
   }
 }
 
@@ -174,6 +182,8 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
 
   /**
    * Made by ipybox, for callers to catch.
@@ -192,6 +202,7 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
     this.text = partial.text;
     this.images = partial.images;
     this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
   }
 }
 

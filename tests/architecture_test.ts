@@ -8,7 +8,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   link: [],
   approval: [],
   sandbox: ["assets", "process"],
-  python: ["assets", "process"],
+  python: ["assets", "process", "sandbox"],
   mcp: ["process", "sandbox"],
   kernel: ["assets", "link", "process", "sandbox"],
   policy: ["approval", "mcp"],

@@ -1,0 +1,66 @@
+import type { Logger } from "../log.ts";
+import type { CellRun } from "./cell_run.ts";
+import type { ServerContext } from "./sdk.ts";
+
+/** How often a change is told at most: a person cannot read faster. */
+const INTERVAL_MS = 250;
+/** How often something is told at least: clients give up a request that they hear nothing of. */
+const HEARTBEAT_MS = 5000;
+const MAX_MESSAGE = 200;
+
+/**
+ * Tells a client what its cell does, where it asked for that: the last line of output or the tool
+ * call under way, and that the cell is still alive.
+ */
+export class CellProgress implements Disposable {
+  readonly #run: CellRun;
+  readonly #ctx: ServerContext;
+  readonly #log: Logger;
+  readonly #startedAt = performance.now();
+  #timer: ReturnType<typeof setInterval> | undefined;
+  #told = "";
+  #toldAt = performance.now();
+  #count = 0;
+
+  /**
+   * Begins to tell.
+   *
+   * @param run The cell.
+   * @param ctx The request that waits for it.
+   * @param log Told when the client cannot be reached.
+   */
+  constructor(run: CellRun, ctx: ServerContext, log: Logger) {
+    this.#run = run;
+    this.#ctx = ctx;
+    this.#log = log;
+    if (ctx.mcpReq._meta?.progressToken === undefined) return;
+    this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
+    ctx.mcpReq.signal.addEventListener("abort", () => this[Symbol.dispose](), { once: true });
+  }
+
+  /** Stops telling: nothing may follow a request's answer. */
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  #look(): void {
+    const message = this.#run.activity.slice(0, MAX_MESSAGE).toWellFormed();
+    const now = performance.now();
+    if (message === this.#told && now - this.#toldAt < HEARTBEAT_MS) return;
+    this.#told = message;
+    this.#toldAt = now;
+    const seconds = Math.round((now - this.#startedAt) / 1000);
+    this.#ctx.mcpReq.notify({
+      method: "notifications/progress",
+      params: {
+        progressToken: this.#ctx.mcpReq._meta?.progressToken,
+        progress: ++this.#count,
+        message: seconds < 5 ? message : `${message} (${seconds} s)`,
+      },
+    }).catch((error: unknown) => {
+      this.#log.debug(`Cannot tell the client of progress: ${error}`);
+      this[Symbol.dispose]();
+    });
+  }
+}

@@ -1,0 +1,70 @@
+import { imageSize } from "./image_size.ts";
+
+/** A picture as it is sent to the client. */
+export interface InlineImage {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly mimeType: "image/png" | "image/jpeg";
+  readonly width: number;
+  readonly height: number;
+}
+
+/** The longest side that is sent: models see no more than this. */
+const MAX_SIDE = 1568;
+/** The most bytes of one picture. */
+const MAX_BYTES = 2 ** 20;
+/** The most pixels that are decoded. */
+const MAX_PIXELS = 25e6;
+/** The least that a picture is scaled down to, before it is left out. */
+const MIN_SIDE = 256;
+
+/**
+ * Makes a picture fit for a client: one that is large is scaled down, and becomes a JPEG where a PNG
+ * would still be too large.
+ *
+ * @param bytes A PNG or a JPEG that executed code has made.
+ * @param room The most bytes that there is room for.
+ * @returns The picture, or `undefined` where it cannot be made to fit or is none.
+ */
+export async function inlineImage(
+  bytes: Uint8Array<ArrayBuffer>,
+  room: number,
+): Promise<InlineImage | undefined> {
+  const size = imageSize(bytes);
+  if (size === undefined || size.width * size.height > MAX_PIXELS) return undefined;
+  const limit = Math.min(room, MAX_BYTES);
+  const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
+  const side = Math.max(size.width, size.height);
+  if (bytes.length <= limit && side <= MAX_SIDE) return { bytes, mimeType, ...size };
+  for (let longest = Math.min(side, MAX_SIDE); longest >= MIN_SIDE; longest = longest / 2) {
+    const scale = longest / side;
+    const scaled = {
+      width: Math.max(1, Math.round(size.width * scale)),
+      height: Math.max(1, Math.round(size.height * scale)),
+    };
+    for (const type of ["image/png", "image/jpeg"] as const) {
+      if (mimeType === "image/jpeg" && type === "image/png") continue;
+      const drawn = await draw(bytes, mimeType, scaled, type);
+      if (drawn === undefined) return undefined;
+      if (drawn.length <= limit) return { bytes: drawn, mimeType: type, ...scaled };
+    }
+  }
+  return undefined;
+}
+
+/** Draws a picture in a size; `undefined` where it is damaged. */
+async function draw(
+  bytes: Uint8Array<ArrayBuffer>,
+  mimeType: string,
+  { width, height }: { readonly width: number; readonly height: number },
+  type: string,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const picture = new Blob([bytes], { type: mimeType });
+  const options = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" } as const;
+  // Executed code made it: whatever the decoder says, it is a picture that cannot be shown.
+  const bitmap = await createImageBitmap(picture, options).catch(() => undefined);
+  if (bitmap === undefined) return undefined;
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext("bitmaprenderer")?.transferFromImageBitmap(bitmap);
+  const blob = await canvas.convertToBlob({ type, quality: 0.85 });
+  return new Uint8Array(await blob.arrayBuffer());
+}
