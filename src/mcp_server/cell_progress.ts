@@ -8,6 +8,9 @@ const INTERVAL_MS = 250;
 const HEARTBEAT_MS = 5000;
 const MAX_MESSAGE = 200;
 
+/** Who tells of a cell at the moment. */
+const tellers = new WeakMap<CellRun, CellProgress>();
+
 /**
  * Tells a client what its cell does, where it asked for that: the last line of output or the tool
  * call under way, and that the cell is still alive.
@@ -22,20 +25,32 @@ export class CellProgress implements Disposable {
   #toldAt = performance.now();
   #count = 0;
 
+  private constructor(run: CellRun, ctx: ServerContext, log: Logger) {
+    this.#run = run;
+    this.#ctx = ctx;
+    this.#log = log;
+    tellers.set(run, this);
+    if (ctx.mcpReq._meta?.progressToken === undefined) return;
+    this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
+    ctx.mcpReq.signal.addEventListener("abort", () => this[Symbol.dispose](), { once: true });
+  }
+
   /**
-   * Begins to tell.
+   * Tells of a cell from now on.
+   *
+   * In the older era a request stays open while its client asks its user, so who told of it before
+   * goes on: its numbers must increase.
    *
    * @param run The cell.
    * @param ctx The request that waits for it.
    * @param log Told when the client cannot be reached.
+   * @returns Disposing it ends that.
    */
-  constructor(run: CellRun, ctx: ServerContext, log: Logger) {
-    this.#run = run;
-    this.#ctx = ctx;
-    this.#log = log;
-    if (ctx.mcpReq._meta?.progressToken === undefined) return;
-    this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
-    ctx.mcpReq.signal.addEventListener("abort", () => this[Symbol.dispose](), { once: true });
+  static of(run: CellRun, ctx: ServerContext, log: Logger): CellProgress {
+    const before = tellers.get(run);
+    if (before !== undefined && before.#ctx.mcpReq.id === ctx.mcpReq.id) return before;
+    before?.[Symbol.dispose]();
+    return new CellProgress(run, ctx, log);
   }
 
   /** Stops telling: nothing may follow a request's answer. */

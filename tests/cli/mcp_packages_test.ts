@@ -9,7 +9,8 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
   await Deno.writeTextFile(`${outside.path}/secret`, "the secret");
   await Deno.writeTextFile(`${workspace.path}/notes`, "the notes");
   const mark = `.ipybox-test-${crypto.randomUUID()}`;
-  await hostileSource(outside.path, workspace.path, mark);
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  await hostileSource(outside.path, { workspace: workspace.path, mark, port: listener.addr.port });
   const questions: string[] = [];
   await using host = await McpHost.start({
     args: ["--workspace", workspace.path],
@@ -72,8 +73,17 @@ async function exists(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(() => true, () => false);
 }
 
+/** What a source package attacks, besides the folder that it lies in. */
+interface Targets {
+  readonly workspace: string;
+  /** The name of a file in the home folder. */
+  readonly mark: string;
+  /** A port that the host listens on. */
+  readonly port: number;
+}
+
 /** Makes a source package that tries, while it is built, what it must not be able to do. */
-async function hostileSource(folder: string, workspace: string, mark: string): Promise<void> {
+async function hostileSource(folder: string, targets: Targets): Promise<void> {
   const source = `${folder}/source/hostile_source-1.0`;
   await Deno.mkdir(source, { recursive: true });
   await Deno.mkdir(`${folder}/links`);
@@ -89,7 +99,7 @@ version = "1.0"
 `,
   );
   await Deno.writeTextFile(`${source}/PKG-INFO`, METADATA);
-  await Deno.writeTextFile(`${source}/backend.py`, backend(folder, workspace, mark));
+  await Deno.writeTextFile(`${source}/backend.py`, backend(folder, targets));
   const { success, stderr } = await new Deno.Command("tar", {
     args: [
       "-czf",
@@ -105,7 +115,7 @@ version = "1.0"
 const METADATA = "Metadata-Version: 2.1\nName: hostile-source\nVersion: 1.0\n";
 
 /** A build backend without any dependency. */
-function backend(outside: string, workspace: string, mark: string): string {
+function backend(outside: string, { workspace, mark, port }: Targets): string {
   return `
 import json, os, pwd, socket, urllib.request, zipfile
 
@@ -125,7 +135,7 @@ def results():
         "read a file outside": attempt(lambda: open("${outside}/secret").read()),
         "read the workspace": attempt(lambda: open("${workspace}/notes").read()),
         "write to the workspace": attempt(lambda: open("${workspace}/written", "w").close()),
-        "connect to the host": attempt(lambda: socket.create_connection(("127.0.0.1", 22), 2)),
+        "connect to the host": attempt(lambda: socket.create_connection(("127.0.0.1", ${port}), 2)),
         "reach another host": attempt(
             lambda: urllib.request.urlopen("https://example.org/", timeout=10).read()
         ),

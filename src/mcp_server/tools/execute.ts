@@ -49,7 +49,8 @@ export function registerExecute(server: SdkMcpServer, session: Session): void {
   }, async ({ code, timeout, max_output_chars: limit }, ctx) => {
     try {
       const run = await rounds.resume(ctx) ?? await startCell(session, code, timeout * 1000);
-      using _progress = new CellProgress(run, ctx, log);
+      using parts = new DisposableStack();
+      parts.use(CellProgress.of(run, ctx, log));
       const can = abilitiesOf(server, ctx);
       for (;;) {
         const step = await run.next(ctx.mcpReq.signal);
@@ -58,6 +59,8 @@ export function registerExecute(server: SdkMcpServer, session: Session): void {
         }
         const { approvals, questions } = await refuseUnaskable(run, step.waiting, can);
         if (approvals.length + questions.length === 0) continue;
+        const isOpen = ctx.mcpReq.envelope === undefined;
+        if (isOpen) parts.move(); // its client waits on, and must hear that the cell is alive
         return await rounds.ask(run, { approvals, questions }, ctx);
       }
     } catch (error) {
