@@ -40,6 +40,14 @@ export interface PackageFolderOptions {
   readonly log?: Logger | undefined;
 }
 
+/** Options of {@linkcode PackageFolder.install}. */
+export interface InstallOptions {
+  /** Stops the installation. */
+  readonly signal?: AbortSignal;
+  /** Told what the installer says. */
+  readonly onLine?: (line: string) => void;
+}
+
 /** How an installer is started. */
 interface Installer {
   readonly command: string;
@@ -98,15 +106,16 @@ export class PackageFolder {
    * only the package indexes that pip or uv is configured to use, or the host of the Git repository too.
    *
    * @param requirement What to install.
-   * @param signal Stops the installation.
+   * @param options What stops it, and who is told of what the installer says.
    * @returns Whether that worked, and what the installer said.
    * @throws {EnvironmentNotReadyError} There is no installer or, as a `SandboxUnavailableError`, no
    * sandbox here.
    */
   async install(
     requirement: Requirement,
-    signal: AbortSignal = new AbortController().signal,
+    options: InstallOptions = {},
   ): Promise<InstallOutcome> {
+    const { signal = new AbortController().signal, onLine = () => {} } = options;
     using _turn = await this.#turns.acquire(signal); // two at once would mix their files
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-install-" }));
     try {
@@ -114,7 +123,8 @@ export class PackageFolder {
       await Deno.mkdir(`${session}/tmp`, { recursive: true });
       await Deno.mkdir(`${root}/host`, { mode: 0o700 });
       await Deno.writeTextFile(`${session}/constraints.txt`, pinnedVersions());
-      return await this.#run(await this.#installer(requirement, root, signal), session, signal);
+      const installer = await this.#installer(requirement, root, signal);
+      return await this.#run(installer, session, { signal, onLine });
     } finally {
       await Deno.remove(root, { recursive: true });
     }
@@ -183,18 +193,27 @@ export class PackageFolder {
     return typeof config === "string" ? await readSandboxConfig(config, { allowUnsafe }) : config;
   }
 
-  async #run(installer: Installer, cwd: string, signal: AbortSignal): Promise<InstallOutcome> {
+  async #run(
+    installer: Installer,
+    cwd: string,
+    { signal, onLine }: Required<InstallOptions>,
+  ): Promise<InstallOutcome> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     // Nothing is lost by ending it, so it does not get long to do so.
     await using process = ManagedProcess.spawn({
       ...installer,
       cwd, // what lies in the workspace must not have a say
-      onStderr: (line) => output.push(encoder.encode(`${line}\n`)),
+      onStderr: (line) => {
+        output.push(encoder.encode(`${line}\n`));
+        onLine(line);
+      },
       inputGraceMs: 0,
       termGraceMs: 1000,
     });
     const said = (async () => {
-      for await (const chunk of process.stdout) output.push(chunk);
+      for await (const chunk of process.stdout) {
+        for (const line of output.push(chunk)) onLine(line);
+      }
     })();
     const { exitCode } = await abortable(process.exited, signal);
     await said;

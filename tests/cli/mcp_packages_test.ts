@@ -33,6 +33,15 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
     assertEquals(await host.execute(version), "1.17.0");
   });
 
+  await step("and tells what it does meanwhile", async () => {
+    const told: string[] = [];
+    const { isError } = await host.call("install_package", { package_name: "iniconfig==2.0.0" }, {
+      onProgress: ({ message = "" }) => void told.push(message),
+    });
+    assertEquals(isError, false);
+    assertStringIncludes(told[0] ?? "", "Installing iniconfig==2.0.0");
+  });
+
   await step("says what went wrong", async () => {
     const { isError, text } = await install("six==0.0.0");
     assertEquals(isError, true);

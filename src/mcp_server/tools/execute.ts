@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { refuseUnaskable } from "../approval_rounds.ts";
-import { CellProgress } from "../cell_progress.ts";
+import { RequestProgress } from "../request_progress.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
 import { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
@@ -50,7 +50,7 @@ export function registerExecute(server: SdkMcpServer, session: Session): void {
     try {
       const run = await rounds.resume(ctx) ?? await startCell(session, code, timeout * 1000);
       using parts = new DisposableStack();
-      parts.use(CellProgress.of(run, ctx, log));
+      parts.use(RequestProgress.of(run, ctx, log));
       const can = abilitiesOf(server, ctx);
       for (;;) {
         const step = await run.next(ctx.mcpReq.signal);
