@@ -36,6 +36,12 @@ export interface PackageFolderOptions {
    * @default {true}
    */
   readonly sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * The directory of the managed environments, in which the packages are kept.
+   *
+   * @default {"$XDG_CACHE_HOME/ipybox/python"}
+   */
+  readonly cacheDir?: string | undefined;
   /** Told what happens. */
   readonly log?: Logger | undefined;
 }
@@ -94,7 +100,8 @@ export class PackageFolder {
     const minor = python.version.split(".").slice(0, 2).join(".");
     const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
     const key = new Uint8Array(digest).toHex().slice(0, 16);
-    const path = join(managedDirectory(), "packages", `py${minor}-${key}`);
+    const { cacheDir = managedDirectory() } = options;
+    const path = join(cacheDir, "packages", `py${minor}-${key}`);
     await Deno.mkdir(path, { recursive: true });
     return new PackageFolder(await Deno.realPath(path), python, options);
   }

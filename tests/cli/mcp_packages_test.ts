@@ -1,5 +1,6 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { McpHost } from "../support/mcp_client.ts";
+import { SilentIndex } from "../support/silent_index.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -76,6 +77,23 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
     assertEquals(await exists(`${Deno.env.get("HOME")}/${mark}`), false);
     assertEquals(questions, []);
   });
+});
+
+Deno.test("install_package ends its installer when it is cancelled", async () => {
+  await using workspace = await TempFolder.create();
+  await using index = new SilentIndex();
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    env: { PIP_INDEX_URL: index.url },
+  });
+  const cancel = new AbortController();
+  const call = host.call("install_package", { package_name: "iniconfig" }, {
+    signal: cancel.signal,
+  });
+  await index.asked;
+  cancel.abort(new Error("the user pressed Escape"));
+  await assertRejects(() => call);
+  await index.hungUp;
 });
 
 async function exists(path: string): Promise<boolean> {
