@@ -49,7 +49,13 @@ export type {
   ApprovalKind,
   ApprovalRequestOptions,
   ApprovalResponse,
+  CallServer,
+  CallSource,
   RefusalType,
+  RejectOptions,
+  Remember,
+  RememberMatch,
+  RememberScope,
   ToolAnnotations,
 } from "./src/approval/request.ts";
 export type {
@@ -60,7 +66,8 @@ export type {
   PolicyVerdict,
 } from "./src/approval/policy.ts";
 export { AuditLog } from "./src/audit/audit_log.ts";
-export type { AuditEntry, AuditLogOptions } from "./src/audit/audit_log.ts";
+export type { AuditLogOptions } from "./src/audit/audit_log.ts";
+export type { AuditEntry, AuditOutcome } from "./src/audit/audit_entry.ts";
 export { readAuditLog, verifyAuditLog } from "./src/audit/audit_reader.ts";
 export type { AuditVerdict } from "./src/audit/audit_reader.ts";
 export { loadPolicy, parsePolicy } from "./src/policy/policy_file.ts";

@@ -21,7 +21,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Imported from everywhere; they import nothing of ours (a class may name a type of what it carries). */
-const BASE = ["errors.ts", "log.ts", "async", "json", "net", "std"];
+const BASE = ["errors.ts", "log.ts", "async", "json", "net", "std", "telemetry"];
 
 /** The one place in which each of these packages is imported. */
 const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[] = [
@@ -29,6 +29,7 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^@modelcontextprotocol\/server/, /^src\/mcp_server\/sdk\.ts$/],
   [/^@modelcontextprotocol\/sdk/, /^tests\//],
   [/^@jupyterlab\//, /^src\/kernel\//],
+  [/^@opentelemetry\//, /^src\/telemetry\//],
   [/^deno-std\//, /^src\/std\//],
   [/^fast-check$/, /_test\.ts$|^tests\//],
 ];

@@ -1,6 +1,12 @@
 import { abortable, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { type Logger, silentLogger } from "../log.ts";
-import { type ApprovalCall, ApprovalRequest, type ApprovalResponse } from "./request.ts";
+import { startSpan } from "../telemetry/span.ts";
+import {
+  type ApprovalCall,
+  ApprovalRequest,
+  type ApprovalRequestOptions,
+  type ApprovalResponse,
+} from "./request.ts";
 
 /** Takes each request as it comes, and decides it now or later. */
 export type Approver = (request: ApprovalRequest) => void | Promise<void>;
@@ -18,7 +24,7 @@ export interface ApprovalChannelOptions {
 }
 
 /** Options of {@linkcode ApprovalChannel.request}. */
-export interface ApprovalWaitOptions {
+export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
   /** Withdraws the request when the call that needs it ends. */
   signal?: AbortSignal | undefined;
 }
@@ -124,12 +130,31 @@ export class ApprovalChannel {
    * @returns The decision, or why there is none. Never rejects.
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
-    const { signal } = options;
+    using span = startSpan("approval", { attributes: { "ipybox.approval.kind": call.kind } });
+    const response = await this.#ask(call, options);
+    span.set({
+      "ipybox.approval.decision": response.accepted ? "allow" : "deny",
+      ...(response.accepted ? {} : { "ipybox.approval.refusal": response.type }),
+    });
+    return response;
+  }
+
+  /**
+   * Refuses all that waits for a decision.
+   *
+   * @param reason Why, in words for the code that called.
+   */
+  withdrawAll(reason: string): void {
+    for (const request of this.#pending) request.withdraw(unavailable(reason));
+  }
+
+  async #ask(call: ApprovalCall, options: ApprovalWaitOptions): Promise<ApprovalResponse> {
+    const { signal, scopes, check } = options;
     const approver = this.#approver;
     if (signal?.aborted) return CANCELLED;
     if (approver === undefined) return unavailable("Approval channel not connected");
 
-    const request = new ApprovalRequest(call);
+    const request = new ApprovalRequest(call, { scopes, check });
     const withdraw = () => request.withdraw(CANCELLED);
     signal?.addEventListener("abort", withdraw, { once: true });
     const timer = this.#expireLater(request);
@@ -142,15 +167,6 @@ export class ApprovalChannel {
       signal?.removeEventListener("abort", withdraw);
       this.#change(() => this.#pending.delete(request));
     }
-  }
-
-  /**
-   * Refuses all that waits for a decision.
-   *
-   * @param reason Why, in words for the code that called.
-   */
-  withdrawAll(reason: string): void {
-    for (const request of this.#pending) request.withdraw(unavailable(reason));
   }
 
   #expireLater(request: ApprovalRequest): ReturnType<typeof setTimeout> | undefined {

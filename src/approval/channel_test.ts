@@ -116,6 +116,11 @@ Deno.test("approvalPolicy() has separate switches for tools and shell", () => {
   assertEquals(policy.decide({ ...call(), kind: "shell_magic" }).mode, "deny");
   assertEquals(approvalPolicy({}).decide(call()).mode, "ask");
   assertEquals(approvalPolicy({}).decide({ ...call(), kind: "shell" }).mode, "allow");
+  assertEquals(policy.decide({ ...call(), kind: "elicitation" }).mode, "ask");
+  const declining = approvalPolicy({ elicitations: "deny" });
+  assertEquals(declining.decide({ ...call(), kind: "elicitation" }).mode, "deny");
+  assertEquals(declining.decide(call()).mode, "ask");
+  assertEquals(approvalPolicy("deny").decide({ ...call(), kind: "elicitation" }).mode, "deny");
   const unknown: Record<string, string> = { tools: "maybe" };
   assertThrows(() => approvalPolicy(unknown), TypeError, '"maybe"');
 });

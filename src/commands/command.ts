@@ -75,6 +75,8 @@ export interface CommandIo {
   readonly signal: AbortSignal;
   /** Asks the person at the terminal and resolves to the line, or to `null` at its end. */
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
+  /** Leaves the terminal to another program, such as an editor. For whoever was just answered. */
+  lend<T>(use: () => Promise<T>): Promise<T>;
 }
 
 /** The command line was used wrongly. */

@@ -8,7 +8,7 @@ import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { AsyncQueue } from "../async/queue.ts";
 import { abortable, anySignal } from "../async/signals.ts";
-import { ExecutionTimeoutError, type KernelState } from "../errors.ts";
+import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
@@ -16,6 +16,7 @@ import { stderrLogger } from "../log.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { findPython } from "../python/environment.ts";
+import { type Span, startSpan } from "../telemetry/span.ts";
 import { type Door, ToolServer } from "../tool_server/tool_server.ts";
 import type { ExecutionEvent } from "./events.ts";
 import { KernelSession } from "./kernel_session.ts";
@@ -98,6 +99,7 @@ export class CodeExecutor implements AsyncDisposable {
         approval,
         approvalTimeoutMs,
         audit: options.audit,
+        consents: options.consents,
         connectTimeoutMs,
         sampling: options.sampling,
         roots: options.roots,
@@ -178,9 +180,11 @@ export class CodeExecutor implements AsyncDisposable {
     using _turn = await this.#turns.acquire(stop);
     const cancel = new AbortController();
     this.#current = { cancel };
+    using span = startSpan("execute_code");
     try {
-      yield* this.#run(code, options, anySignal(stop, cancel.signal));
+      yield* this.#run(code, options, { stop: anySignal(stop, cancel.signal), span });
     } catch (error) {
+      span.fail(errorType(error));
       if (!cancel.signal.aborted || error !== cancel.signal.reason) throw error;
     } finally {
       this.#current = undefined;
@@ -312,7 +316,7 @@ export class CodeExecutor implements AsyncDisposable {
   async *#run(
     code: string,
     options: StreamOptions,
-    stop: AbortSignal,
+    { stop, span }: { readonly stop: AbortSignal; readonly span: Span },
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
     const { timeoutMs, chunks = false, elicitations = false, calls = false } = options;
     await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
@@ -329,7 +333,7 @@ export class CodeExecutor implements AsyncDisposable {
     using _answerer = elicitations && !questions.attached
       ? questions.attach((request) => events.push({ type: "elicitation", request }))
       : undefined;
-    this.#tools.runner.setCode(code);
+    using _cell = span.run(() => this.#tools.runner.enterCell(code));
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
     const told = tell(execution, events, chunks);
@@ -342,9 +346,16 @@ export class CodeExecutor implements AsyncDisposable {
       throw error;
     } finally {
       this.#state = await execution.cancel(); // does nothing to one that has ended
+      span.set({ "ipybox.kernel.state": this.#state });
       await told;
     }
   }
+}
+
+/** The class of an error, for traces. The names of Python's exceptions are chosen by the code. */
+function errorType(error: unknown): string {
+  if (error instanceof CodeExecutionError) return error.ename.slice(0, 100);
+  return error instanceof Error ? error.name : "_OTHER";
 }
 
 /** A place where something waits for a person. */

@@ -98,6 +98,13 @@ export interface CodeExecutorOptions {
    */
   audit?: boolean | undefined;
   /**
+   * Whether decisions that a person wanted to count always, in the workspace's
+   * `.ipybox/consents.json`, count here, and can be added.
+   *
+   * @default {true}
+   */
+  consents?: boolean | undefined;
+  /**
    * How long an MCP server may take to start, in milliseconds.
    *
    * @default {30000}

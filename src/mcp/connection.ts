@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { traceContext } from "../telemetry/span.ts";
 import { Deadline } from "../async/deadline.ts";
 import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
 import type { ToolCallError } from "../errors.ts";
@@ -200,8 +201,9 @@ export class McpConnection implements AsyncDisposable {
     const { signal, timeoutMs } = options;
     using deadline = new Deadline(timeoutMs);
     const request = { signal: anySignal(signal, deadline.signal), timeout: NO_TIMEOUT };
+    const meta = asMeta(traceContext());
     const ask = (params: Readonly<Record<string, unknown>>) =>
-      this.#client.request({ method, params: { ...params } }, z.unknown(), request);
+      this.#client.request({ method, params: { ...params, ...meta } }, z.unknown(), request);
     try {
       if (isListMethod(method)) {
         return { items: this.#offers(method) ? await listAll(method, ask) : [] };
@@ -227,7 +229,7 @@ export class McpConnection implements AsyncDisposable {
 
   async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {
     const modern = this.#client.getProtocolEra() === "modern";
-    const meta = modern && this.#logs ? { _meta: LOG_REQUEST } : {};
+    const meta = asMeta({ ...(modern && this.#logs ? LOG_REQUEST : {}), ...traceContext() });
     const params = { name, arguments: args, ...meta };
     if (modern && this.#transport.hasPerRequestStream) {
       // Only callTool() mirrors arguments into headers where the tool's schema asks for it. It would
@@ -282,6 +284,13 @@ export class McpConnection implements AsyncDisposable {
 
 function aborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted ?? false;
+}
+
+/** Makes the part of a request that is about the request, if there is anything to say. */
+function asMeta(
+  meta: Readonly<Record<string, unknown>>,
+): { _meta?: Readonly<Record<string, unknown>> } {
+  return Object.keys(meta).length === 0 ? {} : { _meta: meta };
 }
 
 /** Leaves out what is `undefined`, which exact optional properties do not take. */

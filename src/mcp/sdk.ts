@@ -26,3 +26,4 @@ export type {
   Transport,
   VersionNegotiationOptions,
 } from "@modelcontextprotocol/client";
+export { CfWorkerJsonSchemaValidator } from "@modelcontextprotocol/client/validators/cf-worker";

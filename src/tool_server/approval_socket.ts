@@ -115,14 +115,19 @@ class SocketApprover {
     else if (decision === undefined) {
       this.#settle(request, request.reject("The approver's answer was malformed"));
     } else if (decision.approved) {
-      this.#settle(request, request.accept({ arguments: decision.arguments }));
+      const { arguments: edited, remember } = decision;
+      this.#settle(request, request.accept({ arguments: edited, remember }));
     } else {
-      this.#settle(request, request.reject(decision.reason));
+      const { reason, remember } = decision;
+      this.#settle(request, request.reject(reason, { remember }));
     }
   }
 
   #settle(request: ApprovalRequest, answered: Promise<boolean>): void {
-    answered.catch((error) => request.reject(`The approver's answer was malformed: ${error}`));
+    answered.catch((error) => {
+      const problem = error instanceof TypeError ? error.message : String(error);
+      return request.reject(`The approver's answer cannot be used: ${problem}`);
+    });
   }
 
   #forget(request: ApprovalRequest, response: ApprovalResponse): void {

@@ -38,6 +38,9 @@ const AT_ONCE_MS = 20;
 /** How many lines wait for a caller that does not read. */
 const MAX_UNREAD_LINES = 1000;
 
+/** Where the runtime says from which line of the execution's code it was called. */
+const LINE_HEADER = "x-ipybox-line";
+
 type Route = (request: Request) => Promise<Response>;
 
 /**
@@ -58,8 +61,14 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
       return errorText(wire);
     }
   };
+  // Before anything else is waited for: another execution may begin meanwhile.
+  const sourceOf = (request: Request) => {
+    const line = request.headers.get(LINE_HEADER);
+    return line === null ? undefined : runner.sourceAt(Number(line));
+  };
   const run: Route = async (request) => {
     requireMethod(request, "POST");
+    const source = sourceOf(request);
     const { call, timeoutMs, progress } = malformed(
       parseRunRequest,
       await readJsonBody(request, maxBodyBytes),
@@ -68,21 +77,27 @@ export function kernelDoor(options: KernelDoorOptions): (request: Request) => Pr
       const onProgress = progress
         ? (report: ToolProgress) => tell(progressLine(report))
         : undefined;
-      return told(runner.runCall(call, { signal, timeoutMs, onProgress }).then(resultText));
+      return told(
+        runner.runCall({ ...call, source }, { signal, timeoutMs, onProgress }).then(resultText),
+      );
     });
   };
   const catalog: Route = async (request) => {
     requireMethod(request, "POST");
+    const source = sourceOf(request);
     const body = await readJsonBody(request, maxBodyBytes);
     const { call, timeoutMs } = malformed(parseCatalogRequest, body);
     return eventually((signal) =>
-      told(runner.catalog(call, { signal, timeoutMs }).then(resultText))
+      told(runner.catalog({ ...call, source }, { signal, timeoutMs }).then(resultText))
     );
   };
   const approve: Route = async (request) => {
     requireMethod(request, "POST");
+    const source = sourceOf(request);
     const call = malformed(parseApproveRequest, await readJsonBody(request, maxBodyBytes));
-    return eventually((signal) => told(runner.approve(call, signal).then(approvedText)));
+    return eventually((signal) =>
+      told(runner.approve({ ...call, source }, signal).then(approvedText))
+    );
   };
   const status: Route = (request) => {
     requireMethod(request, "GET");

@@ -29,6 +29,13 @@ export interface ToolRunnerOptions {
    */
   audit?: boolean | undefined;
   /**
+   * Whether decisions that a person wanted to count always, in the workspace's
+   * `.ipybox/consents.json`, count here, and can be added.
+   *
+   * @default {true}
+   */
+  consents?: boolean | undefined;
+  /**
    * How long a server may take to start, in milliseconds.
    *
    * @default {30000}

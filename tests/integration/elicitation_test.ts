@@ -2,7 +2,10 @@
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { silentLogger } from "../../src/log.ts";
+import type { ApprovalSetting } from "../../src/approval/policy.ts";
 import type { ElicitationRequest } from "../../src/mcp/elicitation.ts";
+import { parsePolicy } from "../../src/policy/policy_file.ts";
+import { PolicyRules } from "../../src/policy/policy_rules.ts";
 import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
 import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
 import { fixtureServer, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";
@@ -190,3 +193,49 @@ print(r.ToolRunner("everything").run_sync("trigger-elicitation-request").text)`;
   }
   assertMatch(String(text), /Ada/);
 });
+
+/** What the policy says of questions, and whether this one is passed on. */
+const RULES: readonly (readonly [approval: ApprovalSetting, passed: boolean])[] = [
+  ["allow", true],
+  ["ask", true],
+  [{ elicitations: "allow", tools: "allow" }, true],
+  [{ elicitations: "deny", tools: "allow" }, false],
+  [rules({ effect: "deny", kind: "elicitation" }), false],
+  [rules({ effect: "deny", kind: "elicitation", server: "raw" }), false],
+  [rules({ effect: "deny", kind: "elicitation", server: "other" }), true],
+  [rules({ effect: "ask", kind: "elicitation" }), true],
+  [rules({ effect: "allow", kind: "elicitation" }), true],
+  [rules(), true],
+  [rules({ effect: "deny", arguments: { "/message": { glob: "*name*" } } }), false],
+  [rules({ effect: "deny", arguments: { "/mode": "url" } }), true],
+  [rules({ effect: "deny", arguments: { "/fields": { some: "name" } } }), false],
+  [rules({ effect: "deny", arguments: { "/fields": { some: "password" } } }), true],
+];
+
+function rules(...all: Record<string, unknown>[]): PolicyRules {
+  const tools = { effect: "allow", kind: "tool", tool: "ask" };
+  return new PolicyRules([
+    parsePolicy(
+      "p.json",
+      JSON.stringify({
+        rules: [tools, ...all],
+      }),
+    ),
+  ]);
+}
+
+for (const [index, [approval, passed]] of RULES.entries()) {
+  Deno.test(`a question is ${passed ? "" : "not "}passed on as the policy says, case ${index + 1}`, async () => {
+    await using runner = await start({ approval });
+    const asked: string[] = [];
+    using _approver = runner.channel.attach((request) => void request.accept());
+    using _answerer = runner.elicitations.attach((request) => {
+      asked.push(request.serverName);
+      request.accept({ name: "Ada" });
+    });
+    const [answer] = await ask(runner, QUESTION);
+    const accepted = { action: "accept", content: { name: "Ada" } };
+    assertEquals(answer, passed ? accepted : { action: "decline" });
+    assertEquals(asked.length, passed ? 1 : 0);
+  });
+}

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from .errors import ToolServerError
 from .http import Answer
+from .source import calling_line
 
 if TYPE_CHECKING:
     import asyncio
@@ -86,7 +87,9 @@ class Session:
         return _decode(answer)
 
     def _request(self, path: str, body: bytes) -> bytes:
-        head = f"POST {path} HTTP/1.1\r\n{self._head}{len(body)}\r\n\r\n"
+        line = calling_line()
+        source = "" if line is None else f"\r\nX-Ipybox-Line: {line}"
+        head = f"POST {path} HTTP/1.1\r\n{self._head}{len(body)}{source}\r\n\r\n"
         # One write: with two, the other side's delayed acknowledgement can cost 40 ms.
         return head.encode("ascii") + body
 

@@ -4,7 +4,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from . import messages, plain_output, streams, working_dir
+from . import cell_source, messages, plain_output, streams, working_dir
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -16,6 +16,7 @@ def start(config_json: str) -> None:
     config = json.loads(config_json)
     plain_output.install(shell)
     streams.install()
+    cell_source.install(shell)
     messages.install(shell.kernel.session)
     directory = config.get("workingDir")
     if directory is not None:
