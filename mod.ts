@@ -34,10 +34,14 @@ export { generateMcpSources } from "./src/apigen/sources.ts";
 export type { GenerateMcpSourcesOptions } from "./src/apigen/sources.ts";
 export type { GeneratedTool } from "./src/apigen/generate.ts";
 export type { StaleTools } from "./src/apigen/stale.ts";
+export { ApprovalPage } from "./src/approval_page/approval_page.ts";
+export type { ApprovalPageOptions } from "./src/approval_page/page_desk.ts";
+export type { PageState } from "./src/approval_page/presence.ts";
 export { ApprovalChannel } from "./src/approval/channel.ts";
 export type {
   ApprovalChannelOptions,
   ApprovalWaitOptions,
+  ApprovalWatcher,
   Approver,
 } from "./src/approval/channel.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
@@ -107,7 +111,7 @@ export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
-export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
+export type { ConnectOptions } from "./src/mcp/connect.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
 export { ElicitationRequest } from "./src/mcp/elicitation.ts";

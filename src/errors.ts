@@ -73,6 +73,14 @@ export class GatewayStartError extends ProcessError {
   override readonly name: string = "GatewayStartError";
 }
 
+/**
+ * A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code was run.
+ */
+export class KernelStartError extends ProcessError {
+  /** The name of the class. */
+  override readonly name: string = "KernelStartError";
+}
+
 /** What a failed execution had produced before it failed. */
 export interface PartialResult {
   /** The text so far, as in `ExecutionResult.text`. */

@@ -4,8 +4,11 @@ import type { ServerParams } from "../mcp/server_params.ts";
 import { type GeneratedTool, generatePackage } from "./generate.ts";
 
 /** Options of {@linkcode generateMcpSources}. */
-export interface GenerateMcpSourcesOptions
-  extends Pick<ConnectOptions, "connectTimeoutMs" | "workspace" | "variables" | "signal" | "log"> {
+export interface GenerateMcpSourcesOptions extends
+  Pick<
+    ConnectOptions,
+    "connectTimeoutMs" | "workspace" | "settingsFiles" | "variables" | "signal" | "log"
+  > {
   /** The folder that holds the packages of all servers, usually `mcptools` in the workspace. */
   rootDir: string;
 }

@@ -148,7 +148,6 @@ class OutputPrinter {
 }
 
 function outcomeOf(error: unknown): Outcome | undefined {
-  const none = { text: null, images: [], outputs: [] };
   if (error instanceof CodeExecutionError) {
     const { text, images, outputs, ename, evalue, traceback } = error;
     return { status: "error", text, images, outputs, error: { ename, evalue, traceback } };
@@ -158,7 +157,8 @@ function outcomeOf(error: unknown): Outcome | undefined {
     return { status: "timeout", text, images, outputs, error: { ename: name, evalue: message } };
   }
   if (error instanceof KernelDiedError) {
-    return { status: "died", ...none, error: { ename: error.name, evalue: error.message } };
+    const { text, images, outputs, name, message } = error;
+    return { status: "died", text, images, outputs, error: { ename: name, evalue: message } };
   }
   return undefined;
 }

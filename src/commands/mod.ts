@@ -10,6 +10,7 @@ import {
   ExecutionTimeoutError,
   GatewayStartError,
   KernelDiedError,
+  KernelStartError,
   McpConnectionError,
 } from "../errors.ts";
 import {
@@ -202,6 +203,10 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(error.traceback.trimEnd());
     return EXIT.failed;
   }
+  if (error instanceof GatewayStartError || error instanceof KernelStartError) {
+    say(`ipybox: ${error.message}`);
+    return EXIT.notReady;
+  }
   if (isExpected(error)) {
     say(`ipybox: ${error.message}`);
     return EXIT.failed;
@@ -218,6 +223,6 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
 }
 
 function isExpected(error: unknown): error is Error {
-  return [ExecutionTimeoutError, GatewayStartError, KernelDiedError, McpConnectionError]
+  return [ExecutionTimeoutError, KernelDiedError, McpConnectionError]
     .some((expected) => error instanceof expected);
 }

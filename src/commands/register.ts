@@ -1,3 +1,4 @@
+import { isAbsolute, relative, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { ConfigError, McpConnectionError } from "../errors.ts";
@@ -25,6 +26,8 @@ export const register: Command = {
     type: { value: "TYPE", help: "streamable_http or sse; else told from the URL, or tried" },
     env: { value: "NAME=VALUE", help: "A variable for a local server's environment", many: true },
     cwd: { value: "DIR", help: "A local server's working directory (default: an empty folder)" },
+    sandbox: { help: "Run a local server in a sandbox of its own" },
+    "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
     from: { value: "FILE", help: 'Register the servers of a file like {"mcpServers": {…}}' },
     "connect-timeout": { value: "SECONDS", help: "How long to wait for the server (default: 30)" },
     workspace: WORKSPACE,
@@ -49,7 +52,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   // Before anything is started: a registry that cannot be read could not be added to.
   const registry = await ServerRegistry.open({ workspace });
-  const servers = await serversOf(parsed);
+  const servers = await serversOf(parsed, workspace);
   let failed = 0;
   for (const [name, params] of servers) {
     try {
@@ -79,7 +82,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 }
 
 /** The servers that the command line names, in one of its three forms. */
-async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>> {
+async function serversOf(
+  parsed: ParsedArgs,
+  workspace: string,
+): Promise<Map<string, ServerParams>> {
   const [name] = parsed.positional;
   const [command, ...args] = parsed.rest;
   const url = parsed.value("url");
@@ -94,23 +100,39 @@ async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>>
   if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
   requireServerName(name);
   if (url !== undefined) return new Map([[name, remoteServer(parsed, url)]]);
-  return new Map([[name, localServer(parsed, command ?? "", args)]]);
+  return new Map([[name, localServer(parsed, [command ?? "", ...args], workspace)]]);
 }
 
-function localServer(parsed: ParsedArgs, command: string, args: string[]): ServerParams {
+function localServer(
+  parsed: ParsedArgs,
+  [command = "", ...args]: readonly string[],
+  workspace: string,
+): ServerParams {
   refuse(parsed, "a local server", "header", "type");
   const env = pairs(parsed.values("env"), "=", "--env takes NAME=VALUE");
   const cwd = parsed.value("cwd");
+  const settings = parsed.value("sandbox-config");
+  const sandbox = settings === undefined
+    ? parsed.has("sandbox")
+    : workspacePath(settings, workspace);
   return {
     command,
     ...(args.length === 0 ? {} : { args }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
     ...(cwd === undefined ? {} : { cwd }),
+    ...(sandbox === false ? {} : { sandbox }),
   };
 }
 
+/** A file that the command line names, as it is written for a workspace. */
+function workspacePath(file: string, workspace: string): string {
+  if (file.startsWith("${")) return file; // filled in when the server starts
+  const below = relative(workspace, resolve(file));
+  return below.startsWith("..") || isAbsolute(below) ? resolve(file) : below;
+}
+
 function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
-  refuse(parsed, "a remote server", "env", "cwd");
+  refuse(parsed, "a remote server", "env", "cwd", "sandbox", "sandbox-config");
   const headers = pairs(parsed.values("header"), ":", "--header takes 'NAME: VALUE'");
   const type = parsed.value("type");
   if (type !== undefined && type !== "streamable_http" && type !== "sse") {
@@ -125,7 +147,7 @@ function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
 
 function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
   for (const option of options) {
-    if (parsed.value(option) !== undefined || parsed.values(option).length > 0) {
+    if (parsed.has(option) || parsed.value(option) || parsed.values(option).length > 0) {
       throw new UsageError(`Option --${option} makes no sense for ${kind}`);
     }
   }

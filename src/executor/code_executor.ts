@@ -1,26 +1,24 @@
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { removePackage } from "../apigen/remove_package.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
-import { guardsShell } from "../approval/policy.ts";
+import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
-import { AsyncQueue } from "../async/queue.ts";
 import { abortable, anySignal } from "../async/signals.ts";
 import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../errors.ts";
-import type { ShellGuard } from "../kernel/bootstrap.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import { stderrLogger } from "../log.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
-import { findPython } from "../python/environment.ts";
 import { type Span, startSpan } from "../telemetry/span.ts";
-import { type Door, ToolServer } from "../tool_server/tool_server.ts";
+import type { Door, ToolServer } from "../tool_server/tool_server.ts";
+import { EventQueue } from "./event_queue.ts";
 import type { ExecutionEvent } from "./events.ts";
-import { KernelSession } from "./kernel_session.ts";
+import type { KernelSession } from "./kernel_session.ts";
 import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
+import { type RunningParts, startParts } from "./parts.ts";
 import { TimeBudget } from "./time_budget.ts";
 
 /**
@@ -64,7 +62,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   private constructor(
     parts: AsyncDisposableStack,
-    running: { workspace: string; kernel: KernelSession; tools: ToolServer },
+    running: RunningParts,
     options: CodeExecutorOptions,
   ) {
     this.#parts = parts;
@@ -84,64 +82,31 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {ConfigError} The registry or an option cannot be used.
    * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
    * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
+   * @throws {KernelStartError} The kernel could not be set up or was not ready in time.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
-    const { servers, approval, approvalTimeoutMs, connectTimeoutMs, startTimeoutMs } = options;
-    const shell = shellGuard(options);
-    const { kernelEnv, sandbox, signal, imagesDir = "images", log = stderrLogger() } = options;
     await using parts = new AsyncDisposableStack();
-    const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
-    const python = await findPython({ python: options.python, log });
-    const tools = parts.use(
-      await ToolServer.start({
-        workspace,
-        servers,
-        approval,
-        approvalTimeoutMs,
-        audit: options.audit,
-        consents: options.consents,
-        connectTimeoutMs,
-        sampling: options.sampling,
-        roots: options.roots,
-        log,
-      }),
-    );
-    const { hostname, port, token } = tools.kernelDoor;
-    const { packagesDir, restoreWorkingDir, maxOutputBytes, spareKernel } = options;
-    const kernel = parts.use(
-      await KernelSession.start({
-        gateway: {
-          python: python.executable,
-          workspace,
-          kernelDoor: { hostname, port },
-          kernelToken: token,
-          sandbox,
-          limits: options.limits,
-          kernelEnv,
-          packagesDir,
-          startTimeoutMs,
-          signal,
-          log,
-        },
-        kernel: {
-          imagesDir: resolve(workspace, imagesDir),
-          workingDir: workspace,
-          restoreWorkingDir,
-          shell,
-          maxOutputBytes,
-          spareKernel,
-          startTimeoutMs,
-          signal,
-          log,
-        },
-      }),
-    );
-    return new CodeExecutor(parts.move(), { workspace, kernel, tools }, options);
+    const running = await startParts(parts, options);
+    return new CodeExecutor(parts.move(), running, options);
   }
 
   /** The door at which an `ApprovalClient` in another process decides on approvals. */
   get applicationDoor(): Door {
     return this.#tools.applicationDoor;
+  }
+
+  /** The web page on which a person decides on approvals. */
+  get page(): ApprovalPage {
+    return this.#tools.page;
+  }
+
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.#tools.approvalPage();
   }
 
   /** The names of the MCP servers that code may call, sorted. */
@@ -162,6 +127,8 @@ export class CodeExecutor implements AsyncDisposable {
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
    * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
+   * The approval page may decide as well; the first decision counts. To leave a request to the page,
+   * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
    *
    * @param code IPython code: Python, top-level `await`, magics and `!commands`.
    * @param options Its limits, and whether output is told as it is produced.
@@ -270,6 +237,7 @@ export class CodeExecutor implements AsyncDisposable {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
+      settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
     });
     await this.#tools.runner.registerServer(name, params);
@@ -322,23 +290,28 @@ export class CodeExecutor implements AsyncDisposable {
     await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
     const execute = await abortable(this.#kernel.ready(), stop);
     const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
-    const events = new AsyncQueue<ExecutionEvent>();
+    const events = new EventQueue();
     using budget = new TimeBudget(timeoutMs);
-    using _clock = onPendingChange([channel, questions], (count) => budget.setPending(count));
-    using _watcher = serverEvents.watch((event) => events.push(event));
-    using _follower = calls ? serverEvents.followCalls((event) => events.push(event)) : undefined;
-    using _approver = channel.attached
+    using _clock = budget.standStillFor([channel, questions]);
+    using _watcher = serverEvents.watch((event) => events.addServerEvent(event));
+    using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
+    // Who decides sees first what the code has said before.
+    using _approver = channel.attached ? undefined : channel.attach(async (request) => {
+      await execution.flush();
+      events.add({ type: "approval", request });
+    });
+    using _answerer = !elicitations || questions.attached
       ? undefined
-      : channel.attach((request) => events.push({ type: "approval", request }));
-    using _answerer = elicitations && !questions.attached
-      ? questions.attach((request) => events.push({ type: "elicitation", request }))
-      : undefined;
+      : questions.attach(async (request) => {
+        await execution.flush();
+        events.add({ type: "elicitation", request });
+      });
     using _cell = span.run(() => this.#tools.runner.enterCell(code));
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
-    const told = tell(execution, events, chunks);
+    const followed = events.follow(execution, { chunks });
     try {
-      for await (const event of events) yield event;
+      yield* events;
     } catch (error) {
       if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {
         throw new ExecutionTimeoutError(timeoutMs, await execution.state, execution.partial());
@@ -347,7 +320,7 @@ export class CodeExecutor implements AsyncDisposable {
     } finally {
       this.#state = await execution.cancel(); // does nothing to one that has ended
       span.set({ "ipybox.kernel.state": this.#state });
-      await told;
+      await followed;
     }
   }
 }
@@ -356,51 +329,4 @@ export class CodeExecutor implements AsyncDisposable {
 function errorType(error: unknown): string {
   if (error instanceof CodeExecutionError) return error.ename.slice(0, 100);
   return error instanceof Error ? error.name : "_OTHER";
-}
-
-/** A place where something waits for a person. */
-interface Waiting {
-  readonly pending: number;
-  onPendingChange(callback: (pending: number) => void): Disposable;
-}
-
-/** Adds up what waits for a person at several places, now and whenever it changes. */
-function onPendingChange(
-  places: readonly Waiting[],
-  callback: (count: number) => void,
-): Disposable {
-  const tell = () => callback(places.reduce((sum, { pending }) => sum + pending, 0));
-  const stack = new DisposableStack();
-  for (const place of places) stack.use(place.onPendingChange(tell));
-  tell(); // a thread of earlier code may be waiting for an `ApprovalClient`
-  return stack;
-}
-
-/** What code in the kernel must ask for before it runs commands. */
-function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOptions): ShellGuard {
-  if (guardsShell(approval)) return requireShellEscape ? "escape" : "approval";
-  if (!requireShellEscape) return "none";
-  throw new TypeError(
-    "Cannot require shell escapes where they are not approved: " +
-      'set approval.shell to "ask" or "deny", or leave out requireShellEscape',
-  );
-}
-
-/** Passes an execution's chunks and its end on as events. Never rejects. */
-async function tell(
-  execution: Execution,
-  events: AsyncQueue<ExecutionEvent>,
-  chunks: boolean,
-): Promise<void> {
-  try {
-    if (chunks) {
-      for await (const { stream, text } of execution) {
-        events.push({ type: "chunk", stream: stream === "stderr" ? "stderr" : "stdout", text });
-      }
-    }
-    events.push({ type: "result", result: await execution.result });
-    events.end();
-  } catch (error) {
-    events.fail(error);
-  }
 }

@@ -150,6 +150,9 @@ export interface StreamOptions extends ExecuteOptions {
   /**
    * Whether pieces of output come as events as they are produced.
    *
+   * A loop that pauses, as while a person decides, does not get what comes on top of 16 MiB of unread
+   * events, and is told by a chunk how much that is. The result is not affected.
+   *
    * @default {false}
    */
   chunks?: boolean | undefined;

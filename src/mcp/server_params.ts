@@ -10,7 +10,10 @@ export interface StdioServerParams {
   command: string;
   /** Its arguments. */
   args?: string[] | undefined;
-  /** Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`. */
+  /**
+   * Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and the variables that
+   * name certificates: `NODE_EXTRA_CA_CERTS`, `SSL_CERT_DIR` and `SSL_CERT_FILE`.
+   */
   env?: Record<string, string> | undefined;
   /**
    * Its working directory, relative to the workspace. One that executed code can write to lets that
@@ -19,7 +22,13 @@ export interface StdioServerParams {
    * @default an empty folder
    */
   cwd?: string | undefined;
-  /** Whether it runs inside the OS sandbox, or the path of the settings it runs with. */
+  /**
+   * Whether it runs in an OS sandbox of its own, or the path of the sandbox's settings, relative to the
+   * workspace. It can read the system's programs, its own installation and what its arguments name,
+   * and write an empty folder; it has no network. The settings add to that.
+   *
+   * @default {false}
+   */
   sandbox?: boolean | string | undefined;
   /**
    * The protocol's era.

@@ -62,6 +62,11 @@ export class ServerRegistry {
     return this.#servers.get(name);
   }
 
+  /** All servers by name, in the order of their names. */
+  get entries(): (readonly [string, ServerParams])[] {
+    return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
+  }
+
   /** Reads the file again. Servers of this process stay. */
   async reload(): Promise<void> {
     const file = await this.#read();

@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { ApprovalChannel } from "../approval/channel.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
@@ -14,7 +13,8 @@ import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/elicitation.
 import type { Tool } from "../mcp/sdk.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
-import { isPlainFile } from "../mcp/hostile_files.ts";
+import { hasOwnDotenv } from "../mcp/dotenv_file.ts";
+import { presentSettings } from "../mcp/sandbox_settings.ts";
 import { variableLookup } from "../mcp/variables.ts";
 import { ConsentFile } from "../policy/consent_file.ts";
 import { Approvals } from "./approvals.ts";
@@ -85,6 +85,12 @@ export class ToolRunner implements AsyncDisposable {
    */
   readonly variables: VariableLookup | undefined;
 
+  /**
+   * The settings files in the workspace, for sandboxes of registered servers, that were there at the
+   * start. Executed code must not change them; newer ones are refused.
+   */
+  readonly settingsFiles: readonly string[];
+
   readonly #pool: McpPool;
   readonly #approvals: Approvals;
   readonly #log: Logger;
@@ -94,13 +100,14 @@ export class ToolRunner implements AsyncDisposable {
 
   private constructor(
     registry: ServerRegistry,
-    variables: VariableLookup | undefined,
-    consentFile: ConsentFile | undefined,
+    found: FoundInWorkspace,
     options: ToolRunnerOptions,
   ) {
-    const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
+    const { variables, settingsFiles, consentFile } = found;
+    const { workspace, connectTimeoutMs, log = stderrLogger() } = options;
     this.registry = registry;
     this.variables = variables;
+    this.settingsFiles = settingsFiles;
     const { approvalTimeoutMs: timeoutMs } = options;
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
@@ -119,10 +126,10 @@ export class ToolRunner implements AsyncDisposable {
       idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
+        settingsFiles,
         ...(variables === undefined ? {} : { variables }),
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
-        ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
       },
     });
   }
@@ -140,12 +147,15 @@ export class ToolRunner implements AsyncDisposable {
     const registry = await ServerRegistry.open({ workspace, servers });
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
-    const hasDotenv = workspace !== undefined && await isPlainFile(join(workspace, ".env"));
-    const variables = hasDotenv ? undefined : await variableLookup();
-    const consents = workspace === undefined || options.consents === false
+    const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
+    const variables = hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
+    const settingsFiles = workspace === undefined
+      ? []
+      : await presentSettings(registry.entries, workspace);
+    const consentFile = workspace === undefined || options.consents === false
       ? undefined
       : await ConsentFile.open(workspace, log);
-    return new ToolRunner(registry, variables, consents, options);
+    return new ToolRunner(registry, { variables, settingsFiles, consentFile }, options);
   }
 
   /**
@@ -461,6 +471,13 @@ export class ToolRunner implements AsyncDisposable {
       },
     };
   }
+}
+
+/** What a runner finds in its workspace when it starts. */
+interface FoundInWorkspace {
+  readonly variables: VariableLookup | undefined;
+  readonly settingsFiles: readonly string[];
+  readonly consentFile: ConsentFile | undefined;
 }
 
 function shorter(one: number | undefined, other: number | undefined): number | undefined {

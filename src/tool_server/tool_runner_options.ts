@@ -1,6 +1,5 @@
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
-import type { ConnectOptions } from "../mcp/connect.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 
@@ -72,8 +71,6 @@ export interface ToolRunnerOptions {
    * @default {undefined} they are not told
    */
   roots?: readonly Root[] | undefined;
-  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
-  sandboxCommand?: ConnectOptions["sandboxCommand"];
   /** Told what happens. Warnings and errors go to stderr by default. */
   log?: Logger | undefined;
 }

@@ -1,3 +1,5 @@
+import { ApprovalPage } from "../approval_page/approval_page.ts";
+import { type ApprovalPageOptions, PageDesk } from "../approval_page/page_desk.ts";
 import { settledWithin } from "../async/signals.ts";
 import { stderrLogger } from "../log.ts";
 import { ApplicationDoor } from "./application_door.ts";
@@ -14,6 +16,8 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    * @default {67108864}
    */
   maxBodyBytes?: number;
+  /** How long links to the approval page, and pages that have gone, are waited for. */
+  approvalPage?: ApprovalPageOptions | undefined;
 }
 
 /** Where a door of a {@linkcode ToolServer} is, and what opens it. */
@@ -61,15 +65,18 @@ export class ToolServer implements AsyncDisposable {
   readonly applicationDoor: Door;
   /** Runs the tools; its channel is where an approver in this process attaches. */
   readonly runner: ToolRunner;
+  /** The web page on which a person decides. */
+  readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
 
   private constructor(
-    runner: ToolRunner,
+    parts: { runner: ToolRunner; page: ApprovalPage },
     doors: { kernel: Door; application: Door },
     stack: AsyncDisposableStack,
   ) {
-    this.runner = runner;
+    this.runner = parts.runner;
+    this.page = parts.page;
     this.kernelDoor = doors.kernel;
     this.applicationDoor = doors.application;
     this.#stack = stack;
@@ -86,17 +93,33 @@ export class ToolServer implements AsyncDisposable {
     const { maxBodyBytes = MAX_BODY_BYTES, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
+    const desk = stack.use(new PageDesk(runner.channel, options.approvalPage));
     const common = { runner, maxBodyBytes, log };
 
     const tokens = { kernel: randomToken(), application: randomToken() };
-    const door = new ApplicationDoor({ ...common, token: tokens.application });
-    const doors = {
+    const door: ApplicationDoor = new ApplicationDoor({
+      ...common,
+      desk,
+      host: () => doors.application.url.host,
+      token: tokens.application,
+    });
+    const doors: { kernel: Door; application: Door } = {
       kernel: listen(kernelDoor({ ...common, token: tokens.kernel }), tokens.kernel, stack),
       application: listen((request) => door.handle(request), tokens.application, stack),
     };
     stack.defer(() => door.close());
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
-    return new ToolServer(runner, doors, stack.move());
+    const page = new ApprovalPage(desk, () => doors.application.url);
+    return new ToolServer({ runner, page }, doors, stack.move());
+  }
+
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.page.url();
   }
 
   /** Refuses what waits for approval, cancels what runs, and stops the servers. */

@@ -262,8 +262,9 @@ Deno.test("nothing is started where parameters make no sense", async () => {
   const params = { ...rawServer("normal", journal), env: { A: "${IPYBOX_TEST_UNSET}" } };
   await assertRejects(() => connectMcp("x", params), ConfigError, "${IPYBOX_TEST_UNSET}");
   await assertRejects(
-    () => connectMcp("x", { ...rawServer("normal", journal), sandbox: true }),
+    () => connectMcp("x", { ...rawServer("normal", journal), sandbox: "/no/such/settings.json" }),
     ConfigError,
+    "/no/such/settings.json does not exist",
   );
   await assertRejects(() => connectMcp("x", { url: "file:///etc/passwd" }), ConfigError, "http");
   await assertRejects(() => connectMcp("../x", rawServer("normal", journal)), TypeError);

@@ -59,7 +59,7 @@ export function registerRegister(server: SdkMcpServer, session: Session): void {
       const change = {
         // The whole of it, as JSON: what is shown is what will be started, to the last character.
         description: `Register the MCP server "${name}"? It is started or reached like this, ` +
-          `outside the sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
+          `outside the code's sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
         what: `Registering the server "${name}"`,
         byHand: `Ask the user to run: ${registerCommand(name, params)}`,
       };

@@ -4,7 +4,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from . import cell_source, messages, plain_output, streams, working_dir
+from . import cell_source, messages, no_input, plain_output, streams, working_dir
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -18,6 +18,7 @@ def start(config_json: str) -> None:
     streams.install()
     cell_source.install(shell)
     messages.install(shell.kernel.session)
+    no_input.install(shell.kernel)
     directory = config.get("workingDir")
     if directory is not None:
         os.chdir(directory)
