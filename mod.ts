@@ -112,6 +112,8 @@ export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kerne
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
 export type { ConnectOptions } from "./src/mcp/connect.ts";
+export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
+export type { OAuthParams } from "./src/mcp/oauth/params.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
 export { ElicitationRequest } from "./src/mcp/elicitation.ts";

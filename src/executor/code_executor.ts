@@ -11,6 +11,7 @@ import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import { checkServerName } from "../mcp/server_name.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { type Span, startSpan } from "../telemetry/span.ts";
 import type { Door, ToolServer } from "../tool_server/tool_server.ts";
@@ -19,7 +20,7 @@ import type { ExecutionEvent } from "./events.ts";
 import type { KernelSession } from "./kernel_session.ts";
 import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
 import { type RunningParts, startParts } from "./parts.ts";
-import { TimeBudget } from "./time_budget.ts";
+import { TimeBudget } from "../async/time_budget.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -53,6 +54,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
   readonly #connectTimeoutMs: number | undefined;
+  readonly #login: LoginOptions | undefined;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
@@ -70,6 +72,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#kernel = running.kernel;
     this.#tools = running.tools;
     this.#connectTimeoutMs = options.connectTimeoutMs;
+    this.#login = options.login;
   }
 
   /**
@@ -231,6 +234,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense.
    * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
+   * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
    */
   async registerServer(name: string, params: ServerParams): Promise<GeneratedTool[]> {
     const tools = await generateMcpSources(name, params, {
@@ -239,6 +243,7 @@ export class CodeExecutor implements AsyncDisposable {
       variables: this.#tools.runner.variables,
       settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
+      login: this.#login,
     });
     await this.#tools.runner.registerServer(name, params);
     return tools;

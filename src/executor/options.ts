@@ -1,5 +1,6 @@
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
@@ -35,6 +36,13 @@ export interface CodeExecutorOptions {
    * @default {{ tools: "ask", shell: "allow" }}
    */
   approval?: ApprovalSetting | undefined;
+  /**
+   * Lets a person log in to remote MCP servers that ask for it. An execution's time limit goes on
+   * meanwhile.
+   *
+   * @default {undefined} the call fails and says how to log in
+   */
+  login?: LoginOptions | undefined;
   /**
    * Answers MCP servers that ask for a model.
    *

@@ -41,6 +41,7 @@ export async function startParts(
       audit: options.audit,
       consents: options.consents,
       connectTimeoutMs,
+      login: options.login,
       sampling: options.sampling,
       roots: options.roots,
       log,

@@ -1,4 +1,5 @@
-import { abortable, anySignal } from "../async/signals.ts";
+import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import { TimeBudget } from "../async/time_budget.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { makeClient } from "./client.ts";
@@ -9,10 +10,11 @@ import {
   SSEClientTransport,
   StreamableHTTPClientTransport,
   type Transport,
-  UnauthorizedError,
 } from "./sdk.ts";
 import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { exactFetch } from "./exact_fetch.ts";
+import type { LoginOptions } from "./oauth/login.ts";
+import { OAuthSession } from "./oauth/session.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { checkServerName } from "./server_name.ts";
 import {
@@ -47,6 +49,18 @@ export interface ConnectOptions {
   settingsFiles?: readonly string[] | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
   variables?: VariableLookup | undefined;
+  /**
+   * Lets a person log in where a remote server asks for it, which takes no time of the limits.
+   *
+   * @default {undefined} such a server cannot be used, and the error says how to log in
+   */
+  login?: LoginOptions | undefined;
+  /**
+   * The folder where logins are kept, for their owner only. Executed code must not be able to read it.
+   *
+   * @default {"$XDG_STATE_HOME/ipybox/logins"} below `~/.local/state` where that is not set
+   */
+  loginsFolder?: string | undefined;
   /** What the server may tell and ask without being called. */
   hooks?: ServerHooks | undefined;
   /** Gives up. */
@@ -66,6 +80,7 @@ export interface ConnectOptions {
  * @throws {ConfigError} A variable is not set or the parameters make no sense; nothing was started.
  * @throws {McpConnectionError} It does not start, cannot be reached, or does not answer in time.
  * @throws {SandboxUnavailableError} It is to run in the sandbox, which cannot be had.
+ * @throws {McpLoginRequiredError} It asks for a login, and `login` is not given.
  *
  * @example
  * ```ts
@@ -101,7 +116,7 @@ async function connectStdio(
 ): Promise<McpConnection> {
   const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
-  const attempt = new Attempt(serverName, options);
+  using attempt = new Attempt(serverName, options);
   let said = () => "";
   using _slow = whenSlow(() => {
     log.warn(`MCP server "${serverName}" is still starting: ${commandLine}${said()}`);
@@ -114,7 +129,7 @@ async function connectStdio(
     signal: attempt.signal,
   });
   const launch = await launching.catch((cause: unknown) => {
-    if (cause !== attempt.expiry.reason) throw cause;
+    if (cause !== attempt.budget.signal.reason) throw cause;
     const message = `The sandbox of MCP server "${serverName}" was not ready in time`;
     throw new McpConnectionError(serverName, message, {}, { cause });
   });
@@ -174,19 +189,22 @@ async function connectHttp(
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
-  const attempt = new Attempt(serverName, options);
+  using attempt = new Attempt(serverName, options);
+  const session = await openSession(serverName, url, params, attempt, options);
+  const fetch = session?.fetch ?? exactFetch;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
-      ? new SSEClientTransport(url, { requestInit, fetch: exactFetch })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch: exactFetch });
+      ? new SSEClientTransport(url, { requestInit, fetch })
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch });
     try {
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      return new McpConnection({ serverName, client, transport, log, hooks });
+      return new McpConnection({ serverName, client, transport, log, hooks, session });
     } catch (error) {
       await transport.close();
       options.signal?.throwIfAborted();
+      if (session?.failure !== undefined) throw session.failure;
       failures.push(error);
       if (attempt.expired || !isOtherTransport(error)) break;
     }
@@ -199,11 +217,26 @@ async function connectHttp(
   throw new McpConnectionError(serverName, message, {}, { cause: failures.at(-1) });
 }
 
+async function openSession(
+  serverName: string,
+  server: URL,
+  params: HttpServerParams,
+  attempt: Attempt,
+  { workspace, login, loginsFolder }: ConnectOptions,
+): Promise<OAuthSession | undefined> {
+  const { oauth, headers = {} } = params;
+  const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
+  if (oauth === false || hasHeader) return undefined;
+  const onWaiting = (waiting: boolean) => attempt.budget.setPending(waiting ? 1 : 0);
+  const where = { serverName, server, workspace, loginsFolder };
+  return await OAuthSession.open({ ...where, params: oauth ?? {}, login, onWaiting });
+}
+
 /** One try to connect, or several that share a time limit. */
-class Attempt {
+class Attempt implements Disposable {
+  /** The time limit, which stands still while a person logs in. */
+  readonly budget: TimeBudget;
   readonly #timeoutMs: number;
-  /** Aborts when it took too long. */
-  readonly expiry: AbortSignal;
   /** Gives up: it took too long, or the caller does not want it any more. */
   readonly signal: AbortSignal;
   readonly #options: ConnectOptions;
@@ -214,12 +247,16 @@ class Attempt {
     this.#serverName = serverName;
     this.#options = options;
     this.#timeoutMs = connectTimeoutMs;
-    this.expiry = AbortSignal.timeout(connectTimeoutMs);
-    this.signal = anySignal(this.expiry, options.signal);
+    this.budget = new TimeBudget(connectTimeoutMs);
+    this.signal = anySignal(this.budget.signal, options.signal);
   }
 
   get expired(): boolean {
-    return this.expiry.aborted;
+    return this.budget.expired;
+  }
+
+  [Symbol.dispose](): void {
+    this.budget[Symbol.dispose]();
   }
 
   /** What was waited for, and how long. */
@@ -230,7 +267,7 @@ class Attempt {
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
     const { hooks, log } = this.#options;
     const client = makeClient(this.#serverName, { protocol, hooks, log });
-    const timeout = Math.min(this.#timeoutMs + 1000, 2 ** 31 - 1); // the signal comes first
+    const timeout = LONGEST_TIMER_MS; // the signal comes first
     const connected = client.connect(transport, { timeout, signal: this.signal });
     await abortable(connected, this.signal);
     return client;
@@ -277,7 +314,6 @@ function prefixed(serverName: string, message: string): string {
 
 /** The innermost words of an error: `fetch failed` alone says nothing. */
 function reasonOf(error: unknown): string {
-  if (error instanceof UnauthorizedError) return "it requires authorization";
   return error instanceof Error ? error.message : String(error);
 }
 

@@ -9,6 +9,7 @@ import {
   type CallEnd,
   explainAnswer,
   explainDeath,
+  explainLogin,
   explainUnreachable,
   isForgottenSession,
 } from "./call_errors.ts";
@@ -31,6 +32,7 @@ import {
   type Tool,
   type Transport,
 } from "./sdk.ts";
+import type { OAuthSession } from "./oauth/session.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
@@ -46,6 +48,8 @@ export interface McpConnectionParts {
   readonly log: Logger;
   /** What the server may tell and ask. */
   readonly hooks?: ServerHooks | undefined;
+  /** The login to a remote server. */
+  readonly session?: OAuthSession | undefined;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
 }
@@ -67,6 +71,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #client: Client;
   readonly #transport: Transport;
   readonly #log: Logger;
+  readonly #session: OAuthSession | undefined;
   readonly #belongings: AsyncDisposable | undefined;
   readonly #logs: boolean;
   readonly #lost = Promise.withResolvers<void>();
@@ -82,6 +87,7 @@ export class McpConnection implements AsyncDisposable {
     this.#client = parts.client;
     this.#transport = parts.transport;
     this.#log = parts.log;
+    this.#session = parts.session;
     this.#belongings = parts.belongings;
     this.closed = this.#lost.promise;
     this.#client.onclose = () => this.#lose();
@@ -276,6 +282,11 @@ export class McpConnection implements AsyncDisposable {
     this.#lose();
     if (this.#transport instanceof StdioTransport) {
       return await explainDeath(this.serverName, this.#transport, error, this.#log);
+    }
+    const { failure } = this.#session ?? {};
+    if (failure !== undefined) {
+      this.#log.warn(failure.message);
+      return explainLogin(failure);
     }
     this.#forgotten = isForgottenSession(error);
     return explainUnreachable(this.serverName, error);

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ConfigError } from "../errors.ts";
+import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 
 /** The MCP protocol's era: the newest both sides speak, the handshake one, or the stateless one. */
 export type McpProtocol = "auto" | "legacy" | "2026-07-28";
@@ -52,6 +53,13 @@ export interface HttpServerParams {
    * @default {"auto"}
    */
   protocol?: McpProtocol | undefined;
+  /**
+   * How to log in, where the server asks for it; `false` for not at all. A server with an
+   * `Authorization` header among its headers is never logged in to.
+   *
+   * @default what the server tells
+   */
+  oauth?: OAuthParams | false | undefined;
 }
 
 /** How an MCP server is started or reached. */
@@ -86,6 +94,7 @@ const httpParams = z.strictObject({
   headers: z.record(z.string(), z.string()).optional(),
   type: z.enum(["streamable_http", "streamable-http", "http", "sse"]).optional(),
   protocol,
+  oauth: z.union([oauthParams, z.literal(false)]).optional(),
   ...foreign,
 });
 
@@ -107,9 +116,9 @@ export function parseServerParams(serverName: string, value: unknown): ServerPar
     const { command, args, env, cwd, sandbox, protocol } = check(at, stdioParams, value);
     return defined({ command, args, env, cwd, sandbox, protocol });
   }
-  const { url, headers, type, protocol } = check(at, httpParams, value);
+  const { url, headers, type, protocol, oauth } = check(at, httpParams, value);
   const transport = type === "streamable-http" ? "streamable_http" : type;
-  return defined({ url, headers, type: transport, protocol });
+  return defined({ url, headers, type: transport, protocol, oauth });
 }
 
 /** Looks up a variable for `${VAR}`. */

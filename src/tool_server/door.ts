@@ -6,6 +6,7 @@
 
 import { Deadline } from "../async/deadline.ts";
 import { abortable } from "../async/signals.ts";
+import { sameToken } from "../net/same_token.ts";
 
 /** A request that is refused before it is looked at. */
 export class Refused extends Error {
@@ -57,15 +58,6 @@ export function refusePages(request: Request): void {
 export function requireToken(request: Request, token: string): void {
   const given = /^Bearer (.+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
   if (given === undefined || !sameToken(given, token)) throw new Refused(401, "Wrong token");
-}
-
-/** Compares two tokens in a time that only depends on the length of the one that was given. */
-export function sameToken(given: string, token: string): boolean {
-  let difference = given.length ^ token.length;
-  for (let at = 0; at < given.length; at++) {
-    difference |= given.charCodeAt(at) ^ token.charCodeAt(at % token.length);
-  }
-  return difference === 0;
 }
 
 /**

@@ -104,7 +104,7 @@ export class ToolRunner implements AsyncDisposable {
     options: ToolRunnerOptions,
   ) {
     const { variables, settingsFiles, consentFile } = found;
-    const { workspace, connectTimeoutMs, log = stderrLogger() } = options;
+    const { workspace, connectTimeoutMs, login, log = stderrLogger() } = options;
     this.registry = registry;
     this.variables = variables;
     this.settingsFiles = settingsFiles;
@@ -130,6 +130,7 @@ export class ToolRunner implements AsyncDisposable {
         ...(variables === undefined ? {} : { variables }),
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
+        ...(login === undefined ? {} : { login }),
       },
     });
   }

@@ -23,6 +23,7 @@ export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
   "tool_timeout",
   "server_died",
   "server_unreachable",
+  "login_required",
   "unknown_server",
   "cancelled",
   "tool_server_error",
