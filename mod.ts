@@ -114,7 +114,7 @@ export { KernelGateway } from "./src/kernel/gateway.ts";
 export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
 export type { ByteStream } from "./src/net/byte_stream.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
-export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
+export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
 export type { ConnectOptions } from "./src/mcp/connect.ts";
@@ -173,6 +173,9 @@ export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
 export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";
 export { ServerEvents } from "./src/tool_server/server_events.ts";
 export type {
+  CallEndedEvent,
+  CallEvent,
+  CallStartedEvent,
   LogEvent,
   ProgressEvent,
   ServerEvent,

@@ -9,7 +9,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   approval: [],
   approval_page: ["approval", "assets"],
   sandbox: ["assets", "process"],
-  python: ["assets", "process"],
+  python: ["assets", "process", "sandbox"],
   mcp: ["process", "sandbox"],
   kernel: ["assets", "link", "process", "sandbox"],
   policy: ["approval", "mcp"],

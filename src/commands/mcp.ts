@@ -6,6 +6,7 @@ import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.
 import {
   approvalOf,
   APPROVE,
+  APPROVE_SHELL,
   kernelEnvOf,
   PYTHON,
   SANDBOX,
@@ -26,6 +27,7 @@ export const mcp: Command = {
       help:
         "Tool calls and registrations: ask the client's user, allow or deny, or a policy file (default: ask, with the workspace's and your own policy)",
     },
+    "approve-shell": APPROVE_SHELL,
     workspace: WORKSPACE,
     ...SANDBOX,
     python: PYTHON,
@@ -53,12 +55,13 @@ const FAREWELL_MS = 10_000;
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(mcp, args);
   const workspace = await workspaceOf(parsed);
-  const { tools: approve, policy } = await approvalOf(parsed, workspace);
+  const { tools: approve, shell: approveShell, policy } = await approvalOf(parsed, workspace);
   const kernelEnv = await kernelEnvOf(workspace);
   silenceStdout(io);
   const server = McpServer.serveStdio({
     workspace,
     approve,
+    approveShell,
     policy,
     kernelEnv,
     sandbox: sandboxOf(parsed),

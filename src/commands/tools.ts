@@ -1,4 +1,5 @@
 import { firstSentence } from "../apigen/generate.ts";
+import { ToolIndex } from "../apigen/tool_index.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import {
   type Command,
@@ -8,7 +9,6 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { type PackageTool, readPackage } from "./generated_package.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -23,7 +23,8 @@ export const tools: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "A tool is found when its name or description has every word of the query.",
+    "The tools that have most of the query's words in their names, descriptions and",
+    "parameters come first; without a query all are listed.",
     "",
     "Example:",
     "",
@@ -32,10 +33,6 @@ export const tools: Command = {
   run,
 };
 
-interface Found extends PackageTool {
-  readonly server: string;
-}
-
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(tools, args, { max: 1 });
   const workspace = await workspaceOf(parsed);
@@ -43,21 +40,22 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   if (only !== undefined) requireServerName(only);
   const { names: registered } = await ServerRegistry.open({ workspace });
   const names = only === undefined ? registered : [only];
-  const words = (parsed.positional[0] ?? "").toLowerCase().split(/\s+/);
-  const found: Found[] = [];
-  let complete = true;
-  for (const server of names) {
-    const all = await readPackage(mcptoolsOf(workspace), server);
-    if (all === undefined && !registered.includes(server)) throw unknownServer(server, registered);
-    if (all === undefined) io.err(`No Python API of server "${server}": register it again`);
-    complete &&= all !== undefined;
-    for (const tool of all ?? []) {
-      const text = `${server}.${tool.module} ${tool.name} ${tool.description}`.toLowerCase();
-      if (words.every((word) => text.includes(word))) found.push({ server, ...tool });
-    }
+  const [query = ""] = parsed.positional;
+  const index = new ToolIndex(mcptoolsOf(workspace));
+  const { tools: found, missing } = await index.search(query, names);
+  for (const server of missing) {
+    if (!registered.includes(server)) throw unknownServer(server, registered);
+    io.err(`No Python API of server "${server}": register it again`);
   }
-  if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
-  else if (found.length === 0) io.err("No tools found");
+  if (parsed.has("json")) {
+    const rows = found.map(({ server, name, module, description }) => ({
+      server,
+      name,
+      module,
+      description,
+    }));
+    io.out(JSON.stringify(rows, null, 2) + "\n");
+  } else if (found.length === 0) io.err("No tools found");
   else {
     const rows = found.map(({ server, module, description }): [string, string] => [
       `${server}.${module}`,
@@ -65,7 +63,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     ]);
     io.out(table(rows).join("\n") + "\n");
   }
-  return complete || only === undefined ? EXIT.ok : EXIT.failed;
+  return missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
 }
 
 function unknownServer(name: string, registered: readonly string[]): UsageError {

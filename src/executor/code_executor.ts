@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
+import { removePackage } from "../apigen/remove_package.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
 import type { ApprovalPage } from "../approval_page/approval_page.ts";
@@ -10,6 +11,7 @@ import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import { type Logger, stderrLogger } from "../log.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { type Span, startSpan } from "../telemetry/span.ts";
@@ -262,6 +264,20 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * Removes an MCP server from the workspace's registry, stops it, and removes its Python API.
+   *
+   * @param name The server's name.
+   * @returns Whether there was anything to remove.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The registry cannot be read.
+   */
+  async unregisterServer(name: string): Promise<boolean> {
+    checkServerName(name); // it is about to become a path
+    const registered = await this.#tools.runner.unregisterServer(name);
+    return await removePackage(join(this.workspace, "mcptools"), name) || registered;
+  }
+
+  /**
    * Compares a server's tools with its generated Python API. Of use after a `tools_changed` event:
    * {@linkcode registerServer} brings the API up to date.
    *
@@ -289,7 +305,7 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     { stop, span }: { readonly stop: AbortSignal; readonly span: Span },
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const { timeoutMs, chunks = false, elicitations = false } = options;
+    const { timeoutMs, chunks = false, elicitations = false, calls = false } = options;
     await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
     const execute = await abortable(this.#kernel.ready(), stop);
     const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
@@ -297,6 +313,7 @@ export class CodeExecutor implements AsyncDisposable {
     using budget = new TimeBudget(timeoutMs);
     using _clock = budget.standStillFor([channel, questions]);
     using _watcher = serverEvents.watch((event) => events.addServerEvent(event));
+    using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
     // Who decides sees first what the code has said before.
     using _approver = channel.attached ? undefined : channel.attach(async (request) => {
       await execution.flush();

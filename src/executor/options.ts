@@ -189,6 +189,12 @@ export interface StreamOptions extends ExecuteOptions {
    * @default {false}
    */
   elicitations?: boolean | undefined;
+  /**
+   * Whether the beginning and the end of each call come as events, with what was decided.
+   *
+   * @default {false}
+   */
+  calls?: boolean | undefined;
 }
 
 /** Options of `CodeExecutor.registerServer()`. */

@@ -9,18 +9,26 @@
 export {
   acceptedContent,
   CLIENT_CAPABILITIES_META_KEY,
+  completable,
   createRequestStateCodec,
   inputRequired,
   McpServer as SdkMcpServer,
+  ResourceNotFoundError,
+  ResourceTemplate,
 } from "@modelcontextprotocol/server";
 export type {
   CallToolResult,
   ContentBlock,
+  ElicitRequestFormParams as ElicitForm,
+  GetPromptResult,
   InputRequests,
   InputRequiredResult,
+  ListResourcesResult,
+  ReadResourceResult,
   RequestStateCodec,
   ServerContext,
   ServerOptions,
   Transport,
+  Variables,
 } from "@modelcontextprotocol/server";
 export { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";

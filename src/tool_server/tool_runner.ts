@@ -20,6 +20,7 @@ import { ConsentFile } from "../policy/consent_file.ts";
 import { Approvals } from "./approvals.ts";
 import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
 import { captureTrace, loadTelemetry, type Span, type Within } from "../telemetry/span.ts";
+import { CallWatch } from "./call_watch.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
@@ -233,7 +234,7 @@ export class ToolRunner implements AsyncDisposable {
     return await this.#traced(
       { method: "tools/call", serverName, target: toolName, callId },
       (traced) =>
-        this.#trail.record(
+        this.#record(
           asked,
           (notes) => work(traced(notes)),
           (result) => failed(result) ? "tool_error" : "ok",
@@ -284,7 +285,7 @@ export class ToolRunner implements AsyncDisposable {
     const target = method === "prompts/get" ? String(request.params.name) : undefined;
     return await this.#traced(
       { method, serverName, target, callId },
-      (traced) => this.#trail.record(asked, (notes) => work(traced(notes))),
+      (traced) => this.#record(asked, (notes) => work(traced(notes))),
     );
   }
 
@@ -298,7 +299,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
     const record = () =>
-      this.#trail.record(
+      this.#record(
         call,
         ({ onDecision }) => this.#approvals.authorizeShell(call, { signal, onDecision }),
         () => "approved", // how the command ends is not told here
@@ -425,6 +426,24 @@ export class ToolRunner implements AsyncDisposable {
       this.events.tell({ type: "progress", ...call, progress, total, message });
       onProgress?.({ progress, total, message });
     };
+  }
+
+  /** Notes a request in the audit log, and tells whoever follows calls. */
+  async #record<T>(
+    call: ApprovalCall,
+    run: (notes: RequestNotes) => Promise<T>,
+    statusOf?: (result: T) => string,
+  ): Promise<T> {
+    using watch = new CallWatch(this.events, call);
+    const result = await watch.run(() =>
+      this.#trail.record(
+        call,
+        (notes) => run({ ...notes, onDecision: (made) => watch.decided(made, notes.onDecision) }),
+        statusOf,
+      )
+    );
+    watch.status = statusOf?.(result) ?? "ok";
+    return result;
   }
 
   /** Passes a server's question on, unless the policy denies it. */
