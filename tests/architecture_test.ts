@@ -16,6 +16,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   tool_server: ["approval", "audit", "mcp", "policy"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
+  actions: ["assets", "kernel", "mcp"],
   mcp_server: ["approval", "apigen", "executor", "kernel", "mcp", "python", "tool_server"],
 };
 

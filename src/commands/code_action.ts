@@ -15,6 +15,8 @@ export interface RunActionOptions {
   readonly timeoutMs?: number | undefined;
   /** Decides on each tool call. */
   readonly decide: (request: ApprovalRequest) => Promise<void>;
+  /** Told of the result, after all output; not with `json`, which has it. */
+  readonly onResult?: (result: ExecutionResult) => void;
 }
 
 /** What `--json` prints. */
@@ -44,7 +46,10 @@ export async function runAction(
   try {
     const result = await follow(executor, code, options);
     if (json) printOutcome(io, { status: "ok", ...result });
-    else for (const image of result.images) io.err(`Image: ${image}`);
+    else {
+      for (const image of result.images) io.err(`Image: ${image}`);
+      options.onResult?.(result);
+    }
     return EXIT.ok;
   } catch (error) {
     const outcome = json ? outcomeOf(error) : undefined;

@@ -77,6 +77,11 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./run.ts")).run,
   },
   {
+    name: "actions",
+    summary: "List, show, check and run saved code actions",
+    load: async () => (await import("./actions.ts")).actions,
+  },
+  {
     name: "policy",
     summary: "Check, test and explain which calls need approval",
     load: async () => (await import("./policy.ts")).policy,

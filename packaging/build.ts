@@ -1,0 +1,87 @@
+// deno-lint-ignore-file no-console -- a script talks to whoever started it
+/**
+ * `deno task package [DIR]`: makes what ipybox is distributed as, in `dist/` or another folder.
+ *
+ * - `ipybox.js`: the command line as one file for Deno
+ * - `npm/`: the npm package, which brings Deno along (`npm publish dist/npm`)
+ * - `ipybox-VERSION.mcpb`: the bundle for Claude Desktop
+ *
+ * @module
+ */
+import { resolve } from "node:path";
+import { pathToFileURL as toFileUrl } from "node:url";
+import config from "../deno.json" with { type: "json" };
+
+const root = new URL("../", import.meta.url);
+const dist = Deno.args[0] === undefined
+  ? new URL("dist/", root)
+  : toFileUrl(`${resolve(Deno.args[0])}/`);
+const { version } = config;
+
+/** Bundles the command line into one file. */
+async function bundle(): Promise<URL> {
+  const file = new URL("ipybox.js", dist);
+  await run(Deno.execPath(), ["bundle", "--quiet", "--output", file.pathname, "cli.ts"]);
+  return file;
+}
+
+/** Lays out the npm package. */
+async function npmPackage(ipybox: URL): Promise<URL> {
+  const folder = await emptyFolder("npm/");
+  await copyInto(folder, [ipybox, at("packaging/npm/ipybox.mjs"), at("README.md"), at("LICENSE")]);
+  await withVersion(at("packaging/npm/package.json"), new URL("package.json", folder));
+  return folder;
+}
+
+/** Packs the MCP bundle. */
+async function mcpBundle(ipybox: URL): Promise<URL> {
+  const folder = await emptyFolder("mcpb/");
+  await copyInto(folder, [ipybox, at("README.md"), at("LICENSE")]);
+  await withVersion(at("packaging/mcpb/manifest.json"), new URL("manifest.json", folder));
+  const file = new URL(`ipybox-${version}.mcpb`, dist);
+  // Its tool checks the manifest before it packs.
+  await run("npx", ["-y", "@anthropic-ai/mcpb@2.1.2", "pack", folder.pathname, file.pathname]);
+  return file;
+}
+
+async function emptyFolder(name: string): Promise<URL> {
+  const folder = new URL(name, dist);
+  await Deno.remove(folder, { recursive: true }).catch((error: unknown) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+  await Deno.mkdir(folder, { recursive: true });
+  return folder;
+}
+
+async function copyInto(folder: URL, files: readonly URL[]): Promise<void> {
+  for (const file of files) {
+    await Deno.copyFile(file, new URL(file.pathname.split("/").at(-1) ?? "", folder));
+  }
+}
+
+/** The version stands in `deno.json` only. */
+async function withVersion(from: URL, to: URL): Promise<void> {
+  const manifest: unknown = JSON.parse(await Deno.readTextFile(from));
+  await Deno.writeTextFile(to, JSON.stringify(Object.assign({}, manifest, { version }), null, 2));
+}
+
+async function run(command: string, args: readonly string[]): Promise<void> {
+  const { success, stdout, stderr } = await new Deno.Command(command, {
+    args: [...args],
+    cwd: root,
+    stdin: "null",
+  }).output();
+  if (success) return;
+  const said = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes)).join("");
+  throw new Error(`${command} ${args.join(" ")} failed:\n${said}`);
+}
+
+function at(path: string): URL {
+  return new URL(path, root);
+}
+
+await Deno.mkdir(dist, { recursive: true });
+const ipybox = await bundle();
+for (const made of [ipybox, await npmPackage(ipybox), await mcpBundle(ipybox)]) {
+  console.log(made.pathname);
+}

@@ -1,0 +1,23 @@
+#!/usr/bin/env node
+// Runs ipybox, which is one JavaScript file for Deno, on the Deno that npm installed beside it.
+import { spawn } from "node:child_process";
+import { createRequire } from "node:module";
+import { constants } from "node:os";
+import { fileURLToPath } from "node:url";
+
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
+
+// Its own `deno` command would wait without passing signals on.
+const deno = createRequire(import.meta.url)("deno/install_api.cjs").runInstall();
+const bundle = fileURLToPath(new URL("ipybox.js", import.meta.url));
+const args = ["run", "-A", "--no-config", "--no-lock", bundle, ...process.argv.slice(2)];
+const child = spawn(deno, args, { stdio: "inherit" });
+
+for (const signal of SIGNALS) process.on(signal, () => child.kill(signal));
+child.on("error", (error) => {
+  process.stderr.write(`ipybox: cannot start Deno: ${error.message}\n`);
+  process.exitCode = 3;
+});
+child.on("exit", (code, signal) => {
+  process.exitCode = code ?? 128 + constants.signals[signal];
+});

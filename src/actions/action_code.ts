@@ -1,0 +1,72 @@
+/**
+ * The code that works with saved actions in a kernel, and what comes back.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { asset } from "../assets/mod.ts";
+import type { Output } from "../kernel/outputs.ts";
+
+const MIME_TYPE = "application/vnd.ipybox.actions+json";
+
+/**
+ * The code that checks saved actions.
+ *
+ * @param names The actions.
+ * @returns Python, which tells what {@linkcode checkedIn} reads.
+ */
+export function checkCode(names: readonly string[]): string {
+  return call(`check(${literal(names)})`);
+}
+
+/**
+ * The code that runs a saved action.
+ *
+ * @param name The action.
+ * @param args Its arguments, by parameter.
+ * @returns Python, which tells what {@linkcode resultIn} reads.
+ */
+export function runCode(name: string, args: Readonly<Record<string, unknown>>): string {
+  return call(`run(${JSON.stringify(name)}, ${literal(args)})`);
+}
+
+/**
+ * Reads what is wrong with each action.
+ *
+ * @param outputs The outputs of {@linkcode checkCode}.
+ * @returns The problems by action, or `undefined` where the code told nothing that makes sense.
+ */
+export function checkedIn(outputs: readonly Output[]): Record<string, string[]> | undefined {
+  return problems.safeParse(told(outputs)).data;
+}
+
+/**
+ * Reads an action's result.
+ *
+ * @param outputs The outputs of {@linkcode runCode}.
+ * @returns The result as JSON has it, or `undefined` where it gave none.
+ */
+export function resultIn(outputs: readonly Output[]): unknown {
+  return outcome.safeParse(told(outputs)).data?.result;
+}
+
+const problems = z.record(z.string(), z.array(z.string()));
+const outcome = z.object({ result: z.unknown() });
+
+/** In a namespace of its own, so that the user's stays as it is. */
+function call(expression: string): string {
+  const source = `${asset("actions/actions.py")}\n${expression}\n`;
+  return `exec(${JSON.stringify(source)}, {"__name__": "ipybox_actions"})`;
+}
+
+/** A value as a Python expression. A JSON text in quotes is a Python text in quotes, too. */
+function literal(value: unknown): string {
+  return `json.loads(${JSON.stringify(JSON.stringify(value))})`;
+}
+
+function told(outputs: readonly Output[]): unknown {
+  const last = outputs.findLast((output) =>
+    output.type === "display_data" && MIME_TYPE in output.data
+  );
+  return last?.type === "display_data" ? last.data[MIME_TYPE] : undefined;
+}

@@ -1,0 +1,78 @@
+/**
+ * Code actions that were saved as tools, in `gentools/<category>/<name>/`.
+ *
+ * Executed code can write there, so nothing of it is run outside the sandbox, and links are not
+ * followed.
+ *
+ * @module
+ */
+import { join } from "node:path";
+import { isPlainFolder, readHostileFile } from "../mcp/hostile_files.ts";
+
+/** A saved code action. */
+export interface SavedAction {
+  /** Category and name, such as `github.commits_of_top_repos`. */
+  readonly name: string;
+  /** The first line of its interface's documentation; empty where there is none. */
+  readonly summary: string;
+}
+
+/** The folder of all saved actions in a workspace. */
+const ROOT = "gentools";
+/** Names become paths and modules, so only these are looked at. */
+const NAME = /^[A-Za-z][A-Za-z0-9_]{0,99}$/;
+/** The first line of the text that a module begins with, after comments. */
+const SUMMARY = /^\s*(?:#[^\n]*\n\s*)*[rR]?("""|''')\s*([^\n]*?)\s*(?:\1|\n)/;
+
+/**
+ * Lists a workspace's saved actions.
+ *
+ * @param workspace The workspace.
+ * @returns The actions, sorted by name.
+ * @throws {ConfigError} A folder or an interface is a symbolic link.
+ */
+export async function listActions(workspace: string): Promise<SavedAction[]> {
+  const root = join(workspace, ROOT);
+  const actions: SavedAction[] = [];
+  for (const category of await foldersIn(root)) {
+    for (const name of await foldersIn(join(root, category))) {
+      const api = await readHostileFile(join(root, category, name, "api.py"));
+      if (api === undefined) continue;
+      actions.push({ name: `${category}.${name}`, summary: SUMMARY.exec(api)?.[2] ?? "" });
+    }
+  }
+  return actions;
+}
+
+/**
+ * Reads a saved action's source.
+ *
+ * @param workspace The workspace.
+ * @param name Category and name.
+ * @param part Which of its modules.
+ * @returns The text, or `undefined` where there is no such action.
+ * @throws {ConfigError} The file is a symbolic link or above 4 MiB.
+ */
+export async function readAction(
+  workspace: string,
+  name: string,
+  part: "api" | "impl",
+): Promise<string | undefined> {
+  const [category = "", action = "", ...more] = name.split(".");
+  if (more.length > 0 || !NAME.test(category) || !NAME.test(action)) return undefined;
+  let folder = join(workspace, ROOT);
+  for (const step of [category, action]) {
+    if (!await isPlainFolder(folder)) return undefined;
+    folder = join(folder, step);
+  }
+  if (!await isPlainFolder(folder)) return undefined;
+  return await readHostileFile(join(folder, `${part}.py`));
+}
+
+async function foldersIn(folder: string): Promise<string[]> {
+  if (!await isPlainFolder(folder)) return [];
+  const entries = await Array.fromAsync(Deno.readDir(folder));
+  return entries.filter(({ isDirectory, name }) => isDirectory && NAME.test(name))
+    .map(({ name }) => name)
+    .sort();
+}

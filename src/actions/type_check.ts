@@ -1,0 +1,142 @@
+import { join, relative } from "node:path";
+import { z } from "zod";
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { isPlainFolder, readHostileBytes } from "../mcp/hostile_files.ts";
+
+/** Where types do not fit. */
+export interface TypeProblem {
+  /** The file, relative to the workspace. */
+  readonly file: string;
+  /** The line, from 1. */
+  readonly line: number;
+  /** What is wrong. */
+  readonly message: string;
+}
+
+/** Options of {@linkcode checkTypes}. */
+export interface CheckTypesOptions {
+  /** The Python whose packages the actions import. */
+  readonly python: { readonly executable: string };
+  /** Ends it. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A static checker that npm has and that brings what it needs along. */
+const PYRIGHT = "npm:pyright@1.1.414/pyright";
+/** What saved actions import of a workspace. */
+const FOLDERS = ["gentools", "mcpparse", "mcptools"] as const;
+const MAX_FILES = 20_000;
+const MAX_FILE_BYTES = 4 * 2 ** 20;
+
+/**
+ * Checks the types of a workspace's saved actions, without running anything of them.
+ *
+ * The workspace may hold settings and interpreters that the checker would obey, so it sees a copy of
+ * the Python files only, and may only read.
+ *
+ * @param workspace The workspace.
+ * @param options The Python.
+ * @returns What does not fit.
+ * @throws {EnvironmentNotReadyError} The checker is not there and cannot be downloaded.
+ */
+export async function checkTypes(
+  workspace: string,
+  options: CheckTypesOptions,
+): Promise<TypeProblem[]> {
+  const { python, signal } = options;
+  const copy = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-types-" }));
+  try {
+    for (const folder of FOLDERS) await copyPython(workspace, copy, folder);
+    await Deno.writeTextFile(join(copy, "pyrightconfig.json"), JSON.stringify(CONFIG));
+    const report = await runPyright(copy, python, signal);
+    return report.generalDiagnostics.filter(({ severity }) => severity === "error")
+      .map(({ file, message, range }) => ({
+        file: relative(copy, file),
+        line: range.start.line + 1,
+        message: message.split("\n")[0] ?? "",
+      }));
+  } finally {
+    await Deno.remove(copy, { recursive: true });
+  }
+}
+
+/** Generated APIs are checked where they are generated; here they are only imported. */
+const CONFIG = {
+  include: ["gentools", "mcpparse"],
+  extraPaths: [".", "mcptools"],
+  typeCheckingMode: "standard",
+};
+
+const reportSchema = z.object({
+  generalDiagnostics: z.array(z.object({
+    file: z.string(),
+    severity: z.string(),
+    message: z.string(),
+    range: z.object({ start: z.object({ line: z.number() }) }),
+  })),
+});
+
+async function runPyright(
+  folder: string,
+  python: CheckTypesOptions["python"],
+  signal: AbortSignal | undefined,
+): Promise<z.infer<typeof reportSchema>> {
+  await fetchPyright(signal);
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: [
+      "run",
+      "--quiet",
+      "--no-prompt",
+      "--no-config",
+      "--no-lock",
+      "--cached-only",
+      "--allow-read", // its own files, and those of whatever the actions import
+      `--allow-run=${python.executable}`,
+      "--allow-env",
+      "--allow-sys",
+      PYRIGHT,
+      ...["--project", folder, "--pythonpath", python.executable, "--outputjson"],
+    ],
+    cwd: folder,
+    stdin: "null",
+    ...(signal === undefined ? {} : { signal }),
+  }).output();
+  signal?.throwIfAborted();
+  const decoder = new TextDecoder();
+  // 0: nothing found, 1: something found
+  if (code <= 1) return reportSchema.parse(JSON.parse(decoder.decode(stdout)));
+  throw new Error(`pyright failed with exit code ${code}: ${decoder.decode(stderr).slice(-2000)}`);
+}
+
+async function fetchPyright(signal: AbortSignal | undefined): Promise<void> {
+  const { success } = await new Deno.Command(Deno.execPath(), {
+    args: ["cache", "--quiet", "--no-config", "--no-lock", PYRIGHT],
+    cwd: "/", // what lies in the current folder must not have a say
+    stdin: "null",
+    ...(signal === undefined ? {} : { signal }),
+  }).output();
+  signal?.throwIfAborted();
+  if (success) return;
+  throw new EnvironmentNotReadyError(
+    "Cannot check types: the type checker pyright is not there and cannot be downloaded",
+    "Connect to the network once, or leave types out with --no-types",
+  );
+}
+
+/** Copies a tree's plain Python files. Links are left out, as they may lead anywhere. */
+async function copyPython(workspace: string, copy: string, top: string): Promise<void> {
+  let files = 0;
+  const folders = [top];
+  for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
+    const from = join(workspace, folder);
+    if (!await isPlainFolder(from)) continue;
+    await Deno.mkdir(join(copy, folder));
+    for await (const { name, isDirectory, isFile } of Deno.readDir(from)) {
+      if (isDirectory && name !== "__pycache__") folders.push(`${folder}/${name}`);
+      if (!isFile || !/\.pyi?$/.test(name)) continue;
+      if (++files > MAX_FILES) throw new Error(`${top} has more than ${MAX_FILES} files`);
+      const bytes = await readHostileBytes(join(from, name), MAX_FILE_BYTES);
+      if (bytes !== undefined) await Deno.writeFile(join(copy, folder, name), bytes);
+    }
+  }
+}

@@ -1,0 +1,247 @@
+import { checkCode, checkedIn, resultIn, runCode } from "../actions/action_code.ts";
+import { listActions, readAction, type SavedAction } from "../actions/saved_actions.ts";
+import { checkTypes, type TypeProblem } from "../actions/type_check.ts";
+import { CodeExecutor } from "../executor/code_executor.ts";
+import { findPython } from "../python/environment.ts";
+import { runAction } from "./code_action.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  type ParsedArgs,
+  table,
+  UsageError,
+} from "./command.ts";
+import { printable } from "./printable.ts";
+import {
+  approvalOf,
+  APPROVE,
+  APPROVE_SHELL,
+  kernelEnvOf,
+  PYTHON,
+  SANDBOX,
+  sandboxOf,
+  VERBOSE,
+  WORKSPACE,
+  workspaceOf,
+} from "./shared.ts";
+import { TerminalApprover } from "./terminal_approver.ts";
+
+/** `ipybox actions`: saved code actions. */
+export const actions: Command = {
+  name: "actions",
+  summary: "List, show, check and run saved code actions",
+  usage: [
+    "[list] [OPTIONS]",
+    "show CATEGORY.NAME [--impl] [OPTIONS]",
+    "check [CATEGORY.NAME…] [OPTIONS]",
+    "run CATEGORY.NAME [--arg NAME=VALUE…] [OPTIONS]",
+  ].join("\n"),
+  options: {
+    arg: {
+      value: "NAME=VALUE",
+      many: true,
+      help: "An argument of the action; the value is JSON, or else text",
+    },
+    args: { value: "JSON", help: "The arguments of the action as one JSON object" },
+    impl: { help: "Show the implementation instead of the interface" },
+    "no-types": { help: "Check without the type checker, which is downloaded at its first use" },
+    json: { help: "Print the outcome as JSON" },
+    approve: APPROVE,
+    "approve-shell": APPROVE_SHELL,
+    timeout: { value: "SECONDS", help: "Stop the action after this time, approvals excluded" },
+    workspace: WORKSPACE,
+    ...SANDBOX,
+    python: PYTHON,
+    verbose: VERBOSE,
+  },
+  notes: [
+    "Saved actions are packages gentools/CATEGORY/NAME with api.py, their typed",
+    "interface, and impl.py. They run, and are checked, in the sandbox.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox actions check",
+    "  ipybox actions run github.commits_of_top_repos --arg username=torvalds",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(actions, args, { max: Infinity });
+  const [what = "list", ...names] = parsed.positional;
+  switch (what) {
+    case "list":
+      requireCount(names, 0, 0);
+      return await list(parsed, io);
+    case "show":
+      requireCount(names, 1, 1);
+      return await show(names[0] ?? "", parsed, io);
+    case "check":
+      return await check(names, parsed, io);
+    case "run":
+      requireCount(names, 1, 1);
+      return await runOne(names[0] ?? "", parsed, io);
+    default:
+      throw new UsageError(`Unknown action "${what}": use list, show, check or run`);
+  }
+}
+
+function requireCount(names: readonly string[], min: number, max: number): void {
+  if (names.length < min) throw new UsageError("Name a saved action as CATEGORY.NAME");
+  if (names.length > max) throw new UsageError(`Unexpected argument "${names[max]}"`);
+}
+
+async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const saved = await listActions(await workspaceOf(parsed));
+  if (parsed.has("json")) io.out(JSON.stringify(saved, null, 2) + "\n");
+  else if (saved.length === 0) io.err("There are no saved actions in gentools/");
+  else {
+    const rows = saved.map(({ name, summary }) => [name, printable(summary)] as const);
+    io.out(table(rows).map((line) => `${line.slice(2).trimEnd()}\n`).join(""));
+  }
+  return EXIT.ok;
+}
+
+async function show(name: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const part = parsed.has("impl") ? "impl" : "api";
+  const source = await readAction(await workspaceOf(parsed), name, part);
+  if (source === undefined) throw unknown(name);
+  io.out(io.stdoutIsTerminal ? printable(source) : source);
+  return EXIT.ok;
+}
+
+async function check(
+  names: readonly string[],
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<number> {
+  const workspace = await workspaceOf(parsed);
+  const saved = chosen(await listActions(workspace), names);
+  if (saved.length === 0) {
+    io.err("There are no saved actions in gentools/");
+    return EXIT.ok;
+  }
+  const problems = await structureOf(saved, workspace, parsed, io);
+  if (!parsed.has("no-types")) {
+    const python = await findPython({ python: parsed.value("python"), log: io.log });
+    for (const problem of await checkTypes(workspace, { python, signal: io.signal })) {
+      const name = actionOf(problem);
+      const line = `${problem.file}:${problem.line}: ${problem.message}`;
+      // Parsers are checked with every action, since any may use them.
+      for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
+        problems.get(each)?.push(line);
+      }
+    }
+  }
+  if (parsed.has("json")) {
+    io.out(JSON.stringify(Object.fromEntries(problems), null, 2) + "\n");
+  } else {
+    for (const [name, found] of problems) {
+      io.out(`${found.length === 0 ? "ok     " : "failed "} ${name}\n`);
+      for (const problem of found) io.out(`          ${printable(problem)}\n`);
+    }
+  }
+  return [...problems.values()].some((found) => found.length > 0) ? EXIT.failed : EXIT.ok;
+}
+
+/** The saved actions of these names, or all. */
+function chosen(saved: readonly SavedAction[], names: readonly string[]): readonly SavedAction[] {
+  if (names.length === 0) return saved;
+  return names.map((name) => {
+    const action = saved.find((each) => each.name === name);
+    if (action === undefined) throw unknown(name);
+    return action;
+  });
+}
+
+/** Imports the actions in the sandbox, where they can call nothing, and looks at their interfaces. */
+async function structureOf(
+  saved: readonly SavedAction[],
+  workspace: string,
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<Map<string, string[]>> {
+  await using executor = await CodeExecutor.start({
+    workspace,
+    approval: "deny",
+    python: parsed.value("python"),
+    sandbox: sandboxOf(parsed),
+    spareKernel: false,
+    signal: io.signal,
+    log: parsed.has("verbose") ? io.verboseLog : io.log,
+  });
+  const names = saved.map(({ name }) => name);
+  const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
+  const found = checkedIn(outputs) ?? {};
+  return new Map(names.map((name) => [name, found[name] ?? ["the check ended without a word"]]));
+}
+
+/** The action that a file belongs to; `undefined` for files that actions share. */
+function actionOf({ file }: TypeProblem): string | undefined {
+  const [, category, name] = /^gentools\/([^/]+)\/([^/]+)\//.exec(file) ?? [];
+  return name === undefined ? undefined : `${category}.${name}`;
+}
+
+async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const workspace = await workspaceOf(parsed);
+  const timeout = parsed.positiveNumber("timeout");
+  const code = runCode(name, argumentsOf(parsed));
+  if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
+  const { policy, ...modes } = await approvalOf(parsed, workspace);
+  const approver = new TerminalApprover(io, "--approve allow");
+  await using executor = await CodeExecutor.start({
+    workspace,
+    approval: policy ?? modes,
+    kernelEnv: await kernelEnvOf(workspace),
+    python: parsed.value("python"),
+    sandbox: sandboxOf(parsed),
+    spareKernel: false,
+    signal: io.signal,
+    log: parsed.has("verbose") ? io.verboseLog : io.log,
+  });
+  return await runAction(executor, code, {
+    io,
+    json: parsed.has("json"),
+    timeoutMs: timeout === undefined ? undefined : timeout * 1000,
+    decide: (request) => approver.decide(request),
+    onResult: ({ outputs }) => {
+      const result = resultIn(outputs);
+      if (result === undefined) return;
+      const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
+      io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
+    },
+  });
+}
+
+function argumentsOf(parsed: ParsedArgs): Record<string, unknown> {
+  const whole = parsed.value("args");
+  const args: Record<string, unknown> = whole === undefined ? {} : objectOf(whole);
+  for (const pair of parsed.values("arg")) {
+    const [, name, value = ""] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
+    if (name === undefined) {
+      throw new UsageError(`Option --arg takes NAME=VALUE: received "${pair}"`);
+    }
+    args[name] = jsonOrText(value);
+  }
+  return args;
+}
+
+function objectOf(text: string): Record<string, unknown> {
+  const value = jsonOrText(text);
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return { ...value };
+  throw new UsageError(`Option --args takes a JSON object: received "${text}"`);
+}
+
+function jsonOrText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text; // so that texts need no quotes
+  }
+}
+
+function unknown(name: string): UsageError {
+  return new UsageError(`No saved action "${name}": see \`ipybox actions list\``);
+}

@@ -1,0 +1,178 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { ipybox } from "../support/cli.ts";
+import { codeBlocks, writePythonBlocks } from "../support/markdown.ts";
+import { npmServer } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const skill = new URL("../../plugin/skills/codeact/", import.meta.url);
+const everything = npmServer("server-everything", "stdio");
+
+async function skillText(path: string): Promise<string> {
+  return await Deno.readTextFile(new URL(path, skill));
+}
+
+/** A workspace with server-everything and what the skill's documents say. */
+async function workspaceOfTheSkill(): Promise<TempFolder> {
+  const workspace = await TempFolder.create();
+  const env = Object.entries(everything.env ?? {}).flatMap(([name, value]) => [
+    "--env",
+    `${name}=${value}`,
+  ]);
+  const command = [everything.command, ...everything.args ?? []];
+  const { code, stderr } = await ipybox(["register", "everything", ...env, "--", ...command], {
+    cwd: workspace.path,
+  });
+  assertEquals(code, 0, stderr);
+  return workspace;
+}
+
+Deno.test("the codeact skill's examples are checked, run and give what they say", async () => {
+  await using workspace = await workspaceOfTheSkill();
+  const cwd = workspace.path;
+  const saved = await writePythonBlocks(cwd, await skillText("references/saving-code-actions.md"));
+  const parsers = await writePythonBlocks(cwd, await skillText("references/output-parsers.md"));
+  assertEquals([saved.length, parsers.length], [3, 1]);
+
+  const listed = await ipybox(["actions"], { cwd });
+  assertEquals(
+    listed.stdout,
+    "weather.warmest_city  The warmest of some cities, by the weather of today.\n",
+  );
+  const checked = await ipybox(["actions", "check"], { cwd });
+  assertEquals(checked.stdout, "ok      weather.warmest_city\n", checked.stderr);
+
+  const options = ["--approve", "allow"];
+  const cities = 'cities=["Chicago", "Los Angeles"]';
+  const ran = await ipybox(
+    ["actions", "run", "weather.warmest_city", "--arg", cities, ...options],
+    { cwd },
+  );
+  assertEquals(ran.code, 0, ran.stderr);
+  assertEquals(JSON.parse(ran.stdout).name, "Los Angeles");
+
+  const parse =
+    "from mcpparse.everything.get_sum import run_parsed; print(run_parsed(1, 2.5).total)";
+  assertEquals((await ipybox(["run", "-c", parse, ...options], { cwd })).stdout, "3.5\n");
+  const [cell = ""] = codeBlocks(await skillText("SKILL.md"), "python");
+  const { stdout } = await ipybox(["run", "-c", cell, ...options], { cwd });
+  assertStringIncludes(stdout, "Los Angeles");
+});
+
+Deno.test("ipybox actions check finds what is wrong with an interface, and where types do not fit", async () => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  await writePythonBlocks(cwd, BROKEN);
+  // Settings that would hide all problems, if the checker saw them.
+  await Deno.writeTextFile(`${cwd}/pyrightconfig.json`, '{"ignore": ["**"]}');
+
+  const { code, stdout } = await ipybox(["actions", "check"], { cwd });
+
+  assertEquals(code, 1);
+  assertEquals(stdout, BROKEN_REPORT);
+  const json = await ipybox(["actions", "check", "good.one", "--json", "--no-types"], { cwd });
+  assertEquals(json.code, 0, json.stderr);
+  assertEquals(JSON.parse(json.stdout), { "good.one": [] });
+});
+
+const BROKEN = `
+\`\`\`python
+# gentools/bad/one/api.py
+from .impl import run as implementation
+
+
+def run(a, b: int) -> str:
+    return implementation(a)
+\`\`\`
+\`\`\`python
+# gentools/bad/one/impl.py
+def run(a: int) -> int:
+    return "x"
+\`\`\`
+\`\`\`python
+# gentools/bad/two/api.py
+raise OSError("no such luck")
+\`\`\`
+\`\`\`python
+# gentools/bad/two/__init__.py
+from .api import run
+\`\`\`
+\`\`\`python
+# gentools/good/one/api.py
+"""Doubles a number."""
+
+
+def run(number: int) -> int:
+    from .impl import run as implementation
+
+    return implementation(number)
+\`\`\`
+\`\`\`python
+# gentools/good/one/impl.py
+def run(number: int) -> int:
+    return 2 * number
+\`\`\`
+\`\`\`python
+# gentools/good/one/__init__.py
+from .api import run
+\`\`\`
+`;
+
+const BROKEN_REPORT = `
+failed  bad.one
+          api.py imports impl.py: import it inside run()
+          api.py has no documentation: its first line is what lists show
+          __init__.py does not export run(): from .api import run
+          parameter 'a' of run() has no type
+          run() has the parameters ['a', 'b'] in api.py and ['a'] in impl.py
+          gentools/bad/one/api.py:6: Type "int" is not assignable to return type "str"
+          gentools/bad/one/impl.py:3: Type "Literal['x']" is not assignable to return type "int"
+failed  bad.two
+          cannot be imported: OSError: no such luck
+          gentools/bad/two/__init__.py:2: "run" is unknown import symbol
+ok      good.one
+`.trimStart();
+
+Deno.test("ipybox actions shows and runs one, and says what it cannot find or use", async () => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  await writePythonBlocks(cwd, BROKEN);
+
+  const api = await ipybox(["actions", "show", "good.one"], { cwd });
+  assertStringIncludes(api.stdout, '"""Doubles a number."""');
+  const impl = await ipybox(["actions", "show", "good.one", "--impl"], { cwd });
+  assertStringIncludes(impl.stdout, "2 * number");
+  const ran = await ipybox(["actions", "run", "good.one", "--arg", "number=21"], { cwd });
+  assertEquals([ran.code, ran.stdout], [0, "42\n"], ran.stderr);
+  const misfit = await ipybox(["actions", "run", "good.one", "--args", '{"number": "x"}'], { cwd });
+  assertEquals([misfit.code, misfit.stdout], [1, ""]);
+  assertStringIncludes(misfit.stderr, "Input should be a valid integer");
+
+  for (
+    const [args, message] of [
+      [["run", "good.two"], 'No saved action "good.two": see `ipybox actions list`'],
+      [["show", "../etc.x"], 'No saved action "../etc.x"'],
+      [["run", "good.one", "--arg", "number"], 'Option --arg takes NAME=VALUE: received "number"'],
+      [["run", "good.one", "--args", "[1]"], 'Option --args takes a JSON object: received "[1]"'],
+      [["run"], "Name a saved action as CATEGORY.NAME"],
+      [["save"], 'Unknown action "save": use list, show, check or run'],
+    ] as const
+  ) {
+    const { code, stderr } = await ipybox(["actions", ...args], { cwd });
+    assertEquals(code, 2, stderr);
+    assertStringIncludes(stderr, message);
+  }
+});
+
+Deno.test("ipybox actions follows no link that executed code may have left", async () => {
+  await using outside = await TempFolder.create();
+  await writePythonBlocks(outside.path, BROKEN);
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  await Deno.mkdir(`${cwd}/gentools/good`, { recursive: true });
+  await Deno.symlink(`${outside.path}/gentools/good/one`, `${cwd}/gentools/good/one`);
+
+  assertEquals((await ipybox(["actions"], { cwd })).stdout, "");
+  const { code, stderr } = await ipybox(["actions", "show", "good.one"], { cwd });
+  assert(code !== 0);
+  assertStringIncludes(stderr, "is not a plain folder");
+});

@@ -1,0 +1,188 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { fileURLToPath } from "node:url";
+import config from "../../deno.json" with { type: "json" };
+import marketplace from "../../.claude-plugin/marketplace.json" with { type: "json" };
+import mcpb from "../../packaging/mcpb/manifest.json" with { type: "json" };
+import npm from "../../packaging/npm/package.json" with { type: "json" };
+import registry from "../../server.json" with { type: "json" };
+import { SRT_PACKAGE, SRT_VERSION } from "../../src/sandbox/srt.ts";
+import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
+import { Client } from "@modelcontextprotocol/client";
+import { TempCache } from "../support/temp_cache.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const DENO = "deno@2.9.6";
+
+/** Runs a program to its end. */
+async function output(
+  command: string,
+  args: readonly string[],
+  options: { cwd?: string; env?: Record<string, string> } = {},
+): Promise<{ code: number; stdout: string; stderr: string }> {
+  const { code, stdout, stderr } = await new Deno.Command(command, {
+    args: [...args],
+    stdin: "null",
+    ...options,
+  }).output();
+  const decoder = new TextDecoder();
+  return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}
+
+/** Starts an MCP server as a host would, and says what it is. */
+async function toolsOf(command: string, args: readonly string[], cwd: string): Promise<string[]> {
+  await using cache = await TempCache.create();
+  const client = new Client({ name: "host", version: "1" });
+  const env = { ...Deno.env.toObject(), ...cache.env };
+  await client.connect(
+    new StdioTransport({ command, args: [...args], env, cwd }),
+  );
+  try {
+    return (await client.listTools()).tools.map(({ name }) => name);
+  } finally {
+    await client.close();
+  }
+}
+
+Deno.test("manifests agree with each other on names and versions", () => {
+  const [entry] = registry.packages;
+  assertEquals(
+    [registry.version, entry?.version, entry?.identifier, registry.name],
+    [config.version, config.version, npm.name, npm.mcpName],
+  );
+  assertEquals(`deno@${npm.dependencies.deno}`, DENO);
+  assert(mcpb.server.mcp_config.args.includes(DENO));
+  for (const { mcpServers: { ipybox } } of marketplace.plugins) {
+    assert(ipybox.command === "docker" || ipybox.args.includes(DENO));
+  }
+});
+
+Deno.test("`deno task package` makes a file, an npm package and a bundle that work", async (t) => {
+  await using folder = await TempFolder.create();
+  const made = await output(Deno.execPath(), ["task", "-q", "package", folder.path], { cwd: root });
+  assertEquals(made.code, 0, made.stderr);
+
+  await t.step("the file runs code in the sandbox, without the checkout", async () => {
+    const { code, stdout, stderr } = await output(Deno.execPath(), [
+      ...["run", "-A", "--no-config", "--no-lock", `${folder.path}/ipybox.js`],
+      ...["run", "-c", "print(6 * 7)"],
+    ], { cwd: folder.path });
+    assertEquals([code, stdout], [0, "42\n"], stderr);
+    assert(!(await Deno.readTextFile(`${folder.path}/ipybox.js`)).includes(root));
+  });
+
+  await t.step(
+    "the npm package brings Deno, passes exit codes on and ends by signals",
+    async () => {
+      const prefix = `${folder.path}/installed`;
+      const installed = await output("npm", [
+        ...["install", "--prefix", prefix, "--ignore-scripts", "--no-audit", "--no-fund"],
+        ...["--install-links", `${folder.path}/npm`],
+      ], { cwd: folder.path });
+      assertEquals(installed.code, 0, installed.stderr);
+      const ipybox = `${prefix}/node_modules/.bin/ipybox`;
+      assertEquals((await output(ipybox, ["--version"])).stdout, `ipybox ${config.version}\n`);
+      assertEquals((await output(ipybox, ["nonsense"])).code, 2);
+
+      await using cache = await TempCache.create();
+      const server = new Deno.Command(ipybox, {
+        args: ["mcp", "--workspace", folder.path],
+        env: cache.env,
+        stdin: "piped",
+        stdout: "piped",
+        stderr: "null",
+      }).spawn();
+      const writer = server.stdin.getWriter();
+      await writer.write(new TextEncoder().encode(`${JSON.stringify(INITIALIZE)}\n`));
+      const reader = server.stdout.getReader();
+      assertMatch(new TextDecoder().decode((await reader.read()).value), /"serverInfo"/);
+      server.kill("SIGTERM");
+      assertEquals((await server.status).code, 0);
+      assertEquals((await reader.read()).done, true);
+      await writer.close().catch(() => {}); // nobody reads it any more
+    },
+  );
+
+  await t.step("the bundle has the manifest that its tool accepted", async () => {
+    const packed = `${folder.path}/ipybox-${config.version}.mcpb`;
+    const unpacked = `${folder.path}/unpacked`;
+    const { code, stderr } = await output("npx", [
+      ...["-y", "@anthropic-ai/mcpb@2.1.2", "unpack", packed, unpacked],
+    ], { cwd: folder.path });
+    assertEquals(code, 0, stderr);
+    const { command, args } = mcpb.server.mcp_config;
+    const values = {
+      __dirname: unpacked,
+      "user_config.workspace": folder.path,
+      "user_config.approve": "ask",
+    };
+    const filled = args.map((arg) => fill(arg, values));
+    const tools = await toolsOf(command, filled, folder.path);
+    for (const { name } of mcpb.tools) assert(tools.includes(name), name);
+  });
+});
+
+Deno.test("each plugin of the marketplace starts ipybox, and nothing that the project planted", async (t) => {
+  for (const { name, mcpServers: { ipybox } } of marketplace.plugins) {
+    if (ipybox.command === "docker") continue; // its image is built by hand
+    await t.step(name, async () => {
+      await using project = await TempFolder.create();
+      await plantDeno(project.path);
+      if (name === "codeact-sandbox") {
+        await Deno.mkdir(`${project.path}/.ipybox`);
+        await Deno.writeTextFile(`${project.path}/.ipybox/sandbox.json`, "{}");
+      }
+      const values = { CLAUDE_PLUGIN_ROOT: root.replace(/\/$/, ""), PWD: project.path };
+      const filled = ipybox.args.map((arg) => fill(arg, values));
+      const tools = await toolsOf(ipybox.command, filled, project.path);
+      assert(tools.includes("execute_ipython_cell"));
+    });
+  }
+});
+
+const INITIALIZE = {
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
+  params: {
+    protocolVersion: "2025-11-25",
+    capabilities: {},
+    clientInfo: { name: "host", version: "1" },
+  },
+};
+
+/** What `npx deno` would run in this folder, if it were not told to look elsewhere. */
+async function plantDeno(folder: string): Promise<void> {
+  await Deno.mkdir(`${folder}/node_modules/.bin`, { recursive: true });
+  await Deno.mkdir(`${folder}/node_modules/deno`);
+  const script = "#!/bin/sh\necho planted >&2\nexit 1\n";
+  await Deno.writeTextFile(`${folder}/node_modules/deno/deno.sh`, script, { mode: 0o755 });
+  await Deno.symlink("../deno/deno.sh", `${folder}/node_modules/.bin/deno`);
+  await Deno.writeTextFile(
+    `${folder}/node_modules/deno/package.json`,
+    JSON.stringify({ name: "deno", version: DENO.split("@")[1], bin: "deno.sh" }),
+  );
+  await Deno.writeTextFile(
+    `${folder}/package.json`,
+    JSON.stringify({ dependencies: { deno: DENO.split("@")[1] } }),
+  );
+}
+
+/** Replaces `${NAME}` as hosts do. */
+function fill(text: string, values: Readonly<Record<string, string>>): string {
+  return text.replace(/\$\{([^}]+)\}/g, (whole, name: string) => values[name] ?? whole);
+}
+
+Deno.test("the skill's front matter is what hosts read", async () => {
+  const text = await Deno.readTextFile(`${root}plugin/skills/codeact/SKILL.md`);
+  assertMatch(text, /^---\nname: codeact\ndescription: \S.{20,1000}\n---\n/);
+  for (const [, path] of text.matchAll(/\]\((references\/[^)]+)\)/g)) {
+    assert((await Deno.stat(`${root}plugin/skills/codeact/${path}`)).isFile);
+  }
+});
+
+Deno.test("the image's build fetches the sandbox runtime that ipybox uses", async () => {
+  const dockerfile = await Deno.readTextFile(`${root}Dockerfile`);
+  assert(dockerfile.includes(`npm:${SRT_PACKAGE}@${SRT_VERSION}`));
+  assert(dockerfile.includes(DENO));
+});
