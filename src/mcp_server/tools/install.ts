@@ -3,6 +3,7 @@ import { parseRequirement } from "../../python/requirement.ts";
 import { explained, failure } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 import { visible } from "../visible.ts";
 import { confirmChange } from "./confirm_change.ts";
 
@@ -18,13 +19,17 @@ tool is missing.
 `.trim();
 
 /** Adds `install_package`. */
-export function registerInstall(server: SdkMcpServer, session: Session): void {
+export function registerInstall(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
   server.registerTool("install_package", {
     title: "Install a Python package",
     description: DESCRIPTION,
-    inputSchema: z.object({
+    inputSchema: declare(z.object({
       package_name: z.string().describe('The package, such as "pandas" or "numpy>=2,<3"'),
-    }),
+    })),
     outputSchema: z.object({
       package: z.string(),
       output: z.string().describe("What the installer said"),

@@ -4,6 +4,7 @@ import { parseServerParams } from "../../mcp/server_params.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 import { visible } from "../visible.ts";
 import { registerCommand } from "./command_line.ts";
 import { confirmChange } from "./confirm_change.ts";
@@ -34,16 +35,20 @@ const outputSchema = z.object({
 });
 
 /** Adds `register_mcp_server`. */
-export function registerRegister(server: SdkMcpServer, session: Session): void {
+export function registerRegister(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
   server.registerTool("register_mcp_server", {
     title: "Register an MCP server",
     description: DESCRIPTION,
-    inputSchema: z.object({
+    inputSchema: declare(z.object({
       server_name: z.string()
         .describe("Name of the server and of its Python package: lower case, digits, underscores"),
       server_params: z.record(z.string(), z.unknown())
         .describe("How the server is started or reached"),
-    }),
+    })),
     outputSchema,
     annotations: {
       readOnlyHint: false,
