@@ -6,6 +6,7 @@ import type { BearerTokens } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy_sessions.ts";
 import { ModernHandlers } from "./modern_handlers.ts";
 import { rpcError } from "./rpc_error.ts";
+import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./session_pool.ts";
 
 /** What an {@linkcode HttpMcpServer} is made of. */
@@ -31,7 +32,8 @@ const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 const EVERYBODY = "everybody";
 
 /**
- * MCP over streamable HTTP, for clients of both protocol eras, at `/mcp`.
+ * MCP over streamable HTTP, for clients of both protocol eras, at `/mcp`, and the files of sessions at
+ * `/sessions/ID/files/PATH`.
  *
  * Web pages cannot use it: their requests have an `Origin`, or after DNS rebinding the wrong `Host`.
  */
@@ -112,7 +114,8 @@ export class HttpMcpServer implements AsyncDisposable {
       });
     }
     if (new URL(request.url).pathname !== this.url.pathname) {
-      return rpcError(404, -32600, `Use ${this.url.pathname}`);
+      const file = await serveFiles(request, this.#options.pool, owner);
+      return file ?? rpcError(404, -32600, `Use ${this.url.pathname}`);
     }
     const body = request.method === "POST" ? await bodyOf(request) : undefined;
     const head = new Request(request.url, { method: request.method, headers: request.headers });
