@@ -27,8 +27,6 @@ export class BeneathError extends Error {
 
 /** An open file. */
 export interface OpenFile extends AsyncDisposable {
-  /** Its size in bytes when it was opened. */
-  readonly size: number;
   /** Its bytes, in pieces; to its end as it then is. */
   readonly bytes: ReadableStream<Uint8Array>;
 }
@@ -68,7 +66,6 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
     throw new BeneathError("refused", `${parts.join("/")} is not a plain file`);
   }
   return {
-    size: stats.size,
     bytes: bytesOf(handle),
     [Symbol.asyncDispose]: () => handle.close(),
   };

@@ -36,8 +36,9 @@ export async function serveFiles(
     if (request.method !== "PUT") {
       requireMethod(request, "GET");
       const file = await openBeneath(pooled.folder, parts);
-      const headers = { ...DOWNLOAD, "content-length": String(file.size) };
-      return untilSent(new Response(file.bytes, { headers }), { use: pooled.use() });
+      // Its length is not told: code may write to it meanwhile.
+      const response = new Response(file.bytes, { headers: DOWNLOAD });
+      return untilSent(response, { use: pooled.use() });
     }
     if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
     await writeBeneath(pooled.folder, parts, limited(request.body ?? new Blob([]).stream()));

@@ -21,6 +21,7 @@ A session that is not used for a while is closed: variables are lost, files stay
 const opened = z.object({
   session: z.string().describe("The handle"),
   workspace: z.string().describe("The session's folder on the server"),
+  files: z.string().describe("Where its files are, for GET and PUT with the client's token"),
 });
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
@@ -38,7 +39,7 @@ export function registerSessionTools(server: SdkMcpServer, options: SessionTools
       const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
       return {
         content: [{ type: "text", text }],
-        structuredContent: { session: id, workspace: folder },
+        structuredContent: { session: id, workspace: folder, files: `/sessions/${id}/files/` },
       };
     } catch (error) {
       return explained(error);
