@@ -58,9 +58,20 @@ const ABANDONED_MS = 30_000;
 /** What is asked at once: more would bury a person. */
 const MAX_AT_ONCE = 10;
 
+/** A cell, as far as its rounds need to know it. */
+export type AskingCell = Pick<CellRun, "id" | "code" | "decide" | "answer" | "cancel">;
+
+/** A client's request, as far as rounds need to know it. */
+export interface RoundRequest {
+  readonly mcpReq: Pick<
+    ServerContext["mcpReq"],
+    "envelope" | "inputResponses" | "requestState" | "signal"
+  >;
+}
+
 /** A cell whose questions went to the client. */
-interface Round {
-  readonly run: CellRun;
+interface Round<Cell> {
+  readonly run: Cell;
   /** What the user was shown. What has come since is asked next. */
   readonly shown: Waiting;
   /** Whether the client's request is still open, so that it tells when it gives up. */
@@ -69,8 +80,8 @@ interface Round {
 }
 
 /** The cells that wait for the client's user, and the words in which these are asked. */
-export class ApprovalRounds implements Disposable {
-  readonly #rounds = new Map<string, Round>();
+export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Disposable {
+  readonly #rounds = new Map<string, Round<Cell>>();
   readonly #codec: RequestStateCodec<RoundState> = createRequestStateCodec<RoundState>({
     key: crypto.getRandomValues(new Uint8Array(32)),
     ttlSeconds: ANSWER_TIMEOUT_MS / 1000,
@@ -92,7 +103,7 @@ export class ApprovalRounds implements Disposable {
    * @returns The cell, or `undefined` for a new one.
    * @throws {Error} The cell was given up meanwhile.
    */
-  async resume(ctx: ServerContext): Promise<CellRun | undefined> {
+  async resume(ctx: RoundRequest): Promise<Cell | undefined> {
     const id = ctx.mcpReq.requestState<RoundState>()?.run;
     if (id === undefined) return undefined;
     const round = this.#rounds.get(id);
@@ -139,7 +150,7 @@ export class ApprovalRounds implements Disposable {
    * @param ctx The request.
    * @returns What to answer the client.
    */
-  async ask(run: CellRun, waiting: Waiting, ctx: ServerContext): Promise<InputRequiredResult> {
+  async ask(run: Cell, waiting: Waiting, ctx: RoundRequest): Promise<InputRequiredResult> {
     const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
     const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
     const inputRequests: InputRequests = {};
@@ -166,7 +177,7 @@ export class ApprovalRounds implements Disposable {
    * @param ctx The request.
    * @returns What to answer the client, or whether it is approved.
    */
-  async confirm(description: string, ctx: ServerContext): Promise<InputRequiredResult | boolean> {
+  async confirm(description: string, ctx: RoundRequest): Promise<InputRequiredResult | boolean> {
     // The state is signed: the answer counts for exactly what was shown.
     if (ctx.mcpReq.requestState<RoundState>()?.change === description) {
       const answer = acceptedContent(ctx.mcpReq.inputResponses, "confirm", confirmation);
@@ -183,13 +194,13 @@ export class ApprovalRounds implements Disposable {
     for (const { run } of this.#rounds.values()) this.#drop(run);
   }
 
-  #expireIn(round: Round, ms: number): void {
+  #expireIn(round: Round<Cell>, ms: number): void {
     clearTimeout(round.expiry);
     round.expiry = setTimeout(() => this.#drop(round.run), ms);
   }
 
   /** Ends a cell that still waits for the client. */
-  #drop(run: CellRun): void {
+  #drop(run: Cell): void {
     const round = this.#rounds.get(run.id);
     if (round === undefined) return; // it went on meanwhile
     clearTimeout(round.expiry);

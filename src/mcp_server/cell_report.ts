@@ -175,6 +175,8 @@ const MAX_IMAGES = 8;
 const MAX_IMAGE_BYTES = 3 * 2 ** 20;
 /** The largest image file that is looked at. */
 const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
+/** Larger files have to be decoded, all of them within this time. */
+const MAX_SCALING_MS = 2000;
 
 async function saveOutput(
   { text, wholeText }: PartialResult,
@@ -196,11 +198,13 @@ async function reportImages(
   const images: ReportedImage[] = [];
   let room = MAX_IMAGE_BYTES;
   let shown = 0;
+  const start = performance.now();
   for (const path of paths) {
     const artifact = session.artifacts.add("images", path, "Image of a cell");
     const isPicture = artifact.mimeType === "image/png" || artifact.mimeType === "image/jpeg";
     // Executed code may have replaced the file since.
-    const bytes = isPicture && shown < MAX_IMAGES && room > 0
+    const bytes = isPicture && shown < MAX_IMAGES && room > 0 &&
+        performance.now() - start < MAX_SCALING_MS
       ? await readHostileBytes(path, MAX_IMAGE_FILE_BYTES)
       : undefined;
     const image = bytes === undefined ? undefined : await inlineImage(bytes, room);

@@ -1,4 +1,4 @@
-import { imageSize } from "./image_size.ts";
+import { type ImageSize, imageSize } from "./image_size.ts";
 
 /** A picture as it is sent to the client. */
 export interface InlineImage {
@@ -12,10 +12,10 @@ export interface InlineImage {
 const MAX_SIDE = 1568;
 /** The most bytes of one picture. */
 const MAX_BYTES = 2 ** 20;
-/** The most pixels that are decoded. */
-const MAX_PIXELS = 25e6;
+/** The most pixels that are decoded: this process stands still for half a second meanwhile. */
+const MAX_PIXELS = 16e6;
 /** The least that a picture is scaled down to, before it is left out. */
-const MIN_SIDE = 256;
+const MIN_SIDE = 200;
 
 /**
  * Makes a picture fit for a client: one that is large is scaled down, and becomes a JPEG where a PNG
@@ -35,36 +35,45 @@ export async function inlineImage(
   const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
   const side = Math.max(size.width, size.height);
   if (bytes.length <= limit && side <= MAX_SIDE) return { bytes, mimeType, ...size };
-  for (let longest = Math.min(side, MAX_SIDE); longest >= MIN_SIDE; longest = longest / 2) {
-    const scale = longest / side;
-    const scaled = {
-      width: Math.max(1, Math.round(size.width * scale)),
-      height: Math.max(1, Math.round(size.height * scale)),
-    };
-    for (const type of ["image/png", "image/jpeg"] as const) {
-      if (mimeType === "image/jpeg" && type === "image/png") continue;
-      const drawn = await draw(bytes, mimeType, scaled, type);
-      if (drawn === undefined) return undefined;
-      if (drawn.length <= limit) return { bytes: drawn, mimeType: type, ...scaled };
+  const picture = new Blob([bytes], { type: mimeType });
+  let longest = Math.min(side, MAX_SIDE);
+  for (const _attempt of [1, 2]) {
+    const scaled = scaledTo(size, longest / side);
+    const canvas = await draw(picture, scaled);
+    if (canvas === undefined) return undefined;
+    let least = Infinity;
+    for (const type of mimeType === "image/png" ? BOTH_TYPES : ["image/jpeg"] as const) {
+      const blob = await canvas.convertToBlob({ type, quality: 0.85 });
+      if (blob.size <= limit) {
+        return { bytes: new Uint8Array(await blob.arrayBuffer()), mimeType: type, ...scaled };
+      }
+      least = Math.min(least, blob.size);
     }
+    longest *= Math.sqrt(limit / least) * 0.8; // as bytes go by area; some more to be sure
+    if (longest < MIN_SIDE) return undefined;
   }
   return undefined;
 }
 
+const BOTH_TYPES = ["image/png", "image/jpeg"] as const;
+
+function scaledTo({ width, height }: ImageSize, scale: number): ImageSize {
+  return {
+    width: Math.max(1, Math.round(width * scale)),
+    height: Math.max(1, Math.round(height * scale)),
+  };
+}
+
 /** Draws a picture in a size; `undefined` where it is damaged. */
 async function draw(
-  bytes: Uint8Array<ArrayBuffer>,
-  mimeType: string,
-  { width, height }: { readonly width: number; readonly height: number },
-  type: string,
-): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  const picture = new Blob([bytes], { type: mimeType });
+  picture: Blob,
+  { width, height }: ImageSize,
+): Promise<OffscreenCanvas | undefined> {
   const options = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" } as const;
   // Executed code made it: whatever the decoder says, it is a picture that cannot be shown.
   const bitmap = await createImageBitmap(picture, options).catch(() => undefined);
   if (bitmap === undefined) return undefined;
   const canvas = new OffscreenCanvas(width, height);
   canvas.getContext("bitmaprenderer")?.transferFromImageBitmap(bitmap);
-  const blob = await canvas.convertToBlob({ type, quality: 0.85 });
-  return new Uint8Array(await blob.arrayBuffer());
+  return canvas;
 }
