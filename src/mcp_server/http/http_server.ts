@@ -1,4 +1,3 @@
-import { settledWithin } from "../../async/signals.ts";
 import type { Logger } from "../../log.ts";
 import { readJsonBody, Refused } from "../../tool_server/door.ts";
 import { isLegacyRequest } from "../sdk.ts";
@@ -25,8 +24,6 @@ export interface HttpMcpServerOptions {
 
 /** Code and its results pass here, files do not. */
 const MAX_BODY_BYTES = 16 * 2 ** 20;
-/** How long responses that are being sent are waited for at the end. */
-const FAREWELL_MS = 2000;
 const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 /** Who everybody is where there are no tokens. */
 const EVERYBODY = "everybody";
@@ -69,10 +66,11 @@ export class HttpMcpServer implements AsyncDisposable {
     );
   }
 
-  /** Answers what is under way, for a moment, and stops listening. Sessions are the pool's. */
+  /** Ends all connections and stops listening. Sessions are the pool's. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#modern[Symbol.asyncDispose]();
-    if (!await settledWithin(this.#server.shutdown(), FAREWELL_MS)) this.#cut.abort();
+    await Promise.all([this.#modern[Symbol.asyncDispose](), this.#legacy[Symbol.asyncDispose]()]);
+    // Not shutdown(), which waits for clients, and after which nothing can cut them off.
+    this.#cut.abort();
     await this.#server.finished;
   }
 

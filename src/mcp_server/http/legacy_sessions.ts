@@ -13,7 +13,7 @@ interface Connected {
  * Serves clients of the older protocol era, up to 2025-11-25: `initialize` opens a session, whose id
  * is in the header `Mcp-Session-Id` of all that follows.
  */
-export class LegacySessions {
+export class LegacySessions implements AsyncDisposable {
   readonly #pool: SessionPool;
   readonly #version: string;
   readonly #connected = new Map<string, Connected>();
@@ -58,6 +58,11 @@ export class LegacySessions {
       use[Symbol.dispose]();
       throw error;
     }
+  }
+
+  /** Ends the connections. Sessions are the pool's. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#connected.values().map(({ transport }) => transport.close()));
   }
 
   async #connect(owner: string): Promise<Connected> {

@@ -29,7 +29,7 @@ async function refuseSession(
       () => failure(message),
     );
     return server;
-  }, { legacy: "reject", responseMode: "json" });
+  }, { legacy: "reject", responseMode: "sse" });
   return await handler.fetch(request, { parsedBody: body });
 }
 
