@@ -97,7 +97,7 @@ export type { OutputChunk } from "./src/kernel/chunk_queue.ts";
 export { KernelGateway } from "./src/kernel/gateway.ts";
 export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
-export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
+export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
 export type { Command, ConnectOptions } from "./src/mcp/connect.ts";

@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import type { ApprovalMode } from "../approval/policy.ts";
 import { ToolIndex, type ToolMatches } from "../apigen/tool_index.ts";
-import { CodeExecutor } from "../executor/code_executor.ts";
+import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { ArtifactFolder } from "../kernel/artifact_folder.ts";
@@ -146,6 +146,8 @@ export class Session implements AsyncDisposable {
     const { signal } = this.#closing;
     signal.throwIfAborted();
     const workspace = await this.workspace;
+    // Half of what this server loads, which clients need not wait for.
+    const { CodeExecutor } = await import("../executor/code_executor.ts");
     const python = await this.#python();
     const { sandbox, log, imagesDir = "images" } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run

@@ -7,16 +7,18 @@ import { hostEnv } from "../process/host_env.ts";
 
 /** Where packages come from. */
 export interface IndexSettings {
-  /** pip's options that say so, by name, such as `"index-url"`. */
-  readonly options: ReadonlyMap<string, string>;
   /** The hosts that this takes, sorted. */
   readonly hosts: readonly string[];
   /** Local files and folders that this takes. */
   readonly paths: readonly string[];
+  /** Variables that make an installer use it. */
+  readonly env: Readonly<Record<string, string>>;
+  /** The text of a configuration file, which `PIP_CONFIG_FILE` has to name, where one is needed. */
+  readonly file: string | undefined;
 }
 
 /** The public index, which pip uses where nothing else is configured, and where its files are. */
-const PYPI = "https://index.example/simple";
+export const PYPI: string = "https://index.example/simple";
 const PYPI_FILES = "files.index.example";
 
 /** The options of pip that have to do with where packages come from. */
@@ -86,21 +88,40 @@ export function indexSettings(listing: string): IndexSettings {
     ...words(options.get("extra-index-url")),
   ];
   const links = words(options.get("find-links"));
-  const urls = [...indexes, ...links].flatMap((text) => {
-    const url = URL.parse(text);
-    return url === null || !/^https?:$/.test(url.protocol) ? [] : [url];
-  });
-  const hosts = new Set(urls.map(({ hostname }) => hostname));
-  if (hosts.has(new URL(PYPI).hostname)) hosts.add(PYPI_FILES);
-  const files = [...links, ...["cert", "client-cert"].flatMap((name) => options.get(name) ?? [])];
-  const paths = files.flatMap((text) =>
-    text.startsWith("/") ? [text] : text.startsWith("file:///") ? [new URL(text).pathname] : []
-  );
-  return { options, hosts: [...hosts].sort(), paths };
+  const certificates = ["cert", "client-cert"].flatMap((name) => options.get(name) ?? []);
+  return {
+    hosts: hostsOfUrls([...indexes, ...links]),
+    paths: pathsOf([...links, ...certificates]),
+    env: {},
+    file: configFile(options),
+  };
 }
 
-/** The text of a file that makes pip use these settings. */
-export function pipConfig({ options }: IndexSettings): string {
+/** The hosts of those texts that are addresses, sorted, and where the public index has its files. */
+export function hostsOfUrls(texts: readonly string[]): string[] {
+  const hosts = new Set<string>();
+  for (const text of texts) {
+    const url = URL.parse(text);
+    if (url !== null && /^https?:$/.test(url.protocol)) hosts.add(url.hostname);
+  }
+  if (hosts.has(new URL(PYPI).hostname)) hosts.add(PYPI_FILES);
+  return [...hosts].sort();
+}
+
+/** Those texts that are local files or folders. */
+export function pathsOf(texts: readonly string[]): string[] {
+  return texts.flatMap((text) =>
+    text.startsWith("/") ? [text] : text.startsWith("file:///") ? [new URL(text).pathname] : []
+  );
+}
+
+/** The words of a text; none for no text. */
+export function words(value: string = ""): string[] {
+  return value.split(/\s+/).filter((word) => word !== "");
+}
+
+/** The text of a file that makes pip use these options. */
+function configFile(options: ReadonlyMap<string, string>): string {
   // A line break in a value goes on in the next line, which is indented.
   const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
   return `[global]\n${lines.join("\n")}\n`;
@@ -109,13 +130,9 @@ export function pipConfig({ options }: IndexSettings): string {
 /** What an installer may know: where it finds its configuration, the index and the network. */
 export function installerEnvironment(): Record<string, string> {
   const wanted =
-    /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|XDG_.*|PIP_.*|SSL_CERT_.*|(HTTPS?|ALL|NO)_PROXY)$/i;
+    /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|XDG_.*|PIP_.*|UV_.*|SSL_CERT_.*|(HTTPS?|ALL|NO)_PROXY)$/i;
   const all = hostEnv("PATH") === undefined ? {} : Deno.env.toObject();
   return Object.fromEntries(Object.entries(all).filter(([name]) => wanted.test(name)));
-}
-
-function words(value = ""): string[] {
-  return value.split(/\s+/).filter((word) => word !== "");
 }
 
 /** The text of a Python string literal, as `repr()` writes it. */

@@ -1,5 +1,8 @@
-import { assertEquals } from "@std/assert";
-import { indexSettings, pipConfig } from "./index_settings.ts";
+import { assertEquals, assertRejects } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { ConfigError } from "../errors.ts";
+import { indexSettings } from "./index_settings.ts";
+import { readUvSettings, uvSettings } from "./uv_settings.ts";
 
 Deno.test("indexSettings() allows the public index where nothing is configured", () => {
   assertEquals(indexSettings("").hosts, ["files.index.example", "index.example"]);
@@ -25,12 +28,48 @@ Deno.test("indexSettings() counts variables more than files", () => {
   assertEquals(indexSettings("global.no-index='true'").hosts, []);
 });
 
-Deno.test("pipConfig() passes on what it was told, and nothing else of pip's options", () => {
+Deno.test("indexSettings() passes on what it was told, and nothing else of pip's options", () => {
   const settings = indexSettings(
     `global.extra-index-url='https://a.example\\nhttps://b.example'\nglobal.target='/tmp/x'`,
   );
   assertEquals(
-    pipConfig(settings),
+    settings.file,
     "[global]\nextra-index-url = https://a.example\n  https://b.example\n",
   );
+});
+
+Deno.test("uvSettings() follows uv's files and variables", () => {
+  const files = [
+    { "index-url": "https://one.example", pip: { "find-links": ["/wheels"] } },
+    {
+      index: [{ url: "https://two.example", default: true }, {
+        url: "https://three.example",
+        default: false,
+      }],
+    },
+  ];
+  const settings = uvSettings(files, {});
+  assertEquals(settings.hosts, ["three.example", "two.example"]);
+  assertEquals(settings.paths, ["/wheels"]);
+  assertEquals(settings.env.UV_DEFAULT_INDEX, "https://two.example");
+  const { hosts } = uvSettings(files, {
+    UV_DEFAULT_INDEX: "https://four.example",
+    UV_INDEX: "own=https://five.example https://six.example",
+  });
+  assertEquals(hosts, ["five.example", "four.example", "six.example"]);
+  assertEquals(uvSettings([], {}).hosts, ["files.index.example", "index.example"]);
+  assertEquals(uvSettings([{ "no-index": true }], {}).hosts, []);
+});
+
+Deno.test("readUvSettings() reads the user's file, and says what is wrong with it", async () => {
+  await using folder = await TempFolder.create();
+  const env = { UV_CONFIG_FILE: `${folder.path}/uv.toml` };
+  assertEquals((await readUvSettings(env)).hosts, ["files.index.example", "index.example"]);
+  await Deno.writeTextFile(
+    env.UV_CONFIG_FILE,
+    '[[index]]\nurl = "https://one.example"\ndefault = true\n',
+  );
+  assertEquals((await readUvSettings(env)).hosts, ["one.example"]);
+  await Deno.writeTextFile(env.UV_CONFIG_FILE, "index-url = 3");
+  await assertRejects(() => readUvSettings(env), ConfigError, "uv.toml");
 });

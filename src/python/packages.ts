@@ -7,20 +7,18 @@ import { join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable } from "../async/signals.ts";
+import { EnvironmentNotReadyError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { OutputTail } from "../process/output_tail.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import {
-  type IndexSettings,
-  installerEnvironment,
-  pipConfig,
-  readIndexSettings,
-} from "./index_settings.ts";
+import { type IndexSettings, installerEnvironment, readIndexSettings } from "./index_settings.ts";
 import { managedDirectory, type PythonEnvironment } from "./managed.ts";
 import type { Requirement } from "./requirement.ts";
+import { readUvSettings } from "./uv_settings.ts";
 
 /** What an installation said. */
 export interface InstallOutcome {
@@ -38,8 +36,22 @@ export interface PackageFolderOptions {
    * @default {true}
    */
   readonly sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * The directory of the managed environments, in which the packages are kept.
+   *
+   * @default {"$XDG_CACHE_HOME/ipybox/python"}
+   */
+  readonly cacheDir?: string | undefined;
   /** Told what happens. */
   readonly log?: Logger | undefined;
+}
+
+/** Options of {@linkcode PackageFolder.install}. */
+export interface InstallOptions {
+  /** Stops the installation. */
+  readonly signal?: AbortSignal;
+  /** Told what the installer says. */
+  readonly onLine?: (line: string) => void;
 }
 
 /** How an installer is started. */
@@ -88,7 +100,8 @@ export class PackageFolder {
     const minor = python.version.split(".").slice(0, 2).join(".");
     const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
     const key = new Uint8Array(digest).toHex().slice(0, 16);
-    const path = join(managedDirectory(), "packages", `py${minor}-${key}`);
+    const { cacheDir = managedDirectory() } = options;
+    const path = join(cacheDir, "packages", `py${minor}-${key}`);
     await Deno.mkdir(path, { recursive: true });
     return new PackageFolder(await Deno.realPath(path), python, options);
   }
@@ -97,17 +110,19 @@ export class PackageFolder {
    * Installs a package and what it needs. What kernels themselves need keeps its version.
    *
    * The installer, and what it builds, runs in a sandbox: it writes only to this folder, and reaches
-   * only the package indexes that pip is configured to use, or the host of the Git repository too.
+   * only the package indexes that pip or uv is configured to use, or the host of the Git repository too.
    *
    * @param requirement What to install.
-   * @param signal Stops the installation.
+   * @param options What stops it, and who is told of what the installer says.
    * @returns Whether that worked, and what the installer said.
-   * @throws {SandboxUnavailableError} There is no sandbox here.
+   * @throws {EnvironmentNotReadyError} There is no installer or, as a `SandboxUnavailableError`, no
+   * sandbox here.
    */
   async install(
     requirement: Requirement,
-    signal: AbortSignal = new AbortController().signal,
+    options: InstallOptions = {},
   ): Promise<InstallOutcome> {
+    const { signal = new AbortController().signal, onLine = () => {} } = options;
     using _turn = await this.#turns.acquire(signal); // two at once would mix their files
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-install-" }));
     try {
@@ -115,7 +130,8 @@ export class PackageFolder {
       await Deno.mkdir(`${session}/tmp`, { recursive: true });
       await Deno.mkdir(`${root}/host`, { mode: 0o700 });
       await Deno.writeTextFile(`${session}/constraints.txt`, pinnedVersions());
-      return await this.#run(await this.#installer(requirement, root, signal), session, signal);
+      const installer = await this.#installer(requirement, root, signal);
+      return await this.#run(installer, session, { signal, onLine });
     } finally {
       await Deno.remove(root, { recursive: true });
     }
@@ -127,35 +143,55 @@ export class PackageFolder {
     signal: AbortSignal,
   ): Promise<Installer> {
     const session = `${root}/session`;
-    const python = this.#python.executable;
-    const args = ["-I", "-m", "pip", "install", "--no-input", "--disable-pip-version-check"];
+    const { executable, prefix, basePrefix } = this.#python;
+    const program = await this.#program();
     const options = ["--target", this.path, "--upgrade", "--constraint", "constraints.txt"];
-    const command = [...args, ...options, "--", requirement.text];
-    if (this.#sandbox === false) {
-      return { command: python, args: command, env: installerEnvironment() };
+    const [command = "", ...args] = [...program.command, ...options, "--", requirement.text];
+    if (this.#sandbox === false) return { command, args, env: installerEnvironment() };
+    const settings = program.isPip
+      ? await readIndexSettings(executable, signal)
+      : await readUvSettings(installerEnvironment());
+    if (settings.file !== undefined) {
+      await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
     }
-    const settings = await readIndexSettings(python, signal);
-    await Deno.writeTextFile(`${session}/pip.conf`, pipConfig(settings));
-    const { prefix, basePrefix } = this.#python;
     const config = await this.#config();
     return await confine({
-      command: [python, ...command],
+      command: [command, ...args],
       env: {
         HOME: session,
         TMPDIR: `${session}/tmp`,
-        PIP_CONFIG_FILE: `${session}/pip.conf`,
+        ...(settings.file === undefined ? {} : { PIP_CONFIG_FILE: `${session}/pip.conf` }),
         // The sandbox keeps its own hand on files such as .gitconfig, which git then cannot read.
         GIT_CONFIG_GLOBAL: "/dev/null",
         GIT_CONFIG_NOSYSTEM: "1",
         GIT_TERMINAL_PROMPT: "0",
+        ...settings.env,
       },
       session,
       writable: this.path,
-      readable: [...await existing([prefix, basePrefix, ...settings.paths])],
+      readable: await existing([prefix, basePrefix, command, ...settings.paths]),
       hostPrivate: `${root}/host`,
       hosts: hostsOf(settings, requirement),
       ...(config === undefined ? {} : { config }),
     }, { log: this.#log, signal });
+  }
+
+  /** The Python's own pip, else uv. */
+  async #program(): Promise<{ readonly command: readonly string[]; readonly isPip: boolean }> {
+    const python = this.#python.executable;
+    const pip = [python, "-I", "-m", "pip"];
+    if (await succeeds([...pip, "--version"])) {
+      const command = [...pip, "install", "--no-input", "--disable-pip-version-check"];
+      return { command, isPip: true };
+    }
+    const uv = await findProgram("uv");
+    if (uv !== undefined) {
+      return { command: [uv, "pip", "install", "--python", python], isPip: false };
+    }
+    throw new EnvironmentNotReadyError(
+      `Cannot install packages: ${python} has no pip, and there is no uv on the PATH`,
+      `${python} -m ensurepip`,
+    );
   }
 
   async #config(): Promise<SandboxConfig | undefined> {
@@ -164,18 +200,27 @@ export class PackageFolder {
     return typeof config === "string" ? await readSandboxConfig(config, { allowUnsafe }) : config;
   }
 
-  async #run(installer: Installer, cwd: string, signal: AbortSignal): Promise<InstallOutcome> {
+  async #run(
+    installer: Installer,
+    cwd: string,
+    { signal, onLine }: Required<InstallOptions>,
+  ): Promise<InstallOutcome> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     // Nothing is lost by ending it, so it does not get long to do so.
     await using process = ManagedProcess.spawn({
       ...installer,
       cwd, // what lies in the workspace must not have a say
-      onStderr: (line) => output.push(encoder.encode(`${line}\n`)),
+      onStderr: (line) => {
+        output.push(encoder.encode(`${line}\n`));
+        onLine(line);
+      },
       inputGraceMs: 0,
       termGraceMs: 1000,
     });
     const said = (async () => {
-      for await (const chunk of process.stdout) output.push(chunk);
+      for await (const chunk of process.stdout) {
+        for (const line of output.push(chunk)) onLine(line);
+      }
     })();
     const { exitCode } = await abortable(process.exited, signal);
     await said;
@@ -190,6 +235,21 @@ function pinnedVersions(): string {
   return asset("environment/requirements.txt").split("\n")
     .flatMap((line) => /^[A-Za-z0-9._-]+==[^\s;\\]+/.exec(line)?.[0] ?? [])
     .join("\n") + "\n";
+}
+
+async function succeeds([command = "", ...args]: readonly string[]): Promise<boolean> {
+  const silent = { stdin: "null", stdout: "null", stderr: "null" } as const;
+  return (await new Deno.Command(command, { args, cwd: "/", ...silent }).output()).success;
+}
+
+/** The real path of a program on the `PATH`. */
+async function findProgram(name: string): Promise<string | undefined> {
+  const folders = (hostEnv("PATH") ?? "").split(":").filter((folder) => folder.startsWith("/"));
+  for (const folder of folders) {
+    const [path] = await existing([`${folder}/${name}`]);
+    if (path !== undefined) return path;
+  }
+  return undefined;
 }
 
 function hostsOf({ hosts }: IndexSettings, { host }: Requirement): string[] {

@@ -59,6 +59,43 @@ Deno.test("ipybox mcp answers before its kernel is up, and says why there is non
   assertStringIncludes(text, "The user can fix it with: ");
 });
 
+Deno.test("ipybox mcp sends a client of the first versions nothing that it does not know", async () => {
+  await using workspace = await TempFolder.create();
+  await using cache = await TempCache.create();
+  await using server = new Deno.Command(Deno.execPath(), {
+    args: [...cliArguments, "mcp", "--workspace", workspace.path, "--no-sandbox"],
+    env: { ...cache.env },
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const writer = server.stdin.getWriter();
+  const { params } = INITIALIZE;
+  const code = "print('x' * 6000)";
+  await writer.write(lines(
+    { ...INITIALIZE, params: { ...params, protocolVersion: "2024-11-05" } },
+    INITIALIZED,
+    {
+      jsonrpc: "2.0",
+      id: 2,
+      method: "tools/call",
+      params: { name: "execute_ipython_cell", arguments: { code } },
+    },
+  ));
+  const types: string[] = [];
+  let rest = "";
+  for await (const text of server.stdout.pipeThrough(new TextDecoderStream())) {
+    const whole = (rest + text).split("\n");
+    rest = whole.pop() ?? "";
+    for (const { id, result } of whole.map((line) => JSON.parse(line))) {
+      if (id !== 2) continue;
+      for (const { type } of result.content) types.push(type);
+      await writer.close(); // which ends the server, and with it its output
+    }
+  }
+  assertEquals(types, ["text"]);
+});
+
 const INITIALIZE = {
   jsonrpc: "2.0",
   id: 1,

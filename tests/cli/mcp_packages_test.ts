@@ -1,5 +1,6 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { McpHost } from "../support/mcp_client.ts";
+import { SilentIndex } from "../support/silent_index.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -9,7 +10,8 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
   await Deno.writeTextFile(`${outside.path}/secret`, "the secret");
   await Deno.writeTextFile(`${workspace.path}/notes`, "the notes");
   const mark = `.ipybox-test-${crypto.randomUUID()}`;
-  await hostileSource(outside.path, workspace.path, mark);
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  await hostileSource(outside.path, { workspace: workspace.path, mark, port: listener.addr.port });
   const questions: string[] = [];
   await using host = await McpHost.start({
     args: ["--workspace", workspace.path],
@@ -30,6 +32,15 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
     assertEquals(await host.execute(version), "1.17.0");
     await host.call("reset");
     assertEquals(await host.execute(version), "1.17.0");
+  });
+
+  await step("and tells what it does meanwhile", async () => {
+    const told: string[] = [];
+    const { isError } = await host.call("install_package", { package_name: "iniconfig==2.0.0" }, {
+      onProgress: ({ message = "" }) => void told.push(message),
+    });
+    assertEquals(isError, false);
+    assertStringIncludes(told[0] ?? "", "Installing iniconfig==2.0.0");
   });
 
   await step("says what went wrong", async () => {
@@ -58,7 +69,7 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
       "read the workspace": "refused",
       "write to the workspace": "refused",
       "connect to the host": "refused",
-      "reach another host": "refused",
+      "reach another host": "forbidden",
     });
     // Elsewhere it can write, but nothing of that is there in the end.
     const after = await Array.fromAsync(Deno.readDir(outside.path), ({ name }) => name);
@@ -68,12 +79,38 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
   });
 });
 
+Deno.test("install_package ends its installer when it is cancelled", async () => {
+  await using workspace = await TempFolder.create();
+  await using index = new SilentIndex();
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    env: { PIP_INDEX_URL: index.url },
+  });
+  const cancel = new AbortController();
+  const call = host.call("install_package", { package_name: "iniconfig" }, {
+    signal: cancel.signal,
+  });
+  await index.asked;
+  cancel.abort(new Error("the user pressed Escape"));
+  await assertRejects(() => call);
+  await index.hungUp;
+});
+
 async function exists(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(() => true, () => false);
 }
 
+/** What a source package attacks, besides the folder that it lies in. */
+interface Targets {
+  readonly workspace: string;
+  /** The name of a file in the home folder. */
+  readonly mark: string;
+  /** A port that the host listens on. */
+  readonly port: number;
+}
+
 /** Makes a source package that tries, while it is built, what it must not be able to do. */
-async function hostileSource(folder: string, workspace: string, mark: string): Promise<void> {
+async function hostileSource(folder: string, targets: Targets): Promise<void> {
   const source = `${folder}/source/hostile_source-1.0`;
   await Deno.mkdir(source, { recursive: true });
   await Deno.mkdir(`${folder}/links`);
@@ -89,7 +126,7 @@ version = "1.0"
 `,
   );
   await Deno.writeTextFile(`${source}/PKG-INFO`, METADATA);
-  await Deno.writeTextFile(`${source}/backend.py`, backend(folder, workspace, mark));
+  await Deno.writeTextFile(`${source}/backend.py`, backend(folder, targets));
   const { success, stderr } = await new Deno.Command("tar", {
     args: [
       "-czf",
@@ -105,7 +142,7 @@ version = "1.0"
 const METADATA = "Metadata-Version: 2.1\nName: hostile-source\nVersion: 1.0\n";
 
 /** A build backend without any dependency. */
-function backend(outside: string, workspace: string, mark: string): string {
+function backend(outside: string, { workspace, mark, port }: Targets): string {
   return `
 import json, os, pwd, socket, urllib.request, zipfile
 
@@ -115,8 +152,9 @@ def attempt(action):
     try:
         action()
         return "done"
-    except BaseException:
-        return "refused"
+    except BaseException as error:
+        # By the sandbox's proxy, and not because nobody is there.
+        return "forbidden" if "403" in str(error) else "refused"
 
 def results():
     attempt(lambda: open("${outside}/written", "w").close())
@@ -125,7 +163,7 @@ def results():
         "read a file outside": attempt(lambda: open("${outside}/secret").read()),
         "read the workspace": attempt(lambda: open("${workspace}/notes").read()),
         "write to the workspace": attempt(lambda: open("${workspace}/written", "w").close()),
-        "connect to the host": attempt(lambda: socket.create_connection(("127.0.0.1", 22), 2)),
+        "connect to the host": attempt(lambda: socket.create_connection(("127.0.0.1", ${port}), 2)),
         "reach another host": attempt(
             lambda: urllib.request.urlopen("https://example.org/", timeout=10).read()
         ),

@@ -113,6 +113,32 @@ raw.run_sync("sleep", {"ms": 1500})`,
   });
 }
 
+Deno.test("ipybox mcp tells a client of the older era that its user is being waited for", async () => {
+  await using workspace = await workspaceWithServer();
+  const told: Progress[] = [];
+  await using host = await McpHost.start({
+    kind: "1.x",
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    answer: async () => {
+      const seen = told.length;
+      await until(
+        "it was told",
+        () => told.slice(seen).some(({ message }) => /^Waiting for the user/.test(message ?? "")),
+      );
+      return "allow once";
+    },
+  });
+
+  const { text } = await host.call("execute_ipython_cell", {
+    code: `${RAW}raw.run_sync("count")\nprint("between", flush=True)\nraw.run_sync("count").text`,
+  }, { onProgress: (progress) => told.push(progress) });
+
+  assertEquals(text, "between\n'2'");
+  const numbers = told.map(({ progress }) => progress);
+  assertEquals(new Set(numbers).size, numbers.length);
+  assertEquals(numbers, [...numbers].sort((a, b) => a - b));
+});
+
 Deno.test("ipybox mcp leaves a pending approval out of the time limit", async () => {
   await using workspace = await workspaceWithServer();
   await using host = await McpHost.start({

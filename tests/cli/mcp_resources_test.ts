@@ -1,4 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { generatePackage } from "../../src/apigen/generate.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
@@ -98,3 +100,27 @@ for (const kind of CLIENT_KINDS) {
     });
   });
 }
+
+Deno.test("search_tools answers in bounds for 500 tools", async () => {
+  await using workspace = await TempFolder.create();
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  await registry.register("many", rawServer());
+  const tools = Array.from({ length: 500 }, (_, n) => ({
+    name: `make-thing-${n}`,
+    description: `Makes thing number ${n}. ${"It has much to say. ".repeat(100)}`,
+    inputSchema: { type: "object", properties: { title: { type: "string" } } },
+  }));
+  await generatePackage("many", { tools }, { rootDir: `${workspace.path}/mcptools` });
+  await using host = await McpHost.start({ args: ["--workspace", workspace.path, "--no-sandbox"] });
+
+  for (const detail of ["names", "signatures", "full"]) {
+    for (const query of ["", "make thing"]) {
+      const { text, structuredContent } = await host.call("search_tools", { query, detail });
+      assert(text.length < 13_000, `${detail}: ${text.length}`);
+      assertEquals(structuredContent?.matches, 500);
+      assertStringIncludes(text, "more match");
+    }
+  }
+  const { text } = await host.call("search_tools", { query: "thing 321", detail: "names" });
+  assert(text.startsWith("many.make_thing_321: Makes thing number 321."), text);
+});

@@ -184,6 +184,7 @@ with ThreadPoolExecutor(3) as pool:
     });
 
     await step("a server is removed when its user agrees", async () => {
+      asked();
       decisions.push("deny", "allow");
       const remove = () => host.call("unregister_mcp_server", { server_name: "again" });
       assertEquals((await remove()).isError, true);

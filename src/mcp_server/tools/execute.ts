@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { refuseUnaskable } from "../approval_rounds.ts";
-import { CellProgress } from "../cell_progress.ts";
+import { RequestProgress } from "../request_progress.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
 import { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
@@ -54,7 +54,8 @@ export function registerExecute(
   }, async ({ code, timeout, max_output_chars: limit }, ctx) => {
     try {
       const run = await rounds.resume(ctx) ?? await startCell(session, code, timeout * 1000);
-      using _progress = new CellProgress(run, ctx, log);
+      using parts = new DisposableStack();
+      parts.use(RequestProgress.of(run, ctx, log));
       const can = abilitiesOf(server, ctx);
       for (;;) {
         const step = await run.next(ctx.mcpReq.signal);
@@ -63,6 +64,8 @@ export function registerExecute(
         }
         const { approvals, questions } = await refuseUnaskable(run, step.waiting, can);
         if (approvals.length + questions.length === 0) continue;
+        const isOpen = ctx.mcpReq.envelope === undefined;
+        if (isOpen) parts.move(); // its client waits on, and must hear that the cell is alive
         return await rounds.ask(run, { approvals, questions }, ctx);
       }
     } catch (error) {

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { parseRequirement } from "../../python/requirement.ts";
 import { explained, failure } from "../failure.ts";
+import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
@@ -55,7 +56,14 @@ export function registerInstall(
         if (question !== undefined) return question;
       }
       const { packages } = await session.parts;
-      const { installed, output } = await packages.install(requirement, ctx.mcpReq.signal);
+      const work = { activity: `Installing ${requirement.text}` };
+      using _progress = RequestProgress.of(work, ctx, session.log);
+      const { installed, output } = await packages.install(requirement, {
+        signal: ctx.mcpReq.signal,
+        onLine: (line) => {
+          work.activity = line;
+        },
+      });
       if (!installed) return failure(output);
       return {
         content: [{ type: "text", text: output }],

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { checkServerName } from "../../mcp/server_name.ts";
 import { parseServerParams } from "../../mcp/server_params.ts";
 import { explained } from "../failure.ts";
+import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
@@ -69,6 +70,8 @@ export function registerRegister(
       };
       const question = await confirmChange(change, session, server, ctx);
       if (question !== undefined) return question;
+      const work = { activity: `Connecting to ${name}` };
+      using _progress = RequestProgress.of(work, ctx, session.log);
       const { executor } = await session.parts;
       const tools = await executor.registerServer(name, params);
       session.resourcesChanged();

@@ -1,5 +1,4 @@
 import type { Logger } from "../log.ts";
-import type { CellRun } from "./cell_run.ts";
 import type { ServerContext } from "./sdk.ts";
 
 /** How often a change is told at most: a person cannot read faster. */
@@ -8,12 +7,18 @@ const INTERVAL_MS = 250;
 const HEARTBEAT_MS = 5000;
 const MAX_MESSAGE = 200;
 
-/**
- * Tells a client what its cell does, where it asked for that: the last line of output or the tool
- * call under way, and that the cell is still alive.
- */
-export class CellProgress implements Disposable {
-  readonly #run: CellRun;
+/** Work that a client waits for. */
+export interface Work {
+  /** What it does at the moment, in one line. */
+  readonly activity: string;
+}
+
+/** Who tells of a work at the moment. */
+const tellers = new WeakMap<Work, RequestProgress>();
+
+/** Tells a client what it waits for, where it asked for that, and that this is still alive. */
+export class RequestProgress implements Disposable {
+  readonly #work: Work;
   readonly #ctx: ServerContext;
   readonly #log: Logger;
   readonly #startedAt = performance.now();
@@ -22,20 +27,32 @@ export class CellProgress implements Disposable {
   #toldAt = performance.now();
   #count = 0;
 
-  /**
-   * Begins to tell.
-   *
-   * @param run The cell.
-   * @param ctx The request that waits for it.
-   * @param log Told when the client cannot be reached.
-   */
-  constructor(run: CellRun, ctx: ServerContext, log: Logger) {
-    this.#run = run;
+  private constructor(work: Work, ctx: ServerContext, log: Logger) {
+    this.#work = work;
     this.#ctx = ctx;
     this.#log = log;
+    tellers.set(work, this);
     if (ctx.mcpReq._meta?.progressToken === undefined) return;
     this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
     ctx.mcpReq.signal.addEventListener("abort", () => this[Symbol.dispose](), { once: true });
+  }
+
+  /**
+   * Tells of a work from now on.
+   *
+   * In the older era a request stays open while its client asks its user, so who told of a cell
+   * before goes on: its numbers must increase.
+   *
+   * @param work The work, such as a cell.
+   * @param ctx The request that waits for it.
+   * @param log Told when the client cannot be reached.
+   * @returns Disposing it ends that.
+   */
+  static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
+    const before = tellers.get(work);
+    if (before !== undefined && before.#ctx.mcpReq.id === ctx.mcpReq.id) return before;
+    before?.[Symbol.dispose]();
+    return new RequestProgress(work, ctx, log);
   }
 
   /** Stops telling: nothing may follow a request's answer. */
@@ -45,7 +62,7 @@ export class CellProgress implements Disposable {
   }
 
   #look(): void {
-    const message = this.#run.activity.slice(0, MAX_MESSAGE).toWellFormed();
+    const message = this.#work.activity.slice(0, MAX_MESSAGE).toWellFormed();
     const now = performance.now();
     if (message === this.#told && now - this.#toldAt < HEARTBEAT_MS) return;
     this.#told = message;
