@@ -157,7 +157,11 @@ export type {
   VariableLookup,
 } from "./src/mcp/server_params.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
-export type { McpServerOptions } from "./src/mcp_server/mcp_server.ts";
+export type {
+  McpHttpEndpoint,
+  McpHttpServerOptions,
+  McpServerOptions,
+} from "./src/mcp_server/mcp_server.ts";
 export type { SessionOptions } from "./src/mcp_server/session.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {

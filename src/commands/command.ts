@@ -111,6 +111,11 @@ export class ParsedArgs {
     return this.#values[name] === true;
   }
 
+  /** Whether an option was given, of whatever kind it is. */
+  given(name: string): boolean {
+    return this.has(name) || this.value(name) !== undefined || this.values(name).length > 0;
+  }
+
   /** An option's value, or `undefined` when it was not given. */
   value(name: string): string | undefined {
     const value = this.#values[name];

@@ -10,11 +10,15 @@ export {
   acceptedContent,
   CLIENT_CAPABILITIES_META_KEY,
   completable,
+  createMcpHandler,
   createRequestStateCodec,
   inputRequired,
+  isInitializeRequest,
+  isLegacyRequest,
   McpServer as SdkMcpServer,
   ResourceNotFoundError,
   ResourceTemplate,
+  WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
 export type {
   CallToolResult,
@@ -24,10 +28,12 @@ export type {
   InputRequests,
   InputRequiredResult,
   ListResourcesResult,
+  McpHttpHandler,
   ReadResourceResult,
   RequestStateCodec,
   ServerContext,
   ServerOptions,
+  StandardSchemaWithJSON,
   Transport,
   Variables,
 } from "@modelcontextprotocol/server";

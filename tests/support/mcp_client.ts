@@ -5,12 +5,14 @@
  */
 // @ts-types="@modelcontextprotocol/sdk/client"
 import { Client as OlderClient } from "@modelcontextprotocol/sdk/client/index.js";
+// @ts-types="@modelcontextprotocol/sdk/client/streamableHttp"
+import { StreamableHTTPClientTransport as OlderHttpTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 // @ts-types="@modelcontextprotocol/sdk/types"
 import {
   ElicitRequestSchema,
   ResourceListChangedNotificationSchema,
 } from "@modelcontextprotocol/sdk/types.js";
-import { Client } from "@modelcontextprotocol/client";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { cliArguments } from "./cli.ts";
@@ -116,19 +118,25 @@ export interface McpHostOptions {
   readonly onResourcesChanged?: () => void;
 }
 
-/** An MCP client and the `ipybox mcp` that it has started. */
+/** Where an HTTP server is, and what opens it. */
+export interface HttpAddress {
+  readonly url: URL;
+  readonly token: string;
+}
+
+/** An MCP client, and the `ipybox mcp` that it has started or found. */
 export class McpHost implements AsyncDisposable {
   readonly #client: OlderClient | Client;
-  readonly #transport: StdioTransport;
+  readonly #process: StdioTransport | undefined;
   readonly #parts: AsyncDisposableStack;
 
   private constructor(
     client: OlderClient | Client,
-    transport: StdioTransport,
+    process: StdioTransport | undefined,
     parts: AsyncDisposableStack,
   ) {
     this.#client = client;
-    this.#transport = transport;
+    this.#process = process;
     this.#parts = parts;
   }
 
@@ -139,7 +147,7 @@ export class McpHost implements AsyncDisposable {
    * @returns The connected client.
    */
   static async start(options: McpHostOptions): Promise<McpHost> {
-    const { kind = "2.x legacy", args, env = {}, answer, onResourcesChanged } = options;
+    const { args, env = {} } = options;
     await using parts = new AsyncDisposableStack();
     const cache = parts.use(await TempCache.create());
     const transport = new StdioTransport({
@@ -148,45 +156,39 @@ export class McpHost implements AsyncDisposable {
       env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env, ...env },
     });
     parts.defer(() => transport.close());
-    const info = { name: "test", version: "1" };
-    const capabilities = answer === undefined ? {} : { elicitation: { form: {}, url: {} } };
-    const reply = async (request: unknown) => {
-      const { params } = questionSchema.parse(request);
-      const filled = await answer?.(params.message, params) ?? null;
-      if (filled === null) return { action: "decline" as const };
-      const content = typeof filled === "string" ? { decision: filled } : filled;
-      return { action: "accept" as const, content };
-    };
-    if (kind === "1.x") {
-      const client = new OlderClient(info, { capabilities });
-      if (answer !== undefined) client.setRequestHandler(ElicitRequestSchema, reply);
-      if (onResourcesChanged !== undefined) {
-        client.setNotificationHandler(ResourceListChangedNotificationSchema, onResourcesChanged);
-      }
-      await client.connect(transport);
-      return new McpHost(client, transport, parts.move());
-    }
-    const mode = kind === "2.x legacy" ? "legacy" : { pin: "2026-07-28" } as const;
-    const client = new Client(info, {
-      capabilities,
-      versionNegotiation: { mode },
-      ...(onResourcesChanged === undefined ? {} : {
-        listChanged: { resources: { autoRefresh: false, onChanged: onResourcesChanged } },
-      }),
-    });
-    if (answer !== undefined) client.setRequestHandler("elicitation/create", reply);
-    await client.connect(transport);
+    const client = await connect(options, transport, transport);
     return new McpHost(client, transport, parts.move());
+  }
+
+  /**
+   * Connects to an `ipybox mcp --http` that runs.
+   *
+   * @param address Where it is.
+   * @param options Which client.
+   * @returns The connected client.
+   */
+  static async join(
+    { url, token }: HttpAddress,
+    options: Omit<McpHostOptions, "args" | "env"> = {},
+  ): Promise<McpHost> {
+    await using parts = new AsyncDisposableStack();
+    const requestInit = { headers: { Authorization: `Bearer ${token}` } };
+    const older = new OlderHttpTransport(url, { requestInit });
+    const newer = new StreamableHTTPClientTransport(url, { requestInit });
+    parts.defer(() => older.close());
+    parts.defer(() => newer.close());
+    const client = await connect(options, older, newer);
+    return new McpHost(client, undefined, parts.move());
   }
 
   /** What the server has written to stderr, its last part. */
   get stderr(): string {
-    return this.#transport.stderrTail;
+    return this.#process?.stderrTail ?? "";
   }
 
   /** The server's process. */
   get pid(): number {
-    return this.#transport.pid ?? -1;
+    return this.#process?.pid ?? -1;
   }
 
   /** Lists the tools. */
@@ -290,4 +292,42 @@ export class McpHost implements AsyncDisposable {
     await this.#client.close();
     await this.#parts.disposeAsync();
   }
+}
+
+/** Connects the client of a kind, each line of the SDK over a transport of its own. */
+async function connect(
+  options: Omit<McpHostOptions, "args" | "env">,
+  older: Parameters<OlderClient["connect"]>[0],
+  newer: Parameters<Client["connect"]>[0],
+): Promise<OlderClient | Client> {
+  const { kind = "2.x legacy", answer, onResourcesChanged } = options;
+  const info = { name: "test", version: "1" };
+  const capabilities = answer === undefined ? {} : { elicitation: { form: {}, url: {} } };
+  const reply = async (request: unknown) => {
+    const { params } = questionSchema.parse(request);
+    const filled = await answer?.(params.message, params) ?? null;
+    if (filled === null) return { action: "decline" as const };
+    const content = typeof filled === "string" ? { decision: filled } : filled;
+    return { action: "accept" as const, content };
+  };
+  if (kind === "1.x") {
+    const client = new OlderClient(info, { capabilities });
+    if (answer !== undefined) client.setRequestHandler(ElicitRequestSchema, reply);
+    if (onResourcesChanged !== undefined) {
+      client.setNotificationHandler(ResourceListChangedNotificationSchema, onResourcesChanged);
+    }
+    await client.connect(older);
+    return client;
+  }
+  const mode = kind === "2.x legacy" ? "legacy" : { pin: "2026-07-28" } as const;
+  const client = new Client(info, {
+    capabilities,
+    versionNegotiation: { mode },
+    ...(onResourcesChanged === undefined ? {} : {
+      listChanged: { resources: { autoRefresh: false, onChanged: onResourcesChanged } },
+    }),
+  });
+  if (answer !== undefined) client.setRequestHandler("elicitation/create", reply);
+  await client.connect(newer);
+  return client;
 }

@@ -7,6 +7,7 @@ import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer, ServerContext } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 
 const DESCRIPTION = `
 Executes Python code in a stateful IPython kernel and returns what it prints and its last value.
@@ -26,19 +27,23 @@ a refused one raises ApprovalRejectedError with the reason. Errors come with the
 `.trim();
 
 /** Adds `execute_ipython_cell`. */
-export function registerExecute(server: SdkMcpServer, session: Session): void {
+export function registerExecute(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
   const { rounds, log } = session;
   server.registerTool("execute_ipython_cell", {
     title: "Execute Python code",
     description: DESCRIPTION,
-    inputSchema: z.object({
+    inputSchema: declare(z.object({
       code: z.string().describe("Python code to execute in the IPython kernel"),
       timeout: z.number().positive().default(120).describe(
         "Maximum execution time in seconds before the kernel is interrupted; waiting for approvals does not count",
       ),
       max_output_chars: z.number().int().positive().default(5000)
         .describe("Maximum number of characters to return in output; the middle is cut"),
-    }),
+    })),
     outputSchema: cellReportSchema,
     annotations: {
       readOnlyHint: false,

@@ -4,6 +4,7 @@ import { explained, failure } from "../failure.ts";
 import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 import { visibleLines } from "../visible_lines.ts";
 import { confirmChange } from "./confirm_change.ts";
 
@@ -19,13 +20,17 @@ tool is missing.
 `.trim();
 
 /** Adds `install_package`. */
-export function registerInstall(server: SdkMcpServer, session: Session): void {
+export function registerInstall(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
   server.registerTool("install_package", {
     title: "Install a Python package",
     description: DESCRIPTION,
-    inputSchema: z.object({
+    inputSchema: declare(z.object({
       package_name: z.string().describe('The package, such as "pandas" or "numpy>=2,<3"'),
-    }),
+    })),
     outputSchema: z.object({
       package: z.string(),
       output: z.string().describe("What the installer said"),

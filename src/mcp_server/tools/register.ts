@@ -5,6 +5,7 @@ import { explained } from "../failure.ts";
 import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 import { visibleLines } from "../visible_lines.ts";
 import { registerCommand } from "./command_line.ts";
 import { confirmChange } from "./confirm_change.ts";
@@ -35,16 +36,20 @@ const outputSchema = z.object({
 });
 
 /** Adds `register_mcp_server`. */
-export function registerRegister(server: SdkMcpServer, session: Session): void {
+export function registerRegister(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
   server.registerTool("register_mcp_server", {
     title: "Register an MCP server",
     description: DESCRIPTION,
-    inputSchema: z.object({
+    inputSchema: declare(z.object({
       server_name: z.string()
         .describe("Name of the server and of its Python package: lower case, digits, underscores"),
       server_params: z.record(z.string(), z.unknown())
         .describe("How the server is started or reached"),
-    }),
+    })),
     outputSchema,
     annotations: {
       readOnlyHint: false,

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 
 const DESCRIPTION = `
 Starts a fresh kernel, also when a cell hangs: that cell ends as cancelled.
@@ -11,11 +12,11 @@ servers and their Python APIs in mcptools/. Call it to import an API that was re
 `.trim();
 
 /** Adds `reset`. */
-export function registerReset(server: SdkMcpServer, session: Session): void {
+export function registerReset(server: SdkMcpServer, session: Session, declare: DeclareInput): void {
   server.registerTool("reset", {
     title: "Reset the kernel",
     description: DESCRIPTION,
-    inputSchema: z.object({}),
+    inputSchema: declare(z.object({})),
     outputSchema: z.object({ state: z.literal("lost"), servers: z.array(z.string()) }),
     annotations: {
       readOnlyHint: false,

@@ -7,6 +7,7 @@ import { readHostileFile } from "../../mcp/hostile_files.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 import { knownServers } from "./known_servers.ts";
 
 const DESCRIPTION = `
@@ -32,15 +33,19 @@ const DETAILS = ["names", "signatures", "full"] as const;
 type Detail = typeof DETAILS[number];
 
 /** Adds `search_tools`. */
-export function registerSearch(server: SdkMcpServer, session: Session): void {
+export function registerSearch(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
   server.registerTool("search_tools", {
     title: "Search tools",
     description: DESCRIPTION,
-    inputSchema: z.object({
+    inputSchema: declare(z.object({
       query: z.string().max(1000).describe("Words for what a tool should do; empty lists all"),
       server: z.string().optional().describe("Only tools of this registered server"),
       detail: z.enum(DETAILS).default("signatures").describe("How much to tell of each tool"),
-    }),
+    })),
     outputSchema: z.object({
       tools: z.array(z.object({
         server: z.string(),

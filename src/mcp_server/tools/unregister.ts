@@ -3,6 +3,7 @@ import { checkServerName } from "../../mcp/server_name.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
 import { confirmChange } from "./confirm_change.ts";
 import { knownServers } from "./known_servers.ts";
 
@@ -13,13 +14,17 @@ reset, but its calls fail.
 `.trim();
 
 /** Adds `unregister_mcp_server`. */
-export function registerUnregister(server: SdkMcpServer, session: Session): void {
+export function registerUnregister(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
   server.registerTool("unregister_mcp_server", {
     title: "Remove an MCP server",
     description: DESCRIPTION,
-    inputSchema: z.object({
+    inputSchema: declare(z.object({
       server_name: z.string().describe("The name under which it was registered"),
-    }),
+    })),
     outputSchema: z.object({
       removed: z.string(),
       servers: z.array(z.string()).describe("The servers that remain"),
