@@ -22,7 +22,12 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
-export type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./src/executor/options.ts";
+export type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./src/executor/options.ts";
 export type {
   ApprovalEvent,
   ChunkEvent,
@@ -34,10 +39,14 @@ export { generateMcpSources } from "./src/apigen/sources.ts";
 export type { GenerateMcpSourcesOptions } from "./src/apigen/sources.ts";
 export type { GeneratedTool } from "./src/apigen/generate.ts";
 export type { StaleTools } from "./src/apigen/stale.ts";
+export { ApprovalPage } from "./src/approval_page/approval_page.ts";
+export type { ApprovalPageOptions } from "./src/approval_page/page_desk.ts";
+export type { PageState } from "./src/approval_page/presence.ts";
 export { ApprovalChannel } from "./src/approval/channel.ts";
 export type {
   ApprovalChannelOptions,
   ApprovalWaitOptions,
+  ApprovalWatcher,
   Approver,
 } from "./src/approval/channel.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
@@ -102,13 +111,16 @@ export { Execution } from "./src/kernel/execution.ts";
 export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
 export type { OutputChunk } from "./src/kernel/chunk_queue.ts";
 export { KernelGateway } from "./src/kernel/gateway.ts";
-export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { ByteStream } from "./src/net/byte_stream.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
-export type { ExecutionResult, MimeBundle, Output } from "./src/kernel/outputs.ts";
 export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
+export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
-export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
+export type { ConnectOptions } from "./src/mcp/connect.ts";
+export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
+export type { OAuthParams } from "./src/mcp/oauth/params.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
 export { ElicitationRequest } from "./src/mcp/elicitation.ts";
@@ -146,7 +158,11 @@ export type {
   VariableLookup,
 } from "./src/mcp/server_params.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
-export type { McpServerOptions } from "./src/mcp_server/mcp_server.ts";
+export type {
+  McpHttpEndpoint,
+  McpHttpServerOptions,
+  McpServerOptions,
+} from "./src/mcp_server/mcp_server.ts";
 export type { SessionOptions } from "./src/mcp_server/session.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {
@@ -162,6 +178,9 @@ export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
 export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";
 export { ServerEvents } from "./src/tool_server/server_events.ts";
 export type {
+  CallEndedEvent,
+  CallEvent,
+  CallStartedEvent,
   LogEvent,
   ProgressEvent,
   ServerEvent,

@@ -6,7 +6,7 @@
  *
  * @module
  */
-import type { Output } from "./kernel/outputs.ts";
+import type { Output, WholeText } from "./kernel/outputs.ts";
 
 /** What is known of a child process that ended or never worked. */
 export interface ProcessEvidence {
@@ -89,6 +89,8 @@ export interface PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText?: WholeText | undefined;
 }
 
 /** Whether the kernel's variables survived an interruption. */
@@ -106,6 +108,8 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
   readonly #what: string;
 
   /**
@@ -127,6 +131,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
     this.text = partial.text;
     this.images = partial.images;
     this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
   }
 
   /**
@@ -150,6 +155,8 @@ export class CodeExecutionError extends Error implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
 
   /**
    * Made by ipybox, for callers to catch.
@@ -169,6 +176,7 @@ export class CodeExecutionError extends Error implements PartialResult {
     this.text = partial.text;
     this.images = partial.images;
     this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
   }
 }
 
@@ -182,6 +190,8 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
 
   /**
    * Made by ipybox, for callers to catch.
@@ -200,6 +210,7 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
     this.text = partial.text;
     this.images = partial.images;
     this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
   }
 }
 
@@ -242,6 +253,23 @@ export class McpConnectionError extends ProcessError {
   }
 }
 
+/** A remote MCP server asks for a login, or for more than the present one allows. */
+export class McpLoginRequiredError extends McpConnectionError {
+  /** The name of the class. */
+  override readonly name: string = "McpLoginRequiredError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param serverName The server's registered name.
+   * @param what What the server asks for.
+   * @param fix The command that logs in.
+   */
+  constructor(serverName: string, readonly what: string, readonly fix: string) {
+    super(serverName, `MCP server "${serverName}" ${what}: run \`${fix}\``);
+  }
+}
+
 /** What went wrong with a tool call. The same words are on the wire to the kernel. */
 export type ToolErrorType =
   | "tool_error"
@@ -253,6 +281,7 @@ export type ToolErrorType =
   | "tool_timeout"
   | "server_died"
   | "server_unreachable"
+  | "login_required"
   | "unknown_server"
   | "cancelled"
   | "tool_server_error";

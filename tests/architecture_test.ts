@@ -7,13 +7,14 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   process: [],
   link: [],
   approval: [],
+  approval_page: ["approval", "assets"],
   sandbox: ["assets", "process"],
-  python: ["assets", "process"],
+  python: ["assets", "process", "sandbox"],
   mcp: ["process", "sandbox"],
   kernel: ["assets", "link", "process", "sandbox"],
   policy: ["approval", "mcp"],
   audit: ["approval", "mcp", "policy"],
-  tool_server: ["approval", "audit", "mcp", "policy"],
+  tool_server: ["approval", "approval_page", "audit", "mcp", "policy"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
   actions: ["assets", "kernel", "mcp"],
@@ -32,6 +33,7 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^@opentelemetry\//, /^src\/telemetry\//],
   [/^deno-std\//, /^src\/std\//],
   [/^fast-check$/, /_test\.ts$|^tests\//],
+  [/^playwright-core$/, /^tests\//],
 ];
 
 const root = resolve(import.meta.dirname ?? ".", "..");

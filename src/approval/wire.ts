@@ -69,7 +69,12 @@ export type Decision =
 
 const exactObject = z.custom<ExactObject>(isExactObject);
 const scope = z.enum(["cell", "session", "always"]);
-const remember = z.strictObject({ scope, match: z.enum(["tool", "arguments"]) });
+
+/** How a decision is remembered, as approvers write it. */
+export const rememberSchema: z.ZodType<Remember> = z.strictObject({
+  scope,
+  match: z.enum(["tool", "arguments"]),
+});
 
 const serverMessage: z.ZodType<ServerMessage> = z.union([
   z.object({
@@ -117,11 +122,15 @@ const answerMessage = z.object({
 const decision: z.ZodType<Decision> = z.union([
   z.boolean(),
   z.strictObject({ approved: z.literal(true), arguments: exactObject }),
-  z.strictObject({ approved: z.literal(true), arguments: exactObject.optional(), remember }),
+  z.strictObject({
+    approved: z.literal(true),
+    arguments: exactObject.optional(),
+    remember: rememberSchema,
+  }),
   z.strictObject({
     approved: z.literal(false),
     reason: z.string(),
-    remember: remember.optional(),
+    remember: rememberSchema.optional(),
   }),
 ]);
 

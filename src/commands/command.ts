@@ -121,6 +121,11 @@ export class ParsedArgs {
     return this.#values[name] === true;
   }
 
+  /** Whether an option was given, of whatever kind it is. */
+  given(name: string): boolean {
+    return this.has(name) || this.value(name) !== undefined || this.values(name).length > 0;
+  }
+
   /** An option's value, or `undefined` when it was not given. */
   value(name: string): string | undefined {
     const value = this.#values[name];
@@ -170,7 +175,7 @@ export function parseCommandLine(
   const separator = args.indexOf("--");
   const own = separator === -1 ? args : args.slice(0, separator);
   const rest = separator === -1 ? [] : args.slice(separator + 1);
-  const parsed = parseArgs(own, {
+  const parsed = parseArgs(joinNegative(own, valued), {
     // Naming "_" keeps positional arguments that look like numbers as they were typed.
     string: ["_", ...valued.map(([name]) => name)],
     boolean: specs.filter(([, spec]) => spec.value === undefined).map(([name]) => name),
@@ -205,6 +210,21 @@ export function parseCommandLine(
     throw new UsageError(`Unexpected argument "${positional[max]}"`);
   }
   return new ParsedArgs(positional, rest, values);
+}
+
+/** Joins an option and a value such as `-1`, which would else be taken for an option. */
+function joinNegative(
+  args: readonly string[],
+  valued: readonly (readonly [string, OptionSpec])[],
+): string[] {
+  const joined: string[] = [];
+  for (const arg of args) {
+    const last = joined.at(-1);
+    const takesValue = valued.some(([name]) => last === `--${name}`);
+    if (takesValue && /^-\.?\d/.test(arg)) joined[joined.length - 1] = `${last}=${arg}`;
+    else joined.push(arg);
+  }
+  return joined;
 }
 
 /** The help text of a command. */

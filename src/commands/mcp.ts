@@ -1,13 +1,26 @@
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
 import { settledWithin } from "../async/signals.ts";
-import { McpServer } from "../mcp_server/mcp_server.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+import {
+  type McpHttpServerOptions,
+  McpServer,
+  type McpServerOptions,
+} from "../mcp_server/mcp_server.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
 import {
   approvalOf,
   APPROVE,
+  APPROVE_SHELL,
   kernelEnvOf,
   PYTHON,
+  readUserFile,
   SANDBOX,
   sandboxOf,
   VERBOSE,
@@ -26,13 +39,33 @@ export const mcp: Command = {
       help:
         "Tool calls and registrations: ask the client's user, allow or deny, or a policy file (default: ask, with the workspace's and your own policy)",
     },
+    "approve-shell": APPROVE_SHELL,
+    http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any that is free)" },
+    host: { value: "HOST", help: "With --http, the address to listen at (default: 127.0.0.1)" },
+    "allow-host": {
+      value: "NAME",
+      many: true,
+      help: "With --http, a further name under which clients may reach it",
+    },
+    "token-file": {
+      value: "FILE",
+      help: "With --http, the bearer tokens of clients, one a line (default: one is made up)",
+    },
+    "no-token": { help: "With --http on loopback, let every program of this machine in" },
+    "max-sessions": { value: "N", help: "With --http, sessions at once (default: 8)" },
+    "session-idle": {
+      value: "SECONDS",
+      help: "With --http, close a session that goes unused for so long (default: 3600)",
+    },
     workspace: WORKSPACE,
     ...SANDBOX,
     python: PYTHON,
     verbose: VERBOSE,
   },
   notes: [
-    "It speaks MCP on stdin and stdout, and ends with its stdin.",
+    "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it serves",
+    "http://127.0.0.1:PORT/mcp to clients that send the bearer token, which it",
+    "prints; there each session has a kernel of its own, and a folder in sessions/.",
     "",
     "Asking needs a client with elicitation, such as Claude Code, VS Code or Cursor;",
     "for others, tool calls are refused unless --approve allow is given.",
@@ -43,6 +76,10 @@ export const mcp: Command = {
     "Example, for Claude Code:",
     "",
     "  claude mcp add ipybox -- ipybox mcp --workspace .",
+    "",
+    "Example over HTTP:",
+    "",
+    "  ipybox mcp --http 8000 --token-file ~/.config/ipybox/tokens",
   ].join("\n"),
   run,
 };
@@ -53,19 +90,22 @@ const FAREWELL_MS = 10_000;
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(mcp, args);
   const workspace = await workspaceOf(parsed);
-  const { tools: approve, policy } = await approvalOf(parsed, workspace);
-  const kernelEnv = await kernelEnvOf(workspace);
-  silenceStdout(io);
-  const server = McpServer.serveStdio({
+  const { tools: approve, shell: approveShell, policy } = await approvalOf(parsed, workspace);
+  const options: McpServerOptions = {
     workspace,
     approve,
+    approveShell,
     policy,
-    kernelEnv,
+    kernelEnv: await kernelEnvOf(workspace),
     sandbox: sandboxOf(parsed),
     python: parsed.value("python"),
     version: config.version,
     log: parsed.has("verbose") ? io.verboseLog : io.log,
-  });
+  };
+  const http = await httpOf(parsed);
+  const server = http === undefined
+    ? serveStdio(options, io)
+    : await serveHttp({ ...options, ...http }, io);
   const interrupted = Promise.withResolvers<void>();
   io.signal.addEventListener("abort", () => interrupted.resolve(), { once: true });
   await Promise.race([server.closed, interrupted.promise]);
@@ -74,6 +114,81 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return EXIT.failed;
   }
   return EXIT.ok;
+}
+
+function serveStdio(options: McpServerOptions, io: CommandIo): McpServer {
+  silenceStdout(io);
+  return McpServer.serveStdio(options);
+}
+
+async function serveHttp(options: McpHttpServerOptions, io: CommandIo): Promise<McpServer> {
+  try {
+    const server = await McpServer.serveHttp(options);
+    if (server.http !== undefined) {
+      io.err(`Serving MCP at ${server.http.url}`);
+      if (server.http.token !== undefined) io.err(`Bearer token: ${server.http.token}`);
+    }
+    return server;
+  } catch (cause) {
+    if (cause instanceof Deno.errors.AddrInUse) {
+      throw new UsageError(`Port ${options.port} is taken: choose another one`, { cause });
+    }
+    if (cause instanceof Deno.errors.AddrNotAvailable || cause instanceof TypeError) {
+      throw new UsageError(cause.message, { cause });
+    }
+    throw cause;
+  }
+}
+
+/** What the command line says of HTTP, or `undefined` for stdio. */
+async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefined> {
+  const port = parsed.value("http");
+  if (port === undefined) {
+    const lost = HTTP_ONLY.find((name) => parsed.given(name));
+    if (lost !== undefined) throw new UsageError(`Option --${lost} needs --http`);
+    return undefined;
+  }
+  if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) {
+    throw new UsageError(`Option --http takes a port from 0 to 65535: received "${port}"`);
+  }
+  const hostname = parsed.value("host") ?? "127.0.0.1";
+  const idle = parsed.positiveNumber("session-idle");
+  return {
+    port: Number(port),
+    hostname,
+    allowedHosts: parsed.values("allow-host"),
+    tokens: await tokensOf(parsed, hostname),
+    maxSessions: parsed.positiveNumber("max-sessions"),
+    sessionIdleMs: idle === undefined ? undefined : idle * 1000,
+  };
+}
+
+const HTTP_ONLY = [
+  "host",
+  "allow-host",
+  "token-file",
+  "no-token",
+  "max-sessions",
+  "session-idle",
+] as const;
+
+async function tokensOf(
+  parsed: ParsedArgs,
+  hostname: string,
+): Promise<readonly string[] | false | undefined> {
+  const file = parsed.value("token-file");
+  if (!parsed.has("no-token")) {
+    if (file === undefined) return undefined;
+    const lines = (await readUserFile(file)).split("\n").map((line) => line.trim());
+    return lines.filter((line) => line !== "" && !line.startsWith("#"));
+  }
+  if (file !== undefined) {
+    throw new UsageError("Options --no-token and --token-file contradict each other");
+  }
+  if (!/^(127\.\d+\.\d+\.\d+|localhost|::1)$/.test(hostname)) {
+    throw new UsageError("Option --no-token is for loopback only: others could execute code");
+  }
+  return false;
 }
 
 /** Stdout is the protocol: one stray line of a library's would break the client. */

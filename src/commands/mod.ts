@@ -12,6 +12,8 @@ import {
   KernelDiedError,
   KernelStartError,
   McpConnectionError,
+  McpLoginRequiredError,
+  ToolCallError,
 } from "../errors.ts";
 import {
   type Command,
@@ -56,6 +58,16 @@ export const COMMANDS: readonly Entry[] = [
     name: "unregister",
     summary: "Forget an MCP server and delete its Python API",
     load: async () => (await import("./unregister.ts")).unregister,
+  },
+  {
+    name: "login",
+    summary: "Log in to a registered remote MCP server",
+    load: async () => (await import("./login.ts")).login,
+  },
+  {
+    name: "logout",
+    summary: "End the login to a remote MCP server",
+    load: async () => (await import("./logout.ts")).logout,
   },
   {
     name: "servers",
@@ -204,6 +216,10 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
     return EXIT.notReady;
   }
+  if (error instanceof McpLoginRequiredError) {
+    say(`ipybox: ${error.message}`);
+    return EXIT.notReady;
+  }
   if (error instanceof CodeExecutionError) {
     say(error.traceback.trimEnd());
     return EXIT.failed;
@@ -228,6 +244,6 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
 }
 
 function isExpected(error: unknown): error is Error {
-  return [ExecutionTimeoutError, KernelDiedError, McpConnectionError]
+  return [ExecutionTimeoutError, KernelDiedError, McpConnectionError, ToolCallError]
     .some((expected) => error instanceof expected);
 }

@@ -1,3 +1,4 @@
+import { Mutex } from "../async/mutex.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
@@ -17,6 +18,7 @@ import {
   WORKSPACE,
   workspaceOf,
 } from "./shared.ts";
+import { TerminalAnswerer } from "./terminal_answerer.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 
 /** `ipybox repl`: an interactive session. */
@@ -67,7 +69,9 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       ":help",
     ].join(" · "),
   );
-  const approver = new TerminalApprover(io, "--approve allow");
+  const turns = new Mutex();
+  const approver = new TerminalApprover(io, "--approve allow", turns);
+  const answerer = new TerminalAnswerer(io, turns);
   await using parts = new AsyncDisposableStack();
   // Given back before the end is waited for, so that Ctrl-C works there.
   using session = new ReplSession({
@@ -76,6 +80,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     history: await openHistory(workspace, io),
     timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     decide: (request) => approver.decide(request),
+    answer: (request) => answerer.answer(request),
   });
   const ending = new AbortController();
   const started = CodeExecutor.start({

@@ -1,6 +1,6 @@
 import { join } from "node:path";
+import { readPackage } from "../apigen/package_reader.ts";
 import { readHostileFile } from "../mcp/hostile_files.ts";
-import { readPackage } from "./generated_package.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";

@@ -16,16 +16,18 @@ import { terminalSize } from "./terminal_size.ts";
 export class TerminalApprover {
   readonly #io: CommandIo;
   readonly #toAllow: string;
-  readonly #turns = new Mutex();
+  readonly #turns: Mutex;
   #waiting = 0;
 
   /**
    * @param io The terminal, if there is one.
    * @param toAllow The option that allows tool calls where nobody can be asked.
+   * @param turns Keeps others from asking at the same time.
    */
-  constructor(io: CommandIo, toAllow: string) {
+  constructor(io: CommandIo, toAllow: string, turns: Mutex = new Mutex()) {
     this.#io = io;
     this.#toAllow = toAllow;
+    this.#turns = turns;
   }
 
   /** Decides a call. Without a terminal nobody can be asked, and it is refused. */

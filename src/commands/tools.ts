@@ -1,7 +1,14 @@
 import { firstSentence } from "../apigen/generate.ts";
+import { ToolIndex } from "../apigen/tool_index.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
-import { type PackageTool, readPackage } from "./generated_package.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  table,
+  UsageError,
+} from "./command.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -16,7 +23,8 @@ export const tools: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "A tool is found when its name or description has every word of the query.",
+    "The tools that have most of the query's words in their names, descriptions and",
+    "parameters come first; without a query all are listed.",
     "",
     "Example:",
     "",
@@ -25,28 +33,29 @@ export const tools: Command = {
   run,
 };
 
-interface Found extends PackageTool {
-  readonly server: string;
-}
-
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(tools, args, { max: 1 });
   const workspace = await workspaceOf(parsed);
   const only = parsed.value("server");
   if (only !== undefined) requireServerName(only);
-  const names = only === undefined ? (await ServerRegistry.open({ workspace })).names : [only];
-  const words = (parsed.positional[0] ?? "").toLowerCase().split(/\s+/);
-  const found: Found[] = [];
-  for (const server of names) {
-    const all = await readPackage(mcptoolsOf(workspace), server);
-    if (all === undefined) io.err(`No Python API of server "${server}": register it again`);
-    for (const tool of all ?? []) {
-      const text = `${server}.${tool.module} ${tool.name} ${tool.description}`.toLowerCase();
-      if (words.every((word) => text.includes(word))) found.push({ server, ...tool });
-    }
+  const { names: registered } = await ServerRegistry.open({ workspace });
+  const names = only === undefined ? registered : [only];
+  const [query = ""] = parsed.positional;
+  const index = new ToolIndex(mcptoolsOf(workspace));
+  const { tools: found, missing } = await index.search(query, names);
+  for (const server of missing) {
+    if (!registered.includes(server)) throw unknownServer(server, registered);
+    io.err(`No Python API of server "${server}": register it again`);
   }
-  if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
-  else if (found.length === 0) io.err("No tools found");
+  if (parsed.has("json")) {
+    const rows = found.map(({ server, name, module, description }) => ({
+      server,
+      name,
+      module,
+      description,
+    }));
+    io.out(JSON.stringify(rows, null, 2) + "\n");
+  } else if (found.length === 0) io.err("No tools found");
   else {
     const rows = found.map(({ server, module, description }): [string, string] => [
       `${server}.${module}`,
@@ -54,5 +63,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     ]);
     io.out(table(rows).join("\n") + "\n");
   }
-  return EXIT.ok;
+  return missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
+}
+
+function unknownServer(name: string, registered: readonly string[]): UsageError {
+  const known = registered.length === 0 ? "none is" : `there are ${registered.join(", ")}`;
+  return new UsageError(`No server "${name}" is registered: ${known}`);
 }

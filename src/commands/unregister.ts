@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { removePackage } from "../apigen/remove_package.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
@@ -24,19 +24,4 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   if (!registered && !removed) throw new UsageError(`No server "${name}" is registered`);
   io.out(`${name}: removed\n`);
   return EXIT.ok;
-}
-
-/** Removes a generated package. Neither it nor the folder above it may be a link. */
-async function removePackage(root: string, name: string): Promise<boolean> {
-  const path = join(root, name);
-  try {
-    for (const folder of [root, path]) {
-      if (!(await Deno.lstat(folder)).isDirectory) return false;
-    }
-    await Deno.remove(path, { recursive: true });
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
 }

@@ -1,7 +1,9 @@
 import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
+import { removePackage } from "../apigen/remove_package.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
+import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal } from "../async/signals.ts";
@@ -9,15 +11,23 @@ import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
+import { type Logger, stderrLogger } from "../log.ts";
+import { checkServerName } from "../mcp/server_name.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { type Span, startSpan } from "../telemetry/span.ts";
 import type { Door, ToolServer } from "../tool_server/tool_server.ts";
 import { EventQueue } from "./event_queue.ts";
 import type { ExecutionEvent } from "./events.ts";
 import type { KernelSession } from "./kernel_session.ts";
-import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
+import type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./options.ts";
 import { type RunningParts, startParts } from "./parts.ts";
-import { TimeBudget } from "./time_budget.ts";
+import { TimeBudget } from "../async/time_budget.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -51,6 +61,8 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
   readonly #connectTimeoutMs: number | undefined;
+  readonly #login: LoginOptions | undefined;
+  readonly #log: Logger;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
@@ -68,6 +80,8 @@ export class CodeExecutor implements AsyncDisposable {
     this.#kernel = running.kernel;
     this.#tools = running.tools;
     this.#connectTimeoutMs = options.connectTimeoutMs;
+    this.#login = options.login;
+    this.#log = options.log ?? stderrLogger();
   }
 
   /**
@@ -93,6 +107,20 @@ export class CodeExecutor implements AsyncDisposable {
     return this.#tools.applicationDoor;
   }
 
+  /** The web page on which a person decides on approvals. */
+  get page(): ApprovalPage {
+    return this.#tools.page;
+  }
+
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.#tools.approvalPage();
+  }
+
   /** The names of the MCP servers that code may call, sorted. */
   get servers(): string[] {
     return this.#tools.runner.registry.names;
@@ -111,6 +139,8 @@ export class CodeExecutor implements AsyncDisposable {
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
    * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
+   * The approval page may decide as well; the first decision counts. To leave a request to the page,
+   * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
    *
    * @param code IPython code: Python, top-level `await`, magics and `!commands`.
    * @param options Its limits, and whether output is told as it is produced.
@@ -264,20 +294,43 @@ export class CodeExecutor implements AsyncDisposable {
    *
    * @param name The server's name, which is the name of its Python package.
    * @param params How it is started or reached. `${VAR}` is filled in whenever that happens.
+   * @param options What gives up. Whatever fails, either all of it is done or nothing.
    * @returns What became of each tool, in the server's order.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense.
    * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
+   * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
    */
-  async registerServer(name: string, params: ServerParams): Promise<GeneratedTool[]> {
-    const tools = await generateMcpSources(name, params, {
+  async registerServer(
+    name: string,
+    params: ServerParams,
+    options: RegisterServerOptions = {},
+  ): Promise<GeneratedTool[]> {
+    return await generateMcpSources(name, params, {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
+      settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
+      login: this.#login,
+      signal: anySignal(options.signal, this.#closed.signal),
+      log: this.#log,
+      beforeWrite: () => this.#tools.runner.registerServer(name, params),
     });
-    await this.#tools.runner.registerServer(name, params);
-    return tools;
+  }
+
+  /**
+   * Removes an MCP server from the workspace's registry, stops it, and removes its Python API.
+   *
+   * @param name The server's name.
+   * @returns Whether there was anything to remove.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The registry cannot be read.
+   */
+  async unregisterServer(name: string): Promise<boolean> {
+    checkServerName(name); // it is about to become a path
+    const registered = await this.#tools.runner.unregisterServer(name);
+    return await removePackage(join(this.workspace, "mcptools"), name) || registered;
   }
 
   /**
@@ -308,7 +361,7 @@ export class CodeExecutor implements AsyncDisposable {
     options: StreamOptions,
     { stop, span }: { readonly stop: AbortSignal; readonly span: Span },
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const { timeoutMs, chunks = false, elicitations = false } = options;
+    const { timeoutMs, chunks = false, elicitations = false, calls = false } = options;
     await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
     const execute = await abortable(this.#kernel.ready(), stop);
     const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
@@ -316,6 +369,7 @@ export class CodeExecutor implements AsyncDisposable {
     using budget = new TimeBudget(timeoutMs);
     using _clock = budget.standStillFor([channel, questions]);
     using _watcher = serverEvents.watch((event) => events.addServerEvent(event));
+    using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
     // Who decides sees first what the code has said before.
     using _approver = channel.attached ? undefined : channel.attach(async (request) => {
       await execution.flush();

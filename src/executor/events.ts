@@ -6,7 +6,7 @@
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationRequest } from "../mcp/elicitation.ts";
-import type { ServerEvent } from "../tool_server/server_events.ts";
+import type { CallEvent, ServerEvent } from "../tool_server/server_events.ts";
 
 /** A piece of output as it was produced. */
 export interface ChunkEvent {
@@ -48,4 +48,5 @@ export type ExecutionEvent =
   | ApprovalEvent
   | ResultEvent
   | ElicitationEvent
+  | CallEvent
   | ServerEvent;

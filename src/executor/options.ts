@@ -1,5 +1,6 @@
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
@@ -35,6 +36,13 @@ export interface CodeExecutorOptions {
    * @default {{ tools: "ask", shell: "allow" }}
    */
   approval?: ApprovalSetting | undefined;
+  /**
+   * Lets a person log in to remote MCP servers that ask for it. An execution's time limit goes on
+   * meanwhile.
+   *
+   * @default {undefined} the call fails and says how to log in
+   */
+  login?: LoginOptions | undefined;
   /**
    * Answers MCP servers that ask for a model.
    *
@@ -111,6 +119,25 @@ export interface CodeExecutorOptions {
    */
   connectTimeoutMs?: number | undefined;
   /**
+   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
+   *
+   * @default {undefined} for ever
+   */
+  callTimeoutMs?: number | undefined;
+  /**
+   * How many requests one MCP server is sent at once; the others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number | undefined;
+  /**
+   * How long an MCP server is kept running without a request, in milliseconds. What it keeps in its
+   * memory is lost then; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number | undefined;
+  /**
    * How long the kernel may take to start, in milliseconds.
    *
    * @default {60000}
@@ -168,4 +195,16 @@ export interface StreamOptions extends ExecuteOptions {
    * @default {false}
    */
   elicitations?: boolean | undefined;
+  /**
+   * Whether the beginning and the end of each call come as events, with what was decided.
+   *
+   * @default {false}
+   */
+  calls?: boolean | undefined;
+}
+
+/** Options of `CodeExecutor.registerServer()`. */
+export interface RegisterServerOptions {
+  /** Gives up. */
+  signal?: AbortSignal | undefined;
 }

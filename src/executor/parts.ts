@@ -3,6 +3,7 @@ import { guardsShell } from "../approval/policy.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import { stderrLogger } from "../log.ts";
 import { findPython } from "../python/environment.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { ToolServer } from "../tool_server/tool_server.ts";
 import { KernelSession } from "./kernel_session.ts";
 import type { CodeExecutorOptions } from "./options.ts";
@@ -40,21 +41,25 @@ export async function startParts(
       audit: options.audit,
       consents: options.consents,
       connectTimeoutMs,
+      callTimeoutMs: options.callTimeoutMs,
+      maxConcurrentCalls: options.maxConcurrentCalls,
+      serverIdleMs: options.serverIdleMs,
+      login: options.login,
       sampling: options.sampling,
       roots: options.roots,
+      kernelPort: false,
       log,
     }),
   );
-  const { hostname, port, token } = tools.kernelDoor;
   const { packagesDir, restoreWorkingDir, maxOutputBytes, spareKernel } = options;
   const kernel = parts.use(
     await KernelSession.start({
       gateway: {
         python: python.executable,
         workspace,
-        kernelDoor: { hostname, port },
-        kernelToken: token,
-        sandbox,
+        kernelDoor: (stream) => tools.serveKernel(stream),
+        kernelToken: tools.kernelToken,
+        sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
         limits: options.limits,
         kernelEnv,
         packagesDir,
@@ -86,4 +91,14 @@ function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOption
     "Cannot require shell escapes where they are not approved: " +
       'set approval.shell to "ask" or "deny", or leave out requireShellEscape',
   );
+}
+
+/** Keeps code from changing the settings that decide on servers' sandboxes. */
+function withReadOnly(
+  sandbox: CodeExecutorOptions["sandbox"] = true,
+  files: readonly string[],
+): boolean | SandboxOptions {
+  if (sandbox === false) return false;
+  const options = sandbox === true ? {} : sandbox;
+  return { ...options, readOnly: [...options.readOnly ?? [], ...files] };
 }

@@ -3,6 +3,7 @@ import { anySignal } from "../async/signals.ts";
 import { GatewayStartError, type ProcessEvidence } from "../errors.ts";
 import { LinkPort } from "../link/port.ts";
 import { silentLogger } from "../log.ts";
+import { randomToken } from "../net/random_token.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import { type EffectiveLimits, effectiveLimits } from "../sandbox/limits.ts";
@@ -14,7 +15,7 @@ import { launch, type Launched, untilReady, untilUp } from "./launch.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 
-export type { KernelGatewayOptions } from "./gateway_options.ts";
+export type { KernelDoorTarget, KernelGatewayOptions } from "./gateway_options.ts";
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
@@ -194,8 +195,4 @@ async function realFolder(path: string): Promise<string> {
   });
   if ((await Deno.stat(real)).isDirectory) return real;
   throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
-}
-
-function randomToken(): string {
-  return crypto.getRandomValues(new Uint8Array(32)).toHex();
 }

@@ -1,4 +1,5 @@
 import type { Logger } from "../log.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 
@@ -24,8 +25,11 @@ export interface KernelGatewayOptions {
   packagesDir?: string | undefined;
   /** Further environment variables of kernels. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
-  /** The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`. */
-  kernelDoor?: { readonly hostname: string; readonly port: number };
+  /**
+   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
+   * their connections without there being an address.
+   */
+  kernelDoor?: KernelDoorTarget | undefined;
   /** What code in kernels shows there, from `IPYBOX_TOOL_TOKEN`. */
   kernelToken?: string | undefined;
   /**
@@ -39,3 +43,8 @@ export interface KernelGatewayOptions {
   /** Where the gateway says what is weaker than it could be. */
   log?: Logger | undefined;
 }
+
+/** Where connections of code in kernels lead: to an address of the host, or to a function. */
+export type KernelDoorTarget =
+  | { readonly hostname: string; readonly port: number }
+  | ((stream: ByteStream) => Promise<void>);

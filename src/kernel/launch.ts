@@ -7,10 +7,14 @@ import { abortable, settledWithin } from "../async/signals.ts";
 import { GatewayStartError, type ProcessEvidence, SandboxUnavailableError } from "../errors.ts";
 import { Link } from "../link/link.ts";
 import type { Logger } from "../log.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
+import { joinStreams } from "../net/join_streams.ts";
+import { TcpStream } from "../net/tcp_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { type PreparedSandbox, sandboxFix } from "../sandbox/sandbox.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
+import type { KernelDoorTarget } from "./gateway_options.ts";
 
 /** A launcher that runs, and the link to it. */
 export interface Launched {
@@ -28,8 +32,8 @@ export interface LaunchOptions {
   readonly prepared: PreparedSandbox | undefined;
   /** Its working directory. */
   readonly cwd: string;
-  /** The one address on the host that streams from inside lead to. */
-  readonly kernelDoor: { readonly hostname: string; readonly port: number } | undefined;
+  /** What streams from inside lead to. */
+  readonly kernelDoor: KernelDoorTarget | undefined;
   /** Told what is written to stderr. */
   readonly log: Logger;
 }
@@ -54,11 +58,16 @@ export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Lau
   const link = Link.open({
     input: process.stdout,
     output: process.stdin,
-    ...(kernelDoor === undefined ? {} : { dial: () => Deno.connect({ ...kernelDoor }) }),
+    ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
   });
   parts.use(link);
   parts.use(process); // ends before the link does, whose last frames are still read
   return { process, link, exited: evidence(process, link) };
+}
+
+function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void> {
+  if (typeof target === "function") return target;
+  return async (stream) => await joinStreams(stream, new TcpStream(await Deno.connect(target)));
 }
 
 /** How the gateway ended, from the launcher if it could still say so. */

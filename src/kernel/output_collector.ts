@@ -85,10 +85,12 @@ export class OutputCollector implements Disposable {
   /** What was produced so far. */
   partial(): PartialResult {
     const note = this.#spill?.note ?? "";
+    const wholeText = this.#spill?.text;
     return {
       text: this.#log.text(note),
       images: this.#log.images(),
       outputs: this.#log.outputs(note),
+      ...(wholeText === undefined ? {} : { wholeText }),
     };
   }
 

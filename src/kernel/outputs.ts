@@ -24,6 +24,14 @@ export type Output =
     readonly traceback: readonly string[];
   };
 
+/** A file with all text of an execution, of which only the beginning and the end are in memory. */
+export interface WholeText {
+  /** Its path. */
+  readonly path: string;
+  /** How many characters it has. */
+  readonly characters: number;
+}
+
 /** What an execution produced. */
 export interface ExecutionResult {
   /**
@@ -35,4 +43,6 @@ export interface ExecutionResult {
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText?: WholeText | undefined;
 }

@@ -1,4 +1,5 @@
 import { type ArtifactFolder, writeAll } from "./artifact_folder.ts";
+import type { WholeText } from "./outputs.ts";
 import { formatBytes } from "./text.ts";
 
 /** The most of one execution that is written to disk, as executed code decides how much it prints. */
@@ -13,6 +14,8 @@ const encoder = new TextEncoder();
 export class SpillFile implements Disposable {
   #file: Deno.FsFile | undefined;
   #bytes = 0;
+  #characters = 0;
+  #path: string | undefined;
   #note: string;
 
   /** Creates the file. */
@@ -20,6 +23,7 @@ export class SpillFile implements Disposable {
     try {
       const { path, file } = folder.create("txt");
       this.#file = file;
+      this.#path = path;
       this.#note = `the whole is in ${path}`;
     } catch (error) {
       this.#note = `the whole could not be saved: ${messageOf(error)}`;
@@ -29,6 +33,13 @@ export class SpillFile implements Disposable {
   /** Where the whole text is, or why it is not. */
   get note(): string {
     return this.#note;
+  }
+
+  /** The file and its length, or `undefined` where it could not be made. */
+  get text(): WholeText | undefined {
+    return this.#path === undefined
+      ? undefined
+      : { path: this.#path, characters: this.#characters };
   }
 
   /** Adds text at the end. */
@@ -42,6 +53,7 @@ export class SpillFile implements Disposable {
     try {
       writeAll(this.#file, bytes);
       this.#bytes += bytes.length;
+      this.#characters += text.length;
     } catch (error) {
       this.#stop(`${this.#note}, up to a failure: ${messageOf(error)}`);
     }

@@ -9,10 +9,11 @@ import {
   type CallEnd,
   explainAnswer,
   explainDeath,
+  explainLogin,
   explainUnreachable,
   isForgottenSession,
 } from "./call_errors.ts";
-import { LOG_REQUEST, requestLog } from "./client.ts";
+import { listenForChanges, LOG_REQUEST, requestLog } from "./client.ts";
 import {
   type CatalogMethod,
   isListMethod,
@@ -31,6 +32,8 @@ import {
   type Tool,
   type Transport,
 } from "./sdk.ts";
+import type { OAuthSession } from "./oauth/session.ts";
+import { openRequiredUrls } from "./required_urls.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
@@ -46,6 +49,8 @@ export interface McpConnectionParts {
   readonly log: Logger;
   /** What the server may tell and ask. */
   readonly hooks?: ServerHooks | undefined;
+  /** The login to a remote server. */
+  readonly session?: OAuthSession | undefined;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
 }
@@ -67,8 +72,9 @@ export class McpConnection implements AsyncDisposable {
   readonly #client: Client;
   readonly #transport: Transport;
   readonly #log: Logger;
+  readonly #session: OAuthSession | undefined;
   readonly #belongings: AsyncDisposable | undefined;
-  readonly #logs: boolean;
+  readonly #hooks: ServerHooks;
   readonly #lost = Promise.withResolvers<void>();
   #tools: Promise<readonly Tool[]> | undefined;
   #changes = 0;
@@ -82,17 +88,19 @@ export class McpConnection implements AsyncDisposable {
     this.#client = parts.client;
     this.#transport = parts.transport;
     this.#log = parts.log;
+    this.#session = parts.session;
     this.#belongings = parts.belongings;
+    this.#hooks = parts.hooks ?? {};
     this.closed = this.#lost.promise;
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
       this.#changes++;
       this.#tools = undefined;
-      parts.hooks?.onToolsChanged?.();
+      this.#hooks.onToolsChanged?.();
     });
-    this.#logs = parts.hooks?.onLog !== undefined;
     const unable = (error: unknown) => this.#log.debug(`${this.serverName}: ${error}`);
-    if (this.#logs) requestLog(this.#client, unable);
+    if (this.#hooks.onLog !== undefined) requestLog(this.#client, unable);
+    listenForChanges(this.#client, unable);
   }
 
   /** Whether calls can be made. */
@@ -174,8 +182,12 @@ export class McpConnection implements AsyncDisposable {
       timeout: NO_TIMEOUT,
       ...(onProgress === undefined ? {} : { onprogress: onProgress }),
     };
+    const send = async () => parseToolResult(await this.#send(name, args, request));
     try {
-      return parseToolResult(await this.#send(name, args, request));
+      return await send().catch(async (error) => {
+        if (!await openRequiredUrls(error, this.#hooks.elicit, request.signal)) throw error;
+        return await send(); // the server has not done it yet, as it says
+      });
     } catch (error) {
       throw await this.#explain(error, {
         cancelled: aborted(signal),
@@ -229,7 +241,10 @@ export class McpConnection implements AsyncDisposable {
 
   async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {
     const modern = this.#client.getProtocolEra() === "modern";
-    const meta = asMeta({ ...(modern && this.#logs ? LOG_REQUEST : {}), ...traceContext() });
+    const meta = asMeta({
+      ...(modern && this.#hooks.onLog !== undefined ? LOG_REQUEST : {}),
+      ...traceContext(),
+    });
     const params = { name, arguments: args, ...meta };
     if (modern && this.#transport.hasPerRequestStream) {
       // Only callTool() mirrors arguments into headers where the tool's schema asks for it. It would
@@ -276,6 +291,11 @@ export class McpConnection implements AsyncDisposable {
     this.#lose();
     if (this.#transport instanceof StdioTransport) {
       return await explainDeath(this.serverName, this.#transport, error, this.#log);
+    }
+    const { failure } = this.#session ?? {};
+    if (failure !== undefined) {
+      this.#log.warn(failure.message);
+      return explainLogin(failure);
     }
     this.#forgotten = isForgottenSession(error);
     return explainUnreachable(this.serverName, error);

@@ -7,18 +7,20 @@
  * @module
  */
 import { z } from "zod";
-import type { ApprovalMode } from "../approval/policy.ts";
+import { visible } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
-import type { CellRun } from "./cell_run.ts";
+import type { ElicitationRequest } from "../mcp/elicitation.ts";
+import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
+import type { ClientAbilities } from "./client_abilities.ts";
+import { formSchema } from "./form_schema.ts";
+import { visibleLines } from "./visible_lines.ts";
 import {
   acceptedContent,
-  CLIENT_CAPABILITIES_META_KEY,
   createRequestStateCodec,
   type InputRequests,
   inputRequired,
   type InputRequiredResult,
   type RequestStateCodec,
-  type SdkMcpServer,
   type ServerContext,
   type ServerOptions,
 } from "./sdk.ts";
@@ -26,38 +28,64 @@ import {
 /** What travels to the client and back, signed. */
 interface RoundState {
   readonly run?: string;
-  readonly registration?: string;
+  readonly change?: string;
 }
 
-const once = z.object({ decision: z.enum(["allow", "deny"]) });
-const forCell = z.object({
-  decision: z.enum(["allow once", "allow this tool in this cell", "deny"]),
+/** What a form offers, in the words that the user sees. */
+const DECISIONS: ReadonlyMap<string, CellDecision> = new Map([
+  ["allow once", "once"],
+  ["allow this tool in this cell", "cell"],
+  ["allow this tool in this session", "session"],
+  ["deny", "deny"],
+]);
+
+const confirmation = z.object({ decision: z.enum(["allow", "deny"]) });
+const answerSchema = z.object({
+  action: z.enum(["accept", "decline", "cancel"]),
+  content: z.record(
+    z.string(),
+    z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]),
+  ).optional(),
 });
 
-/** The part of the capabilities that each request of the newer era carries. */
-const declaredElicitation = z.object({ elicitation: z.record(z.string(), z.unknown()).optional() });
-
-/** How long a cell whose approvals went to the client waits to be asked for again. */
+/** How long a cell whose questions went to the client waits to be asked for again. */
 const ANSWER_TIMEOUT_MS = 10 * 60_000;
+/**
+ * How long it still waits once the same client asks for another cell. Few clients do that while their
+ * user has a form open: it has most likely been closed. In the newer era nothing else tells.
+ */
+const ABANDONED_MS = 30_000;
+/** What is asked at once: more would bury a person. */
+const MAX_AT_ONCE = 10;
 
-/** A cell whose approvals went to the client. */
-interface Round {
-  readonly run: CellRun;
-  /** The requests that the user was shown. Those that have come since are asked for next. */
-  readonly shown: readonly string[];
-  readonly expiry: ReturnType<typeof setTimeout>;
+/** A cell, as far as its rounds need to know it. */
+export type AskingCell = Pick<CellRun, "id" | "code" | "decide" | "answer" | "cancel">;
+
+/** A client's request, as far as rounds need to know it. */
+export interface RoundRequest {
+  readonly mcpReq: Pick<
+    ServerContext["mcpReq"],
+    "envelope" | "inputResponses" | "requestState" | "signal"
+  >;
 }
 
-/** The cells that wait for approvals, and the words in which these are asked for. */
-export class ApprovalRounds implements Disposable {
-  readonly #rounds = new Map<string, Round>();
+/** A cell whose questions went to the client. */
+interface Round<Cell> {
+  readonly run: Cell;
+  /** What the user was shown. What has come since is asked next. */
+  readonly shown: Waiting;
+  /** Whether the client's request is still open, so that it tells when it gives up. */
+  readonly isOpen: boolean;
+  expiry: ReturnType<typeof setTimeout>;
+}
+
+/** The cells that wait for the client's user, and the words in which these are asked. */
+export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Disposable {
+  readonly #rounds = new Map<string, Round<Cell>>();
   readonly #codec: RequestStateCodec<RoundState> = createRequestStateCodec<RoundState>({
     key: crypto.getRandomValues(new Uint8Array(32)),
     ttlSeconds: ANSWER_TIMEOUT_MS / 1000,
   });
-
-  /** @param mode What becomes of calls. */
-  constructor(readonly mode: ApprovalMode) {}
 
   /** What the SDK's server needs to know of the rounds. */
   get serverOptions(): Pick<ServerOptions, "requestState" | "inputRequired"> {
@@ -68,58 +96,72 @@ export class ApprovalRounds implements Disposable {
     };
   }
 
-  /** Whether the client can show its user a form. */
-  canAsk(server: SdkMcpServer, ctx: ServerContext): boolean {
-    const envelope: Readonly<Record<string, unknown>> = ctx.mcpReq.envelope ?? {};
-    const declared = declaredElicitation.safeParse(envelope[CLIENT_CAPABILITIES_META_KEY]);
-    const elicitation = declared.success
-      ? declared.data.elicitation
-      : server.server.getClientCapabilities()?.elicitation;
-    // A client of the first versions declares an empty object, which means forms.
-    return elicitation !== undefined && ("form" in elicitation || !("url" in elicitation));
-  }
-
-  /** The cell that this request goes on with, its answers taken, or `undefined` for a new one. */
-  async resume(ctx: ServerContext): Promise<CellRun | undefined> {
+  /**
+   * The cell that this request goes on with, its answers taken.
+   *
+   * @param ctx The request.
+   * @returns The cell, or `undefined` for a new one.
+   * @throws {Error} The cell was given up meanwhile.
+   */
+  async resume(ctx: RoundRequest): Promise<Cell | undefined> {
     const id = ctx.mcpReq.requestState<RoundState>()?.run;
     if (id === undefined) return undefined;
     const round = this.#rounds.get(id);
     if (round === undefined) {
-      throw new Error("This cell's approvals have expired, and it was stopped: run it again");
+      throw new Error(
+        "This cell's approvals were not answered in time, and it was stopped: run it again",
+      );
     }
     clearTimeout(round.expiry);
     this.#rounds.delete(id);
     const { run, shown } = round;
-    for (const key of shown) {
-      const answer = acceptedContent(ctx.mcpReq.inputResponses, key, forCell)?.decision;
-      const decision = answer === "allow once"
-        ? "once"
-        : answer === "allow this tool in this cell"
-        ? "cell"
-        : "deny";
-      await run.decide(key, decision);
+    const { inputResponses } = ctx.mcpReq;
+    for (const request of shown.approvals) {
+      const answer = acceptedContent(inputResponses, request.id, decisionForm(request));
+      await run.decide(request.id, DECISIONS.get(answer?.decision ?? "deny") ?? "deny");
+    }
+    for (const { id: key } of shown.questions) {
+      const answer = answerSchema.safeParse(inputResponses?.[key]);
+      if (answer.success) run.answer(key, answer.data.action, answer.data.content);
+      else run.answer(key, "cancel");
     }
     return run;
   }
 
-  /** Asks for the approval of the calls that a cell waits for. */
-  async ask(
-    run: CellRun,
-    requests: readonly ApprovalRequest[],
-    ctx: ServerContext,
-  ): Promise<InputRequiredResult> {
-    const inputRequests: InputRequests = {};
-    for (const request of requests) {
-      inputRequests[request.id] = inputRequired.elicit({
-        message: `Allow this tool call?\n\n${request}`,
-        requestedSchema: forCell,
-      });
+  /**
+   * Makes room for a new cell: the same cell asked for again takes over, and others whose client does
+   * not hold a request open get little more time.
+   *
+   * @param code The new cell's code.
+   */
+  newcomer(code: string): void {
+    for (const round of this.#rounds.values()) {
+      if (round.isOpen) continue;
+      if (round.run.code === code) this.#drop(round.run);
+      else this.#expireIn(round, ABANDONED_MS);
     }
-    const expiry = setTimeout(() => this.#drop(run), ANSWER_TIMEOUT_MS);
-    this.#rounds.set(run.id, { run, expiry, shown: requests.map(({ id }) => id) });
+  }
+
+  /**
+   * Asks what a cell waits for.
+   *
+   * @param run The cell.
+   * @param waiting What it waits for; the client can ask all of it.
+   * @param ctx The request.
+   * @returns What to answer the client.
+   */
+  async ask(run: Cell, waiting: Waiting, ctx: RoundRequest): Promise<InputRequiredResult> {
+    const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
+    const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
+    const inputRequests: InputRequests = {};
+    for (const request of approvals) inputRequests[request.id] = approvalForm(request);
+    for (const request of questions) inputRequests[request.id] = questionForm(request);
     // In the older era the request stays open while the client asks, and may be cancelled meanwhile;
     // in the newer one it ends here.
-    if (ctx.mcpReq.envelope === undefined) {
+    const isOpen = ctx.mcpReq.envelope === undefined;
+    const expiry = setTimeout(() => this.#drop(run), ANSWER_TIMEOUT_MS);
+    this.#rounds.set(run.id, { run, shown: { approvals, questions }, isOpen, expiry });
+    if (isOpen) {
       ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(run), { once: true });
     }
     return inputRequired({
@@ -129,25 +171,22 @@ export class ApprovalRounds implements Disposable {
   }
 
   /**
-   * Asks for the approval of a server registration, exactly as it was asked for.
+   * Asks for the approval of a change, exactly as it was asked for.
    *
-   * @param description What would be started or reached, and all its parameters.
+   * @param description What would be done, to the last parameter.
    * @param ctx The request.
    * @returns What to answer the client, or whether it is approved.
    */
-  async askToRegister(
-    description: string,
-    ctx: ServerContext,
-  ): Promise<InputRequiredResult | boolean> {
+  async confirm(description: string, ctx: RoundRequest): Promise<InputRequiredResult | boolean> {
     // The state is signed: the answer counts for exactly what was shown.
-    if (ctx.mcpReq.requestState<RoundState>()?.registration === description) {
-      return acceptedContent(ctx.mcpReq.inputResponses, "register", once)?.decision === "allow";
+    if (ctx.mcpReq.requestState<RoundState>()?.change === description) {
+      const answer = acceptedContent(ctx.mcpReq.inputResponses, "confirm", confirmation);
+      return answer?.decision === "allow";
     }
+    const confirm = inputRequired.elicit({ message: description, requestedSchema: confirmation });
     return inputRequired({
-      inputRequests: {
-        register: inputRequired.elicit({ message: description, requestedSchema: once }),
-      },
-      requestState: await this.#codec.mint({ registration: description }),
+      inputRequests: { confirm },
+      requestState: await this.#codec.mint({ change: description }),
     });
   }
 
@@ -155,12 +194,79 @@ export class ApprovalRounds implements Disposable {
     for (const { run } of this.#rounds.values()) this.#drop(run);
   }
 
+  #expireIn(round: Round<Cell>, ms: number): void {
+    clearTimeout(round.expiry);
+    round.expiry = setTimeout(() => this.#drop(round.run), ms);
+  }
+
   /** Ends a cell that still waits for the client. */
-  #drop(run: CellRun): void {
+  #drop(run: Cell): void {
     const round = this.#rounds.get(run.id);
     if (round === undefined) return; // it went on meanwhile
     clearTimeout(round.expiry);
     this.#rounds.delete(run.id);
     run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+  }
+}
+
+/**
+ * Answers in place of a client's user who cannot be asked.
+ *
+ * @param run The cell.
+ * @param waiting What it waits for.
+ * @param can What the client can ask.
+ * @returns What is left to be asked.
+ */
+export async function refuseUnaskable(
+  run: CellRun,
+  waiting: Waiting,
+  can: ClientAbilities,
+): Promise<Waiting> {
+  if (!can.form) {
+    const reason = "this MCP client cannot ask its user for approval (it has no elicitation); " +
+      "the user can allow tool calls by starting `ipybox mcp` with `--approve allow`";
+    for (const request of waiting.approvals) await run.decide(request.id, "deny", reason);
+  }
+  const isAskable = ({ question }: ElicitationRequest) => can[question.kind];
+  for (const request of waiting.questions) {
+    if (!isAskable(request)) run.answer(request.id, "decline");
+  }
+  return {
+    approvals: can.form ? waiting.approvals : [],
+    questions: waiting.questions.filter(isAskable),
+  };
+}
+
+function approvalForm(request: ApprovalRequest): InputRequests[string] {
+  const { kind, source, changes = [], server } = request;
+  const isShell = kind === "shell" || kind === "shell_magic";
+  const what = isShell ? "shell command" : kind === "tool" ? "tool call" : "request";
+  const message = [
+    `Allow this ${what}?`,
+    `${request}`,
+    source === undefined ? "" : `Line ${source.line} of the code: ${visible(source.text)}`,
+    server === undefined ? "" : `Server: ${visible(server.launch)}`,
+    changes.length === 0 ? "" : `Changed since it was allowed: ${visible(changes.join("; "))}`,
+  ].filter((part) => part !== "").join("\n\n");
+  return inputRequired.elicit({ message, requestedSchema: decisionForm(request) });
+}
+
+/** What can be decided of a call. */
+function decisionForm(
+  { scopes }: ApprovalRequest,
+): z.ZodObject<{ decision: z.ZodEnum<Readonly<Record<string, string>>> }> {
+  const isOffered = ([, decision]: [string, CellDecision]) =>
+    decision === "once" || decision === "deny" || scopes.includes(decision);
+  const words = [...DECISIONS].filter(isOffered).map(([words]) => words);
+  return z.object({ decision: z.enum(words) });
+}
+
+function questionForm({ serverName, question }: ElicitationRequest): InputRequests[string] {
+  const message = `The MCP server "${serverName}" asks:\n\n${visibleLines(question.message)}`;
+  switch (question.kind) {
+    case "url":
+      return inputRequired.elicitUrl({ message, url: question.url.href });
+    case "form":
+      return inputRequired.elicit({ message, requestedSchema: formSchema(question.fields) });
   }
 }

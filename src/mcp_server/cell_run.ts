@@ -1,16 +1,40 @@
-import type { ApprovalRequest } from "../approval/request.ts";
+import type { ApprovalRequest, RememberScope } from "../approval/request.ts";
+import type { KernelState } from "../errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
+import type { ElicitationRequest } from "../mcp/elicitation.ts";
+import type { FormValue } from "../mcp/form.ts";
+import { CallRecords } from "./call_records.ts";
 
-/** What a cell comes to next: calls that wait for approval, or its end. */
+/** What a cell waits for: decisions on calls, and answers to questions of MCP servers. */
+export interface Waiting {
+  readonly approvals: readonly ApprovalRequest[];
+  readonly questions: readonly ElicitationRequest[];
+}
+
+/** What a cell comes to next: something that it waits for, or its end. */
 export type CellStep =
-  | { readonly type: "approvals"; readonly requests: readonly ApprovalRequest[] }
+  | { readonly type: "waiting"; readonly waiting: Waiting }
   | { readonly type: "ended"; readonly outcome: CellOutcome };
 
 /** How a cell ended. */
-export type CellOutcome =
-  | { readonly result: ExecutionResult }
-  | { readonly error: unknown };
+export interface CellOutcome {
+  /** What it gave, or how it failed. */
+  readonly end: { readonly result: ExecutionResult } | { readonly error: unknown };
+  /** Whether it was cancelled, by its client or by a reset. */
+  readonly cancelled: boolean;
+  readonly calls: CallRecords;
+  /** The last text, for a cell that has no result. */
+  readonly lastText: string;
+  readonly durationMs: number;
+  readonly state: KernelState;
+}
+
+/** A decision on a call: to allow only it, or calls of its tool for so long, or to deny it. */
+export type CellDecision = "once" | "deny" | RememberScope;
+
+/** What is kept of the text of a cell that is under way. */
+const MAX_LAST_TEXT = 10_000;
 
 /**
  * A cell under way, which goes on while its approvals travel to the client's user and back.
@@ -21,10 +45,15 @@ export type CellOutcome =
 export class CellRun {
   /** Identifies it between requests; random. */
   readonly id: string = crypto.randomUUID();
+  /** Its code. */
+  readonly code: string;
+  readonly #calls = new CallRecords();
   readonly #cancel = new AbortController();
-  readonly #granted = new Set<string>();
-  #requests: ApprovalRequest[] = [];
+  readonly #startedAt = performance.now();
+  #approvals: ApprovalRequest[] = [];
+  #questions: ElicitationRequest[] = [];
   #outcome: CellOutcome | undefined;
+  #lastText = "";
   #news = Promise.withResolvers<void>();
 
   /**
@@ -35,14 +64,31 @@ export class CellRun {
    * @param timeoutMs How long it may run, approvals excluded.
    */
   constructor(executor: CodeExecutor, code: string, timeoutMs: number) {
-    this.#run(executor, code, timeoutMs).then((outcome) => {
-      this.#outcome = outcome;
+    this.code = code;
+    this.#run(executor, timeoutMs).then((end) => {
+      this.#outcome = {
+        end,
+        cancelled: "error" in end && isAbort(end.error),
+        calls: this.#calls,
+        lastText: this.#lastText,
+        durationMs: performance.now() - this.#startedAt,
+        state: executor.state,
+      };
       this.#news.resolve();
     });
   }
 
+  /** What it does at the moment, in one line. */
+  get activity(): string {
+    if (this.#approvals.length > 0) return "Waiting for the user's approval";
+    if (this.#questions.length > 0) return "Waiting for the user's answer";
+    if (this.#calls.running !== "") return `Calling ${this.#calls.running}`;
+    const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
+    return lines.at(-1)?.trim() ?? "Running";
+  }
+
   /**
-   * Waits until calls need approval or the cell has ended.
+   * Waits until the user has to be asked or the cell has ended.
    *
    * @param signal Cancels the cell.
    * @returns What came first.
@@ -53,9 +99,13 @@ export class CellRun {
     signal.addEventListener("abort", cancel, { once: true });
     try {
       for (;;) {
-        this.#requests = this.#requests.filter((request) => !request.signal.aborted);
+        this.#approvals = this.#approvals.filter((request) => !request.signal.aborted);
+        this.#questions = this.#questions.filter((request) => !request.signal.aborted);
         if (this.#outcome !== undefined) return { type: "ended", outcome: this.#outcome };
-        if (this.#requests.length > 0) return { type: "approvals", requests: [...this.#requests] };
+        if (this.#approvals.length + this.#questions.length > 0) {
+          const waiting = { approvals: [...this.#approvals], questions: [...this.#questions] };
+          return { type: "waiting", waiting };
+        }
         await this.#news.promise;
         this.#news = Promise.withResolvers();
       }
@@ -68,21 +118,46 @@ export class CellRun {
    * Decides a waiting call.
    *
    * @param id The request's id. One that no longer waits is passed over.
-   * @param decision Whether to allow it, only it or all calls of this tool until the cell ends.
+   * @param decision Whether to allow it, and how long to remember that.
    * @param reason Why it is denied, in words for the code that called.
    */
   async decide(
     id: string,
-    decision: "once" | "cell" | "deny",
+    decision: CellDecision,
     reason = "the user said no",
   ): Promise<void> {
-    const request = this.#requests.find((waiting) => waiting.id === id);
+    const request = this.#approvals.find((waiting) => waiting.id === id);
     if (request === undefined) return;
-    this.#requests = this.#requests.filter((waiting) => waiting !== request);
+    this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
     if (decision === "deny") await request.reject(reason);
+    else if (decision === "once") await request.accept();
+    else await request.accept({ remember: { scope: decision, match: "tool" } });
+  }
+
+  /**
+   * Answers a question of an MCP server.
+   *
+   * @param id The question's id. One that is no longer open is passed over.
+   * @param action What the user did.
+   * @param content What the user filled in. What does not fit the form counts as declined.
+   */
+  answer(
+    id: string,
+    action: "accept" | "decline" | "cancel",
+    content: Readonly<Record<string, FormValue>> = {},
+  ): void {
+    const request = this.#questions.find((waiting) => waiting.id === id);
+    if (request === undefined) return;
+    this.#questions = this.#questions.filter((waiting) => waiting !== request);
+    if (action === "cancel") request.cancel();
+    else if (action === "decline") request.decline();
     else {
-      if (decision === "cell") this.#granted.add(toolOf(request));
-      await request.accept();
+      try {
+        request.accept(content);
+      } catch (error) {
+        if (!(error instanceof TypeError)) throw error;
+        request.decline();
+      }
     }
   }
 
@@ -91,29 +166,48 @@ export class CellRun {
     this.#cancel.abort(reason);
   }
 
-  async #run(executor: CodeExecutor, code: string, timeoutMs: number): Promise<CellOutcome> {
+  async #run(executor: CodeExecutor, timeoutMs: number): Promise<CellOutcome["end"]> {
     try {
-      const stream = executor.stream(code, { timeoutMs, signal: this.#cancel.signal });
+      const stream = executor.stream(this.code, {
+        timeoutMs,
+        signal: this.#cancel.signal,
+        chunks: true,
+        elicitations: true,
+        calls: true,
+      });
       for await (const event of stream) {
-        if (event.type === "result") return { result: event.result };
-        if (event.type === "approval") await this.#take(event.request);
+        switch (event.type) {
+          case "result":
+            return { result: event.result };
+          case "approval":
+            this.#approvals.push(event.request);
+            this.#news.resolve();
+            break;
+          case "elicitation":
+            this.#questions.push(event.request);
+            this.#news.resolve();
+            break;
+          case "chunk":
+            this.#lastText = (this.#lastText + event.text).slice(-MAX_LAST_TEXT);
+            break;
+          case "call_started":
+          case "call_ended":
+            this.#calls.take(event);
+            break;
+          case "progress":
+          case "log":
+          case "tools_changed":
+        }
       }
-      throw new DOMException("The execution was cancelled", "AbortError");
+      throw new DOMException("The cell was cancelled", "AbortError");
     } catch (error) {
-      return { error };
+      const { aborted, reason } = this.#cancel.signal;
+      if (!aborted || error !== reason || isAbort(error)) return { error };
+      return { error: new DOMException("The cell was cancelled", "AbortError") };
     }
-  }
-
-  async #take(request: ApprovalRequest): Promise<void> {
-    if (this.#granted.has(toolOf(request))) {
-      await request.accept();
-      return;
-    }
-    this.#requests.push(request);
-    this.#news.resolve();
   }
 }
 
-function toolOf(request: ApprovalRequest): string {
-  return JSON.stringify([request.kind, request.serverName, request.toolName]);
+function isAbort(error: unknown): boolean {
+  return error instanceof DOMException && error.name === "AbortError";
 }

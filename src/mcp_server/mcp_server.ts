@@ -1,45 +1,90 @@
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
-import { ApprovalRounds } from "./approval_rounds.ts";
-import { SdkMcpServer, serveStdio, StdioServerTransport } from "./sdk.ts";
+import { stderrLogger } from "../log.ts";
+import { randomToken } from "../net/random_token.ts";
+import { serverFor } from "./connection.ts";
+import { BearerTokens } from "./http/bearer_tokens.ts";
+import { HttpMcpServer } from "./http/http_server.ts";
+import { SessionPool } from "./http/session_pool.ts";
+import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { Session, type SessionOptions } from "./session.ts";
-import { registerTools } from "./tools.ts";
 
 /** Options of {@linkcode McpServer.serveStdio}. */
-export interface McpServerOptions extends Omit<SessionOptions, "approval" | "requireShellEscape"> {
+export interface McpServerOptions
+  extends Omit<SessionOptions, "approval" | "changes" | "requireShellEscape"> {
   /**
-   * What becomes of tool calls and requests for resources that code makes, and of server
-   * registrations: the client's user is asked by MCP elicitation, or all are allowed or denied.
+   * What becomes of tool calls and requests for resources that code makes, and of changes that the
+   * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or all are allowed or denied.
    *
    * @default {"ask"}
    */
   approve?: ApprovalMode | undefined;
   /**
+   * What becomes of shell commands, such as `!ls`.
+   *
+   * @default {"allow"}
+   */
+  approveShell?: ApprovalMode | undefined;
+  /**
    * Which calls are allowed, asked about or denied. It does not decide on registrations.
    *
-   * @default {undefined} `approve` counts for all tool calls
+   * @default {undefined} `approve` and `approveShell` count for all calls
    */
   policy?: ApprovalPolicy | undefined;
   /** The version that clients are told. */
   version?: string | undefined;
 }
 
+/** Options of {@linkcode McpServer.serveHttp}. */
+export interface McpHttpServerOptions extends McpServerOptions {
+  /**
+   * The port.
+   *
+   * @default {0} any that is free
+   */
+  port?: number | undefined;
+  /**
+   * The address to listen at. Whoever can reach it and has a token can execute code.
+   *
+   * @default {"127.0.0.1"}
+   */
+  hostname?: string | undefined;
+  /**
+   * The bearer tokens that clients may use. Sessions belong to the token that opened them. `false` lets
+   * everybody in who can reach the port.
+   *
+   * @default {undefined} one that is made up: see {@linkcode McpHttpEndpoint.token}
+   */
+  tokens?: readonly string[] | false | undefined;
+  /**
+   * Names under which clients may reach it, beside `hostname` and those of loopback.
+   *
+   * @default {[]}
+   */
+  allowedHosts?: readonly string[] | undefined;
+  /**
+   * How many sessions there may be at once. Each has a kernel.
+   *
+   * @default {8}
+   */
+  maxSessions?: number | undefined;
+  /**
+   * How long a session may go unused before it is closed, in milliseconds.
+   *
+   * @default {3600000}
+   */
+  sessionIdleMs?: number | undefined;
+}
+
+/** Where an MCP server over HTTP is, and what opens it. */
+export interface McpHttpEndpoint {
+  /** The address for clients. */
+  readonly url: URL;
+  /** The token that was made up, or `undefined` where tokens were given or turned off. */
+  readonly token: string | undefined;
+}
+
 /** The largest message: images are long lines. */
 const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
-
-const INSTRUCTIONS = `
-ipybox executes Python in a stateful, sandboxed IPython kernel. MCP servers that are registered here
-become typed Python packages under \`mcptools\`, so that one code action can chain many tool calls,
-loop over them and compute with their results, and only what it prints comes back.
-
-1. register_mcp_server makes the Python API of an MCP server and lists its tools.
-2. execute_ipython_cell runs code. Look at an API before you use it, for example with
-   \`import mcptools.NAME; help(mcptools.NAME)\` or \`print(open("mcptools/NAME/TOOL.py").read())\`, then
-   \`from mcptools.NAME import TOOL; result = TOOL.run(argument=...)\`.
-3. install_package adds Python packages; reset starts a fresh kernel.
-
-Chain calls in one cell, keep intermediate results in variables, and print only what is needed. The
-user may be asked to approve tool calls; a refused one raises an exception with the reason.
-`.trim();
 
 /**
  * ipybox as an MCP server: code execution for agents, with the approval of their users. Disposing it
@@ -54,12 +99,19 @@ user may be asked to approve tool calls; a refused one raises an exception with 
  * ```
  */
 export class McpServer implements AsyncDisposable {
-  /** Resolves when the client has closed the connection. */
+  /** Resolves when the client on stdin has closed the connection; over HTTP never. */
   readonly closed: Promise<void>;
+  /** Where it is served over HTTP; `undefined` on stdio. */
+  readonly http: McpHttpEndpoint | undefined;
   readonly #parts: AsyncDisposableStack;
 
-  private constructor(closed: Promise<void>, parts: AsyncDisposableStack) {
+  private constructor(
+    closed: Promise<void>,
+    parts: AsyncDisposableStack,
+    http?: McpHttpEndpoint,
+  ) {
     this.closed = closed;
+    this.http = http;
     this.#parts = parts;
   }
 
@@ -71,27 +123,14 @@ export class McpServer implements AsyncDisposable {
    * @returns The running server.
    */
   static serveStdio(options: McpServerOptions = {}): McpServer {
-    const { approve = "ask", policy, version = "0", ...sessionOptions } = options;
+    const { version = "0", ...rest } = options;
     const parts = new AsyncDisposableStack();
-    const session = parts.use(
-      new Session({
-        ...sessionOptions,
-        approval: policy ?? { tools: approve, resources: approve },
-      }),
-    );
-    const rounds = parts.use(new ApprovalRounds(approve));
+    const session = parts.use(new Session(sessionOptions(rest)));
     const transport = new StdioServerTransport(undefined, undefined, {
       maxBufferSize: MAX_MESSAGE_BYTES,
     });
     const closed = Promise.withResolvers<void>();
-    const handle = serveStdio(() => {
-      const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
-        instructions: INSTRUCTIONS,
-        ...rounds.serverOptions,
-      });
-      registerTools(server, session, rounds);
-      return server;
-    }, { transport });
+    const handle = serveStdio(() => serverFor(session, { version }), { transport });
     // The SDK has set its own handler by now, and a client may go before it has said anything.
     const onclose = transport.onclose;
     transport.onclose = () => {
@@ -102,8 +141,54 @@ export class McpServer implements AsyncDisposable {
     return new McpServer(closed.promise, parts);
   }
 
+  /**
+   * Serves MCP, of both protocol eras, over streamable HTTP. Each client session has a kernel and a
+   * folder of its own, `sessions/<id>` in the workspace, and starts with the workspace's servers.
+   *
+   * @param options The workspace, the address and the tokens.
+   * @returns The running server, which says where it is in {@linkcode McpServer.http}.
+   * @throws {Deno.errors.AddrInUse} The port is taken.
+   * @throws {TypeError} A token is too easy to guess.
+   */
+  static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
+    const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
+    const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...rest } = more;
+    const { workspace, log = stderrLogger(), ...session } = sessionOptions(rest);
+    const token = tokens === undefined ? randomToken() : undefined;
+    await using parts = new AsyncDisposableStack();
+    const pool = parts.use(
+      new SessionPool({
+        workspace: await Deno.realPath(workspace ?? Deno.cwd()),
+        session: { ...session, log },
+        maxSessions,
+        idleMs: sessionIdleMs,
+      }),
+    );
+    const given = token === undefined ? tokens : [token];
+    const server = parts.use(
+      new HttpMcpServer({
+        pool,
+        tokens: given === undefined || given === false ? undefined : new BearerTokens(given),
+        hostname,
+        port,
+        allowedHosts,
+        version,
+        log,
+      }),
+    );
+    const never = new Promise<void>(() => {});
+    return new McpServer(never, parts.move(), { url: server.url, token });
+  }
+
   /** Ends the kernel and the connection. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#parts.disposeAsync();
   }
+}
+
+/** What the approval options mean for a session. */
+function sessionOptions(options: Omit<McpServerOptions, "version">): SessionOptions {
+  const { approve = "ask", approveShell = "allow", policy, ...session } = options;
+  const approval = policy ?? { tools: approve, resources: approve, shell: approveShell };
+  return { ...session, changes: approve, approval };
 }

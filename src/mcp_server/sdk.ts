@@ -9,18 +9,32 @@
 export {
   acceptedContent,
   CLIENT_CAPABILITIES_META_KEY,
+  completable,
+  createMcpHandler,
   createRequestStateCodec,
   inputRequired,
+  isInitializeRequest,
+  isLegacyRequest,
   McpServer as SdkMcpServer,
+  ResourceNotFoundError,
+  ResourceTemplate,
+  WebStandardStreamableHTTPServerTransport,
 } from "@modelcontextprotocol/server";
 export type {
   CallToolResult,
   ContentBlock,
+  ElicitRequestFormParams as ElicitForm,
+  GetPromptResult,
   InputRequests,
   InputRequiredResult,
+  ListResourcesResult,
+  McpHttpHandler,
+  ReadResourceResult,
   RequestStateCodec,
   ServerContext,
   ServerOptions,
+  StandardSchemaWithJSON,
   Transport,
+  Variables,
 } from "@modelcontextprotocol/server";
 export { serveStdio, StdioServerTransport } from "@modelcontextprotocol/server/stdio";

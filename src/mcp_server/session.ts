@@ -1,36 +1,65 @@
-import { CodeExecutor } from "../executor/code_executor.ts";
+import { join, resolve } from "node:path";
+import type { ApprovalMode } from "../approval/policy.ts";
+import { ToolIndex, type ToolMatches } from "../apigen/tool_index.ts";
+import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { ArtifactFolder } from "../kernel/artifact_folder.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
+import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { ApprovalRounds } from "./approval_rounds.ts";
+import { type Artifact, Artifacts } from "./artifacts.ts";
 
 /** What the tools of one MCP session work with. */
 export interface SessionParts {
   readonly executor: CodeExecutor;
   readonly packages: PackageFolder;
+  /** Where the whole output of cells goes: where images go too. */
+  readonly outputs: ArtifactFolder;
 }
 
 /** Options of {@linkcode Session}. */
-export type SessionOptions = Omit<CodeExecutorOptions, "packagesDir" | "signal">;
+export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" | "signal"> {
+  /**
+   * What becomes of changes that a client asks for: registering and removing servers, installing from
+   * a repository.
+   *
+   * @default {"ask"}
+   */
+  changes?: ApprovalMode | undefined;
+}
 
 /**
- * One MCP session's kernel, which starts in the background. Disposing it ends the kernel.
+ * One MCP session: its kernel, which starts in the background, and all that its client has to do with.
+ * Disposing it ends the kernel.
  *
  * A start that failed is tried again by the next call that needs the kernel: its error says what the
  * user can do, and who has done it need not restart the client.
  */
 export class Session implements AsyncDisposable {
+  /** The cells that wait for the client's user. */
+  readonly rounds: ApprovalRounds = new ApprovalRounds();
+  /** The files that cells have left. */
+  readonly artifacts: Artifacts;
+  /** What becomes of changes that the client asks for. */
+  readonly changes: ApprovalMode;
+  readonly log: Logger;
   readonly #options: SessionOptions;
-  readonly #log: Logger;
   readonly #closing = new AbortController();
+  readonly #listeners = new Set<() => void>();
+  #workspace: Promise<string> | undefined;
+  #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    this.#log = options.log ?? stderrLogger();
+    this.changes = options.changes ?? "ask";
+    this.log = options.log ?? stderrLogger();
+    this.artifacts = new Artifacts(() => this.resourcesChanged());
     this.parts.catch((error: unknown) => {
-      if (!this.#closing.signal.aborted) this.#log.error(`Cannot start the kernel: ${error}`);
+      if (!this.#closing.signal.aborted) this.log.error(`Cannot start the kernel: ${error}`);
     });
   }
 
@@ -43,8 +72,72 @@ export class Session implements AsyncDisposable {
     return this.#parts;
   }
 
+  /** The workspace, as an absolute path without symbolic links. */
+  get workspace(): Promise<string> {
+    return this.#workspace ??= Deno.realPath(this.#options.workspace ?? Deno.cwd());
+  }
+
+  /** The folder of the generated Python APIs. */
+  async mcptools(): Promise<string> {
+    return join(await this.workspace, "mcptools");
+  }
+
+  /** The names of the registered servers, sorted. Needs no kernel. */
+  async servers(): Promise<string[]> {
+    const { servers } = this.#options;
+    return (await ServerRegistry.open({ workspace: await this.workspace, servers })).names;
+  }
+
+  /**
+   * Searches the tools of registered servers.
+   *
+   * @param query Words; none for all tools.
+   * @param servers The servers; all by default.
+   * @returns The tools, best first.
+   */
+  async searchTools(query: string, servers?: readonly string[]): Promise<ToolMatches> {
+    this.#index ??= new ToolIndex(await this.mcptools());
+    return await this.#index.search(query, servers ?? await this.servers());
+  }
+
+  /**
+   * Makes a cell's whole text a resource.
+   *
+   * @param whole The text, or the path of a file that already has it.
+   * @returns The resource; `undefined` where the text cannot be saved, which is logged.
+   */
+  async saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined> {
+    try {
+      const { outputs } = await this.parts;
+      const path = typeof whole === "string"
+        ? whole
+        : outputs.write("txt", new TextEncoder().encode(whole.text));
+      return this.artifacts.add("outputs", path, "Whole output of a cell");
+    } catch (error) {
+      this.log.warn(`Cannot save the whole output of a cell: ${error}`);
+      return undefined;
+    }
+  }
+
+  /**
+   * Calls back whenever there are other resources, until disposed.
+   *
+   * @param listener Called without anything.
+   * @returns Disposing it ends that.
+   */
+  onResourcesChanged(listener: () => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /** Tells that there are other resources. */
+  resourcesChanged(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
+    this.rounds[Symbol.dispose]();
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
   }
@@ -52,9 +145,13 @@ export class Session implements AsyncDisposable {
   async #start(): Promise<SessionParts> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
-    const workspace = await Deno.realPath(this.#options.workspace ?? Deno.cwd());
+    const workspace = await this.workspace;
+    // Half of what this server loads, which clients need not wait for.
+    const { CodeExecutor } = await import("../executor/code_executor.ts");
     const python = await this.#python();
-    const packages = await PackageFolder.open(workspace, python);
+    const { sandbox, log, imagesDir = "images" } = this.#options;
+    const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
+    const packages = await PackageFolder.open(workspace, python, { sandbox, log });
     const executor = await CodeExecutor.start({
       ...this.#options,
       workspace,
@@ -62,19 +159,19 @@ export class Session implements AsyncDisposable {
       packagesDir: packages.path,
       signal,
     });
-    return { executor, packages };
+    return { executor, packages, outputs };
   }
 
   /** The Python that runs the kernel; the managed one is built where it is missing. */
   async #python(): ReturnType<typeof findPython> {
     const { python } = this.#options;
     try {
-      return await findPython({ python, log: this.#log });
+      return await findPython({ python, log: this.log });
     } catch (error) {
       const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
       if (!(error instanceof EnvironmentNotReadyError) || named !== undefined) throw error;
       return await buildPythonEnvironment({
-        onProgress: (line) => this.#log.warn(line),
+        onProgress: (line) => this.log.warn(line),
         signal: this.#closing.signal,
       });
     }

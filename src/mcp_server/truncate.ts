@@ -1,3 +1,11 @@
+/** A text within a limit, and what was left out of it. */
+export interface Truncated {
+  /** The text, or its head and tail around a line that says how much was left out. */
+  readonly text: string;
+  /** How many characters were left out. */
+  readonly omitted: number;
+}
+
 /**
  * Cuts a long text in the middle, so that both its beginning and its end are kept.
  *
@@ -5,16 +13,21 @@
  *
  * @param text The text.
  * @param limit The number of characters that are kept.
- * @returns The text, or its head and tail around a line that says how much was left out.
+ * @param whole How many characters there were, where the text itself already leaves some out.
+ * @returns The text, and how many characters are missing.
  */
-export function truncateMiddle(text: string, limit: number): string {
-  if (text.length <= limit) return text;
+export function truncateMiddle(
+  text: string,
+  limit: number,
+  whole: number = text.length,
+): Truncated {
+  if (text.length <= limit) return { text, omitted: 0 };
   const head = wholeUntil(text, Math.ceil(limit / 2));
   const tail = wholeFrom(text, text.length - Math.floor(limit / 2));
-  const cut = tail - head;
-  return `${text.slice(0, head)}\n\n` +
-    `[Output truncated: exceeded ${limit} character limit, ${cut} of ${text.length} characters left out here]` +
-    `\n\n${text.slice(tail)}`;
+  const omitted = whole - (head + text.length - tail);
+  const note = `[Output truncated: exceeded ${limit} character limit, ` +
+    `${omitted} of ${whole} characters left out here]`;
+  return { text: `${text.slice(0, head)}\n\n${note}\n\n${text.slice(tail)}`, omitted };
 }
 
 /** The last cut at or before `index` that splits no surrogate pair. */

@@ -5,21 +5,68 @@
  */
 import { join } from "node:path";
 import { asset } from "../assets/mod.ts";
-import { OutputTail } from "../process/output_tail.ts";
+import { Mutex } from "../async/mutex.ts";
+import { abortable } from "../async/signals.ts";
+import { EnvironmentNotReadyError } from "../errors.ts";
+import { type Logger, silentLogger } from "../log.ts";
+import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
+import { OutputTail } from "../process/output_tail.ts";
+import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
+import { confine } from "../sandbox/confine.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { defaultIndex } from "./default_index.ts";
+import { fileHosts } from "./file_hosts.ts";
+import { type IndexSettings, readIndexSettings } from "./index_settings.ts";
+import { installerEnvironment } from "./installer_environment.ts";
 import { managedDirectory, type PythonEnvironment } from "./managed.ts";
+import type { Requirement } from "./requirement.ts";
+import { readUvSettings } from "./uv_settings.ts";
 
 /** What an installation said. */
 export interface InstallOutcome {
   /** Whether the package is installed. */
   readonly installed: boolean;
-  /** What the installer wrote, its last 64 KiB. */
+  /** What the installer wrote, its last 16 KiB. */
   readonly output: string;
 }
 
-/** A requirement of one package, with a version or without: no URLs, no paths, no options. */
-const REQUIREMENT =
-  /^[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?\s*(?:(?:===|[=!<>~]=|<|>)\s*[A-Za-z0-9.*+!_-]+\s*,?\s*)*$/;
+/** Options of {@linkcode PackageFolder.open}. */
+export interface PackageFolderOptions {
+  /**
+   * Whether the installer runs in the OS sandbox, and how that differs from its defaults.
+   *
+   * @default {true}
+   */
+  readonly sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * The directory of the managed environments, in which the packages are kept.
+   *
+   * @default {"$XDG_CACHE_HOME/ipybox/python"}
+   */
+  readonly cacheDir?: string | undefined;
+  /** Told what happens. */
+  readonly log?: Logger | undefined;
+}
+
+/** Options of {@linkcode PackageFolder.install}. */
+export interface InstallOptions {
+  /** Stops the installation. */
+  readonly signal?: AbortSignal;
+  /** Told what the installer says. */
+  readonly onLine?: (line: string) => void;
+}
+
+/** How an installer is started. */
+interface Installer {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+
+const MAX_OUTPUT_BYTES = 16 * 1024;
+/** What an index certainly has, and what a build from a repository may need of it. */
+const BUILD_BACKEND = "setuptools";
 
 /**
  * The folder for the packages of one workspace.
@@ -31,10 +78,15 @@ export class PackageFolder {
   /** The folder, which exists. */
   readonly path: string;
   readonly #python: PythonEnvironment;
+  readonly #sandbox: boolean | SandboxOptions;
+  readonly #log: Logger;
+  readonly #turns = new Mutex();
 
-  private constructor(path: string, python: PythonEnvironment) {
+  private constructor(path: string, python: PythonEnvironment, options: PackageFolderOptions) {
     this.path = path;
     this.#python = python;
+    this.#sandbox = options.sandbox ?? true;
+    this.#log = options.log ?? silentLogger;
   }
 
   /**
@@ -42,71 +94,156 @@ export class PackageFolder {
    *
    * @param workspace The workspace, as an absolute path.
    * @param python The Python that the packages are for.
+   * @param options Whether the installer runs in the sandbox.
    * @returns The folder.
    */
-  static async open(workspace: string, python: PythonEnvironment): Promise<PackageFolder> {
+  static async open(
+    workspace: string,
+    python: PythonEnvironment,
+    options: PackageFolderOptions = {},
+  ): Promise<PackageFolder> {
     const minor = python.version.split(".").slice(0, 2).join(".");
     const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
     const key = new Uint8Array(digest).toHex().slice(0, 16);
-    const path = join(managedDirectory(), "packages", `py${minor}-${key}`);
+    const { cacheDir = managedDirectory() } = options;
+    const path = join(cacheDir, "packages", `py${minor}-${key}`);
     await Deno.mkdir(path, { recursive: true });
-    return new PackageFolder(path, python);
+    return new PackageFolder(await Deno.realPath(path), python, options);
   }
 
   /**
-   * Installs a package and what it needs, from the package index and only as wheels: building one
-   * would run its code outside the sandbox. What kernels themselves need keeps its version.
+   * Installs a package and what it needs. What kernels themselves need keeps its version.
    *
-   * @param requirement Its name, with extras and versions as in `"pandas[excel]>=2,<3"`.
-   * @param signal Stops the installation.
+   * The installer, and what it builds, runs in a sandbox: it writes only to this folder, and reaches
+   * only the package indexes that pip or uv is configured to use and the hosts of their files, or the
+   * host of the Git repository too.
+   *
+   * @param requirement What to install.
+   * @param options What stops it, and who is told of what the installer says.
    * @returns Whether that worked, and what the installer said.
-   * @throws {TypeError} The requirement is something else, such as a URL or an option.
+   * @throws {EnvironmentNotReadyError} There is no installer or, as a `SandboxUnavailableError`, no
+   * sandbox here.
    */
-  async install(requirement: string, signal?: AbortSignal): Promise<InstallOutcome> {
-    if (requirement.length > 200 || !REQUIREMENT.test(requirement)) {
-      throw new TypeError(
-        `Cannot install "${requirement}": give a package's name, such as "pandas" or "pandas>=2"`,
-      );
-    }
-    const constraints = await Deno.makeTempFile({ prefix: "ipybox-constraints-" });
+  async install(
+    requirement: Requirement,
+    options: InstallOptions = {},
+  ): Promise<InstallOutcome> {
+    const { signal = new AbortController().signal, onLine = () => {} } = options;
+    using _turn = await this.#turns.acquire(signal); // two at once would mix their files
+    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-install-" }));
     try {
-      await Deno.writeTextFile(constraints, pinnedVersions());
-      return await this.#pip(requirement, constraints, signal);
+      const session = `${root}/session`;
+      await Deno.mkdir(`${session}/tmp`, { recursive: true });
+      await Deno.mkdir(`${root}/host`, { mode: 0o700 });
+      await Deno.writeTextFile(`${session}/constraints.txt`, pinnedVersions());
+      const installer = await this.#installer(requirement, root, signal);
+      return await this.#run(installer, session, { signal, onLine });
     } finally {
-      await Deno.remove(constraints);
+      await Deno.remove(root, { recursive: true });
     }
   }
 
-  async #pip(
-    requirement: string,
-    constraints: string,
-    signal: AbortSignal | undefined,
-  ): Promise<InstallOutcome> {
-    const options = ["--target", this.path, "--upgrade", "--constraint", constraints];
-    const python = this.#python.executable;
-    const hasPip = await succeeds(python, ["-I", "-m", "pip", "--version"]);
-    const [command, args] = hasPip
-      ? [python, ["-I", "-m", "pip", "install", "--no-input", "--only-binary", ":all:"]]
-      : ["uv", ["pip", "install", "--python", python, "--only-binary", ":all:"]];
-    const output = new OutputTail(64 * 1024);
-    await using process = ManagedProcess.spawn({
-      command,
-      args: [...args, ...options, "--", requirement],
-      env: installerEnvironment(),
-      cwd: this.path, // a uv.toml or pyproject.toml of the workspace must not have a say
-      onStderr: (line) => output.push(encoder.encode(`${line}\n`)),
-      inputGraceMs: 0,
-    });
-    const stop = () => void process.stop();
-    signal?.addEventListener("abort", stop, { once: true });
-    try {
-      for await (const chunk of process.stdout) output.push(chunk);
-      const { exitCode } = await process.exited;
-      signal?.throwIfAborted();
-      return { installed: exitCode === 0, output: output.text };
-    } finally {
-      signal?.removeEventListener("abort", stop);
+  async #installer(
+    requirement: Requirement,
+    root: string,
+    signal: AbortSignal,
+  ): Promise<Installer> {
+    const session = `${root}/session`;
+    const { executable, prefix, basePrefix } = this.#python;
+    const program = await this.#program();
+    const options = ["--target", this.path, "--upgrade", "--constraint", "constraints.txt"];
+    const [command = "", ...args] = [...program.command, ...options, "--", requirement.text];
+    if (this.#sandbox === false) return { command, args, env: installerEnvironment() };
+    const settings = program.isPip
+      ? await readIndexSettings(executable, signal)
+      : await readUvSettings(
+        installerEnvironment(),
+        await defaultIndex(program.command.slice(0, 3), signal),
+      );
+    if (settings.file !== undefined) {
+      await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
     }
+    const config = await this.#config();
+    return await confine({
+      command: [command, ...args],
+      env: {
+        HOME: session,
+        TMPDIR: `${session}/tmp`,
+        ...(settings.file === undefined ? {} : { PIP_CONFIG_FILE: `${session}/pip.conf` }),
+        // The sandbox keeps its own hand on files such as .gitconfig, which git then cannot read.
+        GIT_CONFIG_GLOBAL: "/dev/null",
+        GIT_CONFIG_NOSYSTEM: "1",
+        GIT_TERMINAL_PROMPT: "0",
+        ...settings.env,
+      },
+      session,
+      writable: this.path,
+      readable: await existing([prefix, basePrefix, command, ...settings.paths]),
+      hostPrivate: `${root}/host`,
+      hosts: await this.#hosts(settings, requirement, signal),
+      ...(config === undefined ? {} : { config }),
+    }, { log: this.#log, signal });
+  }
+
+  /** The Python's own pip, else uv. */
+  async #program(): Promise<{ readonly command: readonly string[]; readonly isPip: boolean }> {
+    const python = this.#python.executable;
+    const pip = [python, "-I", "-m", "pip"];
+    if (await succeeds([...pip, "--version"])) {
+      const command = [...pip, "install", "--no-input", "--disable-pip-version-check"];
+      return { command, isPip: true };
+    }
+    const uv = await findProgram("uv");
+    if (uv !== undefined) {
+      return { command: [uv, "pip", "install", "--python", python], isPip: false };
+    }
+    throw new EnvironmentNotReadyError(
+      `Cannot install packages: ${python} has no pip, and there is no uv on the PATH`,
+      `${python} -m ensurepip`,
+    );
+  }
+
+  /** What may be reached: the indexes, where they have their files, and a repository's host. */
+  async #hosts(
+    { indexes, hosts }: IndexSettings,
+    { name, host }: Requirement,
+    signal: AbortSignal,
+  ): Promise<string[]> {
+    const files = await fileHosts(indexes, name ?? BUILD_BACKEND, { signal, log: this.#log });
+    return [...new Set([...hosts, ...files, ...(host === undefined ? [] : [host])])];
+  }
+
+  async #config(): Promise<SandboxConfig | undefined> {
+    if (typeof this.#sandbox === "boolean") return undefined;
+    const { config, allowUnsafe = false } = this.#sandbox;
+    return typeof config === "string" ? await readSandboxConfig(config, { allowUnsafe }) : config;
+  }
+
+  async #run(
+    installer: Installer,
+    cwd: string,
+    { signal, onLine }: Required<InstallOptions>,
+  ): Promise<InstallOutcome> {
+    const output = new OutputTail(MAX_OUTPUT_BYTES);
+    // Nothing is lost by ending it, so it does not get long to do so.
+    await using process = ManagedProcess.spawn({
+      ...installer,
+      cwd, // what lies in the workspace must not have a say
+      onStderr: (line) => {
+        output.push(encoder.encode(`${line}\n`));
+        onLine(line);
+      },
+      inputGraceMs: 0,
+      termGraceMs: 1000,
+    });
+    const said = (async () => {
+      for await (const chunk of process.stdout) {
+        for (const line of output.push(chunk)) onLine(line);
+      }
+    })();
+    const { exitCode } = await abortable(process.exited, signal);
+    await said;
+    return { installed: exitCode === 0, output: output.text };
   }
 }
 
@@ -119,21 +256,25 @@ function pinnedVersions(): string {
     .join("\n") + "\n";
 }
 
-/** What an installer may know: where it finds its configuration, the index and the network. */
-function installerEnvironment(): Record<string, string> {
-  const wanted =
-    /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|XDG_.*|PIP_.*|UV_.*|SSL_CERT_.*|(HTTPS?|ALL|NO)_PROXY)$/i;
-  return Object.fromEntries(
-    Object.entries(Deno.env.toObject()).filter(([name]) => wanted.test(name)),
-  );
+async function succeeds([command = "", ...args]: readonly string[]): Promise<boolean> {
+  const silent = { stdin: "null", stdout: "null", stderr: "null" } as const;
+  return (await new Deno.Command(command, { args, cwd: "/", ...silent }).output()).success;
 }
 
-async function succeeds(command: string, args: string[]): Promise<boolean> {
-  const { success } = await new Deno.Command(command, {
-    args,
-    stdin: "null",
-    stdout: "null",
-    stderr: "null",
-  }).output();
-  return success;
+/** The real path of a program on the `PATH`. */
+async function findProgram(name: string): Promise<string | undefined> {
+  const folders = (hostEnv("PATH") ?? "").split(":").filter((folder) => folder.startsWith("/"));
+  for (const folder of folders) {
+    const [path] = await existing([`${folder}/${name}`]);
+    if (path !== undefined) return path;
+  }
+  return undefined;
+}
+
+/** Where paths really are; those that are not there are left out. */
+async function existing(paths: readonly string[]): Promise<string[]> {
+  const real = await Promise.all(
+    [...new Set(paths)].map((path) => Deno.realPath(path).catch(() => undefined)),
+  );
+  return real.filter((path) => path !== undefined);
 }

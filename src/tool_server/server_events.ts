@@ -1,3 +1,4 @@
+import type { ApprovalKind } from "../approval/request.ts";
 import { RateLimit } from "../async/rate_limit.ts";
 
 /** A tool call is under way, and its server says how far it is. */
@@ -45,6 +46,43 @@ export interface ToolsChangedEvent {
 /** What MCP servers tell while they work. */
 export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
 
+/** A tool call, a request for a resource or a shell command has begun. */
+export interface CallStartedEvent {
+  /** Tells it from the other events. */
+  readonly type: "call_started";
+  /** The call's id; its approval and its progress carry it too. */
+  readonly callId: string;
+  /** What it is. */
+  readonly kind: ApprovalKind;
+  /** The registered server; `"ipybox"` for shell commands. */
+  readonly serverName: string;
+  /** The tool's name as the server knows it. */
+  readonly toolName: string;
+}
+
+/** A tool call, a request for a resource or a shell command is over, however it went. */
+export interface CallEndedEvent {
+  /** Tells it from the other events. */
+  readonly type: "call_ended";
+  /** The call's id. */
+  readonly callId: string;
+  /** What was decided; absent where it failed before. */
+  readonly decision?: "allow" | "deny" | undefined;
+  /** Who decided: `"policy"`, `"consent"`, `"approver"`, or why nobody did. */
+  readonly by?: string | undefined;
+  /** The rule, or the approver's reason. */
+  readonly reason?: string | undefined;
+  /** How it ended: `"ok"`, `"approved"` for a shell command, or the type of the error. */
+  readonly status: string;
+  /** How long it took in all, in milliseconds. */
+  readonly durationMs: number;
+  /** How much of that the decision took, in milliseconds. */
+  readonly waitMs?: number | undefined;
+}
+
+/** The beginning or the end of a call. */
+export type CallEvent = CallStartedEvent | CallEndedEvent;
+
 /** How many events of one server are passed on: more would only fill memory. */
 const EVENTS_PER_SECOND = 100;
 const EVENTS_AT_ONCE = 500;
@@ -52,6 +90,7 @@ const EVENTS_AT_ONCE = 500;
 /** Passes what servers tell on to whoever watches, and knows which calls are under way. */
 export class ServerEvents {
   readonly #watchers = new Set<(event: ServerEvent) => void>();
+  readonly #followers = new Set<(event: CallEvent) => void>();
   readonly #calls = new Map<string, Set<string>>();
   readonly #limits = new Map<string, RateLimit>();
 
@@ -79,6 +118,26 @@ export class ServerEvents {
   tell(event: ServerEvent): void {
     if (!this.watched || !this.#limit(event.serverName).take()) return;
     for (const watcher of this.#watchers) watcher(event);
+  }
+
+  /**
+   * Calls back with the beginning and the end of each call until disposed.
+   *
+   * @param follower Called with each event. What it throws would be lost, so it does not.
+   * @returns Disposing it ends that.
+   */
+  followCalls(follower: (event: CallEvent) => void): Disposable {
+    this.#followers.add(follower);
+    return { [Symbol.dispose]: () => void this.#followers.delete(follower) };
+  }
+
+  /**
+   * Tells all who follow calls.
+   *
+   * @param event What happened.
+   */
+  tellCall(event: CallEvent): void {
+    for (const follower of this.#followers) follower(event);
   }
 
   /**

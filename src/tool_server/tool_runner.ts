@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { ApprovalChannel } from "../approval/channel.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
@@ -14,12 +13,14 @@ import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/elicitation.
 import type { Tool } from "../mcp/sdk.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
-import { isPlainFile } from "../mcp/hostile_files.ts";
+import { hasOwnDotenv } from "../mcp/dotenv_file.ts";
+import { presentSettings } from "../mcp/sandbox_settings.ts";
 import { variableLookup } from "../mcp/variables.ts";
 import { ConsentFile } from "../policy/consent_file.ts";
 import { Approvals } from "./approvals.ts";
 import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
 import { captureTrace, loadTelemetry, type Span, type Within } from "../telemetry/span.ts";
+import { CallWatch } from "./call_watch.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
@@ -84,6 +85,12 @@ export class ToolRunner implements AsyncDisposable {
    */
   readonly variables: VariableLookup | undefined;
 
+  /**
+   * The settings files in the workspace, for sandboxes of registered servers, that were there at the
+   * start. Executed code must not change them; newer ones are refused.
+   */
+  readonly settingsFiles: readonly string[];
+
   readonly #pool: McpPool;
   readonly #approvals: Approvals;
   readonly #log: Logger;
@@ -93,13 +100,14 @@ export class ToolRunner implements AsyncDisposable {
 
   private constructor(
     registry: ServerRegistry,
-    variables: VariableLookup | undefined,
-    consentFile: ConsentFile | undefined,
+    found: FoundInWorkspace,
     options: ToolRunnerOptions,
   ) {
-    const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
+    const { variables, settingsFiles, consentFile } = found;
+    const { workspace, connectTimeoutMs, login, log = stderrLogger() } = options;
     this.registry = registry;
     this.variables = variables;
+    this.settingsFiles = settingsFiles;
     const { approvalTimeoutMs: timeoutMs } = options;
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
@@ -118,10 +126,11 @@ export class ToolRunner implements AsyncDisposable {
       idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
+        settingsFiles,
         ...(variables === undefined ? {} : { variables }),
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
-        ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
+        ...(login === undefined ? {} : { login }),
       },
     });
   }
@@ -139,12 +148,15 @@ export class ToolRunner implements AsyncDisposable {
     const registry = await ServerRegistry.open({ workspace, servers });
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
-    const hasDotenv = workspace !== undefined && await isPlainFile(join(workspace, ".env"));
-    const variables = hasDotenv ? undefined : await variableLookup();
-    const consents = workspace === undefined || options.consents === false
+    const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
+    const variables = hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
+    const settingsFiles = workspace === undefined
+      ? []
+      : await presentSettings(registry.entries, workspace);
+    const consentFile = workspace === undefined || options.consents === false
       ? undefined
       : await ConsentFile.open(workspace, log);
-    return new ToolRunner(registry, variables, consents, options);
+    return new ToolRunner(registry, { variables, settingsFiles, consentFile }, options);
   }
 
   /**
@@ -222,7 +234,7 @@ export class ToolRunner implements AsyncDisposable {
     return await this.#traced(
       { method: "tools/call", serverName, target: toolName, callId },
       (traced) =>
-        this.#trail.record(
+        this.#record(
           asked,
           (notes) => work(traced(notes)),
           (result) => failed(result) ? "tool_error" : "ok",
@@ -273,7 +285,7 @@ export class ToolRunner implements AsyncDisposable {
     const target = method === "prompts/get" ? String(request.params.name) : undefined;
     return await this.#traced(
       { method, serverName, target, callId },
-      (traced) => this.#trail.record(asked, (notes) => work(traced(notes))),
+      (traced) => this.#record(asked, (notes) => work(traced(notes))),
     );
   }
 
@@ -287,7 +299,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
     const record = () =>
-      this.#trail.record(
+      this.#record(
         call,
         ({ onDecision }) => this.#approvals.authorizeShell(call, { signal, onDecision }),
         () => "approved", // how the command ends is not told here
@@ -323,12 +335,14 @@ export class ToolRunner implements AsyncDisposable {
    *
    * @param serverName Its name.
    * @param params How it is started or reached.
+   * @returns Takes it back: what was registered before is so again.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense, or the file is no registry.
    */
-  async registerServer(serverName: string, params: ServerParams): Promise<void> {
-    await this.registry.register(serverName, params);
+  async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
+    const undo = await this.registry.register(serverName, params);
     this.#changed.delete(serverName);
+    return undo;
   }
 
   /**
@@ -414,6 +428,24 @@ export class ToolRunner implements AsyncDisposable {
     };
   }
 
+  /** Notes a request in the audit log, and tells whoever follows calls. */
+  async #record<T>(
+    call: ApprovalCall,
+    run: (notes: RequestNotes) => Promise<T>,
+    statusOf?: (result: T) => string,
+  ): Promise<T> {
+    using watch = new CallWatch(this.events, call);
+    const result = await watch.run(() =>
+      this.#trail.record(
+        call,
+        (notes) => run({ ...notes, onDecision: (made) => watch.decided(made, notes.onDecision) }),
+        statusOf,
+      )
+    );
+    watch.status = statusOf?.(result) ?? "ok";
+    return result;
+  }
+
   /** Passes a server's question on, unless the policy denies it. */
   async #elicit(
     serverName: string,
@@ -442,6 +474,13 @@ export class ToolRunner implements AsyncDisposable {
       },
     };
   }
+}
+
+/** What a runner finds in its workspace when it starts. */
+interface FoundInWorkspace {
+  readonly variables: VariableLookup | undefined;
+  readonly settingsFiles: readonly string[];
+  readonly consentFile: ConsentFile | undefined;
 }
 
 function shorter(one: number | undefined, other: number | undefined): number | undefined {

@@ -1,22 +1,9 @@
-import {
-  assert,
-  assertEquals,
-  assertMatch,
-  assertRejects,
-  assertStringIncludes,
-} from "@std/assert";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
-import { cliArguments } from "../support/cli.ts";
-import { until } from "../support/executor.ts";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
-import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
-import { TempCache } from "../support/temp_cache.ts";
-import { TempFolder } from "../support/temp_folder.ts";
-
-const RAW = "from ipybox_runtime import ToolRunner\nraw = ToolRunner('raw')\n";
 
 /** The reference's tools: parameter → type and default; those without a default are required. */
 const REFERENCE: Readonly<Record<string, Readonly<Record<string, readonly [string, unknown?]>>>> = {
@@ -56,7 +43,17 @@ for (const kind of CLIENT_KINDS) {
           assertEquals(properties[parameter]?.default, value, `${name}.${parameter}`);
           assertEquals(required.includes(parameter), value === undefined, `${name}.${parameter}`);
         }
-        assert((tool?.description ?? "").length > 50, name);
+      }
+    });
+
+    await step("each tool says what it is for and what it may do, in bounds", async () => {
+      assert(new TextEncoder().encode(host.instructions).length < 2048);
+      for (const tool of await host.tools()) {
+        const { name, title, description, annotations = {}, outputSchema } = tool;
+        const bytes = new TextEncoder().encode(description).length;
+        assert(bytes > 100 && bytes < 2048, `${name}: ${bytes} bytes`);
+        assert(title !== undefined && outputSchema?.type === "object", name);
+        assert("readOnlyHint" in annotations && "openWorldHint" in annotations, name);
       }
     });
 
@@ -100,7 +97,7 @@ for (const kind of CLIENT_KINDS) {
         max_output_chars: 50,
       });
       assertStringIncludes(text, "[Output truncated: exceeded 50 character limit");
-      assert(text.startsWith("a".repeat(25)) && text.endsWith("b".repeat(25)), text);
+      assertMatch(text, /^a{25}\n[^]*\nb{25}\n/);
     });
 
     await step("a tool call is asked about as it is, and allowed once", async () => {
@@ -186,6 +183,19 @@ with ThreadPoolExecutor(3) as pool:
       assertEquals(text, "False 1");
     });
 
+    await step("a server is removed when its user agrees", async () => {
+      asked();
+      decisions.push("deny", "allow");
+      const remove = () => host.call("unregister_mcp_server", { server_name: "again" });
+      assertEquals((await remove()).isError, true);
+      const { isError, structuredContent } = await remove();
+      assertEquals(isError, false);
+      assertEquals(structuredContent, { removed: "again", servers: ["raw"] });
+      assertEquals((await filesBelow(workspace.path)).has("mcptools/again/count.py"), false);
+      assertStringIncludes((await remove()).text, "Registered servers: raw");
+      assertEquals(asked().length, 2);
+    });
+
     await step("bad arguments are refused in words, before anybody is asked", async () => {
       asked();
       const cases: [tool: string, args: Record<string, unknown>, words: RegExp][] = [
@@ -197,7 +207,7 @@ with ThreadPoolExecutor(3) as pool:
         ["register_mcp_server", { server_name: "x", server_params: {} }, /"command" or "url"/],
         ["install_package", { package_name: "--index-url=http://evil" }, /package/i],
         ["install_package", { package_name: "six --pre" }, /package/i],
-        ["install_package", { package_name: "git+https://evil/x" }, /package/i],
+        ["install_package", { package_name: "git+ssh://git@example.org/x" }, /package/i],
         ["install_package", { package_name: "./local" }, /package/i],
       ];
       for (const [tool, args, words] of cases) {
@@ -208,169 +218,4 @@ with ThreadPoolExecutor(3) as pool:
       assertEquals(asked(), []);
     });
   });
-}
-
-Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", async (t) => {
-  await using workspace = await workspaceWithServer();
-  await using host = await McpHost.start({ args: ["--workspace", workspace.path, "--no-sandbox"] });
-  const step = stepsOf(t);
-
-  await step("a tool call, and says how it could be allowed", async () => {
-    const { isError, text } = await host.call("execute_ipython_cell", {
-      code: `${RAW}raw.run_sync("count")`,
-    });
-    assertEquals(isError, true);
-    assertStringIncludes(text, "no elicitation");
-    assertStringIncludes(text, "--approve allow");
-  });
-
-  await step("a registration, and says what the user can run", async () => {
-    const { isError, text } = await host.call("register_mcp_server", {
-      server_name: "x",
-      server_params: { command: "touch", args: [`${workspace.path}/a b`] },
-    });
-    assertEquals(isError, true);
-    assertStringIncludes(text, `ipybox register x -- touch '${workspace.path}/a b'`);
-  });
-
-  await step("a cancelled call interrupts its cell, and the state is kept", async () => {
-    const mark = `mark-${crypto.randomUUID()}`;
-    await host.execute("b = 1");
-    const cancel = new AbortController();
-    const call = host.call("execute_ipython_cell", {
-      code: `import subprocess\nsubprocess.run(["sh", "-c", "sleep 1000; : ${mark}"])`,
-    }, cancel.signal);
-    await until("the cell has begun", async () => (await processesWith(mark)).length > 0);
-    cancel.abort(new Error("the user pressed Escape"));
-    await assertRejects(() => call);
-    assertEquals(await host.execute("b"), "1");
-    await untilNoneWith(mark);
-  });
-
-  await step("install_package installs a wheel that can be imported at once", async () => {
-    const { isError, text } = await host.call("install_package", { package_name: "six==1.17.0" });
-    assertEquals(isError, false, text);
-    assertEquals(await host.execute("import six; print(six.__version__)"), "1.17.0");
-  });
-
-  await step("install_package says what went wrong", async () => {
-    const { isError, text } = await host.call("install_package", { package_name: "six==0.0.0" });
-    assertEquals(isError, true);
-    assertStringIncludes(text, "six==0.0.0");
-  });
-});
-
-Deno.test("ipybox mcp ends a cell whose question was cancelled", async () => {
-  await using workspace = await workspaceWithServer();
-  const cancel = new AbortController();
-  await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--no-sandbox"],
-    answer: () => {
-      cancel.abort(new Error("the user pressed Escape"));
-      return new Promise(() => {}); // the form stays open
-    },
-  });
-
-  await assertRejects(() =>
-    host.call("execute_ipython_cell", { code: `${RAW}raw.run_sync("count")` }, cancel.signal)
-  );
-
-  assertEquals(await host.execute("1 + 1"), "2");
-});
-
-Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {
-  await using workspace = await workspaceWithServer();
-  const answers = { allow: false, deny: true };
-  for (const [mode, isError] of Object.entries(answers)) {
-    await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", mode],
-      answer: () => {
-        throw new Error("nobody is to be asked");
-      },
-    });
-    const code = `${RAW}print(raw.run_sync("count").text)`;
-    assertEquals((await host.call("execute_ipython_cell", { code })).isError, isError);
-    const read = `${RAW}raw.resources.read("x://y")`; // it has none, which its own error says
-    const { content } = await host.call("execute_ipython_cell", { code: read });
-    assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), isError);
-    const params = { server_name: "again", server_params: { ...rawServer() } };
-    assertEquals((await host.call("register_mcp_server", params)).isError, isError);
-  }
-});
-
-for (const how of ["the end of stdin", "SIGTERM", "SIGINT"] as const) {
-  Deno.test(`ipybox mcp ends at ${how}, in the middle of a cell, and leaves no process`, async () => {
-    await using workspace = await TempFolder.create();
-    await using cache = await TempCache.create();
-    const mark = `mark-${crypto.randomUUID()}`;
-    const code = `import subprocess, time
-subprocess.Popen(["setsid", "sh", "-c", "sleep 1000; : ${mark}"]); time.sleep(1000)`;
-    await using server = new Deno.Command(Deno.execPath(), {
-      args: [...cliArguments, "mcp", "--workspace", workspace.path],
-      env: { ...cache.env },
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-    const ended = server.output();
-    const writer = server.stdin.getWriter();
-    await writer.write(lines(INITIALIZE, INITIALIZED, {
-      jsonrpc: "2.0",
-      id: 2,
-      method: "tools/call",
-      params: { name: "execute_ipython_cell", arguments: { code } },
-    }));
-    await until("the cell has begun", async () => (await processesWith(mark)).length > 0);
-
-    if (how === "the end of stdin") await writer.close();
-    else server.kill(how);
-
-    const { code: exitCode, stdout, stderr } = await ended;
-    await writer.close().catch(() => {}); // it was closed, or nobody reads it
-    assertEquals(exitCode, 0, new TextDecoder().decode(stderr));
-    for (const line of new TextDecoder().decode(stdout).trimEnd().split("\n")) {
-      assertEquals(JSON.parse(line).jsonrpc, "2.0"); // nothing but the protocol
-    }
-    await untilNoneWith(mark);
-    await untilNoneWith(workspace.path);
-  });
-}
-
-Deno.test("ipybox mcp answers before its kernel is up, and says why there is none", async () => {
-  await using workspace = await TempFolder.create();
-  await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--python", "/bin/false"],
-  });
-
-  const tools = await host.tools();
-  const { isError, text } = await host.call("execute_ipython_cell", { code: "1" });
-
-  assert(tools.length >= 4);
-  assertEquals(isError, true);
-  assertStringIncludes(text, 'Cannot use "/bin/false" as Python');
-  assertStringIncludes(text, "The user can fix it with: ");
-});
-
-const INITIALIZE = {
-  jsonrpc: "2.0",
-  id: 1,
-  method: "initialize",
-  params: {
-    protocolVersion: "2025-11-25",
-    capabilities: {},
-    clientInfo: { name: "test", version: "1" },
-  },
-};
-const INITIALIZED = { jsonrpc: "2.0", method: "notifications/initialized" };
-
-function lines(...messages: unknown[]): Uint8Array<ArrayBuffer> {
-  return new TextEncoder().encode(messages.map((line) => JSON.stringify(line) + "\n").join(""));
-}
-
-/** A workspace in which the server `raw` is registered. */
-async function workspaceWithServer(): Promise<TempFolder> {
-  const workspace = await TempFolder.create();
-  const registry = await ServerRegistry.open({ workspace: workspace.path });
-  await registry.register("raw", rawServer());
-  return workspace;
 }

@@ -63,12 +63,14 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
 
   await step("tools lists and searches", async () => {
     const all = await ipybox(["tools", "--json"], { cwd });
-    const found = await ipybox(["tools", "sum numbers", "--server", "everything"], { cwd });
-    const nothing = await ipybox(["tools", "no such words"], { cwd });
+    const found = await ipybox(["tools", "sum two numbers", "--server", "everything"], { cwd });
+    const nothing = await ipybox(["tools", "xylophone quartet"], { cwd });
     assert(JSON.parse(all.stdout).length > 13);
     assertEquals(found.stdout.trim().split(/\s+/)[0], "everything.get_sum");
-    assertEquals(found.stdout.trim().split("\n").length, 1);
     assertEquals(nothing, { code: 0, stdout: "", stderr: "No tools found\n" });
+    const unknown = await ipybox(["tools", "--server", "nope"], { cwd });
+    assertEquals([unknown.code, unknown.stdout], [2, ""]);
+    assertStringIncludes(unknown.stderr, 'No server "nope" is registered: there are everything');
   });
 
   await step("show prints one tool's Python API, by either of its names", async () => {

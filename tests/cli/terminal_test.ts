@@ -120,6 +120,23 @@ const cases: readonly Case[] = [
     hidden: ["count is"],
   },
   {
+    name: "what a server asks is answered field by field",
+    calls: "import json\nschema = {'type': 'object', 'properties': " +
+      "{'name': {'type': 'string', 'minLength': 1}, 'age': {'type': 'integer'}}, " +
+      "'required': ['name']}\n" +
+      "asked = {'method': 'elicitation/create', " +
+      "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
+      "print(raw.run_sync('ask', asked).text)",
+    script: [
+      ["[d]etails ", "y\n"],
+      ["Answer 2 fields? [y/N] ", "y\n"],
+      ["name [text]: ", "Ada\n"],
+      ["age [whole number, or nothing]: ", "36\n"],
+    ],
+    code: 0,
+    shown: ['"content":{"name":"Ada","age":36}'],
+  },
+  {
     name: "Ctrl-D refuses",
     calls: "count()",
     script: [[QUESTION, "\x04"]],

@@ -154,6 +154,18 @@ Deno.test("progress, logs and changed tools are events, with the call's id", asy
   assertEquals(events.length, 3);
 });
 
+Deno.test("a server of the newer era tells when its tools change", async () => {
+  await using http = await startHttpServer(fixtureServer("sdk_v2_http_server.ts"), /^\d+\n/);
+  const servers = { modern: { url: `http://127.0.0.1:${http.port}/mcp` } };
+  await using server = await start({ servers });
+  await until(async () => {
+    await server.runner.run("modern", "grow"); // again, in case nobody listened yet
+    return server.runner.changedServers.includes("modern");
+  });
+  const tools = await server.runner.listTools("modern");
+  assert(JSON.stringify(tools).includes('"grown"'));
+});
+
 Deno.test("a server that floods with events is cut short, its results are not", async () => {
   await using server = await start();
   let count = 0;
@@ -201,4 +213,44 @@ print(r.ToolRunner("everything").run_sync("trigger-long-running-operation", argu
   const [first] = events;
   assert(first?.type === "progress");
   assertEquals([first.callId, first.serverName, first.total], [callId, "everything", 2]);
+});
+
+Deno.test("stream({ calls: true }) tells when calls begin and end, and what was decided", async () => {
+  await using workspace = await TempFolder.create();
+  await using executor = await CodeExecutor.start({
+    workspace: workspace.path,
+    servers: { raw: rawServer() },
+    sandbox: false,
+    python: testPython(),
+    log: silentLogger,
+  });
+  const code = `${IMPORTS}
+raw.run_sync("count")
+try: raw.run_sync("echo")
+except r.ApprovalRejectedError: pass`;
+  const told: unknown[] = [];
+  let callId: string | undefined;
+  for await (const event of executor.stream(code, { calls: true })) {
+    if (event.type === "approval") {
+      callId = event.request.callId;
+      if (event.request.toolName === "count") await event.request.accept();
+      else await event.request.reject("not that");
+    } else if (event.type === "call_started") {
+      told.push([event.kind, event.serverName, event.toolName]);
+    } else if (event.type === "call_ended") {
+      assertEquals(event.callId, callId);
+      assert(event.durationMs >= (event.waitMs ?? NaN));
+      told.push([event.decision, event.by, event.reason, event.status]);
+    }
+  }
+  assertEquals(told, [
+    ["tool", "raw", "count"],
+    ["allow", "approver", undefined, "ok"],
+    ["tool", "raw", "echo"],
+    ["deny", "approver", "not that", "approval_rejected"],
+  ]);
+  for await (const { type } of executor.stream(code)) {
+    assert(type !== "call_started" && type !== "call_ended"); // only who asks is told
+    if (type === "approval") break;
+  }
 });

@@ -1,5 +1,6 @@
 /** What servers ask for while a tool runs: a person's answer, a model's, where to work. */
-import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
+import { ToolCallError } from "../../src/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { silentLogger } from "../../src/log.ts";
 import type { ApprovalSetting } from "../../src/approval/policy.ts";
@@ -101,6 +102,31 @@ Deno.test("an address is shown only where it is one of the web", async () => {
   assertEquals(shown, []);
 });
 
+Deno.test("a call that needs an address to be opened goes on once it is", async () => {
+  const url = "https://login.example/";
+  const authorize = (runner: ToolRunner, url: string) => runner.run("raw", "authorize", { url });
+  {
+    await using runner = await start();
+    const shown: string[] = [];
+    using _answerer = runner.elicitations.attach((request) => {
+      shown.push(`${request}`);
+      request.accept();
+    });
+    assertEquals((await authorize(runner, url)).content[0]?.text, "signed in");
+    assertEquals(shown, [`raw asks: 'Sign in ${url}'`]);
+  }
+  {
+    await using runner = await start();
+    using _answerer = runner.elicitations.attach((request) => void request.decline());
+    await assertRejects(() => authorize(runner, url), ToolCallError, "sign in first");
+  }
+  {
+    await using runner = await start();
+    using _answerer = runner.elicitations.attach(() => assert(false, "it must not be shown"));
+    await assertRejects(() => authorize(runner, "file:///x"), ToolCallError, "sign in first");
+  }
+});
+
 Deno.test("an address of the web is accepted without content", async () => {
   await using runner = await start();
   using _answerer = runner.elicitations.attach((request) => {
@@ -183,11 +209,13 @@ import ipybox_runtime as r
 print(r.ToolRunner("everything").run_sync("trigger-elicitation-request").text)`;
   assertMatch(String((await executor.execute(code)).text), /declined/);
   let text: string | null = null;
-  for await (const event of executor.stream(code, { timeoutMs: 2000, elicitations: true })) {
+  const timeoutMs = 5000;
+  for await (const event of executor.stream(code, { timeoutMs, elicitations: true })) {
     if (event.type === "elicitation") {
       const { question } = event.request;
       assert(question.kind === "form");
-      setTimeout(() => event.request.accept({ name: "Ada" }), 2500);
+      // As long as the whole limit: without the pause, nothing of it is left.
+      setTimeout(() => event.request.accept({ name: "Ada" }), timeoutMs);
     }
     if (event.type === "result") text = event.result.text;
   }

@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
 import { follow, rejection, TestExecutor } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -265,6 +266,31 @@ results["secret"] = repr(os.environ.get("IPYBOX_TEST_SECRET"))
   });
 });
 
+Deno.test("a .env that code plants is never used, one of the user's is once he says so", async () => {
+  await using workspace = await TempFolder.create();
+  const { path } = workspace;
+  const server = { ...rawServer(), env: { KEY: "${PLANTED}", HERE: "${workspaceFolder}" } };
+  {
+    await using first = await TestExecutor.start({ workspace: path });
+    await first.executor.execute("open('.env', 'w').write('PLANTED=by code')");
+  }
+  const warnings: string[] = [];
+  const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
+  const start = () => TestExecutor.start({ workspace: path, servers: { raw: server }, log });
+  const call = "import ipybox_runtime as r; print(r.ToolRunner('raw').run_sync('env').text)";
+  {
+    await using second = await start();
+    const error = await rejection(second.executor.execute(call));
+    assertStringIncludes(String(error), "${PLANTED}, which is not set");
+    assertStringIncludes(warnings.join("\n"), `${path}/.env is not used`);
+  }
+  await Deno.remove(`${path}/.ipybox/no-dotenv`);
+  await using third = await start();
+  const { text } = await third.executor.execute(call);
+  const { KEY, HERE } = JSON.parse(text ?? "");
+  assertEquals([KEY, HERE], ["by code", path]);
+});
+
 Deno.test("a link that code plants at .env is not followed", async () => {
   await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
   await Deno.writeTextFile(`${home.path}/secrets`, "STOLEN=of the user\n");
@@ -421,3 +447,27 @@ results["answers"] = repr(answers)
     assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);
   });
 }
+
+Deno.test("secrets deep in the workspace stay where they are, and out of sight, however code digs", async () => {
+  await using workspace = await TempFolder.create();
+  const { path } = workspace;
+  await Deno.mkdir(`${path}/a/b/.git/hooks`, { recursive: true });
+  await Deno.writeTextFile(`${path}/a/b/.env`, "SECRET=of the user");
+  const dig = `${TOOLS}
+results = {}
+os.makedirs("deep/er/and/deeper", exist_ok=True)
+attempt("read", lambda: open("a/b/.env").read())
+attempt("move the folder", lambda: os.rename("a/b", "deep/er/and/deeper/b"))
+attempt("move the one above", lambda: os.rename("a", "deep/er/and/a"))
+attempt("hook", lambda: write("a/b/.git/hooks/post-checkout"))
+attempt("remove", lambda: shutil.rmtree("a"))
+`;
+  for (const session of ["first", "second"]) {
+    await using test = await TestExecutor.start({ workspace: path });
+    const outcomes = await attack(test.executor, dig);
+    for (const [name, outcome] of Object.entries(outcomes)) {
+      assertMatch(outcome, DENIED, `${session} session: ${name}: ${outcome}`);
+    }
+  }
+  assertEquals(await Deno.readTextFile(`${path}/a/b/.env`), "SECRET=of the user");
+});

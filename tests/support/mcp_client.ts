@@ -5,9 +5,14 @@
  */
 // @ts-types="@modelcontextprotocol/sdk/client"
 import { Client as OlderClient } from "@modelcontextprotocol/sdk/client/index.js";
+// @ts-types="@modelcontextprotocol/sdk/client/streamableHttp"
+import { StreamableHTTPClientTransport as OlderHttpTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 // @ts-types="@modelcontextprotocol/sdk/types"
-import { ElicitRequestSchema } from "@modelcontextprotocol/sdk/types.js";
-import { Client } from "@modelcontextprotocol/client";
+import {
+  ElicitRequestSchema,
+  ResourceListChangedNotificationSchema,
+} from "@modelcontextprotocol/sdk/types.js";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { cliArguments } from "./cli.ts";
@@ -26,7 +31,10 @@ interface ToolsList {
 const toolsSchema: z.ZodType<ToolsList> = z.object({
   tools: z.array(z.object({
     name: z.string(),
+    title: z.string().optional(),
     description: z.string(),
+    annotations: z.record(z.string(), z.unknown()).optional(),
+    outputSchema: z.record(z.string(), z.unknown()).optional(),
     inputSchema: z.object({
       properties: z.record(z.string(), z.looseObject({ type: z.string() })),
       required: z.array(z.string()).default([]),
@@ -36,13 +44,30 @@ const toolsSchema: z.ZodType<ToolsList> = z.object({
 const resultSchema: z.ZodType<Omit<ToolEnd, "text">> = z.object({
   isError: z.boolean().default(false),
   content: z.array(z.looseObject({ type: z.string() })),
+  structuredContent: z.record(z.string(), z.unknown()).optional(),
 });
-const questionSchema = z.object({ params: z.object({ message: z.string() }) });
+const questionSchema = z.object({
+  params: z.looseObject({ message: z.string() }),
+});
+const resourcesSchema = z.object({
+  resources: z.array(z.looseObject({ uri: z.string(), name: z.string() })),
+});
+const contentsSchema = z.object({
+  contents: z.array(
+    z.looseObject({ uri: z.string(), text: z.string().optional(), blob: z.string().optional() }),
+  ),
+});
+const messagesSchema = z.object({
+  messages: z.array(z.object({ role: z.string(), content: z.object({ text: z.string() }) })),
+});
 
 /** A tool as its client sees it. */
 export interface ListedTool {
   readonly name: string;
+  readonly title?: string | undefined;
   readonly description: string;
+  readonly annotations?: Readonly<Record<string, unknown>> | undefined;
+  readonly outputSchema?: Readonly<Record<string, unknown>> | undefined;
   readonly inputSchema: {
     readonly properties: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
     readonly required: readonly string[];
@@ -55,10 +80,31 @@ export interface ToolEnd {
   /** All text blocks, a line each. */
   readonly text: string;
   readonly content: readonly Readonly<Record<string, unknown>>[];
+  /** The same as data, where the tool gives any. */
+  readonly structuredContent?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What the client's user does with a form: gives a decision, or sends it away. */
-export type Answer = (question: string) => Promise<string | null> | string | null;
+/** What the server tells while a tool runs. */
+export interface Progress {
+  readonly progress: number;
+  readonly message?: string | undefined;
+}
+
+/** Options of {@linkcode McpHost.call}. */
+export interface CallOptions {
+  /** Cancels the call. */
+  readonly signal?: AbortSignal;
+  /** Told of progress. */
+  readonly onProgress?: (progress: Progress) => void;
+}
+
+/** What the client's user does with a form: gives a decision or all fields, or sends it away. */
+export type Answer = (
+  question: string,
+  params: Readonly<Record<string, unknown>>,
+) => Promise<Filled> | Filled;
+
+type Filled = string | Record<string, string | number | boolean | string[]> | null;
 
 /** Options of {@linkcode McpHost.start}. */
 export interface McpHostOptions {
@@ -68,23 +114,29 @@ export interface McpHostOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Answers elicitations; without it the client has none. */
   readonly answer?: Answer;
+  /** Told when the server says that its resources are others. */
+  readonly onResourcesChanged?: () => void;
 }
 
-type Calls = Pick<OlderClient, "listTools" | "callTool" | "close">;
+/** Where an HTTP server is, and what opens it. */
+export interface HttpAddress {
+  readonly url: URL;
+  readonly token: string;
+}
 
-/** An MCP client and the `ipybox mcp` that it has started. */
+/** An MCP client, and the `ipybox mcp` that it has started or found. */
 export class McpHost implements AsyncDisposable {
-  readonly #client: Calls | Client;
-  readonly #transport: StdioTransport;
+  readonly #client: OlderClient | Client;
+  readonly #process: StdioTransport | undefined;
   readonly #parts: AsyncDisposableStack;
 
   private constructor(
-    client: Calls | Client,
-    transport: StdioTransport,
+    client: OlderClient | Client,
+    process: StdioTransport | undefined,
     parts: AsyncDisposableStack,
   ) {
     this.#client = client;
-    this.#transport = transport;
+    this.#process = process;
     this.#parts = parts;
   }
 
@@ -95,7 +147,7 @@ export class McpHost implements AsyncDisposable {
    * @returns The connected client.
    */
   static async start(options: McpHostOptions): Promise<McpHost> {
-    const { kind = "2.x legacy", args, env = {}, answer } = options;
+    const { args, env = {} } = options;
     await using parts = new AsyncDisposableStack();
     const cache = parts.use(await TempCache.create());
     const transport = new StdioTransport({
@@ -104,35 +156,39 @@ export class McpHost implements AsyncDisposable {
       env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env, ...env },
     });
     parts.defer(() => transport.close());
-    const info = { name: "test", version: "1" };
-    const capabilities = answer === undefined ? {} : { elicitation: {} };
-    const reply = async (request: unknown) => {
-      const { message } = questionSchema.parse(request).params;
-      const decision = await answer?.(message) ?? null;
-      if (decision === null) return { action: "decline" as const };
-      return { action: "accept" as const, content: { decision } };
-    };
-    if (kind === "1.x") {
-      const client = new OlderClient(info, { capabilities });
-      if (answer !== undefined) client.setRequestHandler(ElicitRequestSchema, reply);
-      await client.connect(transport);
-      return new McpHost(client, transport, parts.move());
-    }
-    const mode = kind === "2.x legacy" ? "legacy" : { pin: "2026-07-28" } as const;
-    const client = new Client(info, { capabilities, versionNegotiation: { mode } });
-    if (answer !== undefined) client.setRequestHandler("elicitation/create", reply);
-    await client.connect(transport);
+    const client = await connect(options, transport, transport);
     return new McpHost(client, transport, parts.move());
+  }
+
+  /**
+   * Connects to an `ipybox mcp --http` that runs.
+   *
+   * @param address Where it is.
+   * @param options Which client.
+   * @returns The connected client.
+   */
+  static async join(
+    { url, token }: HttpAddress,
+    options: Omit<McpHostOptions, "args" | "env"> = {},
+  ): Promise<McpHost> {
+    await using parts = new AsyncDisposableStack();
+    const requestInit = { headers: { Authorization: `Bearer ${token}` } };
+    const older = new OlderHttpTransport(url, { requestInit });
+    const newer = new StreamableHTTPClientTransport(url, { requestInit });
+    parts.defer(() => older.close());
+    parts.defer(() => newer.close());
+    const client = await connect(options, older, newer);
+    return new McpHost(client, undefined, parts.move());
   }
 
   /** What the server has written to stderr, its last part. */
   get stderr(): string {
-    return this.#transport.stderrTail;
+    return this.#process?.stderrTail ?? "";
   }
 
   /** The server's process. */
   get pid(): number {
-    return this.#transport.pid ?? -1;
+    return this.#process?.pid ?? -1;
   }
 
   /** Lists the tools. */
@@ -151,18 +207,77 @@ export class McpHost implements AsyncDisposable {
   async call(
     name: string,
     args: Record<string, unknown> = {},
-    signal?: AbortSignal,
+    { signal, onProgress }: CallOptions = {},
   ): Promise<ToolEnd> {
     const client = this.#client;
-    const options = { timeout: 60_000, ...(signal === undefined ? {} : { signal }) };
-    const { isError, content } = resultSchema.parse(
+    const options = {
+      timeout: 60_000,
+      ...(signal === undefined ? {} : { signal }),
+      ...(onProgress === undefined ? {} : { onprogress: onProgress }),
+    };
+    const { isError, content, structuredContent } = resultSchema.parse(
       client instanceof Client
         ? await client.callTool({ name, arguments: args }, options)
         : await client.callTool({ name, arguments: args }, undefined, options),
     );
     const text = content.map((block) => typeof block.text === "string" ? block.text : "")
       .filter((part) => part !== "").join("\n");
-    return { isError, content, text };
+    return { isError, content, text, structuredContent };
+  }
+
+  /** Lists the resources. */
+  async resources(): Promise<readonly Readonly<Record<string, unknown>>[]> {
+    return resourcesSchema.parse(await this.#client.listResources()).resources;
+  }
+
+  /** Lists the templates of resources. */
+  async templates(): Promise<readonly string[]> {
+    const { resourceTemplates } = await this.#client.listResourceTemplates();
+    return resourceTemplates.map(({ uriTemplate }) => uriTemplate);
+  }
+
+  /**
+   * Reads a resource.
+   *
+   * @param uri Its address.
+   * @returns Its text, or its bytes in base 64.
+   */
+  async read(uri: string): Promise<string> {
+    const [content] = contentsSchema.parse(await this.#client.readResource({ uri })).contents;
+    return content?.text ?? content?.blob ?? "";
+  }
+
+  /**
+   * Completes a variable of a template of resources, or an argument of a prompt.
+   *
+   * @param ref The template or the prompt.
+   * @param argument What is completed.
+   * @param others The other variables.
+   * @returns The values.
+   */
+  async complete(
+    ref: { type: "ref/resource"; uri: string } | { type: "ref/prompt"; name: string },
+    argument: { name: string; value: string },
+    others: Record<string, string> = {},
+  ): Promise<readonly string[]> {
+    const context = { arguments: others };
+    return (await this.#client.complete({ ref, argument, context })).completion.values;
+  }
+
+  /** Lists the names of the prompts. */
+  async prompts(): Promise<readonly string[]> {
+    return (await this.#client.listPrompts()).prompts.map(({ name }) => name);
+  }
+
+  /** Gets the text of a prompt. */
+  async prompt(name: string, args: Record<string, string> = {}): Promise<string> {
+    const answer = await this.#client.getPrompt({ name, arguments: args });
+    return messagesSchema.parse(answer).messages.map(({ content }) => content.text).join("\n");
+  }
+
+  /** What the server says of itself. */
+  get instructions(): string {
+    return this.#client.getInstructions() ?? "";
   }
 
   /** Runs a cell that must not fail. */
@@ -177,4 +292,42 @@ export class McpHost implements AsyncDisposable {
     await this.#client.close();
     await this.#parts.disposeAsync();
   }
+}
+
+/** Connects the client of a kind, each line of the SDK over a transport of its own. */
+async function connect(
+  options: Omit<McpHostOptions, "args" | "env">,
+  older: Parameters<OlderClient["connect"]>[0],
+  newer: Parameters<Client["connect"]>[0],
+): Promise<OlderClient | Client> {
+  const { kind = "2.x legacy", answer, onResourcesChanged } = options;
+  const info = { name: "test", version: "1" };
+  const capabilities = answer === undefined ? {} : { elicitation: { form: {}, url: {} } };
+  const reply = async (request: unknown) => {
+    const { params } = questionSchema.parse(request);
+    const filled = await answer?.(params.message, params) ?? null;
+    if (filled === null) return { action: "decline" as const };
+    const content = typeof filled === "string" ? { decision: filled } : filled;
+    return { action: "accept" as const, content };
+  };
+  if (kind === "1.x") {
+    const client = new OlderClient(info, { capabilities });
+    if (answer !== undefined) client.setRequestHandler(ElicitRequestSchema, reply);
+    if (onResourcesChanged !== undefined) {
+      client.setNotificationHandler(ResourceListChangedNotificationSchema, onResourcesChanged);
+    }
+    await client.connect(older);
+    return client;
+  }
+  const mode = kind === "2.x legacy" ? "legacy" : { pin: "2026-07-28" } as const;
+  const client = new Client(info, {
+    capabilities,
+    versionNegotiation: { mode },
+    ...(onResourcesChanged === undefined ? {} : {
+      listChanged: { resources: { autoRefresh: false, onChanged: onResourcesChanged } },
+    }),
+  });
+  if (answer !== undefined) client.setRequestHandler("elicitation/create", reply);
+  await client.connect(newer);
+  return client;
 }

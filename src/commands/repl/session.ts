@@ -24,6 +24,8 @@ export interface ReplSessionOptions {
   readonly timeoutMs: number | undefined;
   /** Decides on each tool call. */
   readonly decide: RunActionOptions["decide"];
+  /** Answers what MCP servers ask. */
+  readonly answer: NonNullable<RunActionOptions["answer"]>;
 }
 
 /** How long code may go on after Ctrl-C before it is said what else can be done. */
@@ -163,7 +165,7 @@ export class ReplSession implements Disposable {
   }
 
   async #runCell(code: string): Promise<void> {
-    const { io, timeoutMs, decide } = this.#options;
+    const { io, timeoutMs, decide, answer } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
     this.#onInterrupt = () => interrupts.next();
@@ -176,6 +178,10 @@ export class ReplSession implements Disposable {
         decide: async (request) => {
           this.#asked = true;
           await decide(request);
+        },
+        answer: async (request) => {
+          this.#asked = true;
+          await answer(request);
         },
       });
     } catch (error) {

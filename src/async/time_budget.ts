@@ -1,4 +1,4 @@
-import { LONGEST_TIMER_MS } from "../async/signals.ts";
+import { LONGEST_TIMER_MS } from "./signals.ts";
 
 /** A place where something waits for a person. */
 export interface Waiting {

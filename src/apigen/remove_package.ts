@@ -1,0 +1,22 @@
+import { join } from "node:path";
+
+/**
+ * Removes the Python package of a server. Neither it nor the folder above it may be a link.
+ *
+ * @param root The folder of all packages.
+ * @param server The server's name, checked before.
+ * @returns Whether there was one.
+ */
+export async function removePackage(root: string, server: string): Promise<boolean> {
+  const path = join(root, server);
+  try {
+    for (const folder of [root, path]) {
+      if (!(await Deno.lstat(folder)).isDirectory) return false;
+    }
+    await Deno.remove(path, { recursive: true });
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}

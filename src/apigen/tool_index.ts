@@ -1,0 +1,109 @@
+import { Mutex } from "../async/mutex.ts";
+import { Bm25, type WeightedText } from "./bm25.ts";
+import { isObject, type Json } from "./json.ts";
+import { type PackageTool, readPackage } from "./package_reader.ts";
+
+/** A tool that can be found. */
+export interface IndexedTool extends PackageTool {
+  /** The registered server. */
+  readonly server: string;
+}
+
+/** What {@linkcode ToolIndex.search} found. */
+export interface ToolMatches {
+  /** The tools, best first; for an empty query all, by server and in its order. */
+  readonly tools: readonly IndexedTool[];
+  /** Servers without a Python API. */
+  readonly missing: readonly string[];
+}
+
+/** A package as it was read. */
+interface ReadPackage {
+  /** Tells whether it was written anew since. */
+  readonly version: string;
+  readonly tools: readonly IndexedTool[];
+}
+
+/**
+ * Finds tools in the generated packages. A package is read again when it was written anew; no server
+ * is started.
+ */
+export class ToolIndex {
+  readonly #root: string;
+  readonly #packages = new Map<string, ReadPackage>();
+  readonly #turns = new Mutex();
+  #index: { readonly key: string; readonly ranking: Bm25<IndexedTool> } | undefined;
+
+  /** @param root The folder of all packages. */
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  /**
+   * Searches names, descriptions and parameters.
+   *
+   * @param query Words; the tools that have most of the rarest come first.
+   * @param servers The servers whose tools count.
+   * @returns The tools.
+   * @throws {ConfigError} A package is damaged.
+   */
+  async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
+    using _turn = await this.#turns.acquire();
+    const missing: string[] = [];
+    const packages: ReadPackage[] = [];
+    for (const server of servers) {
+      const read = await this.#read(server);
+      if (read === undefined) missing.push(server);
+      else packages.push(read);
+    }
+    const tools = packages.flatMap((read) => read.tools);
+    if (query.trim() === "") return { tools, missing };
+    const key = JSON.stringify([servers, packages.map(({ version }) => version)]);
+    if (this.#index?.key !== key) this.#index = { key, ranking: new Bm25(tools, textsOf) };
+    return { tools: this.#index.ranking.search(query).map(({ item }) => item), missing };
+  }
+
+  async #read(server: string): Promise<ReadPackage | undefined> {
+    const version = await versionOf(`${this.#root}/${server}/schema.json`);
+    const known = this.#packages.get(server);
+    if (version !== undefined && known?.version === version) return known;
+    const tools = version === undefined ? undefined : await readPackage(this.#root, server);
+    if (version === undefined || tools === undefined) {
+      this.#packages.delete(server);
+      return undefined;
+    }
+    const read = { version, tools: tools.map((tool) => ({ server, ...tool })) };
+    this.#packages.set(server, read);
+    return read;
+  }
+}
+
+async function versionOf(path: string): Promise<string | undefined> {
+  try {
+    const { ino, size, mtime } = await Deno.lstat(path);
+    return `${ino}-${size}-${mtime?.getTime()}`;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** The words of a name say more than those of a description, and these more than a parameter's. */
+function textsOf({ server, name, description, definition }: IndexedTool): WeightedText[] {
+  const title = definition.get("title");
+  const input = definition.get("inputSchema");
+  const properties = isObject(input) ? input.get("properties") : undefined;
+  const parameters = isObject(properties) ? [...properties].map(parameterText).join(" ") : "";
+  return [
+    { text: name, weight: 3 },
+    { text: server, weight: 1 },
+    { text: typeof title === "string" ? title : "", weight: 2 },
+    { text: description, weight: 1 },
+    { text: parameters, weight: 0.5 },
+  ];
+}
+
+function parameterText([name, schema]: [string, Json]): string {
+  const description = isObject(schema) ? schema.get("description") : undefined;
+  return typeof description === "string" ? `${name} ${description}` : name;
+}

@@ -1,0 +1,70 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { BeneathError, openBeneath, pathParts, writeBeneath } from "./beneath.ts";
+
+function stream(text: string): ReadableStream<Uint8Array> {
+  return ReadableStream.from([new TextEncoder().encode(text)]);
+}
+
+async function read(root: string, path: string): Promise<string> {
+  await using file = await openBeneath(root, pathParts(path));
+  return await new Response(file.bytes).text();
+}
+
+Deno.test("writeBeneath() makes folders and replaces files, openBeneath() reads them", async () => {
+  await using folder = await TempFolder.create();
+  await writeBeneath(folder.path, pathParts("a/b/c.txt"), stream("first"));
+  await writeBeneath(folder.path, pathParts("a/b/c.txt"), stream("second"));
+
+  assertEquals(await read(folder.path, "a/b/c.txt"), "second");
+  assertEquals((await Array.fromAsync(Deno.readDir(`${folder.path}/a/b`))).length, 1);
+});
+
+Deno.test("Nothing leads out of the folder: links, dots, and what is no file", async () => {
+  await using outside = await TempFolder.create();
+  await Deno.writeTextFile(`${outside.path}/secret`, "secret");
+  await using folder = await TempFolder.create();
+  await Deno.symlink(outside.path, `${folder.path}/dir`);
+  await Deno.symlink(`${outside.path}/secret`, `${folder.path}/file`);
+  await Deno.mkdir(`${folder.path}/real`);
+
+  for (const path of ["dir/secret", "file", "real", "none", "real/none", "none/x"]) {
+    await assertRejects(() => read(folder.path, path), BeneathError, undefined, path);
+  }
+  await assertRejects(
+    () => writeBeneath(folder.path, pathParts("dir/new"), stream("x")),
+    BeneathError,
+    "is no folder, or a symbolic link",
+  );
+  await assertRejects(() => writeBeneath(folder.path, ["real"], stream("x")), BeneathError);
+  await writeBeneath(folder.path, ["file"], stream("replaces the link itself"));
+  assertEquals(await Deno.readTextFile(`${outside.path}/secret`), "secret");
+  assertEquals((await Array.fromAsync(Deno.readDir(outside.path))).length, 1);
+  assertEquals((await Array.fromAsync(Deno.readDir(`${folder.path}/real`))).length, 0);
+
+  for (const path of ["", "/etc/passwd", "../x", "a/../b", "a//b", "a/.", "a\0b"]) {
+    await assertRejects(async () => void await read(folder.path, path), BeneathError);
+  }
+});
+
+Deno.test("A write that fails in the middle leaves what was there", async () => {
+  await using folder = await TempFolder.create();
+  await writeBeneath(folder.path, ["a"], stream("old"));
+  const broken = ReadableStream.from((async function* () {
+    yield new TextEncoder().encode("half");
+    await Promise.reject(new Error("cut off"));
+  })());
+
+  await assertRejects(() => writeBeneath(folder.path, ["a"], broken), Error, "cut off");
+
+  assertEquals(await read(folder.path, "a"), "old");
+  assertEquals((await Array.fromAsync(Deno.readDir(folder.path))).length, 1);
+});
+
+Deno.test("A pipe is refused at once, although nobody writes to it", async () => {
+  await using folder = await TempFolder.create();
+  const { success } = await new Deno.Command("mkfifo", { args: [`${folder.path}/pipe`] }).output();
+  assertEquals(success, true);
+
+  await assertRejects(() => read(folder.path, "pipe"), BeneathError, "is not a plain file");
+});

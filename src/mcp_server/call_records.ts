@@ -1,0 +1,88 @@
+import { z } from "zod";
+import type { CallEvent } from "../tool_server/server_events.ts";
+
+/** A call that a cell has made, for the client. */
+export const callRecordSchema: z.ZodType<CallRecord> = z.object({
+  kind: z.string().describe("tool, resource, shell or shell_magic"),
+  server: z.string(),
+  tool: z.string(),
+  decision: z.enum(["allow", "deny"]).nullable()
+    .describe("What was decided; null where it failed before"),
+  decided_by: z.string().nullable()
+    .describe("policy, approver, consent (given before), or why nobody decided"),
+  reason: z.string().nullable(),
+  status: z.string().describe("ok, running, or what went wrong"),
+  duration_ms: z.number(),
+});
+
+/** See {@linkcode callRecordSchema}. */
+export interface CallRecord {
+  kind: string;
+  server: string;
+  tool: string;
+  decision: "allow" | "deny" | null;
+  decided_by: string | null;
+  reason: string | null;
+  status: string;
+  duration_ms: number;
+}
+
+/** How many calls of a cell are told: a loop makes thousands. */
+const MAX_RECORDS = 50;
+
+/** The calls that a cell makes. */
+export class CallRecords {
+  readonly #records = new Map<string, CallRecord>();
+  readonly #running = new Map<string, string>();
+  #count = 0;
+
+  /** How many calls there were, also those that are not kept. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The first calls, in their order. */
+  get first(): CallRecord[] {
+    return [...this.#records.values()];
+  }
+
+  /** What is under way, in words; the empty string for nothing. */
+  get running(): string {
+    const [first, ...others] = this.#running.values();
+    if (first === undefined) return "";
+    return others.length === 0 ? first : `${first} and ${others.length} more`;
+  }
+
+  /** Takes the beginning or the end of a call. */
+  take(event: CallEvent): void {
+    switch (event.type) {
+      case "call_started": {
+        const { callId, kind, serverName: server, toolName: tool } = event;
+        this.#count++;
+        this.#running.set(callId, `${server}.${tool}`);
+        if (this.#records.size >= MAX_RECORDS) return;
+        this.#records.set(callId, {
+          kind,
+          server,
+          tool,
+          decision: null,
+          decided_by: null,
+          reason: null,
+          status: "running",
+          duration_ms: 0,
+        });
+        return;
+      }
+      case "call_ended": {
+        this.#running.delete(event.callId);
+        const record = this.#records.get(event.callId);
+        if (record === undefined) return;
+        record.decision = event.decision ?? null;
+        record.decided_by = event.by ?? null;
+        record.reason = event.reason ?? null;
+        record.status = event.status;
+        record.duration_ms = Math.round(event.durationMs);
+      }
+    }
+  }
+}

@@ -1,0 +1,237 @@
+/**
+ * What became of a cell, for the client: text and images, and the same as data.
+ *
+ * @module
+ */
+import { basename } from "node:path";
+import { z } from "zod";
+import {
+  CodeExecutionError,
+  ExecutionTimeoutError,
+  KernelDiedError,
+  type PartialResult,
+} from "../errors.ts";
+import { readHostileBytes } from "../mcp/hostile_files.ts";
+import type { Artifact } from "./artifacts.ts";
+import { type CallRecord, callRecordSchema } from "./call_records.ts";
+import type { CellOutcome } from "./cell_run.ts";
+import { inlineImage } from "./inline_image.ts";
+import type { CallToolResult, ContentBlock } from "./sdk.ts";
+import type { Session } from "./session.ts";
+import { truncateMiddle } from "./truncate.ts";
+
+/** What `execute_ipython_cell` gives as data. */
+export interface CellReport {
+  status: "ok" | "error" | "timeout" | "cancelled" | "died";
+  text: string;
+  omitted_chars: number;
+  output: { uri: string; path: string; chars: number } | null;
+  images: { uri: string; path: string; mime_type: string; inline: boolean }[];
+  tool_calls: CallRecord[];
+  tool_call_count: number;
+  duration_ms: number;
+  error: { name: string; message: string; traceback: string } | null;
+  state: "kept" | "lost";
+}
+
+/** The same for the client. */
+export const cellReportSchema: z.ZodType<CellReport> = z.object({
+  status: z.enum(["ok", "error", "timeout", "cancelled", "died"]),
+  text: z.string().describe("What the cell printed and its last value, within max_output_chars"),
+  omitted_chars: z.number().describe("How many characters were left out of text"),
+  output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
+    .describe("The whole text, where something was left out"),
+  images: z.array(z.object({
+    uri: z.string(),
+    path: z.string(),
+    mime_type: z.string(),
+    inline: z.boolean().describe("Whether it is in the content too, perhaps scaled down"),
+  })),
+  tool_calls: z.array(callRecordSchema).describe("The first calls"),
+  tool_call_count: z.number(),
+  duration_ms: z.number(),
+  error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
+  state: z.enum(["kept", "lost"]).describe("Whether variables survived"),
+});
+
+/** How a report is made. */
+export interface ReportOptions {
+  /** The most characters of text. */
+  readonly limit: number;
+  /** Whether the client knows links to resources. */
+  readonly links: boolean;
+}
+
+/**
+ * Reports a cell's end.
+ *
+ * @param outcome Its result or its error.
+ * @param session Where its files become resources.
+ * @param options What the client wants.
+ * @returns Text, images, links and the same as data; `isError` where the cell failed.
+ */
+export async function reportCell(
+  outcome: CellOutcome,
+  session: Session,
+  { limit, links }: ReportOptions,
+): Promise<CallToolResult> {
+  const failed = "error" in outcome.end ? failureOf(outcome, outcome.end.error) : undefined;
+  const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NOTHING);
+  // The message counts too, but not at the cost of all output: half of the room is its own.
+  const message = truncateMiddle(failed?.message ?? "", Math.ceil(limit / 2)).text;
+  const room = message === "" ? limit : Math.max(limit - message.length, Math.floor(limit / 2));
+  const chars = partial.wholeText?.characters ?? partial.text?.length ?? 0;
+  const { text, omitted } = truncateMiddle(partial.text ?? "", room, chars);
+  const output = omitted === 0 ? undefined : await saveOutput(partial, session);
+  const images = await reportImages(partial.images, session);
+
+  const where = output === undefined ? "" : `[The whole output: ${output.path} (${output.uri})]`;
+  const words = [text, where, message, imageList(images)].filter((part) => part !== "");
+  const content: ContentBlock[] = [
+    { type: "text", text: words.join("\n\n") },
+    ...images.flatMap(({ block }) => block === undefined ? [] : [block]),
+  ];
+  const artifacts = [...(output === undefined ? [] : [output]), ...images.map((i) => i.artifact)];
+  if (links) content.push(...artifacts.slice(0, MAX_LINKS).map(linkTo));
+  const report: CellReport = {
+    status: failed?.status ?? "ok",
+    text,
+    omitted_chars: omitted,
+    output: output === undefined ? null : { uri: output.uri, path: output.path, chars },
+    images: images.slice(0, MAX_LISTED).map(({ artifact: { uri, path, mimeType }, block }) => ({
+      uri,
+      path,
+      mime_type: mimeType,
+      inline: block !== undefined,
+    })),
+    tool_calls: outcome.calls.first,
+    tool_call_count: outcome.calls.count,
+    duration_ms: Math.round(outcome.durationMs),
+    error: failed === undefined ? null : failed.error(message),
+    state: outcome.state,
+  };
+  return { content, structuredContent: report, ...(failed === undefined ? {} : { isError: true }) };
+}
+
+const NOTHING: PartialResult = { text: null, images: [], outputs: [] };
+
+interface Failure {
+  readonly status: CellReport["status"];
+  /** What is said of it. */
+  readonly message: string;
+  readonly partial: PartialResult;
+  /** The same as data. */
+  error(message: string): NonNullable<CellReport["error"]>;
+}
+
+function failureOf(outcome: CellOutcome, error: unknown): Failure {
+  const isLost = outcome.state === "lost";
+  const state = isLost ? "The kernel was restarted: variables are lost" : "Variables were kept";
+  const plain = (
+    status: CellReport["status"],
+    message: string,
+    partial: PartialResult,
+  ): Failure => ({
+    status,
+    message,
+    partial,
+    error: (shown) => ({
+      name: error instanceof Error ? error.name : "Error",
+      message: shown,
+      traceback: "",
+    }),
+  });
+  if (error instanceof CodeExecutionError) {
+    return {
+      status: "error",
+      message: error.traceback || error.message,
+      partial: error,
+      error: (traceback) => ({
+        name: error.ename,
+        message: truncateMiddle(error.evalue, MAX_EVALUE).text,
+        traceback,
+      }),
+    };
+  }
+  if (error instanceof ExecutionTimeoutError) {
+    const help = "Give a larger timeout, or do less in one cell";
+    return plain("timeout", `${error.message}. ${state}. ${help}`, error);
+  }
+  if (error instanceof KernelDiedError) {
+    const next = "The next cell runs in a fresh kernel: variables are lost";
+    return plain("died", `${error.message}\n${next}`, error);
+  }
+  const last = { ...NOTHING, text: outcome.lastText || null };
+  if (outcome.cancelled) return plain("cancelled", `The cell was cancelled. ${state}`, last);
+  return plain("error", error instanceof Error ? error.message : String(error), last);
+}
+
+const MAX_EVALUE = 1000;
+/** More would drown what else there is. */
+const MAX_LISTED = 50;
+const MAX_LINKS = 10;
+/** The images of one cell that are sent, together: clients bound what a tool may return. */
+const MAX_IMAGES = 8;
+const MAX_IMAGE_BYTES = 3 * 2 ** 20;
+/** The largest image file that is looked at. */
+const MAX_IMAGE_FILE_BYTES = 32 * 2 ** 20;
+/** Larger files have to be decoded, all of them within this time. */
+const MAX_SCALING_MS = 2000;
+
+async function saveOutput(
+  { text, wholeText }: PartialResult,
+  session: Session,
+): Promise<Artifact | undefined> {
+  return await session.saveOutput(wholeText?.path ?? { text: text ?? "" });
+}
+
+interface ReportedImage {
+  readonly artifact: Artifact;
+  /** It as content, if it is one of those that clients can show, and as far as they fit. */
+  readonly block: ContentBlock | undefined;
+}
+
+async function reportImages(
+  paths: readonly string[],
+  session: Session,
+): Promise<ReportedImage[]> {
+  const images: ReportedImage[] = [];
+  let room = MAX_IMAGE_BYTES;
+  let shown = 0;
+  const start = performance.now();
+  for (const path of paths) {
+    const artifact = session.artifacts.add("images", path, "Image of a cell");
+    const isPicture = artifact.mimeType === "image/png" || artifact.mimeType === "image/jpeg";
+    // Executed code may have replaced the file since.
+    const bytes = isPicture && shown < MAX_IMAGES && room > 0 &&
+        performance.now() - start < MAX_SCALING_MS
+      ? await readHostileBytes(path, MAX_IMAGE_FILE_BYTES)
+      : undefined;
+    const image = bytes === undefined ? undefined : await inlineImage(bytes, room);
+    if (image === undefined) {
+      images.push({ artifact, block: undefined });
+      continue;
+    }
+    shown++;
+    room -= image.bytes.length;
+    const { mimeType } = image;
+    const block: ContentBlock = { type: "image", mimeType, data: image.bytes.toBase64() };
+    images.push({ artifact, block });
+  }
+  return images;
+}
+
+function imageList(images: readonly ReportedImage[]): string {
+  if (images.length === 0) return "";
+  const lines = images.slice(0, MAX_LISTED).map(({ artifact: { path }, block }) => {
+    const name = basename(path).replace(/\.\w+$/, "");
+    return `- [${name}](${path})${block === undefined ? " (not shown here)" : ""}`;
+  });
+  const rest = images.length - lines.length;
+  if (rest > 0) lines.push(`- and ${rest} more`);
+  return `Generated images:\n\n${lines.join("\n")}`;
+}
+
+function linkTo({ uri, path, mimeType, title }: Artifact): ContentBlock {
+  return { type: "resource_link", uri, name: basename(path), title, mimeType };
+}

@@ -1,0 +1,31 @@
+import { z } from "zod";
+import { CLIENT_CAPABILITIES_META_KEY, type SdkMcpServer, type ServerContext } from "./sdk.ts";
+
+/** What the client can do for its user. */
+export interface ClientAbilities {
+  /** It can show a form. */
+  readonly form: boolean;
+  /** It can open an address. */
+  readonly url: boolean;
+}
+
+/** The part of the capabilities that each request of the newer era carries. */
+const declared = z.object({ elicitation: z.record(z.string(), z.unknown()).optional() });
+
+/**
+ * What a client has declared: once in the older era, with each request in the newer one.
+ *
+ * @param server The client's server.
+ * @param ctx The request.
+ * @returns What it can do.
+ */
+export function abilitiesOf(server: SdkMcpServer, ctx: ServerContext): ClientAbilities {
+  const envelope: Readonly<Record<string, unknown>> = ctx.mcpReq.envelope ?? {};
+  const own = declared.safeParse(envelope[CLIENT_CAPABILITIES_META_KEY]);
+  const elicitation = own.success
+    ? own.data.elicitation
+    : server.server.getClientCapabilities()?.elicitation;
+  if (elicitation === undefined) return { form: false, url: false };
+  // A client of the first versions declares an empty object, which means forms.
+  return { form: "form" in elicitation || !("url" in elicitation), url: "url" in elicitation };
+}

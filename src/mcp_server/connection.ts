@@ -1,0 +1,56 @@
+import { INSTRUCTIONS } from "./instructions.ts";
+import { registerPrompts } from "./prompts.ts";
+import { registerResources } from "./resources.ts";
+import { SdkMcpServer } from "./sdk.ts";
+import type { Session } from "./session.ts";
+import { asItIs, withSession } from "./session_argument.ts";
+import { registerExecute } from "./tools/execute.ts";
+import { registerInstall } from "./tools/install.ts";
+import { registerRegister } from "./tools/register.ts";
+import { registerReset } from "./tools/reset.ts";
+import { registerSearch } from "./tools/search.ts";
+import { registerUnregister } from "./tools/unregister.ts";
+
+/** Options of {@linkcode serverFor}. */
+export interface ServerForOptions {
+  /** The version that the client is told. */
+  readonly version: string;
+  /** Whether tools say that they take the argument `session`. */
+  readonly sessionArgument?: boolean;
+}
+
+/**
+ * Makes the server of one connection.
+ *
+ * @param session The session that its client works in. It may have several connections.
+ * @param options What the client is told.
+ * @returns The server, to be connected.
+ */
+export function serverFor(session: Session, options: ServerForOptions): SdkMcpServer {
+  const { version, sessionArgument = false } = options;
+  const declare = sessionArgument ? withSession : asItIs;
+  const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
+    instructions: INSTRUCTIONS,
+    ...session.rounds.serverOptions,
+  });
+  registerSearch(server, session, declare);
+  registerExecute(server, session, declare);
+  registerRegister(server, session, declare);
+  registerUnregister(server, session, declare);
+  registerInstall(server, session, declare);
+  registerReset(server, session, declare);
+  registerResources(server, session);
+  registerPrompts(server, session);
+  const listening = session.onResourcesChanged(() => {
+    if (!server.isConnected()) return;
+    server.server.sendResourceListChanged().catch((error: unknown) => {
+      session.log.debug(`Cannot tell a client that resources changed: ${error}`);
+    });
+  });
+  const { onclose } = server.server;
+  server.server.onclose = () => {
+    onclose?.();
+    listening[Symbol.dispose]();
+  };
+  return server;
+}

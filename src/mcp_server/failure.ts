@@ -1,0 +1,25 @@
+import { EnvironmentNotReadyError } from "../errors.ts";
+import type { CallToolResult } from "./sdk.ts";
+
+/**
+ * A failed tool call.
+ *
+ * @param text What went wrong, and what to do next.
+ * @returns The tool's result.
+ */
+export function failure(text: string): CallToolResult {
+  return { isError: true, content: [{ type: "text", text }] };
+}
+
+/**
+ * An error as a tool's result, with what helps against it.
+ *
+ * @param error What was thrown.
+ * @returns The tool's result.
+ */
+export function explained(error: unknown): CallToolResult {
+  if (error instanceof EnvironmentNotReadyError) {
+    return failure(`${error.message}\nThe user can fix it with: ${error.fix}`);
+  }
+  return failure(error instanceof Error ? error.message : String(error));
+}

@@ -1,0 +1,39 @@
+import { sameToken } from "../../net/same_token.ts";
+
+/** The tokens that open an HTTP server, each for an owner of its own. */
+export class BearerTokens {
+  readonly #owners: readonly (readonly [token: string, owner: string])[];
+
+  /**
+   * @param tokens The tokens.
+   * @throws {TypeError} There is none, or one is too easy to guess.
+   */
+  constructor(tokens: readonly string[]) {
+    if (tokens.length === 0) throw new TypeError("An HTTP server needs a bearer token at least");
+    for (const token of tokens) {
+      if (!TOKEN.test(token)) {
+        throw new TypeError(
+          "A bearer token must have 16 to 1000 characters out of A-Z, a-z, 0-9 and -._~+/=",
+        );
+      }
+    }
+    this.#owners = tokens.map((token, index) => [token, `owner ${index + 1}`]);
+  }
+
+  /**
+   * Says whose a request is.
+   *
+   * @param request The request.
+   * @returns The owner, or `undefined` for a request without one of the tokens.
+   */
+  ownerOf(request: Request): string | undefined {
+    const given = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1] ?? "";
+    let found: string | undefined;
+    // All are compared, so that time does not tell which one is nearly right.
+    for (const [token, owner] of this.#owners) if (sameToken(given, token)) found = owner;
+    return found;
+  }
+}
+
+/** What RFC 6750 allows in a token. */
+const TOKEN = /^[A-Za-z0-9._~+/=-]{16,1000}$/;

@@ -1,0 +1,138 @@
+import type { Logger } from "../../log.ts";
+import { readJsonBody, Refused } from "../../tool_server/door.ts";
+import { isLegacyRequest } from "../sdk.ts";
+import type { BearerTokens } from "./bearer_tokens.ts";
+import { LegacySessions } from "./legacy_sessions.ts";
+import { ModernHandlers } from "./modern_handlers.ts";
+import { rpcError } from "./rpc_error.ts";
+import { serveFiles } from "./session_files.ts";
+import { type SessionPool, TooManySessionsError } from "./session_pool.ts";
+
+/** What an {@linkcode HttpMcpServer} is made of. */
+export interface HttpMcpServerOptions {
+  readonly pool: SessionPool;
+  /** Who may use it; without them, everybody who reaches it. */
+  readonly tokens: BearerTokens | undefined;
+  readonly hostname: string;
+  /** 0 for any that is free. */
+  readonly port: number;
+  /** Names under which clients may reach it, beside those of this machine's loopback. */
+  readonly allowedHosts: readonly string[];
+  readonly version: string;
+  readonly log: Logger;
+}
+
+/** Code and its results pass here, files do not. */
+const MAX_BODY_BYTES = 16 * 2 ** 20;
+const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
+/** Who everybody is where there are no tokens. */
+const EVERYBODY = "everybody";
+
+/**
+ * MCP over streamable HTTP, for clients of both protocol eras, at `/mcp`, and the files of sessions at
+ * `/sessions/ID/files/PATH`.
+ *
+ * Web pages cannot use it: their requests have an `Origin`, or after DNS rebinding the wrong `Host`.
+ */
+export class HttpMcpServer implements AsyncDisposable {
+  /** Where clients connect. */
+  readonly url: URL;
+  readonly #options: HttpMcpServerOptions;
+  readonly #hosts: ReadonlySet<string>;
+  readonly #legacy: LegacySessions;
+  readonly #modern: ModernHandlers;
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+  readonly #cut = new AbortController();
+
+  /**
+   * Begins to listen.
+   *
+   * @param options The sessions, and who may use them.
+   * @throws {Deno.errors.AddrInUse} The port is taken.
+   */
+  constructor(options: HttpMcpServerOptions) {
+    const { pool, version, log, hostname, port, allowedHosts } = options;
+    this.#options = options;
+    this.#legacy = new LegacySessions(pool, version);
+    this.#modern = new ModernHandlers(pool, version, log);
+    this.#server = Deno.serve(
+      { hostname, port, signal: this.#cut.signal, onListen() {} },
+      (request) => this.#handle(request),
+    );
+    const name = hostname.includes(":") ? `[${hostname}]` : hostname;
+    this.url = new URL(`http://${name}:${this.#server.addr.port}/mcp`);
+    this.#hosts = new Set(
+      [...LOOPBACK, name, ...allowedHosts].map((host) => host.toLowerCase()),
+    );
+  }
+
+  /** Ends all connections and stops listening. Sessions are the pool's. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([this.#modern[Symbol.asyncDispose](), this.#legacy[Symbol.asyncDispose]()]);
+    // Not shutdown(), which waits for clients, and after which nothing can cut them off.
+    this.#cut.abort();
+    await this.#server.finished;
+  }
+
+  async #handle(request: Request): Promise<Response> {
+    try {
+      return this.#refusal(request) ?? await this.#serve(request);
+    } catch (error) {
+      if (error instanceof Refused) return rpcError(error.status, -32600, error.message);
+      if (error instanceof TooManySessionsError) return rpcError(503, -32000, error.message);
+      this.#options.log.error(`MCP over HTTP: ${error}`);
+      return rpcError(500, -32603, "ipybox failed; its log says why");
+    }
+  }
+
+  /** The answer to a request that a web page may have made. */
+  #refusal(request: Request): Response | undefined {
+    const host = request.headers.get("host") ?? "";
+    if (!this.#hosts.has(nameOf(host))) {
+      return rpcError(
+        421,
+        -32000,
+        "This host is not served: see `ipybox mcp --help`, --allow-host",
+      );
+    }
+    const origin = request.headers.get("origin");
+    // No page is served here, so that nobody has this origin but clients that make it up.
+    if (origin !== null && origin.toLowerCase() !== `http://${host.toLowerCase()}`) {
+      return rpcError(403, -32000, "Requests of web pages are refused");
+    }
+    return undefined;
+  }
+
+  async #serve(request: Request): Promise<Response> {
+    const { tokens } = this.#options;
+    const owner = tokens === undefined ? EVERYBODY : tokens.ownerOf(request);
+    if (owner === undefined) {
+      return rpcError(401, -32000, "A bearer token is needed: ipybox printed it when it started", {
+        "www-authenticate": 'Bearer realm="ipybox"',
+      });
+    }
+    if (new URL(request.url).pathname !== this.url.pathname) {
+      const file = await serveFiles(request, this.#options.pool, owner);
+      return file ?? rpcError(404, -32600, `Use ${this.url.pathname}`);
+    }
+    const body = request.method === "POST" ? await bodyOf(request) : undefined;
+    const head = new Request(request.url, { method: request.method, headers: request.headers });
+    return await isLegacyRequest(head, body)
+      ? await this.#legacy.handle(head, owner, body)
+      : await this.#modern.handle(head, owner, body);
+  }
+}
+
+/** The name in a `Host` header, without its port. */
+function nameOf(host: string): string {
+  return host.replace(/:\d+$/, "").toLowerCase();
+}
+
+async function bodyOf(request: Request): Promise<unknown> {
+  const text = new TextDecoder().decode(await readJsonBody(request, MAX_BODY_BYTES));
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Refused(400, "The body is not JSON");
+  }
+}

@@ -1,0 +1,87 @@
+import { serverFor } from "../connection.ts";
+import { isInitializeRequest, WebStandardStreamableHTTPServerTransport } from "../sdk.ts";
+import { rpcError } from "./rpc_error.ts";
+import type { PooledSession, SessionPool } from "./session_pool.ts";
+import { untilSent } from "./until_sent.ts";
+
+interface Connected {
+  readonly pooled: PooledSession;
+  readonly transport: WebStandardStreamableHTTPServerTransport;
+}
+
+/**
+ * Serves clients of the older protocol era, up to 2025-11-25: `initialize` opens a session, whose id
+ * is in the header `Mcp-Session-Id` of all that follows.
+ */
+export class LegacySessions implements AsyncDisposable {
+  readonly #pool: SessionPool;
+  readonly #version: string;
+  readonly #connected = new Map<string, Connected>();
+
+  /**
+   * @param pool The sessions.
+   * @param version The version that clients are told.
+   */
+  constructor(pool: SessionPool, version: string) {
+    this.#pool = pool;
+    this.#version = version;
+  }
+
+  /**
+   * Answers a request.
+   *
+   * @param request The request.
+   * @param owner Who asks.
+   * @param body Its parsed body, if it has one.
+   * @returns The response.
+   * @throws {TooManySessionsError} There are too many sessions for another one.
+   */
+  async handle(request: Request, owner: string, body: unknown): Promise<Response> {
+    const id = request.headers.get("mcp-session-id");
+    if (id === null && !isInitializeRequest(body)) {
+      return rpcError(400, -32000, "The header Mcp-Session-Id is missing: initialize first");
+    }
+    const known = id === null ? undefined : this.#connected.get(id);
+    if (id !== null && (known === undefined || this.#pool.find(owner, id) === undefined)) {
+      // What is another owner's looks like what is not there.
+      return rpcError(404, -32001, "Session not found: initialize a new one");
+    }
+    const { pooled, transport } = known ?? await this.#connect(owner);
+    const use = pooled.use();
+    try {
+      const response = await transport.handleRequest(
+        request,
+        body === undefined ? {} : { parsedBody: body },
+      );
+      return untilSent(response, { use });
+    } catch (error) {
+      use[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  /** Ends the connections. Sessions are the pool's. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#connected.values().map(({ transport }) => transport.close()));
+  }
+
+  async #connect(owner: string): Promise<Connected> {
+    const pooled = await this.#pool.open(owner);
+    const { id } = pooled;
+    const transport = new WebStandardStreamableHTTPServerTransport({
+      sessionIdGenerator: () => id,
+      onsessionclosed: async () => void await this.#pool.close(owner, id),
+    });
+    const server = serverFor(pooled.session, { version: this.#version });
+    await server.connect(transport);
+    pooled.onClose(() => {
+      this.#connected.delete(id);
+      server.close().catch((error: unknown) => {
+        pooled.session.log.debug(`Cannot close the connection of session ${id}: ${error}`);
+      });
+    });
+    const connected = { pooled, transport };
+    this.#connected.set(id, connected);
+    return connected;
+  }
+}

@@ -1,0 +1,130 @@
+import { z } from "zod";
+import type { Logger } from "../../log.ts";
+import { serverFor } from "../connection.ts";
+import { failure } from "../failure.ts";
+import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
+import { registerSessionTools } from "./session_tools.ts";
+import type { PooledSession, SessionPool } from "./session_pool.ts";
+import { untilSent } from "./until_sent.ts";
+
+/** A tool call, as far as it says which session it is for. */
+const forSession = z.object({
+  method: z.literal("tools/call"),
+  params: z.object({ name: z.string(), arguments: z.object({ session: z.string() }) }),
+});
+
+/** Answers a call for a session that there is not, so that the model reads what to do. */
+async function refuseSession(
+  request: Request,
+  body: unknown,
+  call: z.infer<typeof forSession>["params"] | undefined,
+): Promise<Response> {
+  const message = `There is no session "${call?.arguments.session}": it was closed, or not used ` +
+    "for too long. Open another one with open_session; the files of the old one are in its folder";
+  const handler = createMcpHandler(() => {
+    const server = new SdkMcpServer({ name: "ipybox", version: "0" });
+    server.registerTool(
+      call?.name ?? "",
+      { inputSchema: z.looseObject({}) },
+      () => failure(message),
+    );
+    return server;
+  }, { legacy: "reject", responseMode: "sse" });
+  return await handler.fetch(request, { parsedBody: body });
+}
+
+/** An owner's handler and the sessions that it tells about. */
+interface Owned {
+  readonly handler: McpHttpHandler;
+  readonly watched: Set<string>;
+}
+
+/**
+ * Serves clients of protocol 2026-07-28, which knows no sessions: tool calls name one by a handle, and
+ * those that name none share one, for each owner.
+ */
+export class ModernHandlers implements AsyncDisposable {
+  readonly #pool: SessionPool;
+  readonly #version: string;
+  readonly #log: Logger;
+  readonly #owned = new Map<string, Owned>();
+  readonly #serving = new WeakMap<Request, PooledSession>();
+
+  /**
+   * @param pool The sessions.
+   * @param version The version that clients are told.
+   * @param log Told of requests that are refused.
+   */
+  constructor(pool: SessionPool, version: string, log: Logger) {
+    this.#pool = pool;
+    this.#version = version;
+    this.#log = log;
+  }
+
+  /**
+   * Answers a request.
+   *
+   * @param request The request.
+   * @param owner Who asks.
+   * @param body Its parsed body.
+   * @returns The response.
+   * @throws {TooManySessionsError} There are too many sessions for another one.
+   */
+  async handle(request: Request, owner: string, body: unknown): Promise<Response> {
+    const call = forSession.safeParse(body).data?.params;
+    const named = call?.arguments.session;
+    const pooled = named === undefined
+      ? await this.#pool.default(owner)
+      : this.#pool.find(owner, named);
+    if (pooled === undefined) return await refuseSession(request, body, call);
+    const owned = this.#owned.get(owner) ?? this.#own(owner);
+    this.#tell(owned, pooled);
+    const gone = new AbortController();
+    const signalled = new Request(request, { signal: gone.signal });
+    this.#serving.set(signalled, pooled);
+    const use = pooled.use();
+    try {
+      const response = await owned.handler.fetch(signalled, { parsedBody: body });
+      const onGone = () => gone.abort(new DOMException("The client has gone", "AbortError"));
+      return untilSent(response, { use, onGone });
+    } catch (error) {
+      use[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#owned.values().map(({ handler }) => handler.close()));
+  }
+
+  #own(owner: string): Owned {
+    const handler = createMcpHandler(({ requestInfo }) => {
+      const pooled = requestInfo && this.#serving.get(requestInfo);
+      if (pooled === undefined) throw new Error("A request without a session");
+      const server = serverFor(pooled.session, {
+        version: this.#version,
+        sessionArgument: true,
+      });
+      registerSessionTools(server, { pool: this.#pool, owner, current: pooled });
+      return server;
+    }, {
+      legacy: "reject",
+      responseMode: "sse", // only a stream tells that its reader has gone
+      onerror: (error) => this.#log.debug(`MCP over HTTP: ${error.message}`),
+    });
+    const owned = { handler, watched: new Set<string>() };
+    this.#owned.set(owner, owned);
+    return owned;
+  }
+
+  /** Has a session's changes told to the owner's subscribers. */
+  #tell({ handler, watched }: Owned, { id, session, onClose }: PooledSession): void {
+    if (watched.has(id)) return;
+    watched.add(id);
+    const listening = session.onResourcesChanged(() => handler.notify.resourcesChanged());
+    onClose(() => {
+      listening[Symbol.dispose]();
+      watched.delete(id);
+    });
+  }
+}

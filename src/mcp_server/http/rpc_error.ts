@@ -1,0 +1,18 @@
+/**
+ * A response for a request that never reaches an MCP server.
+ *
+ * @param status The HTTP status.
+ * @param code The JSON-RPC error code.
+ * @param message What is wrong, and what helps.
+ * @param headers Further headers.
+ * @returns The response.
+ */
+export function rpcError(
+  status: number,
+  code: number,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): Response {
+  const body = { jsonrpc: "2.0", error: { code, message }, id: null };
+  return Response.json(body, { status, headers: { ...headers, "cache-control": "no-store" } });
+}

@@ -1,0 +1,80 @@
+import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../mcp/beneath.ts";
+import { Refused, requireMethod } from "../../tool_server/door.ts";
+import type { SessionPool } from "./session_pool.ts";
+import { untilSent } from "./until_sent.ts";
+
+/** The largest file that is taken. */
+const MAX_UPLOAD_BYTES = 2 ** 30;
+/** The host's own state, which is no concern of clients. */
+const OWN_STATE = ".ipybox";
+const GENERATED = "mcptools";
+
+/**
+ * Answers requests for the files of a session, at `/sessions/ID/files/PATH`: `GET` gives a file, `PUT`
+ * makes or replaces one.
+ *
+ * @param request The request.
+ * @param pool The sessions.
+ * @param owner Who asks.
+ * @returns The response, or `undefined` for another path.
+ * @throws {Refused} There is no such session or file, or it cannot be used.
+ */
+export async function serveFiles(
+  request: Request,
+  pool: SessionPool,
+  owner: string,
+): Promise<Response | undefined> {
+  const { pathname } = new URL(request.url);
+  const [, id, path] = /^\/sessions\/([^/]+)\/files\/(.*)$/.exec(pathname) ?? [];
+  if (id === undefined || path === undefined) return undefined;
+  const pooled = pool.find(owner, id);
+  if (pooled === undefined) throw new Refused(404, "There is no such session");
+  using _use = pooled.use();
+  try {
+    const parts = pathParts(decoded(path));
+    if (parts[0] === OWN_STATE) throw new Refused(403, `${OWN_STATE} is not for clients`);
+    if (request.method !== "PUT") {
+      requireMethod(request, "GET");
+      const file = await openBeneath(pooled.folder, parts);
+      // Its length is not told: code may write to it meanwhile.
+      const response = new Response(file.bytes, { headers: DOWNLOAD });
+      return untilSent(response, { use: pooled.use() });
+    }
+    if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
+    await writeBeneath(pooled.folder, parts, limited(request.body ?? new Blob([]).stream()));
+    return new Response(null, { status: 204 });
+  } catch (error) {
+    if (!(error instanceof BeneathError)) throw error;
+    throw new Refused(error.reason === "missing" ? 404 : 403, error.message);
+  }
+}
+
+/** Code may have written the file: no browser should take it for a page. */
+const DOWNLOAD = {
+  "content-type": "application/octet-stream",
+  "content-disposition": "attachment",
+  "x-content-type-options": "nosniff",
+  "cache-control": "no-store",
+} as const;
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    throw new Refused(400, "The path is not well-formed");
+  }
+}
+
+function limited(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
+  let size = 0;
+  return body.pipeThrough(
+    new TransformStream<Uint8Array, Uint8Array>({
+      transform(piece, controller) {
+        size += piece.length;
+        if (size > MAX_UPLOAD_BYTES) {
+          controller.error(new Refused(413, `The file is above ${MAX_UPLOAD_BYTES} bytes`));
+        } else controller.enqueue(piece);
+      },
+    }),
+  );
+}

@@ -1,0 +1,227 @@
+import { cp } from "node:fs/promises";
+import { join } from "node:path";
+import { isPlainFolder } from "../../mcp/hostile_files.ts";
+import { ServerRegistry } from "../../tool_server/server_registry.ts";
+import { Session, type SessionOptions } from "../session.ts";
+
+/** Options of {@linkcode SessionPool}. */
+export interface SessionPoolOptions {
+  /** The workspace whose servers sessions start with, and in which their folders are. */
+  readonly workspace: string;
+  /** How each session's kernel and approvals are set up. */
+  readonly session: Omit<SessionOptions, "workspace">;
+  /** How many sessions there may be at once. */
+  readonly maxSessions: number;
+  /** How long a session may go unused before it is closed, in milliseconds. */
+  readonly idleMs: number;
+}
+
+/** A session of a pool. */
+export interface PooledSession {
+  /** Its handle, which only its owner can use. */
+  readonly id: string;
+  readonly session: Session;
+  /** Its workspace. */
+  readonly folder: string;
+  /** Counts as use until disposed. */
+  use(): Disposable;
+  /** Called once when it is closed, for whatever reason. */
+  onClose(callback: () => void): void;
+}
+
+/** There are as many sessions as there may be. */
+export class TooManySessionsError extends Error {
+  override readonly name: string = "TooManySessionsError";
+}
+
+interface Entry extends PooledSession {
+  readonly owner: string;
+  readonly closing: AbortController;
+  uses: number;
+  idle: ReturnType<typeof setTimeout> | undefined;
+}
+
+/**
+ * The sessions of an HTTP server, each with a kernel and a folder of its own.
+ *
+ * A session belongs to whoever opened it: for others its handle means nothing. Its folder outlives it,
+ * as the files in there are its user's.
+ */
+export class SessionPool implements AsyncDisposable {
+  readonly #options: SessionPoolOptions;
+  readonly #entries = new Map<string, Entry>();
+  readonly #defaults = new Map<string, Promise<Entry>>();
+  readonly #ending = new Set<Promise<void>>();
+  #opening = 0;
+
+  /** @param options Where sessions work, and how many there may be. */
+  constructor(options: SessionPoolOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Opens a session. Its kernel starts in the background.
+   *
+   * @param owner Whose it is.
+   * @returns The session.
+   * @throws {TooManySessionsError} There are too many already.
+   * @throws {ConfigError} The workspace's registry cannot be read.
+   */
+  async open(owner: string): Promise<PooledSession> {
+    return await this.#open(owner);
+  }
+
+  /**
+   * The session of an owner who names none; opened when it is first asked for.
+   *
+   * @param owner Whose it is.
+   * @returns The session.
+   * @throws {TooManySessionsError} There are too many already.
+   */
+  async default(owner: string): Promise<PooledSession> {
+    const known = this.#defaults.get(owner);
+    if (known !== undefined) return await known;
+    const opening = this.#open(owner);
+    this.#defaults.set(owner, opening);
+    const forget = () => {
+      if (this.#defaults.get(owner) === opening) this.#defaults.delete(owner);
+    };
+    opening.then((entry) => entry.onClose(forget), forget);
+    return await opening;
+  }
+
+  /**
+   * Finds a session by its handle.
+   *
+   * @param owner Who asks.
+   * @param id The handle.
+   * @returns The session, or `undefined` where there is none of this owner's.
+   */
+  find(owner: string, id: string): PooledSession | undefined {
+    const entry = this.#entries.get(id);
+    return entry?.owner === owner ? entry : undefined;
+  }
+
+  /**
+   * Closes a session: its kernel and its MCP servers end.
+   *
+   * @param owner Who asks.
+   * @param id The handle.
+   * @returns Whether there was one of this owner's.
+   */
+  async close(owner: string, id: string): Promise<boolean> {
+    const entry = this.#entries.get(id);
+    if (entry?.owner !== owner) return false;
+    await this.#end(entry);
+    return true;
+  }
+
+  /** Closes all sessions. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry)));
+    await Promise.all(this.#ending);
+  }
+
+  async #open(owner: string): Promise<Entry> {
+    const { maxSessions } = this.#options;
+    if (this.#entries.size + this.#opening >= maxSessions) {
+      throw new TooManySessionsError(
+        `There are ${maxSessions} sessions already: close one, or start ipybox with a higher --max-sessions`,
+      );
+    }
+    this.#opening++;
+    try {
+      const id = crypto.randomUUID();
+      const folder = await this.#makeFolder(id);
+      const session = new Session({
+        ...this.#options.session,
+        workspace: folder,
+        servers: await this.#servers(),
+      });
+      const entry = this.#entry(owner, id, session, folder);
+      this.#entries.set(id, entry);
+      this.#watch(entry);
+      return entry;
+    } finally {
+      this.#opening--;
+    }
+  }
+
+  #entry(owner: string, id: string, session: Session, folder: string): Entry {
+    const closing = new AbortController();
+    const entry: Entry = {
+      owner,
+      id,
+      session,
+      folder,
+      closing,
+      uses: 0,
+      idle: undefined,
+      onClose: (callback) => closing.signal.addEventListener("abort", callback, { once: true }),
+      use: () => {
+        entry.uses++;
+        clearTimeout(entry.idle);
+        let used = false;
+        return {
+          [Symbol.dispose]: () => {
+            if (used) return;
+            used = true;
+            entry.uses--;
+            this.#watch(entry);
+          },
+        };
+      },
+    };
+    return entry;
+  }
+
+  /** Closes a session once it has not been used for long enough. */
+  #watch(entry: Entry): void {
+    clearTimeout(entry.idle);
+    if (entry.uses > 0 || entry.closing.signal.aborted) return;
+    entry.idle = setTimeout(() => this.#end(entry), this.#options.idleMs);
+    Deno.unrefTimer(entry.idle);
+  }
+
+  #end(entry: Entry): Promise<void> {
+    clearTimeout(entry.idle);
+    if (!this.#entries.delete(entry.id)) return Promise.resolve(); // it is closing already
+    const ending = this.#dispose(entry).finally(() => this.#ending.delete(ending));
+    this.#ending.add(ending);
+    return ending;
+  }
+
+  async #dispose(entry: Entry): Promise<void> {
+    entry.closing.abort();
+    try {
+      await entry.session[Symbol.asyncDispose]();
+    } catch (error) {
+      entry.session.log.error(`Session ${entry.id} did not end cleanly: ${error}`);
+    }
+  }
+
+  /** A session's folder starts with the Python APIs that the workspace has. */
+  async #makeFolder(id: string): Promise<string> {
+    const { workspace } = this.#options;
+    const sessions = join(workspace, "sessions");
+    if (!await isPlainFolder(sessions)) await Deno.mkdir(sessions);
+    const folder = join(sessions, id);
+    await Deno.mkdir(folder);
+    const generated = join(workspace, "mcptools");
+    if (await isPlainFolder(generated)) {
+      await cp(generated, join(folder, "mcptools"), { recursive: true });
+    }
+    return folder;
+  }
+
+  async #servers(): Promise<SessionOptions["servers"]> {
+    const { workspace, session: { servers } } = this.#options;
+    const registry = await ServerRegistry.open({ workspace, servers });
+    return Object.fromEntries(
+      registry.names.flatMap((name) => {
+        const params = registry.get(name);
+        return params === undefined ? [] : [[name, params]];
+      }),
+    );
+  }
+}

@@ -1,0 +1,52 @@
+import { assertEquals } from "@std/assert";
+import fc from "fast-check";
+import { imageSize } from "./image_size.ts";
+import { inlineImage } from "./inline_image.ts";
+
+/** Draws an empty picture. */
+async function picture(width: number, height: number, type: string) {
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext("bitmaprenderer");
+  const blob = await canvas.convertToBlob({ type });
+  return new Uint8Array(await blob.arrayBuffer());
+}
+
+for (const type of ["image/png", "image/jpeg"]) {
+  Deno.test(`imageSize() reads the size of an ${type}`, async () => {
+    const size = { width: 300, height: 20 };
+    assertEquals(imageSize(await picture(300, 20, type)), size);
+  });
+
+  Deno.test(`inlineImage() leaves a small ${type} as it is and scales a large one`, async () => {
+    const small = await picture(300, 20, type);
+    assertEquals(await inlineImage(small, 1e6), {
+      bytes: small,
+      mimeType: type === "image/png" ? "image/png" : "image/jpeg",
+      width: 300,
+      height: 20,
+    });
+    const scaled = await inlineImage(await picture(4000, 1, type), 1e6);
+    assertEquals([scaled?.width, scaled?.height], [1568, 1]);
+    assertEquals(imageSize(scaled?.bytes ?? new Uint8Array()), { width: 1568, height: 1 });
+  });
+}
+
+Deno.test("inlineImage() decodes no picture that would fill the memory", async () => {
+  const bytes = await picture(10, 10, "image/png");
+  new DataView(bytes.buffer).setUint32(16, 100_000);
+  new DataView(bytes.buffer).setUint32(20, 100_000);
+  assertEquals(await inlineImage(bytes, 1e6), undefined);
+});
+
+Deno.test("inlineImage() leaves out what is damaged or does not fit", async () => {
+  const bytes = await picture(600, 600, "image/png");
+  assertEquals(await inlineImage(bytes.subarray(0, 40), 10), undefined);
+  assertEquals(await inlineImage(bytes, 10), undefined);
+});
+
+Deno.test("imageSize() reads any bytes", () => {
+  const start = fc.constantFrom([], [0xff, 0xd8], [0xff, 0xd8, 0xff, 0xc0]);
+  fc.assert(fc.property(start, fc.uint8Array({ maxLength: 200 }), (start, rest) => {
+    imageSize(new Uint8Array([...start, ...rest]));
+  }));
+});

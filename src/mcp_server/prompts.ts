@@ -1,0 +1,74 @@
+/**
+ * Prompts that teach how code actions are written.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { completable, type GetPromptResult, type SdkMcpServer } from "./sdk.ts";
+import type { Session } from "./session.ts";
+
+/** Adds the prompts. */
+export function registerPrompts(server: SdkMcpServer, session: Session): void {
+  server.registerPrompt("code_action", {
+    title: "Solve a task with code",
+    description: "Solves a task by Python code that chains the tools of registered MCP servers",
+    argsSchema: z.object({ task: z.string().describe("What is to be done") }),
+  }, ({ task }) => userMessage(`${task}\n\n${CODE_ACTION}`));
+
+  server.registerPrompt("use_server", {
+    title: "Use an MCP server from code",
+    description: "Gets to know the Python API of one registered MCP server",
+    argsSchema: z.object({
+      server: completable(
+        z.string().describe("The registered server"),
+        async (begun) => (await session.servers()).filter((name) => name.startsWith(begun)),
+      ),
+    }),
+  }, ({ server: name }) => userMessage(USE_SERVER.replaceAll("SERVER", () => name)));
+
+  server.registerPrompt("debug_cell", {
+    title: "Debug a failed cell",
+    description: "Finds out why a cell failed, and puts it right without doing its work twice",
+  }, () => userMessage(DEBUG_CELL));
+}
+
+function userMessage(text: string): GetPromptResult {
+  return { messages: [{ role: "user", content: { type: "text", text } }] };
+}
+
+const CODE_ACTION = `
+Do this with code in ipybox:
+
+1. Look for tools with search_tools, detail "names". Ask again with other words if nothing fits.
+2. Read the API of the tools that you chose, with search_tools, detail "full". Note which fields the
+   results have; a tool whose result is a plain str has to be tried once to see what it looks like.
+3. Write one cell that does the whole job: call tools, loop, filter and combine in Python, keep what may
+   be needed later in variables, and print only what answers the task.
+4. Call independent tools at the same time: \`import asyncio\`, then
+   \`await asyncio.gather(*(TOOL.run_async(...) for ...))\`.
+5. If a call is refused, say so and ask; do not try another way to the same effect.
+`.trim();
+
+const USE_SERVER = `
+Get to know the MCP server SERVER before you use it from code in ipybox:
+
+1. List its tools: search_tools with an empty query, server "SERVER" and detail "names".
+2. Tell me in a few lines what it can do, by groups of tools, and which of them change something.
+3. For the tools that the conversation needs, read the full API (search_tools, detail "full").
+4. Try one that only reads, in a cell, and print its result in short:
+   \`from mcptools.SERVER import TOOL; print(repr(TOOL.run(...))[:500])\`
+`.trim();
+
+const DEBUG_CELL = `
+The last cell in ipybox failed. Find out why and put it right:
+
+1. Read the traceback from its end, and the output before it. "status" tells an exception from a
+   timeout, a cancellation and a kernel that died; "state" says whether variables were kept.
+2. If variables were kept, look at them in a small cell instead of running everything again; calls that
+   have succeeded are listed in "tool_calls" and must not be repeated when they change something.
+3. For an error of arguments, read the tool's full API with search_tools and correct the call. For an
+   ApprovalRejectedError, stop and ask me.
+4. For a timeout, do the work in smaller parts or give a larger timeout. For a kernel that died, the
+   message says what killed it: most often it is memory.
+5. Run only what is missing, and say what was wrong.
+`.trim();

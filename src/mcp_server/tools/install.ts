@@ -1,0 +1,76 @@
+import { z } from "zod";
+import { parseRequirement } from "../../python/requirement.ts";
+import { explained, failure } from "../failure.ts";
+import { RequestProgress } from "../request_progress.ts";
+import type { SdkMcpServer } from "../sdk.ts";
+import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
+import { visibleLines } from "../visible_lines.ts";
+import { confirmChange } from "./confirm_change.ts";
+
+const DESCRIPTION = `
+Installs a Python package for this workspace. It can be imported at once, without reset, and stays \
+installed.
+
+Takes a name with optional extras and versions, such as "pandas", "httpx[http2]" or "numpy>=2,<3", or \
+a Git repository, such as "git+https://github.com/psf/requests@v2.32.3", for which the user is asked. \
+The installer runs in a sandbox of its own: it reaches only the user's package index, and writes only \
+to the packages of this workspace. If it fails, read its last lines: they say which version or build \
+tool is missing.
+`.trim();
+
+/** Adds `install_package`. */
+export function registerInstall(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
+  server.registerTool("install_package", {
+    title: "Install a Python package",
+    description: DESCRIPTION,
+    inputSchema: declare(z.object({
+      package_name: z.string().describe('The package, such as "pandas" or "numpy>=2,<3"'),
+    })),
+    outputSchema: z.object({
+      package: z.string(),
+      output: z.string().describe("What the installer said"),
+    }),
+    annotations: {
+      readOnlyHint: false,
+      destructiveHint: false,
+      idempotentHint: true,
+      openWorldHint: true,
+    },
+  }, async ({ package_name: name }, ctx) => {
+    try {
+      const requirement = parseRequirement(name);
+      if (requirement.host !== undefined) {
+        const change = {
+          description:
+            `Install this Python package from a Git repository? Its installation, in a ` +
+            `sandbox, can reach ${requirement.host}:\n\n${visibleLines(requirement.text)}`,
+          what: "Installing from a Git repository",
+          byHand: "Ask the user, or install a package of the package index instead",
+        };
+        const question = await confirmChange(change, session, server, ctx);
+        if (question !== undefined) return question;
+      }
+      const { packages } = await session.parts;
+      const work = { activity: `Installing ${requirement.text}` };
+      using _progress = RequestProgress.of(work, ctx, session.log);
+      const { installed, output } = await packages.install(requirement, {
+        signal: ctx.mcpReq.signal,
+        onLine: (line) => {
+          work.activity = line;
+        },
+      });
+      if (!installed) return failure(output);
+      return {
+        content: [{ type: "text", text: output }],
+        structuredContent: { package: requirement.text, output },
+      };
+    } catch (error) {
+      return explained(error);
+    }
+  });
+}

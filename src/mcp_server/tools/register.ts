@@ -1,0 +1,97 @@
+import { z } from "zod";
+import { checkServerName } from "../../mcp/server_name.ts";
+import { parseServerParams } from "../../mcp/server_params.ts";
+import { explained } from "../failure.ts";
+import { RequestProgress } from "../request_progress.ts";
+import type { SdkMcpServer } from "../sdk.ts";
+import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
+import { visibleLines } from "../visible_lines.ts";
+import { registerCommand } from "./command_line.ts";
+import { confirmChange } from "./confirm_change.ts";
+
+const DESCRIPTION = `
+Connects to an MCP server and generates the Python API of its tools in mcptools/{server_name}/.
+
+server_params is {"command", "args", "env"} for a server that is started here, or {"url", "headers"} \
+for a remote one. Write secrets as placeholders, such as "\${API_KEY}": they are filled in from the \
+user's environment. The user is asked to approve the exact command or URL. Registrations persist.
+
+Returns the names of the Python modules, one for each tool. Next, look at their signatures with \
+search_tools, then call them in a cell:
+
+  from mcptools.{server_name} import {tool}
+  {tool}.run(argument=...)
+
+Registering a name again replaces its API; call reset to import the new one.
+`.trim();
+
+const outputSchema = z.object({
+  server: z.string(),
+  tools: z.array(z.object({
+    name: z.string().describe("The tool's name at its server"),
+    module: z.string().nullable().describe("Its Python module; null if it was left out"),
+    warnings: z.array(z.string()),
+  })),
+});
+
+/** Adds `register_mcp_server`. */
+export function registerRegister(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
+  server.registerTool("register_mcp_server", {
+    title: "Register an MCP server",
+    description: DESCRIPTION,
+    inputSchema: declare(z.object({
+      server_name: z.string()
+        .describe("Name of the server and of its Python package: lower case, digits, underscores"),
+      server_params: z.record(z.string(), z.unknown())
+        .describe("How the server is started or reached"),
+    })),
+    outputSchema,
+    annotations: {
+      readOnlyHint: false,
+      destructiveHint: false,
+      idempotentHint: true,
+      openWorldHint: true,
+    },
+  }, async ({ server_name: name, server_params }, ctx) => {
+    try {
+      checkServerName(name);
+      const params = parseServerParams(name, server_params);
+      const change = {
+        // The whole of it, as JSON: what is shown is what will be started, to the last character.
+        description: `Register the MCP server "${name}"? It is started or reached like this, ` +
+          `outside the code's sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
+        what: `Registering the server "${name}"`,
+        byHand: `Ask the user to run: ${registerCommand(name, params)}`,
+      };
+      const question = await confirmChange(change, session, server, ctx);
+      if (question !== undefined) return question;
+      const work = { activity: `Connecting to ${name}` };
+      using _progress = RequestProgress.of(work, ctx, session.log);
+      const { executor } = await session.parts;
+      const tools = await executor.registerServer(name, params);
+      session.resourcesChanged();
+      const words = tools.map(({ tool, module, warnings }) => {
+        const notes = warnings.length === 0 ? "" : ` (${warnings.join("; ")})`;
+        return module === null ? `left out: ${tool}${notes}` : `${module}${notes}`;
+      });
+      return {
+        content: words.map((text) => ({ type: "text", text })),
+        structuredContent: {
+          server: name,
+          tools: tools.map(({ tool, module, warnings }) => ({
+            name: tool,
+            module,
+            warnings: [...warnings],
+          })),
+        },
+      };
+    } catch (error) {
+      return explained(error);
+    }
+  });
+}

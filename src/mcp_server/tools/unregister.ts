@@ -1,0 +1,62 @@
+import { z } from "zod";
+import { checkServerName } from "../../mcp/server_name.ts";
+import { explained } from "../failure.ts";
+import type { SdkMcpServer } from "../sdk.ts";
+import type { Session } from "../session.ts";
+import type { DeclareInput } from "../session_argument.ts";
+import { confirmChange } from "./confirm_change.ts";
+import { knownServers } from "./known_servers.ts";
+
+const DESCRIPTION = `
+Removes an MCP server that was registered: stops it, forgets how it is started, and removes its Python \
+API from mcptools/. The user is asked to approve it. Cells that have imported the API keep it until \
+reset, but its calls fail.
+`.trim();
+
+/** Adds `unregister_mcp_server`. */
+export function registerUnregister(
+  server: SdkMcpServer,
+  session: Session,
+  declare: DeclareInput,
+): void {
+  server.registerTool("unregister_mcp_server", {
+    title: "Remove an MCP server",
+    description: DESCRIPTION,
+    inputSchema: declare(z.object({
+      server_name: z.string().describe("The name under which it was registered"),
+    })),
+    outputSchema: z.object({
+      removed: z.string(),
+      servers: z.array(z.string()).describe("The servers that remain"),
+    }),
+    annotations: {
+      readOnlyHint: false,
+      destructiveHint: true,
+      idempotentHint: true,
+      openWorldHint: false,
+    },
+  }, async ({ server_name: name }, ctx) => {
+    try {
+      checkServerName(name);
+      if (!(await session.servers()).includes(name)) {
+        throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
+      }
+      const change = {
+        description: `Remove the MCP server "${name}" and its Python API?`,
+        what: `Removing the server "${name}"`,
+        byHand: `Ask the user to run: ipybox unregister ${name}`,
+      };
+      const question = await confirmChange(change, session, server, ctx);
+      if (question !== undefined) return question;
+      await (await session.parts).executor.unregisterServer(name);
+      session.resourcesChanged();
+      const text = `Removed ${name}. ${await knownServers(session)}`;
+      return {
+        content: [{ type: "text", text }],
+        structuredContent: { removed: name, servers: await session.servers() },
+      };
+    } catch (error) {
+      return explained(error);
+    }
+  });
+}

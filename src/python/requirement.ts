@@ -1,0 +1,46 @@
+/** What is to be installed. */
+export interface Requirement {
+  /** It, as installers read it. */
+  readonly text: string;
+  /** The package's name; `undefined` where only its repository is known. */
+  readonly name: string | undefined;
+  /** The host of its Git repository; `undefined` for a package of the index. */
+  readonly host: string | undefined;
+}
+
+/** A package's name, with extras. */
+const NAME = String.raw`[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?`;
+/** One restriction of the version. */
+const VERSION = String.raw`(?:===|[=!<>~]=|<|>)\s*[A-Za-z0-9.*+!_-]+`;
+const INDEXED = new RegExp(`^${NAME}\\s*(?:${VERSION}(?:\\s*,\\s*${VERSION})*)?$`);
+/** Without white space, quotes or `$`: installers substitute variables in some places. */
+const REPOSITORY = new RegExp(
+  String.raw`^(?:${NAME}\s*@\s*)?git\+(https://[A-Za-z0-9._~:/@#&=%+-]+)$`,
+);
+const MAX_LENGTH = 500;
+
+/**
+ * Reads what a client wants to have installed: a package of the index, or a Git repository that is
+ * reached by HTTPS. No paths, no options, no other addresses.
+ *
+ * @param text Such as `"pandas[excel]>=2,<3"` or `"git+https://github.com/psf/requests@v2.32.3"`.
+ * @returns The requirement.
+ * @throws {TypeError} It is something else.
+ */
+export function parseRequirement(text: string): Requirement {
+  const trimmed = text.trim();
+  if (trimmed.length <= MAX_LENGTH) {
+    if (INDEXED.test(trimmed)) {
+      return { text: trimmed, name: /^[A-Za-z0-9._-]+/.exec(trimmed)?.[0], host: undefined };
+    }
+    const address = REPOSITORY.exec(trimmed)?.[1];
+    const url = address === undefined ? null : URL.parse(address);
+    const isPlain = url !== null && url.username === "" && url.password === "" && url.port === "" &&
+      url.hostname.includes(".") && url.pathname.length > 1;
+    if (isPlain) return { text: trimmed, name: undefined, host: url.hostname };
+  }
+  throw new TypeError(
+    `Cannot install ${JSON.stringify(text.slice(0, 200))}: give a package's name, such as ` +
+      `"pandas" or "pandas>=2,<3", or a Git repository, such as "git+https://HOST/OWNER/NAME@TAG"`,
+  );
+}

@@ -1,0 +1,90 @@
+import { allDone } from "../async/all.ts";
+import { hostEnv } from "../process/host_env.ts";
+import type { Logger } from "../log.ts";
+import type { SandboxConfig } from "./config.ts";
+import { proxyFolder, sandboxSettings } from "./policy.ts";
+import { trustedPath } from "../process/trusted_path.ts";
+import { findSrt, srtArguments } from "./srt.ts";
+
+/** A program that is run once in a sandbox of its own. */
+export interface ConfinedProgram {
+  /** The program, by its path, and its arguments. */
+  readonly command: readonly string[];
+  /** Its own variables, besides those that lead it to the sandbox's proxy. */
+  readonly env: Readonly<Record<string, string>>;
+  /** A folder that it may write. It is its working directory. */
+  readonly session: string;
+  /** Another folder that it may write. */
+  readonly writable: string;
+  /** What else it may read. */
+  readonly readable: readonly string[];
+  /** A folder that only the host sees. It exists. */
+  readonly hostPrivate: string;
+  /** The hosts that it may reach. */
+  readonly hosts: readonly string[];
+  /** What the user adds to the settings of sandboxes. */
+  readonly config?: SandboxConfig;
+}
+
+/** Variables that say how the host itself reaches the network. */
+const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
+  .flatMap((name) => [name, name.toLowerCase()]);
+
+/**
+ * Says how a program is started in a sandbox of its own.
+ *
+ * @param program What it may do. All paths are absolute and free of symbolic links.
+ * @param options Where it says what it does, and what ends the preparation.
+ * @returns The command, its arguments and its whole environment.
+ * @throws {SandboxUnavailableError} The sandbox runtime is not there.
+ */
+export async function confine(
+  program: ConfinedProgram,
+  options: { readonly log: Logger; readonly signal: AbortSignal },
+): Promise<{ command: string; args: string[]; env: Record<string, string> }> {
+  const { session, writable, hostPrivate, config = {} } = program;
+  const path = trustedPath(hostEnv("PATH") ?? "/usr/bin:/bin", [session, writable]);
+  const [srt] = await allDone([
+    findSrt({ path, ...options }),
+    Deno.mkdir(proxyFolder(hostPrivate)),
+  ]);
+  const home = hostEnv("HOME");
+  const settings = sandboxSettings({
+    writable: [session, writable],
+    readOnly: [],
+    hostPrivate,
+    base: session,
+    protectedPaths: { unreadable: [], readOnly: [] },
+    readable: [...program.readable, ...srt.readable],
+    config: {
+      ...config,
+      network: {
+        ...config.network,
+        allowedDomains: [...config.network?.allowedDomains ?? [], ...program.hosts],
+      },
+    },
+    ...(home === undefined ? {} : { home }),
+  });
+  await Deno.writeTextFile(`${hostPrivate}/srt.json`, JSON.stringify(settings));
+  const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
+  return {
+    command: srt.command,
+    // `srt` has variables of its own for its proxy, which the program has to keep.
+    args: [
+      ...srt.args,
+      ...srtArguments(`${hostPrivate}/srt.json`, ["/usr/bin/env", ...own, ...program.command]),
+    ],
+    env: {
+      ...Object.fromEntries(PROXIES.flatMap((name) => {
+        const value = hostEnv(name);
+        return value === undefined ? [] : [[name, value]];
+      })),
+      PATH: path,
+      LANG: "C.UTF-8",
+      HOME: hostPrivate, // srt lets code inside write to some folders below it
+      TMPDIR: proxyFolder(hostPrivate),
+      CLAUDE_CODE_TMPDIR: `${session}/tmp`,
+      ...srt.env,
+    },
+  };
+}

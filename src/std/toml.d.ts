@@ -1,0 +1,2 @@
+/** Parses TOML. */
+export function parse(text: string): Record<string, unknown>;

@@ -1,0 +1,7 @@
+/**
+ * `@std/toml` by its bare name: the same code from npm, with the type that npm's copy lacks.
+ *
+ * @module
+ */
+// @ts-types="./toml.d.ts"
+export { parse } from "deno-std/toml/parse.js";

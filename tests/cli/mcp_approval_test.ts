@@ -1,0 +1,166 @@
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { rawServer } from "../support/mcp.ts";
+import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { stepsOf } from "../support/steps.ts";
+
+Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", async (t) => {
+  await using workspace = await workspaceWithServer();
+  await using host = await McpHost.start({ args: ["--workspace", workspace.path, "--no-sandbox"] });
+  const step = stepsOf(t);
+
+  await step("a tool call, and says how it could be allowed", async () => {
+    const { isError, text } = await host.call("execute_ipython_cell", {
+      code: `${RAW}raw.run_sync("count")`,
+    });
+    assertEquals(isError, true);
+    assertStringIncludes(text, "no elicitation");
+    assertStringIncludes(text, "--approve allow");
+  });
+
+  await step("a registration, and says what the user can run", async () => {
+    const { isError, text } = await host.call("register_mcp_server", {
+      server_name: "x",
+      server_params: { command: "touch", args: [`${workspace.path}/a b`] },
+    });
+    assertEquals(isError, true);
+    assertStringIncludes(text, `ipybox register x -- touch '${workspace.path}/a b'`);
+  });
+
+  await step("an installation from a repository", async () => {
+    const { isError, text } = await host.call("install_package", {
+      package_name: "git+https://example.org/owner/name",
+    });
+    assertEquals(isError, true);
+    assertStringIncludes(text, "needs the user's approval");
+  });
+});
+
+Deno.test("ipybox mcp declines questions of MCP servers where the client cannot ask", async () => {
+  await using workspace = await workspaceWithServer();
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
+  });
+
+  assertEquals(await host.execute(ASK_FORM), '[{"action":"decline"}]');
+});
+
+Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {
+  await using workspace = await workspaceWithServer();
+  const answers = { allow: false, deny: true };
+  for (const [mode, isError] of Object.entries(answers)) {
+    await using host = await McpHost.start({
+      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", mode],
+      answer: () => {
+        throw new Error("nobody is to be asked");
+      },
+    });
+    const code = `${RAW}print(raw.run_sync("count").text)`;
+    assertEquals((await host.call("execute_ipython_cell", { code })).isError, isError);
+    const read = `${RAW}raw.resources.read("x://y")`; // it has none, which its own error says
+    const { content } = await host.call("execute_ipython_cell", { code: read });
+    assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), isError);
+    const params = { server_name: "again", server_params: { ...rawServer() } };
+    assertEquals((await host.call("register_mcp_server", params)).isError, isError);
+  }
+});
+
+Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too", async () => {
+  await using workspace = await workspaceWithServer();
+  const questions: string[] = [];
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox", "--approve-shell", "ask"],
+    answer: (question) => {
+      questions.push(question);
+      return question.includes("rm") ? "deny" : "allow once";
+    },
+  });
+
+  assertEquals(await host.execute("!echo yes"), "yes");
+  const { isError, structuredContent } = await host.call("execute_ipython_cell", {
+    code: "!rm -r nothing",
+  });
+
+  assertEquals(isError, true);
+  assertEquals(questions.length, 2);
+  assertMatch(questions[0] ?? "", /^Allow this shell command\?\n\n.*echo yes/);
+  const { tool_calls: [call] } = readCalls(structuredContent);
+  assertEquals([call?.kind, call?.decision, call?.decided_by], ["shell", "deny", "approver"]);
+});
+
+Deno.test("ipybox mcp asks once for a tool that is allowed for the session", async () => {
+  await using workspace = await workspaceWithServer();
+  const questions: string[] = [];
+  await using host = await McpHost.start({
+    kind: "2.x 2026-07-28",
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    answer: (question) => {
+      questions.push(question);
+      return "allow this tool in this session";
+    },
+  });
+  const code = `${RAW}print(raw.run_sync("count").text)`;
+
+  assertEquals(await host.execute(code), "1");
+  const { text, structuredContent } = await host.call("execute_ipython_cell", { code });
+
+  assertEquals(text, "2");
+  assertEquals(questions.length, 1);
+  const { tool_calls: [call] } = readCalls(structuredContent);
+  assertEquals([call?.decision, call?.decided_by], ["allow", "consent"]);
+});
+
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`ipybox mcp passes questions of MCP servers on to a client of the kind ${kind}`, async () => {
+    await using workspace = await workspaceWithServer();
+    const seen: Readonly<Record<string, unknown>>[] = [];
+    await using host = await McpHost.start({
+      kind,
+      args: ["--workspace", workspace.path, "--approve", "allow"],
+      answer: (_, params) => {
+        seen.push(params);
+        return seen.length === 1 ? { name: "Ada", size: "large" } : null;
+      },
+    });
+
+    const first = await host.execute(ASK_FORM);
+    const second = await host.execute(ASK_FORM);
+
+    assertEquals(JSON.parse(first), [{
+      action: "accept",
+      content: { name: "Ada", size: "large" },
+    }]);
+    assertEquals(JSON.parse(second), [{ action: "decline" }]);
+    const message = String(seen[0]?.message);
+    assertStringIncludes(message, 'The MCP server "raw" asks:\n\nWho is it?');
+    assertStringIncludes(message, "\\u{202e}"); // nothing turns the direction of what is read
+    assertStringIncludes(JSON.stringify(seen[0]?.requestedSchema), '"enum":["small","large"]');
+  });
+}
+
+/** Calls a tool that asks its client for a form, and prints the answer. */
+const ASK_FORM = `${RAW}
+params = {
+    "message": "Who is it?\\u202e",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"},
+            "size": {"type": "string", "enum": ["small", "large"]},
+        },
+        "required": ["name"],
+    },
+}
+print(raw.run_sync("ask", {"method": "elicitation/create", "params": params}).text)`;
+
+interface Calls {
+  readonly tool_calls: readonly {
+    readonly kind: string;
+    readonly decision: string;
+    readonly decided_by: string;
+  }[];
+}
+
+function readCalls(content: unknown): Calls {
+  return JSON.parse(JSON.stringify(content));
+}

@@ -1,0 +1,248 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { McpServer } from "../../src/mcp_server/mcp_server.ts";
+import { silentLogger } from "../../src/log.ts";
+import { ipybox } from "../support/cli.ts";
+import { until } from "../support/executor.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const CELL = "execute_ipython_cell";
+
+Deno.test("Clients over HTTP keep their state and do not see each other's", async (t) => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path]);
+  const folders: string[] = [];
+  for (const kind of CLIENT_KINDS) {
+    await t.step(kind, async () => {
+      await using host = await McpHost.join(server.address, { kind });
+      assert((await host.tools()).some(({ name }) => name === CELL));
+      assertEquals((await host.call(CELL, { code: "'x' in globals()" })).text, "False");
+      await host.call(CELL, { code: "x = 41; open('mine', 'w').close()" });
+      assertEquals((await host.call(CELL, { code: "x + 1" })).text, "42");
+      const { text } = await host.call(CELL, {
+        code: "import os; print(os.getcwd()); print(os.listdir('..'), os.path.exists('mine'))",
+      });
+      const [folder = "", others = ""] = text.split("\n");
+      assertEquals(others, `['${folder.split("/").at(-1)}'] True`);
+      assertStringIncludes(folder, `${workspace.path}/sessions/`);
+      folders.push(folder);
+    });
+  }
+  assertEquals(new Set(folders).size, CLIENT_KINDS.length);
+});
+
+Deno.test("A client of the newer era opens sessions, names them and closes them", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path, "--max-sessions", "2"]);
+  await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
+  await host.call(CELL, { code: "x = 'shared'" });
+  const opened = await host.call("open_session");
+  const session = opened.structuredContent?.session;
+  assert(typeof session === "string");
+
+  assertEquals((await host.call(CELL, { code: "'x' in globals()", session })).text, "False");
+  await host.call(CELL, { code: "x = 'own'", session });
+  assertEquals((await host.call(CELL, { code: "x", session })).text, "'own'");
+  assertEquals((await host.call(CELL, { code: "x" })).text, "'shared'");
+
+  const full = await host.call("open_session");
+  assertEquals(full.isError, true);
+  assertStringIncludes(full.text, "There are 2 sessions already: close one");
+  assertEquals((await host.call("close_session", { session })).text, `Closed session ${session}`);
+  const gone = await host.call(CELL, { code: "x", session });
+  assertEquals(gone.isError, true);
+  assertStringIncludes(gone.text, `There is no session "${session}"`);
+  assertEquals((await host.call("open_session")).isError, false);
+});
+
+Deno.test("Who has no token, another owner's handle, or is a web page gets nothing", async () => {
+  await using workspace = await TempFolder.create();
+  const tokens = ["alice-alice-alice-alice", "bob-bob-bob-bob-bob-bob"] as const;
+  await Deno.writeTextFile(`${workspace.path}/tokens`, `# two\n${tokens.join("\n")}\n`);
+  await using server = await HttpMcp.start(
+    ["--workspace", workspace.path, "--token-file", `${workspace.path}/tokens`],
+  );
+  const { url } = server.address;
+  const post = async (headers: Record<string, string>, body: unknown = INITIALIZE) => {
+    const response = await fetch(url, {
+      method: "POST",
+      headers: {
+        accept: "application/json, text/event-stream",
+        "content-type": "application/json",
+        ...headers,
+      },
+      body: JSON.stringify(body),
+    });
+    await response.body?.cancel();
+    return response;
+  };
+  const alice = { authorization: `Bearer ${tokens[0]}` };
+  const bob = { authorization: `Bearer ${tokens[1]}` };
+
+  for (const authorization of ["", "Bearer ", "Bearer nonsense", `Basic ${tokens[0]}`]) {
+    const { status, headers } = await post(authorization === "" ? {} : { authorization });
+    assertEquals([status, headers.get("www-authenticate")], [401, 'Bearer realm="ipybox"']);
+  }
+  for (const origin of ["http://evil.example", "null", "http://localhost:9999"]) {
+    assertEquals((await post({ ...alice, origin })).status, 403, origin);
+  }
+  assertEquals(await statusWithHost(url, "evil.example", tokens[0]), 421);
+  assertEquals((await post({ ...alice, "content-type": "text/plain" })).status, 415);
+
+  const opened = await post(alice);
+  assertEquals(opened.status, 200);
+  const id = opened.headers.get("mcp-session-id") ?? "";
+  assert(id !== "");
+  const list = { jsonrpc: "2.0", id: 2, method: "tools/list" };
+  const inSession = { "mcp-session-id": id, "mcp-protocol-version": "2025-11-25" };
+  assertEquals((await post({ ...alice, ...inSession }, list)).status, 200);
+  assertEquals((await post({ ...bob, ...inSession }, list)).status, 404);
+  assertEquals((await post(alice, list)).status, 400); // it names no session
+
+  const file = new URL(`/sessions/${id}/files/a%20b/c.txt`, url);
+  const put = async (headers: HeadersInit, at: URL, body: string) =>
+    (await fetch(at, { method: "PUT", headers, body })).status;
+  assertEquals(await put(alice, file, "hello"), 204);
+  assertEquals(await (await fetch(file, { headers: alice })).text(), "hello");
+  for (const headers of [bob, {}]) {
+    const response = await fetch(file, { headers });
+    await response.body?.cancel();
+    assert(response.status === 404 || response.status === 401);
+  }
+  const own = new URL(`/sessions/${id}/files/.ipybox/mcp.json`, url);
+  for (const path of [own.pathname, `/sessions/${id}/files/..%2F..%2Ftokens`]) {
+    const response = await fetch(new URL(path, url), { headers: alice });
+    await response.body?.cancel();
+    assertEquals(response.status, 403, path);
+  }
+
+  const closed = await fetch(url, { method: "DELETE", headers: { ...alice, ...inSession } });
+  await closed.body?.cancel();
+  assertEquals(closed.status, 200);
+  assertEquals((await post({ ...alice, ...inSession }, list)).status, 404);
+});
+
+/** `fetch` does not let its caller choose this header. */
+async function statusWithHost(url: URL, host: string, token: string): Promise<number> {
+  using connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+  const request = `POST ${url.pathname} HTTP/1.1\r\nHost: ${host}\r\nConnection: close\r\n` +
+    `Authorization: Bearer ${token}\r\nContent-Length: 0\r\n\r\n`;
+  await connection.write(new TextEncoder().encode(request));
+  const text = await new Response(connection.readable).text();
+  return Number(text.split(" ")[1]);
+}
+
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`A ${kind} client over HTTP approves calls, and cancels a cell`, async () => {
+    await using workspace = await workspaceWithServer();
+    await using server = await HttpMcp.start(["--workspace", workspace.path]);
+    const asked: string[] = [];
+    await using host = await McpHost.join(server.address, {
+      kind,
+      answer: (question) => {
+        asked.push(question);
+        return "allow once";
+      },
+    });
+
+    const called = await host.call(CELL, { code: `${RAW}raw.run_sync("count")` });
+    assertEquals(called.isError, false, called.text);
+    assertEquals(asked.length, 1);
+    assertStringIncludes(asked[0] ?? "", "raw.count");
+
+    const cancel = new AbortController();
+    const mark = `${workspace.path}/sessions`;
+    const running = host.call(CELL, {
+      code: "kept = 1\nopen('begun', 'w').close()\nimport time\ntime.sleep(1000)",
+    }, { signal: cancel.signal });
+    await until("the cell has begun", async () => {
+      for await (const { name } of Deno.readDir(mark)) {
+        const begun = `${mark}/${name}/begun`;
+        if (await Deno.stat(begun).then(() => true, () => false)) return true;
+      }
+      return false;
+    });
+    cancel.abort(new Error("enough"));
+    await assertRejects(() => running);
+    assertEquals((await host.call(CELL, { code: "kept" })).text, "1");
+  });
+}
+
+Deno.test("A session that nobody uses is closed, and its kernel with it", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await McpServer.serveHttp({
+    workspace: workspace.path,
+    sessionIdleMs: 500,
+    spareKernel: false,
+    python: testPython(),
+    log: silentLogger,
+  });
+  assert(server.http?.token !== undefined);
+  const { url, token } = server.http;
+  await using host = await McpHost.join({ url, token }, { kind: "2.x 2026-07-28" });
+  const { structuredContent } = await host.call("open_session");
+  const { session } = structuredContent ?? {};
+  // Longer than it may idle, but it is in use.
+  assertEquals(
+    (await host.call(CELL, { code: "import time; time.sleep(1); 'done'", session })).text,
+    "'done'",
+  );
+
+  await until(
+    "its kernel has ended",
+    async () => (await processesWith(String(session))).length === 0,
+  );
+
+  assertEquals((await host.call(CELL, { code: "1", session })).isError, true);
+});
+
+for (const signal of ["SIGTERM", "SIGKILL"] as const) {
+  Deno.test(`ipybox mcp --http leaves no process after ${signal}`, async () => {
+    await using workspace = await TempFolder.create();
+    await using server = await HttpMcp.start(["--workspace", workspace.path]);
+    await using host = await McpHost.join(server.address, { kind: "2.x legacy" });
+    assertEquals((await host.call(CELL, { code: "6 * 7" })).text, "42");
+
+    const { code } = await server.stop(signal);
+
+    if (signal === "SIGTERM") assertEquals(code, 0);
+    await untilNoneWith(workspace.path);
+  });
+}
+
+Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/short`, "abc\n");
+  using taken = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const http = ["--http", "0"];
+  for (
+    const [args, message] of [
+      [["--http", "80000"], 'takes a port from 0 to 65535: received "80000"'],
+      [["--http", String(taken.addr.port)], `Port ${taken.addr.port} is taken: choose another one`],
+      [["--host", "0.0.0.0"], "Option --host needs --http"],
+      [[...http, "--no-token", "--host", "0.0.0.0"], "Option --no-token is for loopback only"],
+      [[...http, "--no-token", "--token-file", "short"], "contradict each other"],
+      [[...http, "--token-file", "short"], "A bearer token must have 16 to 1000 characters"],
+      [[...http, "--token-file", "none"], 'No file "none"'],
+    ] as const
+  ) {
+    const { code, stderr } = await ipybox(["mcp", ...args], { cwd: workspace.path });
+    assertEquals(code, 2, stderr);
+    assertStringIncludes(stderr, message);
+  }
+});
+
+const INITIALIZE = {
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
+  params: {
+    protocolVersion: "2025-11-25",
+    capabilities: {},
+    clientInfo: { name: "test", version: "1" },
+  },
+};

@@ -1,0 +1,161 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { until } from "../support/executor.ts";
+import { CLIENT_KINDS, McpHost, type Progress } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { stepsOf } from "../support/steps.ts";
+
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`ipybox mcp tells a client of the kind ${kind} what its cell does`, async (t) => {
+    await using workspace = await workspaceWithServer();
+    await using host = await McpHost.start({
+      kind,
+      args: ["--workspace", workspace.path, "--approve", "allow"],
+    });
+    const step = stepsOf(t);
+
+    await step("by its last line of output, and the call under way", async () => {
+      const told: Progress[] = [];
+      const onProgress = (progress: Progress) => told.push(progress);
+      // Each step ends when the client has been told of it.
+      const cell = host.call("execute_ipython_cell", {
+        code: `${RAW}
+import pathlib, time
+def wait(name):
+    while not pathlib.Path(name).exists(): time.sleep(0.02)
+print("first\\nsecond", flush=True)
+wait("one")
+raw.run_sync("sleep", {"ms": 1500})`,
+      }, { onProgress });
+      const said = (words: string) => () => told.some(({ message }) => message === words);
+      await until("the line was told", said("second"));
+      await Deno.writeTextFile(`${workspace.path}/one`, "");
+      await until("the call was told", said("Calling raw.sleep"));
+      assertEquals((await cell).isError, false);
+      const numbers = told.map(({ progress }) => progress);
+      assertEquals(numbers, [...numbers].sort((a, b) => a - b));
+      assertEquals(new Set(numbers).size, numbers.length);
+    });
+
+    await step("not more often than a person reads", async () => {
+      const told: Progress[] = [];
+      const start = performance.now();
+      await host.call("execute_ipython_cell", {
+        code: "import time\nfor i in range(1000): print(i, flush=True); time.sleep(0.001)",
+      }, { onProgress: (progress) => told.push(progress) });
+      const seconds = (performance.now() - start) / 1000;
+      assert(told.length >= 1 && told.length <= seconds * 4 + 1, `${told.length} in ${seconds} s`);
+    });
+
+    await step("and a cancelled call interrupts it and its tool calls", async () => {
+      await host.execute("b = 1");
+      const cancel = new AbortController();
+      const calling = Promise.withResolvers<void>();
+      const call = host.call("execute_ipython_cell", {
+        code: `${RAW}raw.run_sync("sleep", {"ms": 3_600_000})`,
+      }, {
+        signal: cancel.signal,
+        onProgress: ({ message }) => {
+          if (message === "Calling raw.sleep") calling.resolve();
+        },
+      });
+      await calling.promise;
+      cancel.abort(new Error("the user pressed Escape"));
+      await assertRejects(() => call);
+      assertEquals(await host.execute("b"), "1");
+    });
+
+    await step("and with it the processes that it started", async () => {
+      const mark = `mark-${crypto.randomUUID()}`;
+      const cancel = new AbortController();
+      const call = host.call("execute_ipython_cell", {
+        code: `import subprocess\nsubprocess.run(["sh", "-c", "sleep 1000; : ${mark}"])`,
+      }, { signal: cancel.signal });
+      await until("the cell has begun", async () => (await processesWith(mark)).length > 0);
+      cancel.abort(new Error("the user pressed Escape"));
+      await assertRejects(() => call);
+      assertEquals(await host.execute("b"), "1");
+      await untilNoneWith(mark);
+    });
+  });
+
+  Deno.test(`ipybox mcp goes on when a client of the kind ${kind} gives up a question`, async (t) => {
+    await using workspace = await workspaceWithServer();
+    const asked: (() => void)[] = [];
+    await using host = await McpHost.start({
+      kind,
+      args: ["--workspace", workspace.path, "--no-sandbox"],
+      answer: () => {
+        asked.shift()?.();
+        throw new Error("the form was closed"); // the client neither answers nor asks again
+      },
+    });
+    const step = stepsOf(t);
+    const abandon = async (code: string) => {
+      const cancel = new AbortController();
+      asked.push(() => cancel.abort(new Error("the user pressed Escape")));
+      await assertRejects(() =>
+        host.call("execute_ipython_cell", { code }, { signal: cancel.signal })
+      );
+    };
+
+    await step("and asks for the same cell again", async () => {
+      const code = `${RAW}raw.run_sync("count")`;
+      await abandon(code);
+      await abandon(code);
+    });
+
+    await step("and resets", async () => {
+      await abandon(`${RAW}raw.run_sync("count")`);
+      assertEquals((await host.call("reset")).isError, false);
+      assertEquals(await host.execute("1 + 1"), "2");
+    });
+  });
+}
+
+Deno.test("ipybox mcp tells a client of the older era that its user is being waited for", async () => {
+  await using workspace = await workspaceWithServer();
+  const told: Progress[] = [];
+  await using host = await McpHost.start({
+    kind: "1.x",
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    answer: async () => {
+      const seen = told.length;
+      await until(
+        "it was told",
+        () => told.slice(seen).some(({ message }) => /^Waiting for the user/.test(message ?? "")),
+      );
+      return "allow once";
+    },
+  });
+
+  const { text } = await host.call("execute_ipython_cell", {
+    code: `${RAW}raw.run_sync("count")\nprint("between", flush=True)\nraw.run_sync("count").text`,
+  }, { onProgress: (progress) => told.push(progress) });
+
+  assertEquals(text, "between\n'2'");
+  const numbers = told.map(({ progress }) => progress);
+  assertEquals(new Set(numbers).size, numbers.length);
+  assertEquals(numbers, [...numbers].sort((a, b) => a - b));
+});
+
+Deno.test("ipybox mcp leaves a pending approval out of the time limit", async () => {
+  await using workspace = await workspaceWithServer();
+  await using host = await McpHost.start({
+    kind: "2.x 2026-07-28",
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    answer: async () => {
+      await host.resources(); // the connection stays usable meanwhile
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      return "allow once";
+    },
+  });
+
+  const { isError, text } = await host.call("execute_ipython_cell", {
+    code: `${RAW}print(raw.run_sync("count").text)`,
+    timeout: 1,
+  });
+
+  assertEquals(isError, false, text);
+  assertStringIncludes(text, "1");
+});

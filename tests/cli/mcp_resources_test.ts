@@ -1,0 +1,126 @@
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { generatePackage } from "../../src/apigen/generate.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { until } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
+import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`ipybox mcp has resources and prompts for a client of the kind ${kind}`, async (t) => {
+    await using workspace = await TempFolder.create();
+    let changes = 0;
+    await using host = await McpHost.start({
+      kind,
+      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
+      onResourcesChanged: () => void changes++,
+    });
+    const step = stepsOf(t);
+
+    await step("a registration changes the list, which is told", async () => {
+      assertEquals(await host.resources(), []);
+      const params = { server_name: "raw", server_params: { ...rawServer() } };
+      assertEquals((await host.call("register_mcp_server", params)).isError, false);
+      const uris = (await host.resources()).map(({ uri }) => uri);
+      assertEquals(uris, ["mcptools://raw/__init__.py", "mcptools://raw/schema.json"]);
+      await until("the change was told", () => changes > 0);
+    });
+
+    await step("the sources of the generated API", async () => {
+      const folder = `${workspace.path}/mcptools/raw`;
+      for (const name of ["__init__.py", "count.py", "schema.json"]) {
+        const text = await host.read(`mcptools://raw/${name}`);
+        assertEquals(text, await Deno.readTextFile(`${folder}/${name}`));
+      }
+    });
+
+    await step("nothing else", async () => {
+      await Deno.writeTextFile(`${workspace.path}/secret.py`, "");
+      const others = [
+        "mcptools://raw/nothing.py",
+        "mcptools://other/count.py",
+        "mcptools://raw/..%2F..%2Fsecret.py",
+        "mcptools://../secret.py",
+        "ipybox://outputs/..%2Fsecret.py",
+        "ipybox://images/secret.py",
+      ];
+      for (const uri of others) await assertRejects(() => host.read(uri), uri);
+    });
+
+    await step("templates, whose variables are completed", async () => {
+      assertEquals((await host.templates()).toSorted(), [
+        "ipybox://images/{file}",
+        "ipybox://outputs/{file}",
+        "mcptools://{server}/schema.json",
+        "mcptools://{server}/{module}.py",
+      ]);
+      const ref = { type: "ref/resource", uri: "mcptools://{server}/{module}.py" } as const;
+      assertEquals(await host.complete(ref, { name: "server", value: "r" }), ["raw"]);
+      const modules = await host.complete(ref, { name: "module", value: "c" }, { server: "raw" });
+      assertEquals(modules, ["count", "cwd"]);
+    });
+
+    await step("the whole output of a cell", async () => {
+      await host.call("execute_ipython_cell", { code: "print('x' * 6000)" });
+      const output = (await host.resources()).find(({ uri }) =>
+        String(uri).startsWith("ipybox://outputs/")
+      );
+      assertEquals(await host.read(String(output?.uri)), "x".repeat(6000));
+    });
+
+    await step("prompts that teach the workflow", async () => {
+      assertEquals((await host.prompts()).toSorted(), ["code_action", "debug_cell", "use_server"]);
+      const task = await host.prompt("code_action", { task: "Count the stars" });
+      assert(task.startsWith("Count the stars\n"), task);
+      assertStringIncludes(task, "search_tools");
+      assertStringIncludes(await host.prompt("use_server", { server: "raw" }), 'server "raw"');
+      const ref = { type: "ref/prompt", name: "use_server" } as const;
+      assertEquals(await host.complete(ref, { name: "server", value: "" }), ["raw"]);
+    });
+
+    await step("search_tools ranks, and tells as much as was asked for", async () => {
+      const search = (args: Record<string, unknown>) => host.call("search_tools", args);
+      const names = await search({ query: "", detail: "names" });
+      assertEquals(names.text.split("\n").length, 10);
+      const count = await search({ query: "count", detail: "signatures" });
+      assertStringIncludes(count.text, "from mcptools.raw import count\ncount.run(");
+      const full = await search({ query: "count", detail: "full", server: "raw" });
+      const source = await Deno.readTextFile(`${workspace.path}/mcptools/raw/count.py`);
+      assertEquals(full.text, `# mcptools/raw/count.py\n${source.trim()}`);
+      const nothing = await search({ query: "xylophone" });
+      assertEquals([nothing.isError, nothing.structuredContent], [false, {
+        tools: [],
+        matches: 0,
+      }]);
+      assertStringIncludes(nothing.text, "Registered servers: raw");
+      const unknown = await search({ query: "count", server: "other" });
+      assertEquals(unknown.isError, true);
+      assertStringIncludes(unknown.text, "Registered servers: raw");
+    });
+  });
+}
+
+Deno.test("search_tools answers in bounds for 500 tools", async () => {
+  await using workspace = await TempFolder.create();
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  await registry.register("many", rawServer());
+  const tools = Array.from({ length: 500 }, (_, n) => ({
+    name: `make-thing-${n}`,
+    description: `Makes thing number ${n}. ${"It has much to say. ".repeat(100)}`,
+    inputSchema: { type: "object", properties: { title: { type: "string" } } },
+  }));
+  await generatePackage("many", { tools }, { rootDir: `${workspace.path}/mcptools` });
+  await using host = await McpHost.start({ args: ["--workspace", workspace.path, "--no-sandbox"] });
+
+  for (const detail of ["names", "signatures", "full"]) {
+    for (const query of ["", "make thing"]) {
+      const { text, structuredContent } = await host.call("search_tools", { query, detail });
+      assert(text.length < 13_000, `${detail}: ${text.length}`);
+      assertEquals(structuredContent?.matches, 500);
+      assertStringIncludes(text, "more match");
+    }
+  }
+  const { text } = await host.call("search_tools", { query: "thing 321", detail: "names" });
+  assert(text.startsWith("many.make_thing_321: Makes thing number 321."), text);
+});

@@ -1,0 +1,197 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { z } from "zod";
+import { imageSize } from "../../src/mcp_server/image_size.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { stepsOf } from "../support/steps.ts";
+
+const report = z.object({
+  status: z.string(),
+  text: z.string(),
+  omitted_chars: z.number(),
+  output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable(),
+  images: z.array(z.object({ uri: z.string(), path: z.string(), inline: z.boolean() })),
+  tool_calls: z.array(z.object({
+    server: z.string(),
+    tool: z.string(),
+    decision: z.string().nullable(),
+    decided_by: z.string().nullable(),
+    reason: z.string().nullable(),
+    status: z.string(),
+    duration_ms: z.number(),
+  })),
+  tool_call_count: z.number(),
+  duration_ms: z.number(),
+  error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
+  state: z.string(),
+});
+
+/** Draws a PNG without a library. */
+const DRAW = `
+import random, struct, zlib
+from IPython.display import Image, display
+
+def png(width, height, noise=True):
+    line = lambda: b"\\0" + (random.randbytes(width * 3) if noise else bytes(width * 3))
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    body = zlib.compress(b"".join(line() for _ in range(height)), 1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\\x89PNG\\r\\n\\x1a\\n" + chunk(b"IHDR", head) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+`;
+
+Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
+  await using workspace = await workspaceWithServer();
+  const decisions: string[] = [];
+  await using host = await McpHost.start({
+    kind: "2.x 2026-07-28",
+    args: ["--workspace", workspace.path],
+    answer: () => decisions.shift() ?? null,
+  });
+  const step = stepsOf(t);
+  const execute = async (code: string, options: Record<string, unknown> = {}) => {
+    const end = await host.call("execute_ipython_cell", { code, ...options });
+    return { ...end, report: report.parse(end.structuredContent) };
+  };
+
+  await step("with what it printed, and how long it took", async () => {
+    const { isError, report } = await execute("print('text')");
+    assertEquals([isError, report.status, report.text, report.state], [
+      false,
+      "ok",
+      "text",
+      "kept",
+    ]);
+    assertEquals([report.error, report.output, report.omitted_chars], [null, null, 0]);
+    assert(report.duration_ms > 0);
+  });
+
+  await step("with an exception, its traceback and the output before it", async () => {
+    const { isError, text, report } = await execute(
+      "def inverse(x):\n    return 1 / x\nprint('before')\ninverse(0)",
+    );
+    assertEquals([isError, report.status, report.text], [true, "error", "before"]);
+    assertEquals([report.error?.name, report.error?.message], [
+      "ZeroDivisionError",
+      "division by zero",
+    ]);
+    assertStringIncludes(report.error?.traceback ?? "", "return 1 / x");
+    assert(!text.includes("\x1b["), text);
+  });
+
+  await step("with a time limit, apart from an exception", async () => {
+    const code = "print('begun', flush=True)\nimport time; time.sleep(60)";
+    const { isError, report } = await execute(code, { timeout: 0.5 });
+    assertEquals([isError, report.status, report.text], [true, "timeout", "begun"]);
+    assertEquals(report.state, "kept");
+  });
+
+  await step("with the death of its kernel", async () => {
+    const { isError, report } = await execute("import os; os._exit(7)");
+    assertEquals([isError, report.status, report.state], [true, "died", "lost"]);
+    assertEquals((await execute("1 + 1")).report.text, "2");
+  });
+
+  await step("with the end that a reset made to it", async () => {
+    const begun = Promise.withResolvers<void>();
+    const cell = host.call("execute_ipython_cell", {
+      code: "print('begun', flush=True)\nimport time; time.sleep(60)",
+    }, {
+      onProgress: ({ message }) => {
+        if (message === "begun") begun.resolve();
+      },
+    });
+    await begun.promise;
+    await host.call("reset");
+    const end = report.parse((await cell).structuredContent);
+    assertEquals([end.status, end.state, end.text.trim()], ["cancelled", "lost", "begun"]);
+  });
+
+  await step("with its calls, and what was decided of them", async () => {
+    decisions.push("allow once", "deny");
+    const { report } = await execute(`${RAW}
+raw.run_sync("count")
+try: raw.run_sync("echo")
+except Exception: pass`);
+    const calls = report.tool_calls.map((call) => [
+      `${call.server}.${call.tool}`,
+      call.decision,
+      call.decided_by,
+      call.status,
+    ]);
+    assertEquals(calls, [
+      ["raw.count", "allow", "approver", "ok"],
+      ["raw.echo", "deny", "approver", "approval_rejected"],
+    ]);
+    assertEquals(report.tool_calls[1]?.reason, "the user said no");
+    assertEquals(report.tool_call_count, 2);
+  });
+
+  await step("with head and tail of a long text, and the whole in a file", async () => {
+    const { text, report } = await execute("print('a' * 5000 + 'b' * 5000)", {
+      max_output_chars: 1000,
+    });
+    assertMatch(text, /^a{500}\n\n\[Output truncated: [^\n]* 9000 of 10000 characters left out/);
+    assertEquals([report.omitted_chars, report.output?.chars], [9000, 10000]);
+    const whole = "a".repeat(5000) + "b".repeat(5000);
+    assertEquals(await Deno.readTextFile(report.output?.path ?? ""), whole);
+    assertEquals(await host.read(report.output?.uri ?? ""), whole);
+  });
+
+  await step("with exact counts also where the kernel's client has left text out", async () => {
+    const { report } = await execute("print('x' * 3_000_000)");
+    assertEquals(report.output?.chars, 3_000_001);
+    assertEquals(report.omitted_chars, 3_000_001 - 5000);
+    assertEquals((await Deno.stat(report.output?.path ?? "")).size, 3_000_001);
+  });
+
+  await step("with images that are scaled down, in full size as resources", async () => {
+    const { content, report } = await execute(`${DRAW}
+display(Image(png(40, 30)))
+display(Image(png(2400, 1200)))
+display(Image(png(9000, 9000, noise=False)))`);
+    const images = content.filter((block) => block.type === "image").map(({ mimeType, data }) => {
+      const bytes = Uint8Array.fromBase64(String(data));
+      return { mimeType, bytes: bytes.length, size: imageSize(bytes) };
+    });
+    assertEquals(images.length, 2);
+    assertEquals(images[0]?.size, { width: 40, height: 30 });
+    const { width = 0, height = 0 } = images[1]?.size ?? {};
+    assert(
+      width >= 256 && width <= 1568 && Math.abs(width - 2 * height) <= 1,
+      `${width} x ${height}`,
+    );
+    for (const { bytes } of images) assert(bytes <= 2 ** 20, `${bytes} bytes`);
+    assertEquals(report.images.map(({ inline }) => inline), [true, true, false]);
+    const [, large] = report.images;
+    const whole = Uint8Array.fromBase64(await host.read(large?.uri ?? ""));
+    assertEquals(imageSize(whole), { width: 2400, height: 1200 });
+    assertEquals(whole, await Deno.readFile(large?.path ?? ""));
+    const links = content.filter(({ type }) => type === "resource_link").map(({ uri }) => uri);
+    assertEquals(links, report.images.map(({ uri }) => uri));
+  });
+
+  await step("with many images in bounds", async () => {
+    const { content, report } = await execute(`${DRAW}
+for _ in range(12): display(Image(png(900, 300)))`);
+    const images = content.filter((block) => block.type === "image");
+    const bytes = images.reduce((sum, { data }) => sum + String(data).length * 3 / 4, 0);
+    assertEquals(report.images.length, 12);
+    assert(images.length > 2 && images.length <= 8 && bytes <= 3 * 2 ** 20, `${bytes} bytes`);
+  });
+
+  await step("without following a link that the code has put in an image's place", async () => {
+    const { content } = await execute(`${DRAW}
+import glob, os, threading, time
+def swap():
+    known = set(glob.glob("images/*.png"))
+    while True:
+        for path in set(glob.glob("images/*.png")) - known:
+            try: os.remove(path); os.symlink("/etc/passwd", path)
+            except OSError: pass
+            return
+thread = threading.Thread(target=swap); thread.start()
+display(Image(png(2000, 300)))
+thread.join()`);
+    assert(!JSON.stringify(content).includes(btoa("root:")), "a link was followed");
+  });
+});

@@ -1,0 +1,73 @@
+import { cliArguments } from "./cli.ts";
+import type { HttpAddress } from "./mcp_client.ts";
+import { TempCache } from "./temp_cache.ts";
+
+/** An `ipybox mcp --http` of a test's own. Disposing ends it by SIGTERM. */
+export class HttpMcp implements AsyncDisposable {
+  readonly #process: Deno.ChildProcess;
+  readonly #parts: AsyncDisposableStack;
+
+  private constructor(
+    process: Deno.ChildProcess,
+    parts: AsyncDisposableStack,
+    readonly address: HttpAddress,
+  ) {
+    this.#process = process;
+    this.#parts = parts;
+  }
+
+  /**
+   * Starts one and waits until it says where it is.
+   *
+   * @param args Arguments after `ipybox mcp --http 0`.
+   * @returns The running server.
+   * @throws {Error} It ended instead; its stderr says why.
+   */
+  static async start(args: readonly string[]): Promise<HttpMcp> {
+    await using parts = new AsyncDisposableStack();
+    const cache = parts.use(await TempCache.create());
+    const process = new Deno.Command(Deno.execPath(), {
+      args: [...cliArguments, "mcp", "--http", "0", ...args],
+      env: { NO_COLOR: "1", ...cache.env },
+      stdin: "null",
+      stdout: "null",
+      stderr: "piped",
+    }).spawn();
+    const [shown, rest] = process.stderr.pipeThrough(new TextDecoderStream()).tee();
+    const drained = rest.pipeTo(new WritableStream());
+    parts.defer(() => drained);
+    parts.defer(async () => {
+      end(process, "SIGTERM");
+      await process.status;
+    });
+    let text = "";
+    for await (const piece of shown.values({ preventCancel: true })) {
+      text += piece;
+      const url = /^Serving MCP at (\S+)$/m.exec(text)?.[1];
+      const token = /^Bearer token: (\S+)$/m.exec(text)?.[1];
+      const ready = token !== undefined ||
+        args.some((arg) => /^--(no-token|token-file)$/.test(arg));
+      if (url === undefined || !ready || !text.endsWith("\n")) continue;
+      return new HttpMcp(process, parts.move(), { url: new URL(url), token: token ?? "" });
+    }
+    throw new Error(`ipybox mcp --http ended: ${text}`);
+  }
+
+  /** Ends it. */
+  async stop(signal: Deno.Signal): Promise<Deno.CommandStatus> {
+    end(this.#process, signal);
+    return await this.#process.status;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#parts.disposeAsync();
+  }
+}
+
+function end(process: Deno.ChildProcess, signal: Deno.Signal): void {
+  try {
+    process.kill(signal);
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error; // it has ended already
+  }
+}
