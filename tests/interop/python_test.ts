@@ -11,8 +11,13 @@ import { TempFolder } from "../support/temp_folder.ts";
 const found = await pythonServers();
 const client = new URL("../fixtures/mcp/interop_client.py", import.meta.url).pathname;
 
-for (const [library, name] of [["mcp", "Python SDK"], ["fastmcp", "FastMCP"]] as const) {
-  for (const era of ["auto", "legacy"] as const) {
+for (
+  const { library, name, eras } of [
+    { library: "mcp", name: "Python SDK", eras: ["auto", "legacy"] },
+    { library: "fastmcp", name: "FastMCP", eras: ["auto"] },
+  ]
+) {
+  for (const era of eras) {
     test(`${name}, era ${era}, with ipybox mcp on stdio`, async () => {
       await using workspace = await TempFolder.create();
       await using cache = await TempCache.create();
