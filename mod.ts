@@ -22,7 +22,12 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
-export type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./src/executor/options.ts";
+export type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./src/executor/options.ts";
 export type {
   ApprovalEvent,
   ChunkEvent,
@@ -34,10 +39,14 @@ export { generateMcpSources } from "./src/apigen/sources.ts";
 export type { GenerateMcpSourcesOptions } from "./src/apigen/sources.ts";
 export type { GeneratedTool } from "./src/apigen/generate.ts";
 export type { StaleTools } from "./src/apigen/stale.ts";
+export { ApprovalPage } from "./src/approval_page/approval_page.ts";
+export type { ApprovalPageOptions } from "./src/approval_page/page_desk.ts";
+export type { PageState } from "./src/approval_page/presence.ts";
 export { ApprovalChannel } from "./src/approval/channel.ts";
 export type {
   ApprovalChannelOptions,
   ApprovalWaitOptions,
+  ApprovalWatcher,
   Approver,
 } from "./src/approval/channel.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
@@ -49,7 +58,13 @@ export type {
   ApprovalKind,
   ApprovalRequestOptions,
   ApprovalResponse,
+  CallServer,
+  CallSource,
   RefusalType,
+  RejectOptions,
+  Remember,
+  RememberMatch,
+  RememberScope,
   ToolAnnotations,
 } from "./src/approval/request.ts";
 export type {
@@ -60,7 +75,8 @@ export type {
   PolicyVerdict,
 } from "./src/approval/policy.ts";
 export { AuditLog } from "./src/audit/audit_log.ts";
-export type { AuditEntry, AuditLogOptions } from "./src/audit/audit_log.ts";
+export type { AuditLogOptions } from "./src/audit/audit_log.ts";
+export type { AuditEntry, AuditOutcome } from "./src/audit/audit_entry.ts";
 export { readAuditLog, verifyAuditLog } from "./src/audit/audit_reader.ts";
 export type { AuditVerdict } from "./src/audit/audit_reader.ts";
 export { loadPolicy, parsePolicy } from "./src/policy/policy_file.ts";
@@ -95,12 +111,15 @@ export { Execution } from "./src/kernel/execution.ts";
 export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
 export type { OutputChunk } from "./src/kernel/chunk_queue.ts";
 export { KernelGateway } from "./src/kernel/gateway.ts";
-export type { KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export type { ByteStream } from "./src/net/byte_stream.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";
-export type { Command, ConnectOptions } from "./src/mcp/connect.ts";
+export type { ConnectOptions } from "./src/mcp/connect.ts";
+export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
+export type { OAuthParams } from "./src/mcp/oauth/params.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
 export { ElicitationRequest } from "./src/mcp/elicitation.ts";

@@ -9,10 +9,12 @@
  *
  * @module
  */
-import { CodeExecutor, findPython } from "../mod.ts";
+import { CodeExecutor, findPython, type Logger } from "../mod.ts";
 
-const ROUNDS = Number(Deno.args[0] ?? 5);
-const CELLS = 60;
+/** How often all take their turn; the first argument. */
+const ROUNDS = Number(Deno.args[0] ?? 2);
+/** Also the number of those before them that are not timed, until all caches are warm. */
+const CELLS = 80;
 const RESETS = 3;
 
 interface Figures {
@@ -32,41 +34,50 @@ const CODES = {
   large: "print('x' * (20 * 1024 * 1024))",
 };
 
-const workspace = await Deno.makeTempDir({ prefix: "ipybox-bench-" });
-const python = (await findPython()).executable;
-const subjects: Record<string, () => Promise<Figures>> = {
-  // By a program that times itself.
-  "direct ZMQ": () => runPython(python, "zmq_baseline.py"),
-  "ipybox, no sandbox": () => measureExecutor(false),
-  "ipybox": () => measureExecutor(true),
-};
-const reference = Deno.env.get("IPYBOX_REFERENCE_PYTHON");
-if (reference === undefined) {
-  console.log("Without the reference: IPYBOX_REFERENCE_PYTHON names no Python that has it\n");
-} else {
-  subjects["the reference"] = () => runPython(reference, "reference.py", [String(RESETS)]);
-}
-const results = new Map<string, Figures[]>();
-try {
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const [name, measure] of Object.entries(subjects)) {
-      results.set(name, [...results.get(name) ?? [], await measure()]);
+async function main(): Promise<void> {
+  const workspace = await Deno.makeTempDir({ prefix: "ipybox-bench-" });
+  try {
+    const subjects = await subjectsIn(workspace);
+    const results = new Map<string, Figures[]>();
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const [name, measure] of Object.entries(subjects)) {
+        results.set(name, [...results.get(name) ?? [], await measure()]);
+      }
     }
+    report(results);
+  } finally {
+    await Deno.remove(workspace, { recursive: true });
   }
-} finally {
-  await Deno.remove(workspace, { recursive: true });
 }
-report();
 
-async function measureExecutor(sandbox: boolean): Promise<Figures> {
+/** What is measured, by its name, in the order in which they take turns. */
+async function subjectsIn(workspace: string): Promise<Record<string, () => Promise<Figures>>> {
+  const python = (await findPython()).executable;
+  const subjects = {
+    // By a program that times itself.
+    "direct ZMQ": () => runPython({ python, workspace }, "zmq_baseline.py"),
+    "ipybox, no sandbox": () => measureExecutor(workspace, false),
+    "ipybox": () => measureExecutor(workspace, true),
+  };
+  const reference = Deno.env.get("IPYBOX_REFERENCE_PYTHON");
+  if (reference === undefined) {
+    console.log("Without the reference: IPYBOX_REFERENCE_PYTHON names no Python that has it\n");
+    return subjects;
+  }
+  return {
+    ...subjects,
+    "the reference": () =>
+      runPython({ python: reference, workspace }, "reference.py", [String(RESETS)]),
+  };
+}
+
+async function measureExecutor(workspace: string, sandbox: boolean): Promise<Figures> {
+  const log = new ReadyKernels();
   const begin = performance.now();
-  await using executor = await CodeExecutor.start({
-    workspace,
-    sandbox,
-    log: { debug() {}, info() {}, warn() {}, error: (text) => console.error(text) },
-  });
+  await using executor = await CodeExecutor.start({ workspace, sandbox, log });
   await executor.execute(CODES.empty);
   const start = performance.now() - begin;
+  await log.next(2); // the spare one: its start would take half of the machine from what is timed
   const time = async (code: string): Promise<number> => {
     const begin = performance.now();
     await executor.execute(code);
@@ -76,13 +87,40 @@ async function measureExecutor(sandbox: boolean): Promise<Figures> {
   const [cancel, reset, afterReset]: [number[], number[], number[]] = [[], [], []];
   for (let count = 0; count < RESETS; count++) {
     cancel.push(await timeCancel(executor));
-    await executor.execute("import time; time.sleep(3)"); // until there is a spare kernel again
     const begin = performance.now();
     await executor.reset();
     reset.push(performance.now() - begin);
     afterReset.push(await time(CODES.empty));
+    await log.next(1); // until there is a spare kernel again
   }
   return { ...figures, cancel, reset, afterReset };
+}
+
+/** Counts the kernels that got ready. */
+class ReadyKernels implements Logger {
+  #ready = 0;
+  #seen = 0;
+  #changed = Promise.withResolvers<void>();
+
+  debug(message: string): void {
+    if (!/^kernel \S+ is ready$/.test(message)) return;
+    this.#ready++;
+    this.#changed.resolve();
+    this.#changed = Promise.withResolvers();
+  }
+
+  info(): void {}
+  warn(): void {}
+
+  error(message: string): void {
+    console.error(message);
+  }
+
+  /** Waits for so many more than the last time. */
+  async next(count: number): Promise<void> {
+    this.#seen += count;
+    while (this.#ready < this.#seen) await this.#changed.promise;
+  }
 }
 
 /** From the wish to cancel code that sleeps until the kernel is ready for more. */
@@ -98,17 +136,18 @@ async function timeCancel(executor: CodeExecutor): Promise<number> {
 
 /** The figures that a Python program beside this one prints. */
 async function runPython(
-  python: string,
+  where: { readonly python: string; readonly workspace: string },
   script: string,
   args: readonly string[] = [],
 ): Promise<Figures> {
   const path = new URL(script, import.meta.url).pathname;
-  const { stdout, success } = await new Deno.Command(python, {
+  const { stdout, stderr, success } = await new Deno.Command(where.python, {
     args: [path, JSON.stringify(CODES), String(CELLS), ...args],
-    cwd: workspace,
-    stderr: "inherit",
+    cwd: where.workspace,
   }).output();
-  if (!success) throw new Error(`${python} ${path} failed`);
+  if (!success) {
+    throw new Error(`${where.python} ${path} failed: ${new TextDecoder().decode(stderr)}`);
+  }
   return JSON.parse(new TextDecoder().decode(stdout));
 }
 
@@ -118,6 +157,7 @@ async function measure(start: number, time: (code: string) => Promise<number>): 
     for (let cell = 0; cell < CELLS; cell++) times.push(await time(code));
     return times;
   };
+  await repeat(CODES.empty);
   return {
     start,
     empty: await repeat(CODES.empty),
@@ -126,13 +166,13 @@ async function measure(start: number, time: (code: string) => Promise<number>): 
   };
 }
 
-function report(): void {
-  const baseline = figuresOf("direct ZMQ");
+function report(results: ReadonlyMap<string, readonly Figures[]>): void {
+  const baseline = figuresOf(results.get("direct ZMQ") ?? []);
   console.log(`Milliseconds; ${ROUNDS} rounds of ${CELLS} cells; in brackets, times direct ZMQ\n`);
   const titles = Object.keys(baseline);
   console.log(["".padEnd(20), ...titles.map((title) => title.padStart(19))].join(""));
-  for (const name of results.keys()) {
-    const cells = Object.entries(figuresOf(name)).map(([title, value]) => {
+  for (const [name, figures] of results) {
+    const cells = Object.entries(figuresOf(figures)).map(([title, value]) => {
       const ratio = value / (baseline[title] ?? NaN);
       const times = Number.isNaN(ratio) ? "" : ` (${ratio.toFixed(1)})`;
       return (Number.isNaN(value) ? "-" : value.toFixed(1) + times).padStart(19);
@@ -141,8 +181,7 @@ function report(): void {
   }
 }
 
-function figuresOf(name: string): Record<string, number> {
-  const figures = results.get(name) ?? [];
+function figuresOf(figures: readonly Figures[]): Record<string, number> {
   const all = (key: "empty" | "print" | "cancel" | "reset" | "afterReset") =>
     figures.flatMap((figure) => figure[key] ?? []);
   return {
@@ -161,3 +200,5 @@ function quantile(values: number[], q: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))] ?? NaN;
 }
+
+if (import.meta.main) await main();

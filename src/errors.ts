@@ -73,6 +73,14 @@ export class GatewayStartError extends ProcessError {
   override readonly name: string = "GatewayStartError";
 }
 
+/**
+ * A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code was run.
+ */
+export class KernelStartError extends ProcessError {
+  /** The name of the class. */
+  override readonly name: string = "KernelStartError";
+}
+
 /** What a failed execution had produced before it failed. */
 export interface PartialResult {
   /** The text so far, as in `ExecutionResult.text`. */
@@ -245,6 +253,23 @@ export class McpConnectionError extends ProcessError {
   }
 }
 
+/** A remote MCP server asks for a login, or for more than the present one allows. */
+export class McpLoginRequiredError extends McpConnectionError {
+  /** The name of the class. */
+  override readonly name: string = "McpLoginRequiredError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param serverName The server's registered name.
+   * @param what What the server asks for.
+   * @param fix The command that logs in.
+   */
+  constructor(serverName: string, readonly what: string, readonly fix: string) {
+    super(serverName, `MCP server "${serverName}" ${what}: run \`${fix}\``);
+  }
+}
+
 /** What went wrong with a tool call. The same words are on the wire to the kernel. */
 export type ToolErrorType =
   | "tool_error"
@@ -256,6 +281,7 @@ export type ToolErrorType =
   | "tool_timeout"
   | "server_died"
   | "server_unreachable"
+  | "login_required"
   | "unknown_server"
   | "cancelled"
   | "tool_server_error";

@@ -37,7 +37,7 @@ const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error", "silent"]
 export function stderrLogger(level: LogLevel = "warn"): Logger {
   const least = LEVELS.indexOf(level);
   const at = (own: LogLevel, prefix: string) => (message: string): void => {
-    if (LEVELS.indexOf(own) >= least) writeLine(`ipybox: ${prefix}${message}`);
+    if (LEVELS.indexOf(own) >= least) writeLine(`ipybox: ${prefix}${onTerminal(message)}`);
   };
   return {
     debug: at("debug", ""),
@@ -49,6 +49,27 @@ export function stderrLogger(level: LogLevel = "warn"): Logger {
 
 /** A logger that says nothing. */
 export const silentLogger: Logger = stderrLogger("silent");
+
+/**
+ * A text from code, a server or a file, made safe for a terminal.
+ *
+ * Control characters, and the invisible ones that reorder text, are shown as escapes.
+ *
+ * @param text The text.
+ * @returns The text, in which only line ends and tabs are left of them.
+ */
+export function printable(text: string): string {
+  return text.replace(
+    // deno-lint-ignore no-control-regex -- control characters are what this is about
+    /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+}
+
+/** Further lines are indented, so that no text can pass for another message. */
+function onTerminal(message: string): string {
+  return printable(message).replaceAll(/\n(?! {2})/g, "\n  ");
+}
 
 const encoder = new TextEncoder();
 

@@ -7,13 +7,14 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   process: [],
   link: [],
   approval: [],
+  approval_page: ["approval", "assets"],
   sandbox: ["assets", "process"],
   python: ["assets", "process", "sandbox"],
   mcp: ["process", "sandbox"],
   kernel: ["assets", "link", "process", "sandbox"],
   policy: ["approval", "mcp"],
   audit: ["approval", "mcp", "policy"],
-  tool_server: ["approval", "audit", "mcp", "policy"],
+  tool_server: ["approval", "approval_page", "audit", "mcp", "policy"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
   actions: ["assets", "kernel", "mcp"],
@@ -21,7 +22,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Imported from everywhere; they import nothing of ours (a class may name a type of what it carries). */
-const BASE = ["errors.ts", "log.ts", "async", "json", "net", "std"];
+const BASE = ["errors.ts", "log.ts", "async", "json", "net", "std", "telemetry"];
 
 /** The one place in which each of these packages is imported. */
 const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[] = [
@@ -29,8 +30,10 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^@modelcontextprotocol\/server/, /^src\/mcp_server\/sdk\.ts$/],
   [/^@modelcontextprotocol\/sdk/, /^tests\//],
   [/^@jupyterlab\//, /^src\/kernel\//],
+  [/^@opentelemetry\//, /^src\/telemetry\//],
   [/^deno-std\//, /^src\/std\//],
   [/^fast-check$/, /_test\.ts$|^tests\//],
+  [/^playwright-core$/, /^tests\//],
 ];
 
 const root = resolve(import.meta.dirname ?? ".", "..");

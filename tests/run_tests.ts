@@ -8,6 +8,7 @@
 import { setUp } from "../src/commands/setup.ts";
 import { EnvironmentNotReadyError } from "../src/errors.ts";
 import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
+import { installChromium } from "./support/browser.ts";
 import { closingLine, summarize, type TestSummary } from "./support/test_summary.ts";
 
 const root = new URL("../", import.meta.url);
@@ -47,6 +48,9 @@ const ALL = ["src", "tests"];
 const PROGRAMS = [
   "npm:@modelcontextprotocol/server-everything@2026.8.31",
   "npm:@modelcontextprotocol/server-filesystem@2026.8.31",
+  "npm:@modelcontextprotocol/server-memory@2026.8.31",
+  "npm:@modelcontextprotocol/server-sequential-thinking@2026.8.31",
+  "npm:@cyanheads/git-mcp-server@2.15.3",
   "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
   "npm:@modelcontextprotocol/conformance@0.1.16",
   "npm:@modelcontextprotocol/inspector@2.12.0",
@@ -82,12 +86,13 @@ async function main(): Promise<number> {
   const abort = () => interrupt.abort(new DOMException("Interrupted", "AbortError"));
   Deno.addSignalListener("SIGINT", abort);
   try {
-    const { python } = await setUp({
-      recipe: await testRecipe(),
+    const options = {
       yes: Deno.env.get("CI") !== undefined, // on a CI machine, sudo is there to be used
-      onProgress: (line) => console.error(line),
+      onProgress: (line: string) => console.error(line),
       signal: interrupt.signal,
-    });
+    };
+    const { python } = await setUp({ ...options, recipe: await testRecipe() });
+    await installChromium(options);
     await cachePrograms();
     const summary = await runTests(Deno.args, python.executable);
     for (const { name, reason } of summary.skipped) {

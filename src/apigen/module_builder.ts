@@ -6,7 +6,8 @@
 import { checkSchema } from "./check_schema.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
 import { type ClassDefinition, type Definition, type ModuleModel, unionOf } from "./model.ts";
-import { ClassNames, sha256 } from "./names.ts";
+import { ClassNames } from "./names.ts";
+import { sha256 } from "../json/digest.ts";
 import { describesObject, rootObject } from "./roots.ts";
 import type { Schema, SchemaNode } from "./schema.ts";
 import { SchemaReader } from "./schema_reader.ts";

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { createHash } from "node:crypto";
+import { sha256 } from "../json/digest.ts";
 
 const KEYWORDS = new Set(
   ("False None True and as assert async await break class continue def del elif else except " +
@@ -153,11 +153,6 @@ function moduleName(tool: string): string {
   else if (/^[_\d]/.test(name)) name = `tool_${name.replace(/^_+/, "")}`;
   if (name.length > 100) name = `${name.slice(0, 91)}_${sha256(tool).slice(0, 8)}`;
   return KEYWORDS.has(name) ? `${name}_` : name;
-}
-
-/** The SHA-256 digest of a text, in hexadecimal. */
-export function sha256(text: string): string {
-  return createHash("sha256").update(text).digest("hex");
 }
 
 /** Names that are given out once each. */

@@ -1,9 +1,18 @@
 import { abortable, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { type Logger, silentLogger } from "../log.ts";
-import { type ApprovalCall, ApprovalRequest, type ApprovalResponse } from "./request.ts";
+import { startSpan } from "../telemetry/span.ts";
+import {
+  type ApprovalCall,
+  ApprovalRequest,
+  type ApprovalRequestOptions,
+  type ApprovalResponse,
+} from "./request.ts";
 
 /** Takes each request as it comes, and decides it now or later. */
 export type Approver = (request: ApprovalRequest) => void | Promise<void>;
+
+/** Sees each request as it comes. */
+export type ApprovalWatcher = (request: ApprovalRequest) => void;
 
 /** Options of {@linkcode ApprovalChannel}. */
 export interface ApprovalChannelOptions {
@@ -18,16 +27,17 @@ export interface ApprovalChannelOptions {
 }
 
 /** Options of {@linkcode ApprovalChannel.request}. */
-export interface ApprovalWaitOptions {
+export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
   /** Withdraws the request when the call that needs it ends. */
   signal?: AbortSignal | undefined;
 }
 
 /**
- * Brings calls that need approval to the one approver that is attached.
+ * Brings calls that need approval to the one approver that is attached, or, while there is none, to
+ * its deputy. Others may watch, and decide too: the first decision counts.
  *
- * It fails closed: without an approver, when the time is up, when the approver leaves or throws, the
- * call is refused, and the refusal says why.
+ * It fails closed: without approver and deputy, when the time is up, when the one that was asked
+ * leaves or throws, the call is refused, and the refusal says why.
  *
  * @example
  * ```ts
@@ -47,9 +57,12 @@ export interface ApprovalWaitOptions {
 export class ApprovalChannel {
   readonly #timeoutMs: number | undefined;
   readonly #log: Logger;
-  readonly #pending = new Set<ApprovalRequest>();
-  readonly #watchers = new Set<(pending: number) => void>();
+  /** What is undecided, and who was asked. */
+  readonly #pending = new Map<ApprovalRequest, Approver>();
+  readonly #counters = new Set<(pending: number) => void>();
+  readonly #watchers = new Set<ApprovalWatcher>();
   #approver: Approver | undefined;
+  #deputy: Approver | undefined;
   #free = Promise.withResolvers<void>();
 
   /**
@@ -79,13 +92,26 @@ export class ApprovalChannel {
 
   /** Calls back with the number of waiting requests whenever it changes, until disposed. */
   onPendingChange(callback: (pending: number) => void): Disposable {
-    this.#watchers.add(callback);
-    return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
+    this.#counters.add(callback);
+    return { [Symbol.dispose]: () => void this.#counters.delete(callback) };
   }
 
   /**
-   * Makes `approver` the one who decides, until the returned object is disposed. What is undecided
-   * then is refused.
+   * Shows each request, those that wait already too, until the returned object is disposed. Whoever
+   * watches may decide as well as the one that is asked, but no call waits for it.
+   *
+   * @param watcher Called with each request.
+   * @returns Disposing it ends the watch. Requests stay as they are.
+   */
+  watch(watcher: ApprovalWatcher): Disposable {
+    this.#watchers.add(watcher);
+    for (const request of this.#pending.keys()) this.#tell(watcher, request);
+    return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
+  }
+
+  /**
+   * Makes `approver` the one who decides, until the returned object is disposed. What it was asked
+   * and is undecided then is refused.
    *
    * @param approver Called with each request.
    * @returns Disposing it detaches the approver.
@@ -101,8 +127,31 @@ export class ApprovalChannel {
       [Symbol.dispose]: () => {
         if (this.#approver !== approver) return;
         this.#approver = undefined;
-        this.withdrawAll("Approval channel disconnected");
+        this.#leave(approver, "Approval channel disconnected");
         this.#free.resolve();
+      },
+    };
+  }
+
+  /**
+   * Makes `deputy` the one who is asked while no approver is attached, until the returned object is
+   * disposed. What it was asked and is undecided then is refused.
+   *
+   * @param deputy Called with each request that has no approver.
+   * @param farewell Why its requests are refused at its end, in words for the code that called.
+   * @returns Disposing it detaches the deputy.
+   * @throws {Error} There is another deputy.
+   */
+  attachDeputy(deputy: Approver, farewell: () => string): Disposable {
+    if (this.#deputy !== undefined) {
+      throw new Error("Cannot attach a deputy: the approval channel already has one");
+    }
+    this.#deputy = deputy;
+    return {
+      [Symbol.dispose]: () => {
+        if (this.#deputy !== deputy) return;
+        this.#deputy = undefined;
+        this.#leave(deputy, farewell());
       },
     };
   }
@@ -124,16 +173,36 @@ export class ApprovalChannel {
    * @returns The decision, or why there is none. Never rejects.
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
-    const { signal } = options;
-    const approver = this.#approver;
+    using span = startSpan("approval", { attributes: { "ipybox.approval.kind": call.kind } });
+    const response = await this.#ask(call, options);
+    span.set({
+      "ipybox.approval.decision": response.accepted ? "allow" : "deny",
+      ...(response.accepted ? {} : { "ipybox.approval.refusal": response.type }),
+    });
+    return response;
+  }
+
+  /**
+   * Refuses all that waits for a decision.
+   *
+   * @param reason Why, in words for the code that called.
+   */
+  withdrawAll(reason: string): void {
+    for (const request of this.#pending.keys()) request.withdraw(unavailable(reason));
+  }
+
+  async #ask(call: ApprovalCall, options: ApprovalWaitOptions): Promise<ApprovalResponse> {
+    const { signal, scopes, check } = options;
+    const approver = this.#approver ?? this.#deputy;
     if (signal?.aborted) return CANCELLED;
     if (approver === undefined) return unavailable("Approval channel not connected");
 
-    const request = new ApprovalRequest(call);
+    const request = new ApprovalRequest(call, { scopes, check });
     const withdraw = () => request.withdraw(CANCELLED);
     signal?.addEventListener("abort", withdraw, { once: true });
     const timer = this.#expireLater(request);
-    this.#change(() => this.#pending.add(request));
+    this.#change(() => this.#pending.set(request, approver));
+    for (const watcher of this.#watchers) this.#tell(watcher, request);
     this.#show(request, approver);
     try {
       return await request.response;
@@ -144,13 +213,10 @@ export class ApprovalChannel {
     }
   }
 
-  /**
-   * Refuses all that waits for a decision.
-   *
-   * @param reason Why, in words for the code that called.
-   */
-  withdrawAll(reason: string): void {
-    for (const request of this.#pending) request.withdraw(unavailable(reason));
+  #leave(asked: Approver, reason: string): void {
+    for (const [request, approver] of this.#pending) {
+      if (approver === asked) request.withdraw(unavailable(reason));
+    }
   }
 
   #expireLater(request: ApprovalRequest): ReturnType<typeof setTimeout> | undefined {
@@ -171,9 +237,17 @@ export class ApprovalChannel {
     }
   }
 
+  #tell(watcher: ApprovalWatcher, request: ApprovalRequest): void {
+    try {
+      watcher(request);
+    } catch (error) {
+      this.#log.error(`A watcher of the approval channel failed on ${request}: ${error}`);
+    }
+  }
+
   #change(apply: () => void): void {
     apply();
-    for (const watcher of this.#watchers) watcher(this.#pending.size);
+    for (const counter of this.#counters) counter(this.#pending.size);
   }
 }
 

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertFalse, assertRejects, assertThrows } from "@std/assert";
 import { ToolCallError } from "../errors.ts";
 import { parseExact, sealObject } from "../json/exact.ts";
 import { ApprovalChannel } from "./channel.ts";
@@ -116,6 +116,55 @@ Deno.test("approvalPolicy() has separate switches for tools and shell", () => {
   assertEquals(policy.decide({ ...call(), kind: "shell_magic" }).mode, "deny");
   assertEquals(approvalPolicy({}).decide(call()).mode, "ask");
   assertEquals(approvalPolicy({}).decide({ ...call(), kind: "shell" }).mode, "allow");
+  assertEquals(policy.decide({ ...call(), kind: "elicitation" }).mode, "ask");
+  const declining = approvalPolicy({ elicitations: "deny" });
+  assertEquals(declining.decide({ ...call(), kind: "elicitation" }).mode, "deny");
+  assertEquals(declining.decide(call()).mode, "ask");
+  assertEquals(approvalPolicy("deny").decide({ ...call(), kind: "elicitation" }).mode, "deny");
   const unknown: Record<string, string> = { tools: "maybe" };
   assertThrows(() => approvalPolicy(unknown), TypeError, '"maybe"');
+});
+
+Deno.test("ApprovalChannel shows requests to watchers, who may decide but are not waited for", async () => {
+  const channel = new ApprovalChannel();
+  const seen: ApprovalRequest[] = [];
+  const watch = channel.watch((request) => void seen.push(request));
+  using _broken = channel.watch(() => {
+    throw new Error("broken");
+  });
+  assertEquals((await channel.request(call())).accepted, false);
+  assertEquals(seen, [], "what nobody is asked is not shown");
+  using _approver = channel.attach(() => {});
+  const first = channel.request(call(1));
+  using _late = channel.watch((request) => void request.accept());
+  assertEquals((await first).accepted, true, "those that come later see what waits");
+  const second = channel.request(call(2));
+  await seen[1]?.reject("no");
+  assertEquals((await second).accepted, true, "the first decision counts");
+  watch[Symbol.dispose]();
+  await channel.request(call(3));
+  assertEquals(seen.length, 2);
+});
+
+Deno.test("ApprovalChannel asks its deputy while there is no approver", async () => {
+  const channel = new ApprovalChannel();
+  const asked: string[] = [];
+  const deputy = channel.attachDeputy((request) => {
+    asked.push("deputy");
+    if (request.toolArgs.n === 1) void request.accept();
+  }, () => "gone");
+  assertThrows(() => channel.attachDeputy(() => {}, () => ""), Error, "already has one");
+  assertEquals((await channel.request(call(1))).accepted, true);
+  const approver = channel.attach((request) => {
+    asked.push("approver");
+    void request.accept();
+  });
+  assertEquals((await channel.request(call(2))).accepted, true);
+  approver[Symbol.dispose]();
+  const left = channel.request(call(3));
+  deputy[Symbol.dispose]();
+  deputy[Symbol.dispose]();
+  assertEquals(await left, { accepted: false, type: "approval_unavailable", reason: "gone" });
+  assertEquals(asked, ["deputy", "approver", "deputy"]);
+  assertFalse((await channel.request(call())).accepted);
 });

@@ -3,7 +3,9 @@ import { AsyncQueue } from "../async/queue.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { directClient } from "../net/direct_client.ts";
 import type { Approver } from "./channel.ts";
-import { ApprovalRequest } from "./request.ts";
+import { isIdOf } from "./call_id.ts";
+import { describeCall } from "./call_text.ts";
+import { type ApprovalCall, ApprovalRequest } from "./request.ts";
 import { answerText, APPROVAL_PROTOCOL, type ApproveMessage, parseServerMessage } from "./wire.ts";
 
 /** Options of {@linkcode ApprovalClient.connect}. */
@@ -125,15 +127,16 @@ export class ApprovalClient implements AsyncDisposable {
 
   #add(message: ApproveMessage): void {
     const { id, params } = message;
-    const request: ApprovalRequest = new ApprovalRequest({
-      kind: params.kind,
-      serverName: params.server_name,
-      toolName: params.tool_name,
-      arguments: params.tool_args,
-      annotations: params.annotations,
-      callId: params.call_id,
-    }, {
+    const call = callOf(message);
+    if (!isIdOf(id, call)) {
+      this.#log.error(`Rejected a request whose id is that of another call: ${describeCall(call)}`);
+      const reason = "The approver was shown another call";
+      const refusal = { accepted: false, type: "approval_rejected", reason } as const;
+      return this.#socket.send(answerText(id, refusal, false));
+    }
+    const request: ApprovalRequest = new ApprovalRequest(call, {
       id,
+      scopes: params.scopes,
       onAnswer: (answer) => {
         if (this.#socket.readyState !== WebSocket.OPEN) return Promise.resolve(false);
         const edited = answer.accepted && answer.arguments !== params.tool_args;
@@ -165,6 +168,22 @@ export class ApprovalClient implements AsyncDisposable {
     }
     this.#queue.end();
   }
+}
+
+function callOf({ params }: ApproveMessage): ApprovalCall {
+  return {
+    kind: params.kind,
+    serverName: params.server_name,
+    toolName: params.tool_name,
+    arguments: params.tool_args,
+    annotations: params.annotations,
+    callId: params.call_id,
+    title: params.title,
+    description: params.description,
+    server: params.server_launch === undefined ? undefined : { launch: params.server_launch },
+    source: params.source,
+    changes: params.changes,
+  };
 }
 
 /** How long the closing handshake may take. */

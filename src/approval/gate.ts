@@ -1,39 +1,51 @@
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
+import { anySignal } from "../async/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
+import type { Facet } from "./consent.ts";
+import { type Cell, Consents } from "./consents.ts";
 import type { ApprovalPolicy } from "./policy.ts";
-import type { ApprovalCall, RefusalType } from "./request.ts";
+import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
 
 /** What was decided of a call, and by whom. */
 export interface GateDecision {
   /** What was decided. */
   readonly decision: "allow" | "deny";
-  /** Who decided: `"policy"`, `"approver"`, or the reason why nobody did. */
-  readonly by: "policy" | "approver" | Exclude<RefusalType, "approval_rejected">;
-  /** The rule, or the approver's reason. */
+  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did. */
+  readonly by: "policy" | "consent" | "approver" | Exclude<RefusalType, "approval_rejected">;
+  /** The rule, what is remembered, or the approver's reason. */
   readonly reason?: string | undefined;
   /** The arguments that the approver put in place of the call's. */
   readonly edited?: ExactObject | undefined;
 }
 
 /** Options of {@linkcode ApprovalGate.authorize}. */
-export interface AuthorizeOptions extends ApprovalWaitOptions {
+export interface AuthorizeOptions extends Omit<ApprovalWaitOptions, "scopes"> {
+  /** Gives what a remembered decision is bound to. Without it, server and tool count as unchanging. */
+  readonly facets?: (() => readonly Facet[]) | undefined;
   /** Told what was decided, before it takes effect. */
   readonly onDecision?: ((decision: GateDecision) => void) | undefined;
 }
 
-/** The one way to a decision: the policy first, then, where it says so, the approver. */
+/** The one way to a decision: the policy first, then, where it says so, what is remembered, then the approver. */
 export class ApprovalGate {
   readonly #policy: ApprovalPolicy;
   readonly #channel: ApprovalChannel;
+  readonly #consents: Consents;
 
   /**
    * @param policy Says which calls need asking.
    * @param channel Where they are asked about.
+   * @param consents What is remembered of answers.
    */
-  constructor(policy: ApprovalPolicy, channel: ApprovalChannel) {
+  constructor(
+    policy: ApprovalPolicy,
+    channel: ApprovalChannel,
+    consents: Consents = new Consents(),
+  ) {
     this.#policy = policy;
     this.#channel = channel;
+    this.#consents = consents;
   }
 
   /**
@@ -68,22 +80,73 @@ export class ApprovalGate {
       case "deny":
         onDecision?.({ decision: "deny", by: "policy", reason });
         throw denied(call, reason);
-      case "ask": {
-        const response = await this.#channel.request(call, options);
-        if (!response.accepted) {
-          const by = response.type === "approval_rejected" ? "approver" : response.type;
-          onDecision?.({ decision: "deny", by, reason: response.reason });
-          throw refused(response.type, call, response.reason);
-        }
-        const edited = stringifyExact(response.arguments) === stringifyExact(call.arguments)
-          ? undefined
-          : response.arguments;
-        // What the policy denies is denied for approvers too.
-        if (edited !== undefined) this.refuseDenied({ ...call, arguments: edited }, onDecision);
-        onDecision?.({ decision: "allow", by: "approver", edited });
-        return response.arguments;
-      }
+      case "ask":
+        return await this.#ask(call, options);
     }
+  }
+
+  async #ask(call: ApprovalCall, options: AuthorizeOptions): Promise<ExactObject> {
+    const { onDecision, signal } = options;
+    const facets = options.facets?.() ?? [];
+    const { cell, scopes } = this.#consents;
+    for (;;) {
+      const found = await this.#consents.recall(call, facets);
+      if (found.decision !== undefined) {
+        const { decision, rule: reason } = found;
+        onDecision?.({ decision, by: "consent", reason });
+        if (decision === "allow") return call.arguments;
+        throw denied(call, reason);
+      }
+      // An answer to another request may decide this one too.
+      const decided = new AbortController();
+      using _watch = this.#consents.watch(async () => {
+        const { decision } = await this.#consents.recall(call, facets);
+        if (decision !== undefined) decided.abort();
+      });
+      const response = await this.#channel.request({ ...call, changes: found.changes }, {
+        signal: anySignal(signal, decided.signal),
+        scopes,
+        check: options.check,
+      });
+      const cancelled = !response.accepted && response.type === "cancelled";
+      if (cancelled && decided.signal.aborted && !signal?.aborted) continue;
+      return await this.#obey(call, response, { facets, cell, onDecision });
+    }
+  }
+
+  async #obey(
+    call: ApprovalCall,
+    response: ApprovalResponse,
+    { facets, cell, onDecision }: {
+      readonly facets: readonly Facet[];
+      readonly cell: Cell | undefined;
+      readonly onDecision: AuthorizeOptions["onDecision"];
+    },
+  ): Promise<ExactObject> {
+    const { remember } = response;
+    if (!response.accepted) {
+      const { type, reason } = response;
+      onDecision?.({
+        decision: "deny",
+        by: type === "approval_rejected" ? "approver" : type,
+        reason,
+      });
+      if (remember !== undefined) {
+        await this.#consents.remember({ call, facets, decision: "deny", reason }, remember, cell);
+      }
+      throw refused(type, call, reason);
+    }
+    const edited = stringifyExact(response.arguments) === stringifyExact(call.arguments)
+      ? undefined
+      : response.arguments;
+    const allowed = edited === undefined ? call : { ...call, arguments: edited };
+    // What the policy denies is denied for approvers too.
+    if (edited !== undefined) this.refuseDenied(allowed, onDecision);
+    onDecision?.({ decision: "allow", by: "approver", edited });
+    if (remember !== undefined) {
+      await this.#consents.remember({ call: allowed, facets, decision: "allow" }, remember, cell);
+    }
+    return response.arguments;
   }
 }
 

@@ -40,6 +40,13 @@ export interface ApprovalModes {
    * @default {"ask"}
    */
   resources?: ApprovalMode;
+  /**
+   * What becomes of the questions of servers: `"deny"` declines them, otherwise they are passed on to
+   * whoever answers such questions.
+   *
+   * @default {"ask"}
+   */
+  elicitations?: ApprovalMode;
 }
 
 /** How calls are approved: one mode for all, one for each kind, or a policy. */
@@ -55,10 +62,16 @@ export type ApprovalSetting = ApprovalMode | ApprovalModes | ApprovalPolicy;
 export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   if (typeof setting === "object" && "decide" in setting) return setting;
   const modes = typeof setting === "string"
-    ? { tools: setting, shell: setting, resources: setting }
+    ? { tools: setting, shell: setting, resources: setting, elicitations: setting }
     : setting;
-  const { tools = "ask", shell = "allow", resources = "ask" } = modes;
-  const byKind = { tool: tools, shell, shell_magic: shell, resource: resources } as const;
+  const { tools = "ask", shell = "allow", resources = "ask", elicitations = "ask" } = modes;
+  const byKind = {
+    tool: tools,
+    shell,
+    shell_magic: shell,
+    resource: resources,
+    elicitation: elicitations,
+  } as const;
   for (const mode of Object.values(byKind)) {
     if (!MODES.includes(mode)) {
       throw new TypeError(`Unknown approval mode ${JSON.stringify(mode)}: use ask, allow or deny`);
@@ -90,4 +103,5 @@ const DENIED = {
   shell: "Shell commands are denied",
   shell_magic: "Shell commands are denied",
   resource: "Requests for resources are denied",
+  elicitation: "Questions of servers are declined",
 } as const;

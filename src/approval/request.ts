@@ -1,20 +1,20 @@
 import {
-  type ExactJson,
   type ExactObject,
-  isExactObject,
-  isRawNumber,
   type JsonObject,
   sealObject,
   stringifyExact,
   toExact,
   toPlain,
 } from "../json/exact.ts";
+import { requestId } from "./call_id.ts";
+import { describeCall } from "./call_text.ts";
 
 /**
  * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
- * for a resource, a prompt or a completion.
+ * for a resource, a prompt or a completion. The question of a server (`"elicitation"`) is only judged
+ * by policies: whoever is asked answers it or declines.
  */
-export type ApprovalKind = "tool" | "shell" | "shell_magic" | "resource";
+export type ApprovalKind = "tool" | "shell" | "shell_magic" | "resource" | "elicitation";
 
 /** What an MCP server says of a tool's nature. Hints of a server, which nobody has checked. */
 export interface ToolAnnotations {
@@ -47,6 +47,53 @@ export interface ApprovalCall {
   readonly annotations?: ToolAnnotations | undefined;
   /** The tool call's id, which events of its progress carry too. */
   readonly callId?: string | undefined;
+  /** What the server calls the tool for people. Its text, which nobody has checked. */
+  readonly title?: string | undefined;
+  /** What the server says of the tool. Its text, which nobody has checked. */
+  readonly description?: string | undefined;
+  /** The server that would be called. */
+  readonly server?: CallServer | undefined;
+  /** The line that called, as far as the code that called tells the truth. */
+  readonly source?: CallSource | undefined;
+  /** What changed since the consent that lapsed by it; absent where none did. */
+  readonly changes?: readonly string[] | undefined;
+}
+
+/** The server of a call. */
+export interface CallServer {
+  /**
+   * How it is started or reached: its command line or its URL, with `${VAR}` as it was registered and
+   * other values that may be secret left out.
+   */
+  readonly launch: string;
+}
+
+/**
+ * The line of the running code that called. The text is the host's own copy; which line it is, the
+ * code in the kernel says, and may lie.
+ */
+export interface CallSource {
+  /** The line's number, from 1. */
+  readonly line: number;
+  /** The line. */
+  readonly text: string;
+}
+
+/**
+ * How long a decision counts: until the execution that asked ends, until the tool server is reset or
+ * stopped, or until it is taken back by `ipybox policy forget`.
+ */
+export type RememberScope = "cell" | "session" | "always";
+
+/** What a decision counts for: each call of the tool, or only calls with exactly these arguments. */
+export type RememberMatch = "tool" | "arguments";
+
+/** How a decision is remembered. */
+export interface Remember {
+  /** How long. */
+  readonly scope: RememberScope;
+  /** For which calls. */
+  readonly match: RememberMatch;
 }
 
 /** Why a call was refused: by a decision, by time, for want of an approver, or by its own end. */
@@ -62,24 +109,47 @@ export type ApprovalResponse =
     readonly accepted: true;
     /** The arguments to use: those of the request, or edited ones. */
     readonly arguments: ExactObject;
+    /** How the decision is remembered. */
+    readonly remember?: Remember | undefined;
   }
   | {
     readonly accepted: false;
     readonly type: RefusalType;
     /** Why, in words for the code that called. */
     readonly reason: string;
+    /** How the decision is remembered. */
+    readonly remember?: Remember | undefined;
   };
 
 /** Options of {@linkcode ApprovalRequest.accept}. */
 export interface AcceptOptions {
-  /** Arguments to use instead of those asked for. Anything that JSON can express. */
-  arguments?: Readonly<Record<string, unknown>>;
+  /**
+   * Arguments to use instead of those asked for: anything that JSON can express and the tool's schema
+   * allows.
+   */
+  arguments?: Readonly<Record<string, unknown>> | undefined;
+  /** Allows later calls too, without asking. With edited arguments, those are what is remembered. */
+  remember?: Remember | undefined;
+}
+
+/** Options of {@linkcode ApprovalRequest.reject}. */
+export interface RejectOptions {
+  /** Refuses later calls too, without asking. */
+  remember?: Remember | undefined;
 }
 
 /** What {@linkcode ApprovalRequest} needs beside its call. */
 export interface ApprovalRequestOptions {
-  /** The request's id; random by default. */
-  id?: string;
+  /** The request's id; by default one that is random and bound to the call. */
+  id?: string | undefined;
+  /**
+   * How long a decision can be remembered.
+   *
+   * @default {[]} for this call only
+   */
+  scopes?: readonly RememberScope[] | undefined;
+  /** Tells what is wrong with edited arguments, if anything is. */
+  check?: ((edited: ExactObject) => string | undefined) | undefined;
   /** Carries an answer on, such as to another process. Returns whether it came in time. */
   onAnswer?: (answer: ApprovalResponse) => Promise<boolean>;
 }
@@ -99,7 +169,7 @@ export interface ApprovalRequestOptions {
  * ```
  */
 export class ApprovalRequest {
-  /** A random id, used once. */
+  /** A random id, used once, that ends with a hash of the call. */
   readonly id: string;
   /** What asks. */
   readonly kind: ApprovalKind;
@@ -118,11 +188,24 @@ export class ApprovalRequest {
   readonly annotations: ToolAnnotations | undefined;
   /** The tool call's id, which events of its progress carry too; absent for shell commands. */
   readonly callId: string | undefined;
+  /** What the server calls the tool for people. Its text, which nobody has checked. */
+  readonly title: string | undefined;
+  /** What the server says of the tool. Its text, which nobody has checked. */
+  readonly description: string | undefined;
+  /** The server that would be called; absent for shell commands. */
+  readonly server: CallServer | undefined;
+  /** The line that called. A hint of the code that calls, never proof. */
+  readonly source: CallSource | undefined;
+  /** What changed since the consent that lapsed by it; absent where none did. */
+  readonly changes: readonly string[] | undefined;
+  /** How long a decision can be remembered. */
+  readonly scopes: readonly RememberScope[];
   /** Settles, and never rejects, once it is decided, expired or withdrawn. */
   readonly response: Promise<ApprovalResponse>;
 
   readonly #call: ApprovalCall;
   readonly #onAnswer: (answer: ApprovalResponse) => Promise<boolean>;
+  readonly #check: (edited: ExactObject) => string | undefined;
   readonly #answered = Promise.withResolvers<ApprovalResponse>();
   readonly #withdrawn = new AbortController();
   #decided = false;
@@ -136,7 +219,8 @@ export class ApprovalRequest {
   constructor(call: ApprovalCall, options: ApprovalRequestOptions = {}) {
     this.#call = call;
     this.#onAnswer = options.onAnswer ?? (() => Promise.resolve(true));
-    this.id = options.id ?? crypto.randomUUID();
+    this.#check = options.check ?? (() => undefined);
+    this.id = options.id ?? requestId(call);
     this.kind = call.kind;
     this.serverName = call.serverName;
     this.toolName = call.toolName;
@@ -144,6 +228,12 @@ export class ApprovalRequest {
     this.argumentsJson = stringifyExact(call.arguments);
     this.annotations = call.annotations;
     this.callId = call.callId;
+    this.title = call.title;
+    this.description = call.description;
+    this.server = call.server;
+    this.source = call.source;
+    this.changes = call.changes;
+    this.scopes = options.scopes ?? [];
     this.response = this.#answered.promise;
   }
 
@@ -155,24 +245,33 @@ export class ApprovalRequest {
   /**
    * Allows the call.
    *
-   * @param options Edited arguments.
+   * @param options Edited arguments, and how the decision is remembered.
    * @returns Whether this decision counted: `false` after another one, or when it came too late.
-   * @throws {TypeError} The edited arguments are not a JSON object. The request stays undecided.
+   * @throws {TypeError} The edited arguments are not a JSON object or not what the tool takes, or the
+   * decision cannot be remembered so. The request stays undecided.
    */
   async accept(options: AcceptOptions = {}): Promise<boolean> {
-    const edited = options.arguments;
-    const args = edited === undefined ? this.#call.arguments : sealObject(toExact(edited));
-    return await this.#answer({ accepted: true, arguments: args });
+    const { arguments: edited, remember } = options;
+    const args = edited === undefined ? this.#call.arguments : this.#checked(edited);
+    return await this.#answer({ accepted: true, arguments: args, ...this.#memory(remember) });
   }
 
   /**
    * Refuses the call. The code that called gets an exception with the reason.
    *
    * @param reason Why, in words for that code.
+   * @param options How the decision is remembered.
    * @returns Whether this decision counted: `false` after another one, or when it came too late.
+   * @throws {TypeError} The decision cannot be remembered so. The request stays undecided.
    */
-  async reject(reason = "Rejected"): Promise<boolean> {
-    return await this.#answer({ accepted: false, type: "approval_rejected", reason });
+  async reject(reason = "Rejected", options: RejectOptions = {}): Promise<boolean> {
+    const type = "approval_rejected";
+    return await this.#answer({
+      accepted: false,
+      type,
+      reason,
+      ...this.#memory(options.remember),
+    });
   }
 
   /**
@@ -192,67 +291,33 @@ export class ApprovalRequest {
     return describeCall(this.#call);
   }
 
+  #checked(edited: Readonly<Record<string, unknown>>): ExactObject {
+    const args = sealObject(toExact(edited));
+    const problem = this.#check(args);
+    if (problem === undefined) return args;
+    const name = `${this.serverName}.${this.toolName}`;
+    throw new TypeError(`Invalid arguments for ${name}: ${problem}`);
+  }
+
+  #memory(remember: Remember | undefined): { remember?: Remember } {
+    if (remember === undefined) return {};
+    const { scope, match } = remember;
+    if (match !== "tool" && match !== "arguments") {
+      throw new TypeError(`Unknown match ${JSON.stringify(match)}: use "tool" or "arguments"`);
+    }
+    if (this.scopes.includes(scope)) return { remember: { scope, match } };
+    const scopes = this.scopes.length === 0 ? "nothing" : this.scopes.join(", ");
+    throw new TypeError(
+      `Cannot remember this decision for ${JSON.stringify(scope)}: possible is ${scopes}`,
+    );
+  }
+
   async #answer(answer: ApprovalResponse): Promise<boolean> {
     if (this.#decided) return false;
     this.#decided = true;
     this.#answered.resolve(answer); // whoever waits need not wait for the delivery
     return await this.#onAnswer(answer);
   }
-}
-
-/**
- * Writes a call as Python would, all of it, with whatever could fool a terminal or a reader escaped.
- *
- * @param call The call.
- * @returns One line, such as `fs.write_file(path='a.txt', content='hi')`.
- */
-export function describeCall(call: ApprovalCall): string {
-  const named: string[] = [];
-  const others: string[] = [];
-  for (const [name, value] of Object.entries(call.arguments)) {
-    if (IDENTIFIER.test(name)) named.push(`${name}=${literal(value)}`);
-    else others.push(`${quote(name)}: ${literal(value)}`);
-  }
-  if (others.length > 0) named.push(`**{${others.join(", ")}}`);
-  return `${plainName(call.serverName)}.${plainName(call.toolName)}(${named.join(", ")})`;
-}
-
-function plainName(name: string): string {
-  return PLAIN_NAME.test(name) ? name : quote(name);
-}
-
-const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/;
-const PLAIN_NAME = /^[A-Za-z0-9_./:-]+$/;
-/** Quotes, backslashes, and all that is invisible or moves the cursor or turns the direction. */
-const ESCAPED = /['\\]|[\p{C}\p{Zl}\p{Zp}]/gu;
-
-function literal(value: ExactJson): string {
-  if (value === null) return "None";
-  if (value === true) return "True";
-  if (value === false) return "False";
-  if (typeof value === "string") return quote(value);
-  if (typeof value === "number") return String(value);
-  if (isRawNumber(value)) return value.rawJSON;
-  if (isExactObject(value)) {
-    const items = Object.entries(value).map(([name, inner]) => `${quote(name)}: ${literal(inner)}`);
-    return `{${items.join(", ")}}`;
-  }
-  return Array.isArray(value) ? `[${value.map(literal).join(", ")}]` : "";
-}
-
-function quote(text: string): string {
-  return `'${text.replace(ESCAPED, escapeCharacter)}'`;
-}
-
-function escapeCharacter(character: string): string {
-  const code = character.codePointAt(0) ?? 0;
-  if (character === "'" || character === "\\") return `\\${character}`;
-  if (character === "\n") return "\\n";
-  if (character === "\r") return "\\r";
-  if (character === "\t") return "\\t";
-  if (code < 0x100) return `\\x${code.toString(16).padStart(2, "0")}`;
-  if (code < 0x10000) return `\\u${code.toString(16).padStart(4, "0")}`;
-  return `\\U${code.toString(16).padStart(8, "0")}`;
 }
 
 function plainObject(args: ExactObject): JsonObject {

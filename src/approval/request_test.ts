@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertFalse, assertMatch, assertRejects } from "@std/assert";
 import { parseExact, sealObject } from "../json/exact.ts";
-import { type ApprovalCall, ApprovalRequest, describeCall } from "./request.ts";
+import { describeCall } from "./call_text.ts";
+import { type ApprovalCall, ApprovalRequest } from "./request.ts";
 
 function call(json: string, toolName = "write_file"): ApprovalCall {
   return { kind: "tool", serverName: "fs", toolName, arguments: sealObject(parseExact(json)) };
@@ -29,6 +30,21 @@ Deno.test("describeCall() escapes what could fool a terminal or a reader", () =>
     "fs.'tool(x=1)\\n# \\x1b[1A'(path='a\\x1b[2Kb\\r\\nc\\u202ed\\u200be\\x85\\ud800', " +
       "**{'a=\\'x\\', b': 'y', 'b\\x1b': 1})",
   );
+});
+
+Deno.test("describeCall() shows what fonts show nothing or several things for", () => {
+  for (const hidden of "\u00a0\u00ad\u034f\u061c\u115f\u2000\u2066\u2800\u3000\u3164\ufe0f\uffa0") {
+    const code = (hidden.codePointAt(0) ?? 0).toString(16);
+    const escape = code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code}`;
+    assertEquals(
+      describeCall(call(JSON.stringify({ a: `x${hidden}` }))),
+      `fs.write_file(a='x${escape}')`,
+    );
+  }
+  const tag = describeCall(call(JSON.stringify({ a: "\u{e0061}" })));
+  assertEquals(tag, "fs.write_file(a='\\U000e0061')");
+  const marks = describeCall(call(JSON.stringify({ a: `e\u0301 o${"\u0301".repeat(5)}` })));
+  assertEquals(marks, "fs.write_file(a='e\u0301 o\u0301\u0301\u0301\\u0301\\u0301')");
 });
 
 Deno.test("describeCall() escapes the server's name, which code may invent", () => {

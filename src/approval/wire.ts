@@ -9,7 +9,10 @@ import type {
   ApprovalKind,
   ApprovalRequest,
   ApprovalResponse,
+  CallSource,
   RefusalType,
+  Remember,
+  RememberScope,
   ToolAnnotations,
 } from "./request.ts";
 
@@ -28,6 +31,12 @@ export interface ApproveMessage {
     readonly kind: ApprovalKind;
     readonly annotations?: ToolAnnotations | undefined;
     readonly call_id?: string | undefined;
+    readonly title?: string | undefined;
+    readonly description?: string | undefined;
+    readonly server_launch?: string | undefined;
+    readonly source?: CallSource | undefined;
+    readonly changes?: readonly string[] | undefined;
+    readonly scopes?: readonly RememberScope[] | undefined;
   };
 }
 
@@ -41,13 +50,31 @@ export interface WithdrawMessage {
 /** What the tool server sends to an approver. */
 export type ServerMessage = ApproveMessage | WithdrawMessage;
 
-/** An approver's decision: `true`, `false`, edited arguments, or a reason. Nothing else approves. */
+/**
+ * An approver's decision: `true`, `false`, edited arguments, a reason, or how it is remembered. Nothing
+ * else approves.
+ */
 export type Decision =
   | boolean
-  | { readonly approved: true; readonly arguments: ExactObject }
-  | { readonly approved: false; readonly reason: string };
+  | {
+    readonly approved: true;
+    readonly arguments?: ExactObject | undefined;
+    readonly remember?: Remember | undefined;
+  }
+  | {
+    readonly approved: false;
+    readonly reason: string;
+    readonly remember?: Remember | undefined;
+  };
 
 const exactObject = z.custom<ExactObject>(isExactObject);
+const scope = z.enum(["cell", "session", "always"]);
+
+/** How a decision is remembered, as approvers write it. */
+export const rememberSchema: z.ZodType<Remember> = z.strictObject({
+  scope,
+  match: z.enum(["tool", "arguments"]),
+});
 
 const serverMessage: z.ZodType<ServerMessage> = z.union([
   z.object({
@@ -58,7 +85,7 @@ const serverMessage: z.ZodType<ServerMessage> = z.union([
       server_name: z.string(),
       tool_name: z.string(),
       tool_args: exactObject,
-      kind: z.enum(["tool", "shell", "shell_magic", "resource"]).default("tool"),
+      kind: z.enum(["tool", "shell", "shell_magic", "resource", "elicitation"]).default("tool"),
       annotations: z.looseObject({
         title: z.string().optional(),
         readOnlyHint: z.boolean().optional(),
@@ -67,6 +94,12 @@ const serverMessage: z.ZodType<ServerMessage> = z.union([
         openWorldHint: z.boolean().optional(),
       }).optional(),
       call_id: z.string().optional(),
+      title: z.string().optional(),
+      description: z.string().optional(),
+      server_launch: z.string().optional(),
+      source: z.object({ line: z.int().positive(), text: z.string() }).optional(),
+      changes: z.array(z.string()).optional(),
+      scopes: z.array(scope).optional(),
     }),
   }),
   z.object({
@@ -89,7 +122,16 @@ const answerMessage = z.object({
 const decision: z.ZodType<Decision> = z.union([
   z.boolean(),
   z.strictObject({ approved: z.literal(true), arguments: exactObject }),
-  z.strictObject({ approved: z.literal(false), reason: z.string() }),
+  z.strictObject({
+    approved: z.literal(true),
+    arguments: exactObject.optional(),
+    remember: rememberSchema,
+  }),
+  z.strictObject({
+    approved: z.literal(false),
+    reason: z.string(),
+    remember: rememberSchema.optional(),
+  }),
 ]);
 
 /** What an approver sends. `decision` is `undefined` where its result is none that is known. */
@@ -122,14 +164,20 @@ export function parseAnswer(text: string): Answer | undefined {
 
 /** Writes the message that shows a request to an approver. */
 export function approveText(request: ApprovalRequest): string {
-  const { id, kind, serverName, toolName, argumentsJson, annotations, callId } = request;
+  const { id, source, changes, scopes } = request;
   const params = {
-    server_name: serverName,
-    tool_name: toolName,
-    tool_args: parseExact(argumentsJson),
-    kind,
-    annotations,
-    call_id: callId,
+    server_name: request.serverName,
+    tool_name: request.toolName,
+    tool_args: parseExact(request.argumentsJson),
+    kind: request.kind,
+    annotations: request.annotations,
+    call_id: request.callId,
+    title: request.title,
+    description: request.description,
+    server_launch: request.server?.launch,
+    source,
+    changes,
+    scopes: scopes.length === 0 ? undefined : scopes,
   };
   return stringifyExact({ jsonrpc: "2.0", id, method: "approve", params });
 }
@@ -146,8 +194,10 @@ export function answerText(id: string, answer: ApprovalResponse, edited: boolean
 }
 
 function resultOf(answer: ApprovalResponse, edited: boolean): Decision {
-  if (!answer.accepted) return { approved: false, reason: answer.reason };
-  return edited ? { approved: true, arguments: answer.arguments } : true;
+  const { remember } = answer;
+  if (!answer.accepted) return { approved: false, reason: answer.reason, remember };
+  if (!edited && remember === undefined) return true;
+  return { approved: true, arguments: edited ? answer.arguments : undefined, remember };
 }
 
 function parseFrame(text: string): unknown {

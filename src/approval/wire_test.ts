@@ -52,3 +52,51 @@ Deno.test("answerText() says true unless the arguments were edited", () => {
     '{"jsonrpc":"2.0","id":"x","result":{"approved":true,"arguments":{"n":1}}}',
   );
 });
+
+Deno.test("approveText() carries all that a request shows", () => {
+  const shown = {
+    title: "Title",
+    description: "Description",
+    server: { launch: "npx fs" },
+    source: { line: 3, text: "fs.read()" },
+    changes: ["description was 'a', is 'b'"],
+    callId: "c",
+    annotations: { readOnlyHint: true },
+  };
+  const call = { kind: "tool", serverName: "s", toolName: "t", arguments: {}, ...shown } as const;
+  const scopes = ["session", "always"] as const;
+  const message = parseServerMessage(approveText(new ApprovalRequest(call, { id: "1", scopes })));
+  assertEquals(message?.params, {
+    server_name: "s",
+    tool_name: "t",
+    tool_args: {},
+    kind: "tool",
+    annotations: shown.annotations,
+    call_id: "c",
+    title: "Title",
+    description: "Description",
+    server_launch: "npx fs",
+    source: shown.source,
+    changes: shown.changes,
+    scopes,
+  });
+});
+
+Deno.test("answerText() and parseAnswer() agree on what is remembered", () => {
+  const remember = { scope: "always", match: "arguments" } as const;
+  const args = sealObject(parseExact('{"n":1.0}'));
+  const accepted = { accepted: true, arguments: args, remember } as const;
+  const cases = [
+    [answerText("x", accepted, false), { approved: true, remember }],
+    [answerText("x", accepted, true), { approved: true, arguments: args, remember }],
+    [
+      answerText(
+        "x",
+        { accepted: false, type: "approval_rejected", reason: "no", remember },
+        false,
+      ),
+      { approved: false, reason: "no", remember },
+    ],
+  ] as const;
+  for (const [text, decision] of cases) assertEquals(parseAnswer(text), { id: "x", decision });
+});

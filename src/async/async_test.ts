@@ -1,6 +1,7 @@
 import { assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { Mutex } from "./mutex.ts";
 import { AsyncQueue } from "./queue.ts";
+import { Semaphore } from "./semaphore.ts";
 import { abortable, settledWithin } from "./signals.ts";
 
 Deno.test("Mutex gives turns in the order in which they were asked for", async () => {
@@ -59,4 +60,34 @@ Deno.test("abortable() rejects with the signal's own reason", async () => {
 Deno.test("settledWithin() says whether a promise settled in time", async () => {
   assertEquals(await settledWithin(Promise.reject(new Error("no")), 1000), true);
   assertEquals(await settledWithin(new Promise(() => {}), 1), false);
+});
+
+Deno.test("Semaphore lends no more than it has, in the order in which it was asked", async () => {
+  const semaphore = new Semaphore(10);
+  const first = await semaphore.acquire(undefined, 6);
+  const order: string[] = [];
+  const large = semaphore.acquire(undefined, 8).then((share) => (order.push("large"), share));
+  const small = semaphore.acquire(undefined, 2).then((share) => (order.push("small"), share));
+  assertStrictEquals(semaphore.tryAcquire(1), undefined, "others wait");
+  first[Symbol.dispose]();
+  first[Symbol.dispose](); // gives nothing back twice
+  const shares = await Promise.all([large, small]);
+  assertEquals(order, ["large", "small"]);
+  assertStrictEquals(semaphore.tryAcquire(1), undefined);
+  for (const share of shares) share[Symbol.dispose]();
+  using all = semaphore.tryAcquire(1_000_000); // all that there is
+  assertEquals(all !== undefined, true);
+  assertStrictEquals(semaphore.tryAcquire(1), undefined);
+});
+
+Deno.test("Semaphore lets the next one in when a waiter gives up", async () => {
+  const semaphore = new Semaphore(2);
+  const held = await semaphore.acquire();
+  const controller = new AbortController();
+  const gaveUp = assertRejects(() => semaphore.acquire(controller.signal, 2), Error, "no more");
+  const small = semaphore.acquire();
+  controller.abort(new Error("no more"));
+  await gaveUp;
+  using _small = await small;
+  held[Symbol.dispose]();
 });

@@ -17,14 +17,19 @@ export class RateLimit {
     this.#left = burst;
   }
 
-  /** Whether one more may pass now. */
-  take(): boolean {
+  /**
+   * Lets something pass, if it may now.
+   *
+   * @param count As how many it counts.
+   * @returns Whether it may.
+   */
+  take(count = 1): boolean {
     const now = performance.now();
     const gained = (now - this.#at) / 1000 * this.#perSecond;
     this.#at = now;
     this.#left = Math.min(this.#burst, this.#left + gained);
-    if (this.#left < 1) return false;
-    this.#left--;
+    if (this.#left < count) return false;
+    this.#left -= count;
     return true;
   }
 }

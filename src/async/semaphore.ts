@@ -1,50 +1,88 @@
-/** Lets a number of holders in at once; the others wait in the order in which they came. */
+/** A wait for a share of a {@linkcode Semaphore}. */
+interface Waiter {
+  readonly count: number;
+  readonly enter: () => void;
+}
+
+/**
+ * Lends out a number of equal shares, such as places or bytes. Who cannot have as many as are asked
+ * for waits, in the order in which they came.
+ */
 export class Semaphore {
-  readonly #waiting: (() => void)[] = [];
+  readonly #total: number;
+  readonly #waiting: Waiter[] = [];
   #free: number;
 
-  /** @param holders How many are let in at once. */
-  constructor(holders: number) {
-    this.#free = holders;
+  /** @param total How many shares there are. */
+  constructor(total: number) {
+    this.#total = total;
+    this.#free = total;
   }
 
   /**
-   * Waits to be let in.
+   * Waits for shares.
    *
    * @param signal Gives up the wait.
-   * @returns Disposing it lets the next one in.
+   * @param count How many, at most all that there are.
+   * @returns Disposing it gives them back.
    * @throws {unknown} The signal's reason when it aborts first.
    */
-  async acquire(signal?: AbortSignal): Promise<Disposable> {
+  async acquire(signal?: AbortSignal, count: number = 1): Promise<Disposable> {
     signal?.throwIfAborted();
-    if (this.#free > 0) this.#free--;
-    else await this.#turn(signal);
-    let held = true;
+    const wanted = Math.min(count, this.#total);
+    if (this.#waiting.length === 0 && wanted <= this.#free) this.#free -= wanted;
+    else await this.#turn(wanted, signal);
+    return this.#lend(wanted);
+  }
+
+  /**
+   * Takes shares that are free.
+   *
+   * @param count How many, at most all that there are.
+   * @returns Disposing it gives them back; `undefined` where they are not free.
+   */
+  tryAcquire(count: number = 1): Disposable | undefined {
+    const wanted = Math.min(count, this.#total);
+    if (this.#waiting.length > 0 || wanted > this.#free) return undefined;
+    this.#free -= wanted;
+    return this.#lend(wanted);
+  }
+
+  #lend(count: number): Disposable {
+    let held = count;
     return {
       [Symbol.dispose]: () => {
-        if (held) this.#release();
-        held = false;
+        this.#free += held;
+        held = 0;
+        this.#admit();
       },
     };
   }
 
-  #release(): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) this.#free++;
-    else next();
+  #admit(): void {
+    for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      if (next.count > this.#free) return;
+      this.#free -= next.count;
+      this.#waiting.shift();
+      next.enter();
+    }
   }
 
-  #turn(signal: AbortSignal | undefined): Promise<void> {
+  #turn(count: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
-      const enter = () => {
-        signal?.removeEventListener("abort", leave);
-        resolve();
+      const waiter: Waiter = {
+        count,
+        enter: () => {
+          signal?.removeEventListener("abort", leave);
+          resolve();
+        },
       };
       const leave = () => {
-        this.#waiting.splice(this.#waiting.indexOf(enter), 1);
+        this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
+        this.#admit(); // who wants less than it did may fit now
         reject(signal?.reason);
       };
-      this.#waiting.push(enter);
+      this.#waiting.push(waiter);
       signal?.addEventListener("abort", leave, { once: true });
     });
   }

@@ -1,9 +1,21 @@
 import { join } from "node:path";
-import { ConfigError } from "../errors.ts";
-import { isPlainFolder } from "../mcp/hostile_files.ts";
+import {
+  isPlainFolder,
+  makePlainFolder,
+  openIfPresent,
+  openPlainFile,
+} from "../mcp/hostile_files.ts";
 
 const CURRENT = "audit.jsonl";
 const ROTATED = /^audit\.(\d+)\.jsonl$/;
+
+/** A file of the log that is full. */
+export interface RotatedFile {
+  /** Its number: the higher, the newer. */
+  readonly number: number;
+  /** Where it is. */
+  readonly path: string;
+}
 
 /** The files of a workspace's audit log, in `.ipybox/`. No symbolic link is followed there. */
 export class AuditFolder {
@@ -19,82 +31,64 @@ export class AuditFolder {
   }
 
   /**
-   * Keeps other processes out until the result is disposed.
-   *
-   * @returns The lock.
-   * @throws {ConfigError} Something else is where the folder or the lock should be.
-   */
-  async lock(): Promise<Disposable> {
-    if (!await isPlainFolder(this.path)) await Deno.mkdir(this.path, { mode: 0o700 });
-    const file = await openPlain(join(this.path, "audit.lock"));
-    try {
-      await file.lock(true);
-      return file; // closing it gives the lock back
-    } catch (error) {
-      file.close();
-      throw error;
-    }
-  }
-
-  /**
-   * Opens the current file, which is made where it is missing.
+   * Opens the current file for appending. It and the folder are made where they are missing.
    *
    * @returns The file.
-   * @throws {ConfigError} Something else is in its place.
+   * @throws {ConfigError} Something else is in the place of one of them.
    */
   async open(): Promise<Deno.FsFile> {
-    return await openPlain(this.current);
+    await makePlainFolder(this.path);
+    return await openPlainFile(this.current);
   }
 
   /**
-   * Lists the files that were rotated.
+   * Opens a file for reading. Nothing is made.
    *
-   * @returns Their paths by number, the oldest first.
+   * @param path The file.
+   * @returns The file, or `undefined` where there is none.
+   * @throws {ConfigError} Something else is in its place.
    */
-  async rotated(): Promise<[number: number, path: string][]> {
-    const found: [number, string][] = [];
+  async openForReading(path: string): Promise<Deno.FsFile | undefined> {
+    return await isPlainFolder(this.path) ? await openIfPresent(path, { read: true }) : undefined;
+  }
+
+  /**
+   * Lists the files that are full.
+   *
+   * @returns The files, the oldest first.
+   * @throws {ConfigError} The folder is a symbolic link or no folder.
+   */
+  async rotated(): Promise<RotatedFile[]> {
+    const found: RotatedFile[] = [];
     if (!await isPlainFolder(this.path)) return found;
     for await (const { name, isFile } of Deno.readDir(this.path)) {
       const number = ROTATED.exec(name)?.[1];
-      if (isFile && number !== undefined) found.push([Number(number), join(this.path, name)]);
+      if (isFile && number !== undefined) {
+        found.push({ number: Number(number), path: join(this.path, name) });
+      }
     }
-    return found.sort(([one], [other]) => one - other);
+    return found.sort((one, other) => one.number - other.number);
+  }
+
+  /** Puts the current file aside as the newest of those that are full. */
+  async rotate(): Promise<void> {
+    const number = ((await this.rotated()).at(-1)?.number ?? 0) + 1;
+    await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
   }
 
   /**
-   * Puts the current file aside, and removes the oldest ones.
+   * Looks whether a file is still the current one.
    *
-   * @param keep How many stay.
+   * @param file The open file.
+   * @returns Whether it is.
    */
-  async rotate(keep: number): Promise<void> {
-    const rotated = await this.rotated();
-    const number = (rotated.at(-1)?.[0] ?? 0) + 1;
-    await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
-    for (const [, path] of rotated.slice(0, Math.max(0, rotated.length + 1 - keep))) {
-      await Deno.remove(path);
-    }
-  }
-}
-
-/** Opens a file for reading and appending that must be a plain one, or is made. */
-async function openPlain(path: string): Promise<Deno.FsFile> {
-  const options = { read: true, append: true, mode: 0o600 };
-  const before = await Deno.lstat(path).catch((error: unknown) => {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  });
-  if (before === undefined) {
+  isCurrent(file: Deno.FsFile): boolean {
     try {
-      return await Deno.open(path, { ...options, createNew: true }); // fails on links
+      const [opened, there] = [file.statSync(), Deno.lstatSync(this.current)];
+      return there.isFile && opened.ino === there.ino && opened.dev === there.dev;
     } catch (error) {
-      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
-      return await openPlain(path); // another process was faster
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
     }
   }
-  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
-  const file = await Deno.open(path, options);
-  const opened = await file.stat();
-  if (opened.ino === before.ino && opened.dev === before.dev) return file;
-  file.close();
-  throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
 }

@@ -1,40 +1,15 @@
-import type { ExactObject } from "../json/exact.ts";
+import { stringifyExact } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import {
+  type AuditEntry,
+  type AuditOutcome,
+  entryFields,
+  outcomeFields,
+  withoutDetails,
+} from "./audit_entry.ts";
+import { AuditFile } from "./audit_file.ts";
 import { AuditFolder } from "./audit_folder.ts";
-import { type ChainEnd, chainLine, GENESIS, NOTHING, readChainLine, sha256 } from "./chain.ts";
-import { redactArguments } from "./redact.ts";
-
-/** One request and what became of it. */
-export interface AuditEntry {
-  /** The request's id, the same as at the approver. */
-  readonly id: string;
-  /** When it came. */
-  readonly time: Date;
-  /** The SHA-256 of the code that made it, as far as that is known. */
-  readonly codeHash?: string | undefined;
-  /** What asked, as in `ApprovalRequest.kind`. */
-  readonly kind: string;
-  /** The registered server. */
-  readonly server: string;
-  /** The tool. */
-  readonly tool: string;
-  /** The arguments; secrets are left out of the log. */
-  readonly arguments: ExactObject;
-  /** The arguments that an approver put in their place. */
-  readonly edited?: ExactObject | undefined;
-  /** What was decided; absent where it failed before. */
-  readonly decision?: "allow" | "deny" | undefined;
-  /** Who decided: `"policy"`, `"approver"`, or why nobody did. */
-  readonly by?: string | undefined;
-  /** The rule, or the approver's reason. */
-  readonly reason?: string | undefined;
-  /** How it ended: `"ok"`, or the type of the error. */
-  readonly status: string;
-  /** How long it took in all, in milliseconds. */
-  readonly durationMs: number;
-  /** How long the decision took, in milliseconds. */
-  readonly waitMs?: number | undefined;
-}
+import { FloodGuard } from "./flood.ts";
 
 /** Options of {@linkcode AuditLog}. */
 export interface AuditLogOptions {
@@ -49,24 +24,48 @@ export interface AuditLogOptions {
    */
   readonly maxBytes?: number | undefined;
   /**
-   * How many full files are kept.
+   * How many full files are kept at least.
    *
    * @default {10}
    */
   readonly keep?: number | undefined;
+  /**
+   * How long a full file is kept at least, in milliseconds, as long as all are within
+   * `maxTotalBytes`.
+   *
+   * @default {7776000000} 90 days
+   */
+  readonly keepMs?: number | undefined;
+  /**
+   * How large all full files may be before the oldest are removed however young they are, in bytes.
+   *
+   * @default {1073741824}
+   */
+  readonly maxTotalBytes?: number | undefined;
   /** Told when the log cannot be written. */
   readonly log?: Logger | undefined;
 }
 
-/** More than the longest line. */
-const TAIL_BYTES = 2 ** 20;
+/** A line that waits to be written, and who waits for that. */
+interface Waiting {
+  /** As JSON text: the arguments themselves may be large, and are let go. */
+  readonly text: string;
+  readonly written: PromiseWithResolvers<boolean>;
+}
+
+/** How many lines are written at once. */
+const BATCH = 100;
+/** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
+const GATHER_MS = 20;
+/** How long refusals are counted before a line tells of them. */
+const COUNT_MS = 30_000;
 
 /**
- * The audit log of a workspace, `.ipybox/audit.jsonl`: one line for each request, chained by hash.
- * Several processes may write to it. Disposing it waits until all is written.
+ * The audit log of a workspace, `.ipybox/audit.jsonl`: a line for each request and for its outcome,
+ * chained by hash. Several processes may write to it. Disposing it waits until all is written.
  *
- * Lines are written behind the calls' backs, in order, and reach the system when they are written: what
- * a killed process had not begun to write is missing, what it had half written is sealed off as such.
+ * A line is with the system, and survives the end of this process, once {@linkcode append} says that it
+ * is written. What a killed process had half written is sealed off as such.
  *
  * @example
  * ```ts
@@ -75,8 +74,9 @@ const TAIL_BYTES = 2 ** 20;
  * const workspace = await Deno.makeTempDir();
  * {
  *   await using log = new AuditLog({ workspace });
- *   log.append({
- *     id: crypto.randomUUID(),
+ *   const id = crypto.randomUUID();
+ *   const written = await log.append({
+ *     id,
  *     time: new Date(),
  *     kind: "tool",
  *     server: "time",
@@ -84,173 +84,132 @@ const TAIL_BYTES = 2 ** 20;
  *     arguments: {},
  *     decision: "allow",
  *     by: "approver",
- *     status: "ok",
- *     durationMs: 3,
  *   });
+ *   if (written) log.appendOutcome({ id, time: new Date(), status: "ok", durationMs: 3 });
  * }
- * console.error((await verifyAuditLog(workspace)).entries); // 1
+ * console.error((await verifyAuditLog(workspace)).entries); // 2
  * ```
  */
 export class AuditLog implements AsyncDisposable {
-  readonly #folder: AuditFolder;
   readonly #options: AuditLogOptions;
   readonly #log: Logger;
-  #pending: AuditEntry[] = [];
+  readonly #file: AuditFile;
+  readonly #flood = new FloodGuard();
+  #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
-  /** How the file was left, so that it need not be read again if it still is so. */
-  #left:
-    | { readonly inode: number | null; readonly size: number; readonly end: ChainEnd }
-    | undefined;
+  #summaryTimer: ReturnType<typeof setTimeout> | undefined;
+  #gathering: ReturnType<typeof setTimeout> | undefined;
   #failed = false;
+  #closed = false;
 
   /**
    * Makes the log. Nothing is read or written before the first line.
    *
-   * @param options Where it is, what it leaves out and how long it gets.
+   * @param options Where it is, what it leaves out and how long it is kept.
    */
   constructor(options: AuditLogOptions) {
-    this.#folder = new AuditFolder(options.workspace);
+    const { maxBytes = 16 * 2 ** 20, keep = 10, keepMs = 90 * DAY_MS } = options;
+    const { maxTotalBytes = 2 ** 30, log = silentLogger } = options;
     this.#options = options;
-    this.#log = options.log ?? silentLogger;
+    this.#log = log;
+    const retention = { maxBytes, keep, keepMs, maxTotalBytes };
+    this.#file = new AuditFile(new AuditFolder(options.workspace), retention);
   }
 
   /**
-   * Adds a line, soon. Does not wait and does not fail: what cannot be written is told to the log.
+   * Adds the line of a request. Refusals that are too many are counted instead.
    *
-   * @param entry The request and what became of it.
+   * @param entry The request.
+   * @returns Whether it was written, or counted. Why not is told to the log. Never rejects.
    */
-  append(entry: AuditEntry): void {
-    this.#pending.push(entry);
-    this.#writing ??= this.#writeAll();
+  async append(entry: AuditEntry): Promise<boolean> {
+    const fields = entryFields(entry, this.#options.redact);
+    const text = stringifyExact(fields);
+    switch (this.#flood.judge(entry, text.length)) {
+      case "all":
+        return await this.#add(text);
+      case "shorter":
+        return await this.#add(stringifyExact(withoutDetails(fields)));
+      case "count":
+        this.#summaryTimer ??= setTimeout(() => this.#addSummary(), COUNT_MS);
+        Deno.unrefTimer(this.#summaryTimer);
+        return true;
+    }
+  }
+
+  /**
+   * Adds the line of an outcome, soon. Does not wait and does not fail: what cannot be written is told
+   * to the log.
+   *
+   * @param outcome How a request ended whose line has no status.
+   */
+  appendOutcome(outcome: AuditOutcome): void {
+    void this.#queue(stringifyExact(outcomeFields(outcome)));
+    this.#gathering ??= setTimeout(() => this.#begin(), GATHER_MS);
   }
 
   /** Waits until all is written, or could not be. */
   async flush(): Promise<void> {
+    this.#addSummary();
+    if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
   }
 
-  /** Waits until all is written, or could not be. */
+  /** Waits until all is written, or could not be, and closes the file. */
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
     await this.flush();
+    this.#file[Symbol.dispose]();
+  }
+
+  #add(text: string): Promise<boolean> {
+    const written = this.#queue(text);
+    this.#begin();
+    return written;
+  }
+
+  #queue(text: string): Promise<boolean> {
+    const written = Promise.withResolvers<boolean>();
+    this.#waiting.push({ text, written });
+    return written.promise;
+  }
+
+  #begin(): void {
+    clearTimeout(this.#gathering);
+    this.#gathering = undefined;
+    this.#writing ??= this.#writeAll();
+  }
+
+  #addSummary(): void {
+    clearTimeout(this.#summaryTimer);
+    this.#summaryTimer = undefined;
+    const summary = this.#flood.takeSummary();
+    if (summary !== undefined) void this.#add(stringifyExact(summary));
   }
 
   async #writeAll(): Promise<void> {
+    await Promise.resolve(); // what is added in the same turn is written at once
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, BATCH);
+      const done = await this.#write(batch.map(({ text }) => text));
+      for (const { written } of batch) written.resolve(done);
+    }
+    if (this.#closed) this.#file[Symbol.dispose](); // a call may end later than the log
+    this.#writing = undefined;
+  }
+
+  async #write(lines: readonly string[]): Promise<boolean> {
     try {
-      while (this.#pending.length > 0) await this.#write(this.#pending.splice(0, BATCH));
+      await this.#file.write(lines);
       this.#failed = false;
+      return true;
     } catch (error) {
-      this.#left = undefined;
-      const lost = this.#pending.splice(0).length;
       if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
-      else this.#log.debug(`Audit log: ${lost} more lines lost: ${error}`);
+      else this.#log.debug(`Audit log: ${lines.length} more lines lost: ${error}`);
       this.#failed = true;
-    } finally {
-      this.#writing = undefined;
+      return false;
     }
   }
-
-  async #write(entries: readonly AuditEntry[]): Promise<void> {
-    const { maxBytes = 16 * 2 ** 20, keep = 10 } = this.#options;
-    using _lock = await this.#folder.lock();
-    let file = await this.#folder.open();
-    try {
-      const { size, ino } = await file.stat();
-      const resumed = this.#left?.inode === ino && this.#left.size === size
-        ? { end: this.#left.end, repair: "" }
-        : await this.#resume(file, size);
-      let end = resumed.end;
-      let text = resumed.repair;
-      for (const entry of entries) {
-        const next = chainLine(this.#fields(entry), end);
-        text += `${next.line}\n`;
-        end = next.end;
-      }
-      const bytes = new TextEncoder().encode(text);
-      const full = size > 0 && resumed.repair === "" && size + bytes.length > maxBytes;
-      if (full) {
-        await this.#folder.rotate(keep);
-        file.close();
-        file = await this.#folder.open();
-      }
-      await writeAll(file, bytes);
-      const left = await file.stat();
-      this.#left = { inode: left.ino, size: left.size, end };
-    } finally {
-      file.close();
-    }
-  }
-
-  /** Finds where the chain goes on, and seals off what a killed process left of a line. */
-  async #resume(file: Deno.FsFile, size: number): Promise<{ end: ChainEnd; repair: string }> {
-    const tail = await readTail(file, size);
-    const lineEnd = tail.lastIndexOf(LINE_FEED);
-    const torn = tail.subarray(lineEnd + 1);
-    const lastLine = new TextDecoder().decode(
-      tail.subarray(tail.lastIndexOf(LINE_FEED, lineEnd - 1) + 1, Math.max(lineEnd, 0)),
-    );
-    const end = lineEnd < 0 ? await this.#endOfRotated() : endOf(lastLine);
-    if (torn.length === 0) return { end, repair: "" };
-    const seal = {
-      time: new Date().toISOString(),
-      sealed: { bytes: torn.length, sha256: sha256(torn) },
-    };
-    const sealed = chainLine(seal, end);
-    return { end: sealed.end, repair: `\n${sealed.line}\n` };
-  }
-
-  async #endOfRotated(): Promise<ChainEnd> {
-    const last = (await this.#folder.rotated()).at(-1);
-    if (last === undefined) return NOTHING;
-    using file = await Deno.open(last[1]);
-    const tail = new TextDecoder().decode(await readTail(file, (await file.stat()).size));
-    return endOf(tail.trimEnd().split("\n").at(-1) ?? "");
-  }
-
-  #fields(entry: AuditEntry): Record<string, unknown> {
-    const { id, time, codeHash, kind, server, tool, edited, decision, by, reason, status } = entry;
-    const { durationMs, waitMs } = entry;
-    const names = this.#options.redact;
-    return {
-      time: time.toISOString(),
-      id,
-      codeHash,
-      kind,
-      server,
-      tool,
-      arguments: redactArguments(entry.arguments, names),
-      edited: edited === undefined ? undefined : redactArguments(edited, names),
-      decision,
-      by,
-      reason: reason?.slice(0, 1000),
-      status,
-      durationMs: Math.round(durationMs * 10) / 10,
-      waitMs: waitMs === undefined ? undefined : Math.round(waitMs * 10) / 10,
-    };
-  }
 }
 
-const LINE_FEED = 10;
-/** How many lines are written at once. */
-const BATCH = 100;
-
-/** A last line that is whole but wrong was changed: the chain goes on so that this stays visible. */
-function endOf(line: string): ChainEnd {
-  return readChainLine(line) ?? { seq: 0, hash: GENESIS };
-}
-
-async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
-  const length = Math.min(size, TAIL_BYTES);
-  await file.seek(size - length, Deno.SeekMode.Start);
-  const bytes = new Uint8Array(length);
-  let read = 0;
-  while (read < length) {
-    const count = await file.read(bytes.subarray(read));
-    if (count === null) break;
-    read += count;
-  }
-  return bytes.subarray(0, read);
-}
-
-async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
-  for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await file.write(rest));
-}
+const DAY_MS = 24 * 60 * 60_000;

@@ -3,9 +3,11 @@ import { ConfigError } from "../errors.ts";
 import { parseExact, sealObject } from "../json/exact.ts";
 import type { Logger } from "../log.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { type AuditEntry, AuditLog } from "./audit_log.ts";
+import type { AuditEntry } from "./audit_entry.ts";
+import { AuditFolder } from "./audit_folder.ts";
+import { AuditLog } from "./audit_log.ts";
 import { readAuditLog, verifyAuditLog } from "./audit_reader.ts";
-import { redactArguments } from "./redact.ts";
+import { AuditTail } from "./audit_tail.ts";
 
 function entry(n: number, args = `{"n":${n}}`): AuditEntry {
   return {
@@ -21,6 +23,9 @@ function entry(n: number, args = `{"n":${n}}`): AuditEntry {
     durationMs: 1.23,
   };
 }
+
+/** What is found of a log that is as it was written. */
+const GOOD = { ok: true, first: 1, sealed: 0, unfinished: 0, leftOut: 0 } as const;
 
 async function write(workspace: string, from: number, to: number): Promise<void> {
   await using log = new AuditLog({ workspace });
@@ -46,7 +51,7 @@ Deno.test("AuditLog writes one line for each request, and goes on where another 
   await write(folder.path, 1, 3);
   await write(folder.path, 4, 5);
   assertEquals(await ids(folder.path), ["id-1", "id-2", "id-3", "id-4", "id-5"]);
-  assertEquals(await verifyAuditLog(folder.path), { ok: true, entries: 5, first: 1, sealed: 0 });
+  assertEquals(await verifyAuditLog(folder.path), { ...GOOD, entries: 5 });
   const [line] = await Array.fromAsync(readAuditLog(folder.path));
   assertEquals({ ...line, hash: "" }, {
     seq: 1,
@@ -101,7 +106,7 @@ Deno.test("AuditLog seals off a torn line wherever it was cut, and never takes i
     assertEquals(await ids(folder.path), ["id-1"]);
     await write(folder.path, 3, 3);
     const verdict = await verifyAuditLog(folder.path);
-    assertEquals(verdict, { ok: true, entries: 3, first: 1, sealed: 1 });
+    assertEquals(verdict, { ...GOOD, entries: 3, sealed: 1 });
     assertEquals((await ids(folder.path)).filter((id) => id !== undefined), ["id-1", "id-3"]);
     await tamper(folder.path, (lines) => lines.with(1, `${lines[1]}x`)); // the torn part, too, is kept as it was
     assertEquals((await verifyAuditLog(folder.path)).bad?.line, 2);
@@ -112,7 +117,7 @@ Deno.test("AuditLog begins new files, keeps some of them, and chains across them
   await using folder = await TempFolder.create();
   const workspace = folder.path;
   for (let n = 1; n <= 30; n++) {
-    await using log = new AuditLog({ workspace, maxBytes: 1000, keep: 3 });
+    await using log = new AuditLog({ workspace, maxBytes: 1000, keep: 3, keepMs: 0 });
     log.append(entry(n));
   }
   const verdict = await verifyAuditLog(workspace);
@@ -122,7 +127,7 @@ Deno.test("AuditLog begins new files, keeps some of them, and chains across them
   );
   assertEquals(names.filter((name) => /^audit\.\d+\.jsonl$/.test(name)).length, 3);
   assertEquals((await ids(workspace)).at(-1), "id-30");
-  const [oldest] = names.filter((name) => /^audit\.\d+\.jsonl$/.test(name)).sort().slice(1);
+  const [, oldest] = names.filter((name) => /^audit\.\d+\.jsonl$/.test(name)).sort();
   await Deno.remove(`${workspace}/.ipybox/${oldest}`);
   assertMatch((await verifyAuditLog(workspace)).bad?.problem ?? "", /does not follow/);
 });
@@ -132,7 +137,7 @@ Deno.test("AuditLog chains across a file that was put aside just before a proces
   await write(folder.path, 1, 2);
   await Deno.rename(file(folder.path), `${folder.path}/.ipybox/audit.1.jsonl`);
   await write(folder.path, 3, 3);
-  assertEquals(await verifyAuditLog(folder.path), { ok: true, entries: 3, first: 1, sealed: 0 });
+  assertEquals(await verifyAuditLog(folder.path), { ...GOOD, entries: 3 });
 });
 
 Deno.test("Processes that write at the same time keep one chain, also when one is killed", async () => {
@@ -197,33 +202,168 @@ Deno.test("AuditLog follows no link, and says so once", async () => {
   await assertRejects(() => verifyAuditLog(folder.path), ConfigError);
 });
 
-/** Arguments, and what is logged of them. */
-const REDACTED: readonly (readonly [args: string, logged: string])[] = [
-  ['{"a":1.0,"b":[9007199254740993]}', '{"a":1,"b":[9007199254740992]}'],
-  ['{"password":"x"}', '{"password":"[redacted]"}'],
-  ['{"userPassword":{"a":1}}', '{"userPassword":"[redacted]"}'],
-  ['{"api_key":5,"API-KEY":6}', '{"api_key":"[redacted]","API-KEY":"[redacted]"}'],
-  ['{"headers":{"Authorization":"Bearer x"}}', '{"headers":{"Authorization":"[redacted]"}}'],
-  ['{"x":["Authorization: Bearer abc def"]}', '{"x":["Authorization: Bearer [redacted] def"]}'],
-  ['{"access_token":"x","max_tokens":5}', '{"access_token":"[redacted]","max_tokens":5}'],
-  ['{"url":"https://me:pw@host/x"}', '{"url":"https://me:[redacted]@host/x"}'],
-  ['{"cmd":"curl -d password=x y"}', '{"cmd":"curl -d password=[redacted] y"}'],
-  ['{"cmd":"GITHUB_TOKEN=\'a b\' gh"}', '{"cmd":"GITHUB_TOKEN=[redacted] gh"}'],
-  ['{"cmd":"echo ghp_0123456789abcdef"}', '{"cmd":"echo ghp_[redacted]"}'],
-  ['{"card_number":"1","card":"2"}', '{"card_number":"[redacted]","card":"2"}'],
-  ['{"__proto__":{"secret":1}}', '{"__proto__":{"secret":"[redacted]"}}'],
-];
+Deno.test("AuditLog seals off a line that was torn within a character", async () => {
+  await using folder = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/.ipybox`);
+  await Deno.writeFile(file(folder.path), new TextEncoder().encode('{"seq":1,"ü').subarray(0, -1));
+  await write(folder.path, 1, 1);
+  assertEquals(await verifyAuditLog(folder.path), { ...GOOD, entries: 2, sealed: 1 });
+});
 
-for (const [args, logged] of REDACTED) {
-  Deno.test(`redactArguments() makes ${logged} of ${args}`, () => {
-    const redacted = redactArguments(sealObject(parseExact(args)), ["card_*"]);
-    assertEquals(JSON.parse(JSON.stringify(redacted)), JSON.parse(logged));
-  });
-}
+Deno.test("verifyAuditLog() and readAuditLog() make nothing and wait for nobody", async () => {
+  await using folder = await TempFolder.create();
+  const { first: _none, ...empty } = GOOD;
+  assertEquals(await verifyAuditLog(folder.path), { ...empty, entries: 0, first: undefined });
+  assertEquals(await ids(folder.path), []);
+  assertEquals(await Array.fromAsync(Deno.readDir(folder.path)), []);
 
-Deno.test("redactArguments() shortens what is long, and says so", () => {
-  const long = JSON.stringify(redactArguments({ a: "x".repeat(5000) }));
-  assertMatch(long, /^\{"a":"x{1000}… \[5000 characters, SHA-256 [0-9a-f]{64}\]"\}$/);
-  const many = redactArguments({ a: Array.from({ length: 30_000 }, () => "xx") });
-  assertMatch(JSON.stringify(many), /^\{"omitted":/);
+  await write(folder.path, 1, 1);
+  const before = await Deno.stat(file(folder.path));
+  await verifyAuditLog(folder.path);
+  assertEquals((await Deno.stat(file(folder.path))).mtime, before.mtime);
+  const reading = readAuditLog(folder.path);
+  await reading.next(); // a reader that stays keeps nobody from writing
+  await write(folder.path, 2, 2);
+  await reading.return();
+  assertEquals(await ids(folder.path), ["id-1", "id-2"]);
+});
+
+Deno.test("verifyAuditLog() counts the calls that have no outcome", async () => {
+  await using folder = await TempFolder.create();
+  await using log = new AuditLog({ workspace: folder.path });
+  for (const n of [1, 2, 3]) {
+    const { status: _status, durationMs: _durationMs, ...sent } = entry(n);
+    assert(await log.append(sent));
+  }
+  log.appendOutcome({ id: "id-2", time: new Date(), status: "ok", durationMs: 1 });
+  await log.flush();
+  assertEquals(await verifyAuditLog(folder.path), { ...GOOD, entries: 4, unfinished: 2 });
+});
+
+Deno.test("AuditLog counts refusals that are too many, and writes all that was allowed", async () => {
+  await using folder = await TempFolder.create();
+  await using log = new AuditLog({ workspace: folder.path });
+  const refused = { decision: "deny", by: "policy", status: "approval_rejected" } as const;
+  for (let n = 1; n <= 20_000; n++) {
+    assert(await log.append({ ...entry(n), ...refused, server: n % 2 === 0 ? "s" : `s${n}` }));
+    if (n % 100 === 0) assert(await log.append({ ...entry(n), id: `allowed ${n}` }));
+  }
+  await log.append({ ...entry(0), ...refused, id: "rejected", by: "approver" });
+  await log.flush();
+
+  const { size } = await Deno.stat(file(folder.path));
+  assert(size < 600_000, `${size}`);
+  const lines = await Array.fromAsync(readAuditLog(folder.path));
+  const allowed = lines.filter(({ id }) => `${id}`.startsWith("allowed"));
+  assertEquals(allowed.length, 200);
+  assert(lines.some(({ id }) => id === "rejected"), "a person's decision was only counted");
+  const { ok, leftOut } = await verifyAuditLog(folder.path);
+  const written = lines.filter(({ by, decision }) => by === "policy" && decision === "deny").length;
+  assertEquals([ok, leftOut + written], [true, 20_000]);
+  const summary = JSON.stringify(lines.findLast((line) => "leftOut" in line));
+  assertMatch(
+    summary,
+    /"server":"s","tool":"t","by":"policy","status":"approval_rejected","count":/,
+  );
+  assertMatch(summary, /"server":"…","tool":"…","count":/); // and no name for each of the others
+});
+
+Deno.test("AuditLog keeps the hash of arguments when calls that a policy allows have too many", async () => {
+  await using folder = await TempFolder.create();
+  const log = new AuditLog({ workspace: folder.path });
+  const args = `{"text":"${"x".repeat(4000)}"}`;
+  for (let n = 1; n <= 5000; n++) void log.append(entry(n, args));
+  void log.append({ ...entry(5001, args), by: "approver" });
+  await log[Symbol.asyncDispose]();
+
+  const lines = await Array.fromAsync(readAuditLog(folder.path));
+  assertEquals(lines.length, 5001);
+  assertMatch(JSON.stringify(lines[0]?.arguments), /xxxx/);
+  assertMatch(
+    JSON.stringify(lines[4999]?.arguments),
+    /^\{"omitted":"4011 characters of JSON","sha256":"[0-9a-f]{64}"\}$/,
+  );
+  assertMatch(JSON.stringify(lines[5000]?.arguments), /xxxx/);
+});
+
+Deno.test("AuditLog removes a young file only for want of room, and a line says so", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const rotated = async () =>
+    (await Array.fromAsync(Deno.readDir(`${workspace}/.ipybox`))).map(({ name }) => name)
+      .filter((name) => /^audit\.\d+\.jsonl$/.test(name)).sort();
+  const fill = async (maxTotalBytes: number) => {
+    await using log = new AuditLog({ workspace, maxBytes: 1000, keep: 2, maxTotalBytes });
+    for (let n = 1; n <= 20; n++) await log.append(entry(n));
+  };
+  await fill(1_000_000);
+  const all = await rotated();
+  assert(all.length > 5);
+  assertEquals((await verifyAuditLog(workspace)).first, 1);
+
+  await fill(4000);
+  const kept = await rotated();
+  assert(kept.length >= 2 && kept.length <= 4, `${kept}`);
+  const verdict = await verifyAuditLog(workspace);
+  assertEquals(verdict.bad, undefined);
+  const lines = await Array.fromAsync(readAuditLog(workspace));
+  const said = lines.flatMap(({ removed }) => removed ?? []).at(-1);
+  assertEquals(said, { files: 1, upTo: (verdict.first ?? 0) - 1 });
+
+  await Deno.remove(`${workspace}/.ipybox/${kept[0]}`); // by hand
+  assertMatch((await verifyAuditLog(workspace)).bad?.problem ?? "", /no line says/);
+});
+
+Deno.test("AuditTail follows the log across the files that it is put aside in", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  using tail = new AuditTail(new AuditFolder(workspace));
+  const seen: unknown[] = [];
+  const read = async () => {
+    for await (const { id } of tail.read()) if (id !== undefined) seen.push(id);
+  };
+  await read(); // there is nothing yet, and nothing is made
+  assertEquals(await Array.fromAsync(Deno.readDir(workspace)), []);
+  await using log = new AuditLog({ workspace, maxBytes: 1000, keep: 3, keepMs: 0 });
+  for (let n = 1; n <= 40; n++) {
+    await log.append(entry(n));
+    if (n % 7 === 0) await read(); // sometimes more than one file behind
+  }
+  await read();
+  assertEquals(seen, Array.from({ length: 40 }, (_, n) => `id-${n + 1}`));
+});
+
+Deno.test("AuditTail misses nothing while files are put aside under its eyes", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await using log = new AuditLog({ workspace, maxBytes: 1000, keep: 1000 });
+  let writing = true;
+  const written = (async () => {
+    for (let n = 1; n <= 300; n++) await log.append(entry(n));
+    writing = false;
+  })();
+  using tail = new AuditTail(new AuditFolder(workspace));
+  const seen: unknown[] = [];
+  for (let last = false; !last;) {
+    last = !writing;
+    for await (const { id } of tail.read()) seen.push(id);
+  }
+  await written;
+  assertEquals(seen, Array.from({ length: 300 }, (_, n) => `id-${n + 1}`));
+});
+
+Deno.test("AuditTail takes no line before its end is there", async () => {
+  await using source = await TempFolder.create();
+  await write(source.path, 1, 2);
+  const bytes = await Deno.readFile(file(source.path));
+  await using folder = await TempFolder.create();
+  await Deno.mkdir(`${folder.path}/.ipybox`);
+  using tail = new AuditTail(new AuditFolder(folder.path));
+  let seen = 0;
+  for (let at = 0; at < bytes.length; at += 50) {
+    await Deno.writeFile(file(folder.path), bytes.subarray(at, at + 50), { append: true });
+    for await (const _fields of tail.read()) seen++;
+    assertEquals(seen, bytes.subarray(0, at + 50).filter((byte) => byte === 10).length);
+  }
+  assertEquals(seen, 2);
 });

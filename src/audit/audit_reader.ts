@@ -1,8 +1,8 @@
-import { basename } from "node:path";
-import { ConfigError } from "../errors.ts";
-import { readHostileBytes } from "../mcp/hostile_files.ts";
+import type { Fields } from "./audit_entry.ts";
 import { AuditFolder } from "./audit_folder.ts";
-import { GENESIS, readChainLine, sha256 } from "./chain.ts";
+import { GENESIS, readChainLine } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
+import { AuditSnapshot, type FileLine } from "./snapshot.ts";
 
 /** What {@linkcode verifyAuditLog} found. */
 export interface AuditVerdict {
@@ -14,6 +14,13 @@ export interface AuditVerdict {
   readonly first?: number | undefined;
   /** How many torn lines were sealed off. */
   readonly sealed: number;
+  /**
+   * How many calls have no outcome: those that are under way, and those that were when their process
+   * was killed.
+   */
+  readonly unfinished: number;
+  /** How many requests were too many to be written one by one. */
+  readonly leftOut: number;
   /** The first bad line. */
   readonly bad?: {
     /** The file's name. */
@@ -25,100 +32,132 @@ export interface AuditVerdict {
   } | undefined;
 }
 
-/** Files are rotated long before this. */
-const MAX_BYTES = 2 ** 30;
-
 /**
- * Checks the audit log of a workspace.
+ * Checks the audit log of a workspace. Nothing is made or changed.
  *
- * It finds lines that were changed, added, moved or taken out. It cannot find that lines at the end
- * were cut off, nor that the whole log was written anew.
+ * It finds lines that were changed, added, moved or taken out, and files that were removed without a
+ * line that says so. It cannot find that lines at the end were cut off, nor that the whole log was
+ * written anew.
  *
  * @param workspace The workspace.
  * @returns What was found.
  * @throws {ConfigError} A file of the log is no plain file.
  */
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
-  const folder = new AuditFolder(workspace);
-  using _lock = await folder.lock();
-  let [entries, sealed, seq, hash] = [0, 0, 0, GENESIS];
-  let first: number | undefined;
-  for await (const [path, lines, whole] of filesOf(folder)) {
-    const bad = (index: number, problem: string): AuditVerdict => {
-      return {
-        ok: false,
-        entries,
-        first,
-        sealed,
-        bad: { file: basename(path), line: index + 1, problem },
-      };
-    };
-    for (let index = 0; index < lines.length; index++) {
-      const text = lines[index] ?? "";
-      const line = readChainLine(text);
-      if (line === undefined) {
-        if (index === lines.length - 1 && !whole) {
-          return bad(index, "It is torn: the next entry will seal it off");
-        }
-        if (!sealsOff(lines[index + 1], text, hash)) return bad(index, "It is no line of the log");
-        sealed++;
-        continue;
-      }
-      if (index === lines.length - 1 && !whole) return bad(index, "Its end is missing");
-      if (!line.intact) return bad(index, "It was changed: its hash is another");
-      const start = first === undefined && (line.seq > 1 || line.prev === GENESIS);
-      if (!start && line.prev !== hash) return bad(index, "It does not follow the line before it");
-      if (!start && line.seq !== seq + 1) return bad(index, "Its number does not follow");
-      first ??= line.seq;
-      entries++;
-      ({ seq, hash } = line);
-    }
+  using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
+  const check = new ChainCheck();
+  for await (const line of snapshot.lines()) {
+    if (!check.add(line)) break;
   }
-  return { ok: true, entries, first, sealed };
+  return check.verdict();
 }
 
 /**
- * Reads the audit log of a workspace. Lines that are damaged are left out: {@linkcode verifyAuditLog}
- * tells of them.
+ * Reads the audit log of a workspace. Nothing is made or changed. Lines that are damaged are left out:
+ * {@linkcode verifyAuditLog} tells of them.
  *
  * @param workspace The workspace.
- * @param after Only lines with higher numbers.
  * @returns The fields of each line, the oldest first.
+ * @throws {ConfigError} A file of the log is no plain file.
  */
 export async function* readAuditLog(
   workspace: string,
-  after = 0,
 ): AsyncGenerator<Readonly<Record<string, unknown>>, void, undefined> {
-  for await (const [, lines, whole] of filesOf(new AuditFolder(workspace))) {
-    for (const text of whole ? lines : lines.slice(0, -1)) {
-      const line = readChainLine(text);
-      if (line !== undefined && line.seq > after) yield line.fields;
-    }
+  using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
+  for await (const { bytes, whole } of snapshot.lines()) {
+    const line = whole ? readChainLine(bytes) : undefined;
+    if (line !== undefined) yield line.fields;
   }
 }
 
-/** The lines of each file, and whether the last one has its end. */
-async function* filesOf(folder: AuditFolder): AsyncGenerator<[string, string[], boolean]> {
-  const paths = (await folder.rotated()).map(([, path]) => path);
-  for (const path of [...paths, folder.current]) {
-    const bytes = await readHostileBytes(path, MAX_BYTES);
-    if (bytes === undefined) {
-      if (await Deno.lstat(path).then(() => true, () => false)) {
-        throw new ConfigError(`Cannot read ${path}: it is not a plain file`);
-      }
-      continue;
+/** Checks lines one after the other. */
+class ChainCheck {
+  #seq = 0;
+  #hash = GENESIS;
+  #entries = 0;
+  #sealed = 0;
+  #leftOut = 0;
+  #removedUpTo = 0;
+  #first: { readonly seq: number; readonly line: FileLine } | undefined;
+  #torn: FileLine | undefined;
+  #bad: AuditVerdict["bad"];
+  readonly #unfinished = new Set<unknown>();
+
+  /** Takes the next line, and tells whether all are good so far. */
+  add(line: FileLine): boolean {
+    const problem = this.#check(line);
+    if (problem !== undefined) this.#fail(this.#torn ?? line, problem);
+    return problem === undefined;
+  }
+
+  verdict(): AuditVerdict {
+    const torn = this.#torn;
+    if (torn !== undefined) this.#fail(torn, torn.whole ? NO_LINE : TORN);
+    const first = this.#first;
+    if (first !== undefined && first.seq > this.#removedUpTo + 1) {
+      this.#fail(first.line, "What was before it is missing, and no line says that it was removed");
     }
-    if (bytes.length === 0) continue;
-    const text = new TextDecoder().decode(bytes);
-    const whole = text.endsWith("\n");
-    yield [path, (whole ? text.slice(0, -1) : text).split("\n"), whole];
+    return {
+      ok: this.#bad === undefined,
+      entries: this.#entries,
+      first: first?.seq,
+      sealed: this.#sealed,
+      unfinished: this.#unfinished.size,
+      leftOut: this.#leftOut,
+      ...(this.#bad === undefined ? {} : { bad: this.#bad }),
+    };
+  }
+
+  #check(line: FileLine): string | undefined {
+    const read = readChainLine(line.bytes);
+    const torn = this.#torn;
+    if (read === undefined) {
+      if (torn !== undefined) return NO_LINE;
+      this.#torn = line; // the next one has to say so
+      return undefined;
+    }
+    if (!line.whole) return "Its end is missing";
+    if (!read.intact && torn === undefined) return "It was changed: its hash is another";
+    if (torn !== undefined) {
+      if (!read.intact || read.prev !== this.#hash || !sealsOff(read.fields, torn.bytes)) {
+        return NO_LINE;
+      }
+      this.#torn = undefined;
+      this.#sealed++;
+    }
+    const start = this.#first === undefined && (read.seq > 1 || read.prev === GENESIS);
+    if (!start && read.prev !== this.#hash) return "It does not follow the line before it";
+    if (!start && read.seq !== this.#seq + 1) return "Its number does not follow";
+    this.#first ??= { seq: read.seq, line };
+    this.#entries++;
+    this.#seq = read.seq;
+    this.#hash = read.hash;
+    this.#note(read.fields);
+    return undefined;
+  }
+
+  #note({ id, status, outcome, leftOut, removed }: Fields): void {
+    if (id !== undefined && status === undefined) this.#unfinished.add(id);
+    if (outcome !== undefined) this.#unfinished.delete(outcome);
+    this.#leftOut += numberIn(leftOut, "count");
+    this.#removedUpTo = Math.max(this.#removedUpTo, numberIn(removed, "upTo"));
+  }
+
+  #fail({ file, number }: FileLine, problem: string): void {
+    this.#bad ??= { file, line: number, problem };
   }
 }
+
+const NO_LINE = "It is no line of the log";
+const TORN = "It is torn: the next entry will seal it off";
 
 /** Whether a line seals off the torn one before it. */
-function sealsOff(line: string | undefined, torn: string, hash: string): boolean {
-  const seal = readChainLine(line ?? "");
-  const { sealed } = seal?.fields ?? {};
-  return seal !== undefined && seal.intact && seal.prev === hash && typeof sealed === "object" &&
-    sealed !== null && "sha256" in sealed && sealed.sha256 === sha256(torn);
+function sealsOff({ sealed }: Fields, torn: Uint8Array): boolean {
+  return typeof sealed === "object" && sealed !== null && "sha256" in sealed &&
+    sealed.sha256 === sha256(torn);
+}
+
+function numberIn(value: unknown, name: string): number {
+  const inner = typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
+  return typeof inner === "number" ? inner : 0;
 }

@@ -1,40 +1,35 @@
 import type { GateDecision } from "../approval/gate.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
+import type { AuditEntry } from "./audit_entry.ts";
 import type { AuditLog } from "./audit_log.ts";
-import { sha256 } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 
-/** Takes what was decided. */
-export type DecisionListener = (decision: GateDecision) => void;
+/** What a request would go to. */
+export type AuditTarget = Pick<AuditEntry, "serverHash" | "toolHash">;
 
-/** What became of a request. */
-export interface RequestEnd {
-  /** What was decided; absent where it failed before. */
-  readonly decision?: GateDecision | undefined;
-  /** How it ended: `"ok"`, or the type of the error. */
-  readonly status: string;
-  /** How long it took in all, in milliseconds. */
-  readonly durationMs: number;
-  /** How long the decision took, in milliseconds. */
-  readonly waitMs?: number | undefined;
+/** Takes what becomes of a request while it is run. */
+export interface RequestNotes {
+  /** Takes what was decided. */
+  readonly onDecision: (decision: GateDecision) => void;
+  /** Takes what the request would go to. */
+  readonly onTarget: (target: AuditTarget) => void;
+  /**
+   * Notes the request before it is sent, and waits until that is written.
+   *
+   * @throws {ToolCallError} It cannot be written: then it must not be sent.
+   */
+  readonly beforeSending: () => Promise<void>;
 }
 
-/** Told of each request as it begins. What it returns is told how the request ended. */
-export type RequestObserver = (call: ApprovalCall, id: string) => (end: RequestEnd) => void;
-
-/** Notes requests in an audit log, where there is one, and tells whoever follows them. */
+/** Notes requests in an audit log, where there is one. */
 export class AuditTrail {
   readonly #log: AuditLog | undefined;
-  readonly #observe: RequestObserver | undefined;
   #codeHash: string | undefined;
 
-  /**
-   * @param log The log; without it nothing is noted.
-   * @param observe Told of each request.
-   */
-  constructor(log?: AuditLog, observe?: RequestObserver) {
+  /** @param log The log; without it nothing is noted. */
+  constructor(log?: AuditLog) {
     this.#log = log;
-    this.#observe = observe;
   }
 
   /**
@@ -50,49 +45,69 @@ export class AuditTrail {
    * Runs a request and notes how it ended.
    *
    * @param call The request.
-   * @param run Runs it. It tells what was decided.
+   * @param run Runs it. It tells what was decided, and when it sends something.
    * @param statusOf The status of a result.
    * @returns What it returns.
-   * @throws {unknown} What it throws.
+   * @throws {ToolCallError} It was allowed, but that cannot be noted.
+   * @throws {unknown} What `run` throws.
    */
   async record<T>(
     call: ApprovalCall,
-    run: (onDecision: DecisionListener) => Promise<T>,
+    run: (notes: RequestNotes) => Promise<T>,
     statusOf: (result: T) => string = () => "ok",
   ): Promise<T> {
-    if (this.#log === undefined && this.#observe === undefined) return await run(() => {});
-    const [time, start, codeHash] = [new Date(), performance.now(), this.#codeHash];
-    const id = call.callId ?? crypto.randomUUID();
-    const tell = this.#observe?.(call, id);
-    let decision: GateDecision | undefined;
-    let waitMs: number | undefined;
-    const note = (status: string): void => {
-      const durationMs = performance.now() - start;
-      tell?.({ decision, waitMs, status, durationMs });
-      this.#log?.append({
-        id,
-        time,
-        codeHash,
-        kind: call.kind,
-        server: call.serverName,
-        tool: call.toolName,
-        ...decision,
-        waitMs,
-        arguments: call.arguments,
-        status,
-        durationMs,
-      });
+    const log = this.#log;
+    if (log === undefined) return await run(NO_NOTES);
+    const [time, start] = [new Date(), performance.now()];
+    const entry: AuditEntry = {
+      id: call.callId ?? crypto.randomUUID(),
+      time,
+      codeHash: this.#codeHash,
+      kind: call.kind,
+      server: call.serverName,
+      tool: call.toolName,
+      arguments: call.arguments,
     };
+    let target: AuditTarget | undefined;
+    let decision: (GateDecision & { readonly waitMs: number }) | undefined;
+    let begun = false;
+    const known = (): AuditEntry => ({ ...entry, ...target, ...decision });
+    const end = async (status: string): Promise<boolean> => {
+      const durationMs = performance.now() - start;
+      if (!begun) return await log.append({ ...known(), status, durationMs });
+      log.appendOutcome({ id: entry.id, time: new Date(), status, durationMs });
+      return true;
+    };
+    let result: T;
     try {
-      const result = await run((made) => {
-        decision = made;
-        waitMs = performance.now() - start;
+      result = await run({
+        onTarget: (found) => target = found,
+        onDecision: (made) => decision = { ...made, waitMs: performance.now() - start },
+        beforeSending: async () => {
+          if (!await log.append(known())) throw notNoted();
+          begun = true;
+        },
       });
-      note(statusOf(result));
-      return result;
     } catch (error) {
-      note(error instanceof ToolCallError ? error.type : "error");
+      void end(error instanceof ToolCallError ? error.type : "error");
       throw error;
     }
+    const written = end(statusOf(result));
+    // What was allowed here is done elsewhere, such as a shell command.
+    if (!begun && decision?.decision === "allow" && !await written) throw notNoted();
+    return result;
   }
+}
+
+const NO_NOTES: RequestNotes = {
+  onTarget: () => {},
+  onDecision: () => {},
+  beforeSending: () => Promise.resolve(),
+};
+
+function notNoted(): ToolCallError {
+  return new ToolCallError(
+    "tool_server_error",
+    "The call was not made: it cannot be noted in the audit log, and the host's log says why",
+  );
 }

@@ -3,8 +3,7 @@
  *
  * @module
  */
-import { createHash } from "node:crypto";
-import { stringifyExact } from "../json/exact.ts";
+import { sha256 } from "../json/digest.ts";
 
 /** What the first line of a chain follows. */
 export const GENESIS: string = "0".repeat(64);
@@ -35,16 +34,13 @@ const HASH = /,"hash":"([0-9a-f]{64})"\}$/;
 /**
  * Writes a line that follows another.
  *
- * @param fields What it says.
+ * @param fields What it says: a JSON object that is not empty, as text.
  * @param end What it follows.
  * @returns The line, without its line feed, and the new end.
  */
-export function chainLine(
-  fields: Readonly<Record<string, unknown>>,
-  end: ChainEnd,
-): { line: string; end: ChainEnd } {
+export function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd } {
   const seq = end.seq + 1;
-  const body = stringifyExact({ seq, ...fields, prev: end.hash }).slice(0, -1);
+  const body = `{"seq":${seq},${fields.slice(1, -1)},"prev":"${end.hash}"`;
   const hash = sha256(body);
   return { line: `${body},"hash":"${hash}"}`, end: { seq, hash } };
 }
@@ -53,10 +49,11 @@ export function chainLine(
  * Reads a line. The hash is over the text of all that comes before it, so no other spelling of the
  * same JSON passes.
  *
- * @param line The line, without its line feed.
+ * @param bytes The line, without its line feed.
  * @returns What it says, or `undefined` where it is no line of a chain.
  */
-export function readChainLine(line: string): ChainLine | undefined {
+export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
+  const line = new TextDecoder().decode(bytes);
   const found = HASH.exec(line);
   const hash = found?.[1];
   if (found === null || hash === undefined) return undefined;
@@ -65,11 +62,6 @@ export function readChainLine(line: string): ChainLine | undefined {
   const { seq, prev } = fields;
   if (typeof seq !== "number" || typeof prev !== "string") return undefined;
   return { seq, prev, hash, fields, intact: sha256(line.slice(0, found.index)) === hash };
-}
-
-/** The SHA-256 of a text or bytes, in hexadecimal. */
-export function sha256(content: string | Uint8Array): string {
-  return createHash("sha256").update(content).digest("hex");
 }
 
 function parseObject(text: string): Record<string, unknown> | undefined {

@@ -1,31 +1,41 @@
 import { type ExactJson, type ExactObject, isExactObject, stringifyExact } from "../json/exact.ts";
 import { matchesGlob } from "../policy/match.ts";
-import { sha256 } from "./chain.ts";
+import { sha256 } from "../json/digest.ts";
 
 /** What stands where a secret was. */
 const REDACTED = "[redacted]";
 /** Names whose values are secrets, once they are in lower case and without separators. */
 const SECRET_NAME =
   /password|passwd|passphrase|secret|apikey|privatekey|accesskey|authorization|credential|cookie|^token|token$/;
-/** Secrets within texts, such as shell commands. */
+/** The name of a secret in a text, and what ends it: a quote of JSON, also of JSON within JSON. */
+const NAMED = String.raw`(?:password|passwd|passphrase|secret|token|api[_-]?key)\\*["']?`;
+const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
+/**
+ * Secrets within texts, such as shell commands. Each takes time in proportion to the text, which is
+ * hostile.
+ */
 const SECRET_TEXTS: readonly (readonly [pattern: RegExp, kept: string])[] = [
+  [/-----BEGIN [A-Z ]*PRIVATE KEY-----[^]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g, ""],
   [/\b(bearer|basic)\s+[^\s"']+/gi, "$1 "],
   [/(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g, "$1"],
-  [
-    /((?:password|passwd|passphrase|secret|token|api[_-]?key)["']?\s*[=:]\s*)("[^"]*"|'[^']*'|[^\s"']+)/gi,
-    "$1",
-  ],
-  [/\b(gh[pousr]_|github_pat_|sk-|xox[abp]-|AKIA)[\w-]{8,}/g, "$1"],
+  [new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"), "$1"],
+  [new RegExp(String.raw`(--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"), "$1"],
+  [/\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza)[\w-]{8,}/g, "$1"],
+  [/\b(eyJ)[\w-]{8,}\.[\w-]+\.[\w-]*/g, "$1"],
 ];
 
+/** Longer texts are not even looked at, and nothing of them is logged. */
+const MAX_REDACTED = 2 ** 20;
 const MAX_TEXT = 4096;
 const KEPT_TEXT = 1000;
-const MAX_HASHED = 2 ** 20;
+/** The longest JSON of one argument, and of all, that is logged. */
+const MAX_VALUE = 16 * 1024;
 const MAX_JSON = 64 * 1024;
 const MAX_DEPTH = 32;
 
 /**
- * Makes arguments fit for a log: without secrets, and not too long.
+ * Makes arguments fit for a log: first without secrets, then not too long. What is cut is named by
+ * the SHA-256 of all of it, without its secrets.
  *
  * @param args The arguments.
  * @param names Patterns for further names whose values are secrets.
@@ -33,8 +43,25 @@ const MAX_DEPTH = 32;
  */
 export function redactArguments(args: ExactObject, names: readonly string[] = []): ExactJson {
   const redacted = redact(args, names, 0);
-  const text = stringifyExact(redacted);
-  return text.length <= MAX_JSON ? redacted : { omitted: `${text.length} characters of JSON` };
+  if (stringifyExact(redacted).length <= MAX_JSON || !isExactObject(redacted)) return redacted;
+  const shorter = Object.fromEntries(
+    Object.entries(redacted).map(([name, value]) => [
+      name,
+      stringifyExact(value).length <= MAX_VALUE ? value : summaryOf(value),
+    ]),
+  );
+  return stringifyExact(shorter).length <= MAX_JSON ? shorter : summaryOf(redacted);
+}
+
+/**
+ * Says of JSON how long it is and which.
+ *
+ * @param value The JSON, without secrets.
+ * @returns What stands in its place.
+ */
+export function summaryOf(value: unknown): ExactObject {
+  const text = stringifyExact(value);
+  return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
 }
 
 function redact(value: ExactJson, names: readonly string[], depth: number): ExactJson {
@@ -52,20 +79,34 @@ function redact(value: ExactJson, names: readonly string[], depth: number): Exac
   return isList(value) ? value.map((inner) => redact(inner, names, depth + 1)) : value;
 }
 
-function isSecretName(name: string, patterns: readonly string[]): boolean {
+/**
+ * Whether the values of a name are secrets.
+ *
+ * @param name The name.
+ * @param patterns Patterns for further names.
+ * @returns Whether it is such a name.
+ */
+export function isSecretName(name: string, patterns: readonly string[] = []): boolean {
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
   return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name));
 }
 
-function redactText(text: string): string {
-  const long = text.length > MAX_TEXT;
-  let result = long ? text.slice(0, KEPT_TEXT) : text;
+/**
+ * Leaves usual forms of secrets out of a text, and shortens one that is long.
+ *
+ * @param text The text.
+ * @returns What is shown of it.
+ */
+export function redactText(text: string): string {
+  if (text.length > MAX_REDACTED) return `[cut: all of ${text.length} characters]`;
+  let result = text;
   for (const [pattern, kept] of SECRET_TEXTS) {
     result = result.replace(pattern, `${kept}${REDACTED}`);
   }
-  if (!long) return result;
-  const hash = text.length <= MAX_HASHED ? `, SHA-256 ${sha256(text)}` : "";
-  return `${result}… [${text.length} characters${hash}]`;
+  if (result.length <= MAX_TEXT) return result;
+  const cut = result.length - KEPT_TEXT;
+  return `${result.slice(0, KEPT_TEXT)}… [cut: ${cut} of ${result.length} characters, ` +
+    `SHA-256 of all ${sha256(result)}]`;
 }
 
 function isList(value: ExactJson): value is readonly ExactJson[] {

@@ -1,3 +1,4 @@
+import { Mutex } from "../async/mutex.ts";
 import { checkCode, checkedIn, resultIn, runCode } from "../actions/action_code.ts";
 import { listActions, readAction, type SavedAction } from "../actions/saved_actions.ts";
 import { checkTypes, type TypeProblem } from "../actions/type_check.ts";
@@ -26,6 +27,7 @@ import {
   WORKSPACE,
   workspaceOf,
 } from "./shared.ts";
+import { TerminalAnswerer } from "./terminal_answerer.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 
 /** `ipybox actions`: saved code actions. */
@@ -190,7 +192,9 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
   const code = runCode(name, argumentsOf(parsed));
   if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
   const { policy, ...modes } = await approvalOf(parsed, workspace);
-  const approver = new TerminalApprover(io, "--approve allow");
+  const turns = new Mutex();
+  const approver = new TerminalApprover(io, "--approve allow", turns);
+  const answerer = new TerminalAnswerer(io, turns);
   await using executor = await CodeExecutor.start({
     workspace,
     approval: policy ?? modes,
@@ -206,6 +210,7 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
     json: parsed.has("json"),
     timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     decide: (request) => approver.decide(request),
+    answer: (request) => answerer.answer(request),
     onResult: ({ outputs }) => {
       const result = resultIn(outputs);
       if (result === undefined) return;

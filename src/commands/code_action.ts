@@ -3,6 +3,7 @@ import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../e
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ChunkEvent } from "../executor/events.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
+import type { ElicitationRequest } from "../mcp/elicitation.ts";
 import { type CommandIo, EXIT } from "./command.ts";
 import { printable, printableOutput } from "./printable.ts";
 
@@ -15,6 +16,8 @@ export interface RunActionOptions {
   readonly timeoutMs?: number | undefined;
   /** Decides on each tool call. */
   readonly decide: (request: ApprovalRequest) => Promise<void>;
+  /** Answers what MCP servers ask; without it, all of it is declined. */
+  readonly answer?: (request: ElicitationRequest) => Promise<void>;
   /** Told of the result, after all output; not with `json`, which has it. */
   readonly onResult?: (result: ExecutionResult) => void;
 }
@@ -64,23 +67,34 @@ async function follow(
   code: string,
   options: RunActionOptions,
 ): Promise<ExecutionResult> {
-  const { io, json = false, timeoutMs, decide } = options;
+  const { io, json = false, timeoutMs, decide, answer } = options;
   const output = new OutputPrinter(io);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
+  // Not awaited: other output, and other requests, may come meanwhile.
+  const ask = (question: () => Promise<void>): void => {
+    output.endLine();
+    output.hold();
+    question()
+      .catch((error: unknown) => io.err(`ipybox: ${printable(String(error))}`))
+      .finally(() => output.release());
+  };
   try {
-    const stream = executor.stream(code, { timeoutMs, signal: io.signal, chunks: !json });
+    const stream = executor.stream(code, {
+      timeoutMs,
+      signal: io.signal,
+      chunks: !json,
+      elicitations: answer !== undefined,
+    });
     for await (const event of stream) {
       switch (event.type) {
         case "chunk":
           output.print(event);
           break;
         case "approval":
-          output.endLine();
-          output.hold();
-          // Not awaited: other output, and other requests, may come meanwhile.
-          decide(event.request)
-            .catch((error: unknown) => io.err(`ipybox: ${printable(String(error))}`))
-            .finally(() => output.release());
+          ask(() => decide(event.request));
+          break;
+        case "elicitation":
+          ask(async () => await answer?.(event.request));
           break;
         case "result":
           result = event.result;
@@ -148,7 +162,6 @@ class OutputPrinter {
 }
 
 function outcomeOf(error: unknown): Outcome | undefined {
-  const none = { text: null, images: [], outputs: [] };
   if (error instanceof CodeExecutionError) {
     const { text, images, outputs, ename, evalue, traceback } = error;
     return { status: "error", text, images, outputs, error: { ename, evalue, traceback } };
@@ -158,7 +171,8 @@ function outcomeOf(error: unknown): Outcome | undefined {
     return { status: "timeout", text, images, outputs, error: { ename: name, evalue: message } };
   }
   if (error instanceof KernelDiedError) {
-    return { status: "died", ...none, error: { ename: error.name, evalue: error.message } };
+    const { text, images, outputs, name, message } = error;
+    return { status: "died", text, images, outputs, error: { ename: name, evalue: message } };
   }
   return undefined;
 }

@@ -75,6 +75,8 @@ export interface CommandIo {
   readonly signal: AbortSignal;
   /** Asks the person at the terminal and resolves to the line, or to `null` at its end. */
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
+  /** Leaves the terminal to another program, such as an editor. For whoever was just answered. */
+  lend<T>(use: () => Promise<T>): Promise<T>;
 }
 
 /** The command line was used wrongly. */
@@ -163,7 +165,7 @@ export function parseCommandLine(
   const separator = args.indexOf("--");
   const own = separator === -1 ? args : args.slice(0, separator);
   const rest = separator === -1 ? [] : args.slice(separator + 1);
-  const parsed = parseArgs(own, {
+  const parsed = parseArgs(joinNegative(own, valued), {
     // Naming "_" keeps positional arguments that look like numbers as they were typed.
     string: ["_", ...valued.map(([name]) => name)],
     boolean: specs.filter(([, spec]) => spec.value === undefined).map(([name]) => name),
@@ -198,6 +200,21 @@ export function parseCommandLine(
     throw new UsageError(`Unexpected argument "${positional[max]}"`);
   }
   return new ParsedArgs(positional, rest, values);
+}
+
+/** Joins an option and a value such as `-1`, which would else be taken for an option. */
+function joinNegative(
+  args: readonly string[],
+  valued: readonly (readonly [string, OptionSpec])[],
+): string[] {
+  const joined: string[] = [];
+  for (const arg of args) {
+    const last = joined.at(-1);
+    const takesValue = valued.some(([name]) => last === `--${name}`);
+    if (takesValue && /^-\.?\d/.test(arg)) joined[joined.length - 1] = `${last}=${arg}`;
+    else joined.push(arg);
+  }
+  return joined;
 }
 
 /** The help text of a command. */

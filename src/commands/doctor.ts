@@ -13,6 +13,8 @@ export const doctor: Command = {
     python: { value: "PATH", help: "Check this Python instead of the managed environment" },
   },
   notes: [
+    "With --json, `python` is the path of the Python that runs kernels.",
+    "",
     "Exit codes: 0 when ipybox is ready, 3 when something is missing. Warnings do",
     "not count.",
     "",
@@ -27,9 +29,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(doctor, args);
   const prerequisites = await checkPrerequisites({ python: parsed.value("python") });
   const ready = prerequisites.every(({ state }) => state !== "missing");
+  const python = prerequisites.find(({ name }) => name === "Python")?.path ?? null;
   io.out(
     parsed.has("json")
-      ? JSON.stringify({ ready, prerequisites }, null, 2) + "\n"
+      ? JSON.stringify({ ready, python, prerequisites }, null, 2) + "\n"
       : report(prerequisites),
   );
   return ready ? EXIT.ok : EXIT.notReady;
@@ -39,19 +42,23 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
  * The report for people.
  *
  * @param prerequisites What was found.
- * @returns Lines: one for each, with a second one for what fixes it, and a last one for all.
+ * @returns Lines: one for each, with a second one for what fixes it and was not said before, and a
+ * last one for all.
  */
 export function report(prerequisites: readonly Prerequisite[]): string {
   const nameWidth = Math.max(...prerequisites.map(({ name }) => unicodeWidth(name)));
   const versionWidth = Math.max(...prerequisites.map(({ version }) => version?.length ?? 1));
   const indent = " ".repeat("missing  ".length);
+  const said = new Set<string | null>();
   const lines = prerequisites.flatMap(({ name, state, version, detail, fix }) => {
+    const known = said.has(fix);
+    said.add(fix);
     const padding = " ".repeat(nameWidth - unicodeWidth(name));
     const [first = "", ...more] = detail.split("\n");
     return [
       `${state.padEnd(7)}  ${name}${padding}  ${(version ?? "-").padEnd(versionWidth)}  ${first}`,
       ...more.map((line) => indent + line),
-      ...(fix ?? "").split("\n").filter((line) => line !== "")
+      ...(known ? "" : fix ?? "").split("\n").filter((line) => line !== "")
         .map((line, index) => `${indent}${index === 0 ? "fix: " : "     "}${line}`),
     ];
   });

@@ -11,6 +11,7 @@ Deno.test("report() gives a line to each prerequisite, a fix to what is missing,
       detail: "lacks:\n  pydantic: gone",
       fix: "do this\nor that",
     },
+    { name: "ipykernel", state: "missing", version: null, detail: "gone", fix: "do this\nor that" },
     { name: "ordinary user", state: "warn", version: null, detail: "runs as root", fix: "do not" },
   ]);
 
@@ -22,10 +23,11 @@ missing  Python         -      lacks:
            pydantic: gone
          fix: do this
               or that
+missing  ipykernel      -      gone
 warn     ordinary user  -      runs as root
          fix: do not
 
-ipybox is not ready: 1 thing is missing. \`ipybox setup\` installs what it can
+ipybox is not ready: 2 things are missing. \`ipybox setup\` installs what it can
 `,
   );
 });

@@ -10,7 +10,10 @@ import {
   ExecutionTimeoutError,
   GatewayStartError,
   KernelDiedError,
+  KernelStartError,
   McpConnectionError,
+  McpLoginRequiredError,
+  ToolCallError,
 } from "../errors.ts";
 import {
   type Command,
@@ -55,6 +58,16 @@ export const COMMANDS: readonly Entry[] = [
     name: "unregister",
     summary: "Forget an MCP server and delete its Python API",
     load: async () => (await import("./unregister.ts")).unregister,
+  },
+  {
+    name: "login",
+    summary: "Log in to a registered remote MCP server",
+    load: async () => (await import("./login.ts")).login,
+  },
+  {
+    name: "logout",
+    summary: "End the login to a remote MCP server",
+    load: async () => (await import("./logout.ts")).logout,
   },
   {
     name: "servers",
@@ -198,9 +211,17 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(`ipybox: ${error.message}\nTo fix it: ${error.fix}`);
     return EXIT.notReady;
   }
+  if (error instanceof McpLoginRequiredError) {
+    say(`ipybox: ${error.message}`);
+    return EXIT.notReady;
+  }
   if (error instanceof CodeExecutionError) {
     say(error.traceback.trimEnd());
     return EXIT.failed;
+  }
+  if (error instanceof GatewayStartError || error instanceof KernelStartError) {
+    say(`ipybox: ${error.message}`);
+    return EXIT.notReady;
   }
   if (isExpected(error)) {
     say(`ipybox: ${error.message}`);
@@ -218,6 +239,6 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
 }
 
 function isExpected(error: unknown): error is Error {
-  return [ExecutionTimeoutError, GatewayStartError, KernelDiedError, McpConnectionError]
+  return [ExecutionTimeoutError, KernelDiedError, McpConnectionError, ToolCallError]
     .some((expected) => error instanceof expected);
 }

@@ -1,5 +1,7 @@
 import { z } from "zod";
-import { describeCall } from "../approval/request.ts";
+import { describeCall } from "../approval/call_text.ts";
+import { approvalPolicy } from "../approval/policy.ts";
+import type { ApprovalCall } from "../approval/request.ts";
 import { approvalCall, runPolicyTests } from "../policy/policy_call.ts";
 import { loadPolicy, policyFiles } from "../policy/policy_file.ts";
 import type { PolicyExplanation, PolicyRules } from "../policy/policy_rules.ts";
@@ -12,6 +14,12 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
+import {
+  type ConsentFinding,
+  findConsents,
+  forgetConsents,
+  listConsents,
+} from "./policy_consents.ts";
 import { printable } from "./printable.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -24,11 +32,14 @@ export const policy: Command = {
     "test [OPTIONS]",
     "explain SERVER.TOOL [ARGUMENTS] [OPTIONS]",
     "explain --shell LINE [OPTIONS]",
+    "consents [OPTIONS]",
+    "forget ID… | --all",
     "schema",
   ].join("\n"),
   options: {
     shell: { value: "LINE", help: "Explain what becomes of this shell command" },
     file: { value: "FILE", help: "This policy, instead of the workspace's and your own" },
+    all: { help: "Forget all remembered decisions" },
     json: { help: "Print the outcome as JSON" },
     workspace: WORKSPACE,
   },
@@ -36,38 +47,44 @@ export const policy: Command = {
     "The files are .ipybox/policy.json in the workspace and your own,",
     "~/.config/ipybox/policy.json. ARGUMENTS are a JSON object. Instead of",
     "SERVER.TOOL, a call may be given as a JSON object, as in a policy's tests.",
+    "consents lists the decisions that are remembered always, forget takes them back.",
     "",
     "Examples:",
     "",
     "  ipybox policy check",
     `  ipybox policy explain files.read_file '{"path": "notes.txt"}'`,
     "  ipybox policy explain --shell 'git log | head'",
+    "  ipybox policy forget 1c0ffee5",
   ].join("\n"),
   run,
 };
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(policy, args, { min: 1, max: 3 });
+  const parsed = parseCommandLine(policy, args, { min: 1, max: Infinity });
   const [action, ...rest] = parsed.positional;
-  if (action !== "explain" && rest.length > 0) {
-    throw new UsageError(`Unexpected argument "${rest[0]}"`);
-  }
+  const unexpected = action === "forget" ? undefined : rest[action === "explain" ? 2 : 0];
+  if (unexpected !== undefined) throw new UsageError(`Unexpected argument "${unexpected}"`);
   if (action === "schema") {
     io.out(JSON.stringify(policyJsonSchema(), null, 2) + "\n");
     return EXIT.ok;
   }
+  const workspace = await workspaceOf(parsed);
+  const json = parsed.has("json");
+  if (action === "consents") return await listConsents(workspace, io, json);
+  if (action === "forget") {
+    return await forgetConsents(workspace, io, { ids: rest, all: parsed.has("all") });
+  }
   if (action !== "check" && action !== "test" && action !== "explain") {
-    throw new UsageError(`Unknown action "${action}": use check, test, explain or schema`);
+    const known = "check, test, explain, consents, forget or schema";
+    throw new UsageError(`Unknown action "${action}": use ${known}`);
   }
   const call = action === "explain" ? callOf(rest, parsed) : undefined;
-  const workspace = await workspaceOf(parsed);
   const rules = await loadPolicy({ workspace, file: parsed.value("file") });
+  if (call !== undefined) return await explain(rules, { call, workspace }, io, json);
   if (rules === undefined) {
     const places = [...policyFiles(workspace).values()].join(" or ");
     throw new UsageError(`There is no policy: write one to ${places}`);
   }
-  const json = parsed.has("json");
-  if (call !== undefined) return explain(rules, call, io, json);
   return action === "test" ? test(rules, io, json) : check(rules, io, json);
 }
 
@@ -123,21 +140,47 @@ function test(rules: PolicyRules, io: CommandIo, json: boolean): number {
   return failed.length === 0 ? EXIT.ok : EXIT.failed;
 }
 
-function explain(rules: PolicyRules, call: PolicyCall, io: CommandIo, json: boolean): number {
-  const explanation = rules.explain(approvalCall(call));
+async function explain(
+  rules: PolicyRules | undefined,
+  { call, workspace }: { readonly call: PolicyCall; readonly workspace: string },
+  io: CommandIo,
+  json: boolean,
+): Promise<number> {
+  const asked = approvalCall(call);
+  const explanation = rules?.explain(asked) ?? withoutRules(asked);
+  const consents = await findConsents(workspace, asked);
   io.out(
-    json ? JSON.stringify(explanation, null, 2) + "\n" : printable(explanationText(explanation)),
+    json
+      ? JSON.stringify({ ...explanation, consents }, null, 2) + "\n"
+      : printable(explanationText(explanation, consents)),
   );
   return EXIT.ok;
 }
 
-function explanationText({ mode, reason, parts }: PolicyExplanation): string {
+function withoutRules(call: ApprovalCall): PolicyExplanation {
+  const { mode } = approvalPolicy({}).decide(call);
+  return { mode, reason: "There is no policy", parts: [] };
+}
+
+function explanationText(
+  { mode, reason, parts }: PolicyExplanation,
+  consents: readonly ConsentFinding[],
+): string {
   const lines = [`${mode}: ${reason}`];
   for (const { command, mode: partMode, findings } of parts) {
     if (command !== undefined) lines.push(`  ${command}: ${partMode}`);
     for (const { rule, effect, match } of findings) {
       lines.push(`    ${rule}: ${effect}${match === "maybe" ? ", may match" : ""}`);
     }
+  }
+  const valid = consents.filter(({ changes }) => changes.length === 0);
+  const consent = valid.find(({ decision }) => decision === "deny") ?? valid[0];
+  if (mode === "ask" && consent !== undefined) {
+    lines.unshift(`${consent.decision}: ${consent.rule}, unless the tool changed since; else`);
+  }
+  for (const { rule, decision, changes } of consents) {
+    const lapsed = changes.length === 0 ? "" : `, lapsed: ${changes.join("; ")}`;
+    lines.push(`    ${rule}: ${decision}${lapsed}`);
   }
   return lines.join("\n") + "\n";
 }

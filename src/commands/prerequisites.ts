@@ -58,6 +58,7 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
     state: problem === undefined ? "ok" : "missing",
     version,
     detail: problem ?? `${executable} (${managed ? "managed" : "named"})`,
+    path: executable,
     fix: problem === undefined ? null : fix,
   };
   const present = Object.entries(packages).map(([name, version]): Prerequisite => ({

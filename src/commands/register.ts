@@ -1,6 +1,7 @@
+import { isAbsolute, relative, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
-import { ConfigError, McpConnectionError } from "../errors.ts";
+import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../errors.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { parseServersFile, ServerRegistry } from "../tool_server/server_registry.ts";
 import {
@@ -11,8 +12,11 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
+import { LOGIN_OPTIONS, loginAt } from "./login_page.ts";
+import { OAUTH_OPTIONS, oauthOf } from "./oauth_options.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { shellWord } from "../mcp/shell_word.ts";
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {
@@ -25,7 +29,12 @@ export const register: Command = {
     type: { value: "TYPE", help: "streamable_http or sse; else told from the URL, or tried" },
     env: { value: "NAME=VALUE", help: "A variable for a local server's environment", many: true },
     cwd: { value: "DIR", help: "A local server's working directory (default: an empty folder)" },
+    sandbox: { help: "Run a local server in a sandbox of its own" },
+    "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
     from: { value: "FILE", help: 'Register the servers of a file like {"mcpServers": {…}}' },
+    ...OAUTH_OPTIONS,
+    login: { help: "Log in also without a terminal: print the page and wait for the browser" },
+    ...LOGIN_OPTIONS,
     "connect-timeout": { value: "SECONDS", help: "How long to wait for the server (default: 30)" },
     workspace: WORKSPACE,
   },
@@ -33,6 +42,9 @@ export const register: Command = {
     "The API is written to mcptools/NAME/, the server to .ipybox/mcp.json. Write",
     "secrets as ${VAR}: they are filled in from the environment, or from the",
     "workspace's .env, when the server starts, and never stored.",
+    "",
+    "Where a remote server asks for a login, the page is printed: open it in a",
+    "browser on this machine. The login is kept out of the workspace, for you only.",
     "",
     "Examples:",
     "",
@@ -49,7 +61,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   // Before anything is started: a registry that cannot be read could not be added to.
   const registry = await ServerRegistry.open({ workspace });
-  const servers = await serversOf(parsed);
+  const servers = await serversOf(parsed, workspace);
+  const login = io.interactive || parsed.has("login") ? loginAt(io, parsed) : undefined;
   let failed = 0;
   for (const [name, params] of servers) {
     try {
@@ -70,16 +83,26 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       rootDir: mcptoolsOf(workspace),
       workspace,
       connectTimeoutMs: timeout === undefined ? undefined : timeout * 1000,
+      login,
       signal: io.signal,
       log: io.log,
+      beforeWrite: () => registry.register(name, params),
+    }).catch((error: unknown) => {
+      if (!(error instanceof McpLoginRequiredError)) throw error;
+      const again = parsed.values("header").length > 0
+        ? "the same command" // its headers may be secrets
+        : ["ipybox", "register", "--login", ...args].map(shellWord).join(" ");
+      throw new McpLoginRequiredError(name, error.what, again);
     });
-    await registry.register(name, params);
     report(name, tools, io);
   }
 }
 
 /** The servers that the command line names, in one of its three forms. */
-async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>> {
+async function serversOf(
+  parsed: ParsedArgs,
+  workspace: string,
+): Promise<Map<string, ServerParams>> {
   const [name] = parsed.positional;
   const [command, ...args] = parsed.rest;
   const url = parsed.value("url");
@@ -94,38 +117,58 @@ async function serversOf(parsed: ParsedArgs): Promise<Map<string, ServerParams>>
   if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
   requireServerName(name);
   if (url !== undefined) return new Map([[name, remoteServer(parsed, url)]]);
-  return new Map([[name, localServer(parsed, command ?? "", args)]]);
+  return new Map([[name, localServer(parsed, [command ?? "", ...args], workspace)]]);
 }
 
-function localServer(parsed: ParsedArgs, command: string, args: string[]): ServerParams {
-  refuse(parsed, "a local server", "header", "type");
+function localServer(
+  parsed: ParsedArgs,
+  [command = "", ...args]: readonly string[],
+  workspace: string,
+): ServerParams {
+  refuse(parsed, "a local server", "header", "type", ...Object.keys(OAUTH_OPTIONS));
   const env = pairs(parsed.values("env"), "=", "--env takes NAME=VALUE");
   const cwd = parsed.value("cwd");
+  const settings = parsed.value("sandbox-config");
+  const sandbox = settings === undefined
+    ? parsed.has("sandbox")
+    : workspacePath(settings, workspace);
   return {
     command,
     ...(args.length === 0 ? {} : { args }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
     ...(cwd === undefined ? {} : { cwd }),
+    ...(sandbox === false ? {} : { sandbox }),
   };
 }
 
+/** A file that the command line names, as it is written for a workspace. */
+function workspacePath(file: string, workspace: string): string {
+  if (file.startsWith("${")) return file; // filled in when the server starts
+  const below = relative(workspace, resolve(file));
+  return below.startsWith("..") || isAbsolute(below) ? resolve(file) : below;
+}
+
 function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
-  refuse(parsed, "a remote server", "env", "cwd");
+  refuse(parsed, "a remote server", "env", "cwd", "sandbox", "sandbox-config");
   const headers = pairs(parsed.values("header"), ":", "--header takes 'NAME: VALUE'");
   const type = parsed.value("type");
   if (type !== undefined && type !== "streamable_http" && type !== "sse") {
     throw new UsageError(`Option --type takes streamable_http or sse: received "${type}"`);
   }
+  const oauth = oauthOf(parsed);
   return {
     url,
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
     ...(type === undefined ? {} : { type }),
+    ...(oauth === undefined ? {} : { oauth }),
   };
 }
 
 function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
   for (const option of options) {
-    if (parsed.value(option) !== undefined || parsed.values(option).length > 0) {
+    if (
+      parsed.value(option) !== undefined || parsed.values(option).length > 0 || parsed.has(option)
+    ) {
       throw new UsageError(`Option --${option} makes no sense for ${kind}`);
     }
   }

@@ -1,3 +1,4 @@
+import { Mutex } from "../async/mutex.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import {
   type Command,
@@ -7,6 +8,8 @@ import {
   UsageError,
 } from "./command.ts";
 import { runAction } from "./code_action.ts";
+import { PageApprover } from "./page_approver.ts";
+import { TerminalAnswerer } from "./terminal_answerer.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 import {
   approvalOf,
@@ -31,6 +34,7 @@ export const run: Command = {
     code: { short: "c", value: "CODE", help: "The code itself, instead of a file" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
+    page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
     timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
     json: { help: "Print the outcome as one JSON object" },
     workspace: WORKSPACE,
@@ -55,7 +59,8 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   const workspace = await workspaceOf(parsed);
   const { policy, ...modes } = await approvalOf(parsed, workspace);
   const code = await codeOf(parsed);
-  const approver = new TerminalApprover(io, "--approve allow");
+  const turns = new Mutex();
+  const answerer = new TerminalAnswerer(io, turns);
   await using executor = await CodeExecutor.start({
     workspace,
     approval: policy ?? modes,
@@ -66,11 +71,15 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     signal: io.signal,
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   });
+  const approver = parsed.has("page")
+    ? new PageApprover(io, executor.page)
+    : new TerminalApprover(io, "--approve allow", turns);
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),
     timeoutMs: timeout === undefined ? undefined : timeout * 1000,
     decide: (request) => approver.decide(request),
+    answer: (request) => answerer.answer(request),
   });
 }
 

@@ -19,7 +19,7 @@ export const servers: Command = {
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(servers, args);
   const registry = await ServerRegistry.open({ workspace: await workspaceOf(parsed) });
-  const entries = registry.names.map((name) => [name, registry.get(name)] as const);
+  const { entries } = registry;
   if (parsed.has("json")) {
     io.out(JSON.stringify({ mcpServers: Object.fromEntries(entries) }, null, 2) + "\n");
     return EXIT.ok;
@@ -28,9 +28,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   else {
     const rows = entries.map(([name, params]): [string, string] => [
       name,
-      params === undefined ? "" : printable(
-        "url" in params ? params.url : [params.command, ...(params.args ?? [])].join(" "),
-      ),
+      printable("url" in params ? params.url : [params.command, ...(params.args ?? [])].join(" ")),
     ]);
     io.out(table(rows).join("\n") + "\n");
   }

@@ -28,6 +28,7 @@ export const setup: Command = {
       help: "Check this Python for what kernels need, instead of building the managed environment",
     },
     rebuild: { help: "Build the managed Python environment again" },
+    json: { help: "Print what is there then as JSON: the Python's path, and what was installed" },
     "no-sandbox": { help: "Leave out what only the sandbox needs" },
   },
   notes: [
@@ -53,6 +54,12 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     onProgress: (line) => io.err(line),
     signal: io.signal,
   });
+  if (parsed.has("json")) {
+    const { executable, version, managed, packages } = python;
+    const result = { python: executable, version, managed, packages, installed };
+    io.out(JSON.stringify(result, null, 2) + "\n");
+    return EXIT.ok;
+  }
   const state = installed.length === 0 ? "Everything is in place" : "Everything is set up";
   io.out(`${state}: Python ${python.version} at ${python.executable}\n`);
   return EXIT.ok;

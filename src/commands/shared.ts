@@ -4,10 +4,9 @@
  * @module
  */
 import { join, resolve } from "node:path";
-import { parse } from "@std/dotenv";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import { readHostileFile } from "../mcp/hostile_files.ts";
+import { readDotenv } from "../mcp/dotenv_file.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import { loadPolicy } from "../policy/policy_file.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -96,7 +95,7 @@ function modeOf(mode: string, option: string): ApprovalMode {
  */
 export async function kernelEnvOf(workspace: string): Promise<Record<string, string>> {
   const prefix = "KERNEL_ENV_";
-  const file = parse(await readHostileFile(join(workspace, ".env")) ?? "");
+  const file = await readDotenv(workspace);
   return Object.fromEntries(
     Object.entries({ ...file, ...Deno.env.toObject() })
       .filter(([name]) => name.startsWith(prefix) && name.length > prefix.length)

@@ -66,6 +66,10 @@ export class Terminal implements CommandIo, Disposable {
     return line;
   }
 
+  async lend<T>(use: () => Promise<T>): Promise<T> {
+    return await this.#lines.lend(use);
+  }
+
   [Symbol.dispose](): void {
     for (const signal of SIGNALS) Deno.removeSignalListener(signal, this.#onSignal);
   }
@@ -83,11 +87,19 @@ const READING_MS = 250;
  * Lines typed at the terminal, each for the question that stood there when it was typed.
  *
  * Once asked, it goes on reading and drops what nobody waits for: an answer typed ahead, or after
- * its question was withdrawn, must not approve the next call.
+ * its question was withdrawn, must not approve the next call. Only after an answer it waits for a
+ * moment, in which whoever asked may lend the terminal to another program.
  */
 class TerminalLines {
   #waiting: ((line: string | null) => void) | undefined;
   #reading = false;
+  #lent: Promise<unknown> = Promise.resolve();
+
+  async lend<T>(use: () => Promise<T>): Promise<T> {
+    const using = use();
+    this.#lent = using.catch(() => {}); // whoever borrows it is told
+    return await using;
+  }
 
   async next(signal: AbortSignal): Promise<string | null> {
     if (signal.aborted) return null;
@@ -115,8 +127,12 @@ class TerminalLines {
       text += decoder.decode(chunk.subarray(0, size), { stream: true });
       const end = text.indexOf("\n");
       if (end === -1) continue;
-      this.#waiting?.(text.slice(0, end));
+      const line = text.slice(0, end);
       text = "";
+      if (this.#waiting === undefined) continue;
+      this.#waiting(line);
+      await new Promise((resolve) => setTimeout(resolve)); // whoever asked goes on before that
+      await this.#lent;
     }
     this.#reading = false;
     this.#waiting?.(null);

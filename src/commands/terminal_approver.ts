@@ -1,22 +1,32 @@
-import type { ApprovalRequest } from "../approval/request.ts";
+import { callName, visible } from "../approval/call_text.ts";
+import type {
+  AcceptOptions,
+  ApprovalRequest,
+  Remember,
+  RememberScope,
+} from "../approval/request.ts";
 import { Mutex } from "../async/mutex.ts";
 import { anySignal } from "../async/signals.ts";
+import { details, isShell, type ShownRequest, summary } from "./approval_text.ts";
 import type { CommandIo } from "./command.ts";
-import { printable } from "./printable.ts";
+import { editArguments } from "./edit_arguments.ts";
 
 /** Asks the person at the terminal about one call after the other. */
 export class TerminalApprover {
   readonly #io: CommandIo;
   readonly #toAllow: string;
-  readonly #turns = new Mutex();
+  readonly #turns: Mutex;
+  #waiting = 0;
 
   /**
    * @param io The terminal, if there is one.
    * @param toAllow The option that allows tool calls where nobody can be asked.
+   * @param turns Keeps others from asking at the same time.
    */
-  constructor(io: CommandIo, toAllow: string) {
+  constructor(io: CommandIo, toAllow: string, turns: Mutex = new Mutex()) {
     this.#io = io;
     this.#toAllow = toAllow;
+    this.#turns = turns;
   }
 
   /** Decides a call. Without a terminal nobody can be asked, and it is refused. */
@@ -30,28 +40,226 @@ export class TerminalApprover {
       await request.reject("there is no terminal to ask at");
       return;
     }
-    using _turn = await this.#turns.acquire();
-    if (signal.aborted) return;
-    const answer = await this.#io.ask(question(request), signal);
-    if (answer === null) {
-      // Withdrawn or interrupted, or the terminal has no more to say.
-      if (!signal.aborted) await request.reject("nobody answers at the terminal");
-    } else if (/^\s*y(es)?\s*$/i.test(answer)) await request.accept();
-    else await request.reject("the user said no");
+    this.#waiting++;
+    try {
+      using _turn = await this.#turns.acquire();
+      if (signal.aborted) return;
+      await new Dialogue(this.#io, request, signal, () => this.#waiting - 1).run();
+    } finally {
+      this.#waiting--;
+    }
   }
 }
 
-/** Whether it is about a shell command. Other calls may have an argument `cmd`, too. */
-function isShell({ kind }: ApprovalRequest): boolean {
-  return kind === "shell" || kind === "shell_magic";
+/** The questions about one call. */
+class Dialogue {
+  readonly #io: CommandIo;
+  readonly #request: ApprovalRequest;
+  readonly #signal: AbortSignal;
+  readonly #others: () => number;
+  #edited: Readonly<Record<string, unknown>> | undefined;
+  #argumentsJson: string;
+  #over = false;
+
+  constructor(
+    io: CommandIo,
+    request: ApprovalRequest,
+    signal: AbortSignal,
+    others: () => number,
+  ) {
+    this.#io = io;
+    this.#request = request;
+    this.#signal = signal;
+    this.#others = others;
+    this.#argumentsJson = request.argumentsJson;
+  }
+
+  async run(): Promise<void> {
+    let shown = summary(this.#shown());
+    while (!this.#over) {
+      const line = await this.#ask(shown + this.#question());
+      if (line === undefined) return;
+      shown = "";
+      const answer = parseAnswer(line);
+      switch (answer?.key) {
+        case "y":
+          if (await this.#accept({})) return;
+          break;
+        case "n":
+          if (await this.#refuse(answer)) return;
+          break;
+        case "c":
+        case "s":
+        case "a":
+          if (await this.#allowLater(answer)) return;
+          break;
+        case "e":
+          await this.#edit();
+          shown = summary(this.#shown());
+          break;
+        case "d":
+          shown = details(this.#shown());
+          break;
+        case undefined:
+          this.#io.err(this.#help());
+      }
+    }
+  }
+
+  #shown(): ShownRequest {
+    const argumentsJson = this.#argumentsJson;
+    return { request: this.#request, argumentsJson, columns: terminalColumns() };
+  }
+
+  #question(): string {
+    const others = this.#others();
+    const more = others === 0 ? "" : ` (${others} more wait${others === 1 ? "s" : ""})`;
+    const title = isShell(this.#request) ? "Run it?" : "Allow?";
+    const { scopes } = this.#request;
+    const keys = [
+      "[y]es",
+      "[n]o",
+      ...(scopes.includes("always") ? ["[a]lways"] : []),
+      ...(scopes.includes("session") ? ["[s]ession"] : []),
+      "[e]dit",
+      "[d]etails",
+    ];
+    const long = `${title}${more} ${keys.join(" ")} `;
+    if (long.length < terminalColumns()) return long;
+    return `${title}${more} [${keys.map((key) => key[1]).join("/")}/?] `;
+  }
+
+  #help(): string {
+    const { scopes } = this.#request;
+    return [
+      "y  allow this call",
+      "n  refuse it; n REASON tells the code why",
+      ...scopes.map((scope) => `${KEYS[scope]}  allow such calls ${SCOPES[scope]}`),
+      ...scopes.map((scope) => `n${KEYS[scope]} refuse such calls ${SCOPES[scope]}`),
+      "e  edit what is sent",
+      "d  show all of it, and what the server says",
+      "Ctrl-C  cancel the code",
+    ].map((line) => `  ${line}`).join("\n");
+  }
+
+  /** The next line, or `undefined` once there is nothing left to decide. */
+  async #ask(question: string): Promise<string | undefined> {
+    const line = await this.#io.ask(question, this.#signal);
+    if (line !== null) return line.trim();
+    this.#over = true;
+    // Withdrawn or interrupted, or the terminal has no more to say.
+    if (!this.#signal.aborted) await this.#request.reject("nobody answers at the terminal");
+    return undefined;
+  }
+
+  /** Whether that was it: arguments that the tool does not take leave the question open. */
+  async #accept(options: AcceptOptions): Promise<boolean> {
+    try {
+      await this.#request.accept({ ...options, arguments: this.#edited });
+      return true;
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      this.#io.err(visible(error.message));
+      return false;
+    }
+  }
+
+  async #refuse({ scope, rest }: Answer): Promise<boolean> {
+    const remember = await this.#remember("Refuse", scope);
+    if (remember === null) return false;
+    const reason = rest || await this.#ask("Why? (Enter for no reason) ");
+    if (reason === undefined) return true;
+    await this.#request.reject(reason || "the user said no", { remember });
+    return true;
+  }
+
+  async #allowLater({ scope, rest }: Answer): Promise<boolean> {
+    const remember = await this.#remember("Allow", scope, rest);
+    if (remember === null) return false;
+    if (!await this.#accept({ remember })) return false;
+    if (scope === "always") this.#io.err("Remembered; `ipybox policy forget` takes it back.");
+    return true;
+  }
+
+  /** How a decision is remembered; `null` where the person thought better of it. */
+  async #remember(
+    verb: string,
+    scope: RememberScope | undefined,
+    match = "",
+  ): Promise<Remember | undefined | null> {
+    if (scope === undefined) return undefined;
+    if (!this.#request.scopes.includes(scope)) {
+      this.#io.err(`Nothing can be remembered ${SCOPES[scope]} here.`);
+      return null;
+    }
+    const what = isShell(this.#request) ? "every shell command" : `${callName(this.#request)}`;
+    const [any, exact] = isShell(this.#request)
+      ? ["[a]ny", "[e]xactly this one"]
+      : ["with [a]ny arguments", "[e]xactly these"];
+    const answer = match ||
+      await this.#ask(`${verb} ${what} ${SCOPES[scope]}: ${any}, or ${exact}? `);
+    if (answer === "a" || answer === "any") return { scope, match: "tool" };
+    if (answer === "e" || answer === "exactly") return { scope, match: "arguments" };
+    if (answer !== undefined) this.#io.err("Nothing is decided.");
+    return null;
+  }
+
+  async #edit(): Promise<void> {
+    const edited = await editArguments(
+      { request: this.#request, argumentsJson: this.#argumentsJson },
+      {
+        signal: this.#signal,
+        ask: (question) => this.#io.ask(question, this.#signal),
+        lend: (use) => this.#io.lend(use),
+      },
+    );
+    if ("problem" in edited) this.#io.err(`Nothing is edited: ${visible(edited.problem)}`);
+    else ({ arguments: this.#edited, argumentsJson: this.#argumentsJson } = edited);
+  }
 }
 
-/** A call is one line; a shell command is shown as it is, since people read it as such. */
-function question(request: ApprovalRequest): string {
-  const { cmd, program } = request.toolArgs;
-  if (!isShell(request) || typeof cmd !== "string") return `Allow ${request}? [y/N] `;
-  const by = typeof program === "string" ? ` by ${printable(program)}` : "";
-  // The mark in front of each line tells the command from what ipybox says.
-  const lines = cmd.replace(/\n$/, "").split("\n").map((line) => `  | ${printable(line)}`);
-  return `Run${by}:\n${lines.join("\n")}\nAllow? [y/N] `;
+/** What a person typed. */
+interface Answer {
+  readonly key: "y" | "n" | "c" | "s" | "a" | "e" | "d";
+  /** How long the decision counts. */
+  readonly scope: RememberScope | undefined;
+  /** What follows. */
+  readonly rest: string;
+}
+
+const KEYS = { cell: "c", session: "s", always: "a" } as const;
+const SCOPES = { cell: "in this cell", session: "in this session", always: "always" } as const;
+const SCOPE_OF_KEY: Readonly<Record<string, RememberScope>> = {
+  c: "cell",
+  s: "session",
+  a: "always",
+};
+
+function parseAnswer(line: string): Answer | undefined {
+  const words = /^(y|yes|n|no|n[csa]|[csa]|cell|session|always|e|edit|d|details)(?:\s+(.*))?$/i;
+  const [, word = "", rest = ""] = words.exec(line) ?? [];
+  const [first = "", second = ""] = word.toLowerCase();
+  switch (first) {
+    case "y":
+    case "e":
+    case "d":
+      return rest === "" ? { key: first, scope: undefined, rest } : undefined;
+    case "c":
+    case "s":
+    case "a":
+      return { key: first, scope: SCOPE_OF_KEY[first], rest };
+    case "n":
+      return { key: first, scope: SCOPE_OF_KEY[second], rest };
+    default:
+      return undefined;
+  }
+}
+
+/** How wide the terminal is; as wide as the narrowest usual one where that cannot be told. */
+function terminalColumns(): number {
+  try {
+    return Deno.consoleSize().columns || 80;
+  } catch {
+    return 80; // it is no terminal that has a size
+  }
 }

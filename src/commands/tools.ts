@@ -1,7 +1,14 @@
 import { firstSentence } from "../apigen/generate.ts";
 import { ToolIndex } from "../apigen/tool_index.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  table,
+  UsageError,
+} from "./command.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -31,11 +38,13 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const only = parsed.value("server");
   if (only !== undefined) requireServerName(only);
-  const names = only === undefined ? (await ServerRegistry.open({ workspace })).names : [only];
+  const { names: registered } = await ServerRegistry.open({ workspace });
+  const names = only === undefined ? registered : [only];
   const [query = ""] = parsed.positional;
   const index = new ToolIndex(mcptoolsOf(workspace));
   const { tools: found, missing } = await index.search(query, names);
   for (const server of missing) {
+    if (!registered.includes(server)) throw unknownServer(server, registered);
     io.err(`No Python API of server "${server}": register it again`);
   }
   if (parsed.has("json")) {
@@ -54,5 +63,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     ]);
     io.out(table(rows).join("\n") + "\n");
   }
-  return EXIT.ok;
+  return missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
+}
+
+function unknownServer(name: string, registered: readonly string[]): UsageError {
+  const known = registered.length === 0 ? "none is" : `there are ${registered.join(", ")}`;
+  return new UsageError(`No server "${name}" is registered: ${known}`);
 }

@@ -1,26 +1,32 @@
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { removePackage } from "../apigen/remove_package.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
-import { guardsShell } from "../approval/policy.ts";
+import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
-import { AsyncQueue } from "../async/queue.ts";
 import { abortable, anySignal } from "../async/signals.ts";
-import { ExecutionTimeoutError, type KernelState } from "../errors.ts";
-import type { ShellGuard } from "../kernel/bootstrap.ts";
+import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import { stderrLogger } from "../log.ts";
+import { type Logger, stderrLogger } from "../log.ts";
 import { checkServerName } from "../mcp/server_name.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
-import { findPython } from "../python/environment.ts";
-import { type Door, ToolServer } from "../tool_server/tool_server.ts";
+import { type Span, startSpan } from "../telemetry/span.ts";
+import type { Door, ToolServer } from "../tool_server/tool_server.ts";
+import { EventQueue } from "./event_queue.ts";
 import type { ExecutionEvent } from "./events.ts";
-import { KernelSession } from "./kernel_session.ts";
-import type { CodeExecutorOptions, ExecuteOptions, StreamOptions } from "./options.ts";
-import { TimeBudget } from "./time_budget.ts";
+import type { KernelSession } from "./kernel_session.ts";
+import type {
+  CodeExecutorOptions,
+  ExecuteOptions,
+  RegisterServerOptions,
+  StreamOptions,
+} from "./options.ts";
+import { type RunningParts, startParts } from "./parts.ts";
+import { TimeBudget } from "../async/time_budget.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -54,6 +60,8 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
   readonly #connectTimeoutMs: number | undefined;
+  readonly #login: LoginOptions | undefined;
+  readonly #log: Logger;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
@@ -63,7 +71,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   private constructor(
     parts: AsyncDisposableStack,
-    running: { workspace: string; kernel: KernelSession; tools: ToolServer },
+    running: RunningParts,
     options: CodeExecutorOptions,
   ) {
     this.#parts = parts;
@@ -71,6 +79,8 @@ export class CodeExecutor implements AsyncDisposable {
     this.#kernel = running.kernel;
     this.#tools = running.tools;
     this.#connectTimeoutMs = options.connectTimeoutMs;
+    this.#login = options.login;
+    this.#log = options.log ?? stderrLogger();
   }
 
   /**
@@ -83,63 +93,31 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {ConfigError} The registry or an option cannot be used.
    * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
    * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
+   * @throws {KernelStartError} The kernel could not be set up or was not ready in time.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
-    const { servers, approval, approvalTimeoutMs, connectTimeoutMs, startTimeoutMs } = options;
-    const shell = shellGuard(options);
-    const { kernelEnv, sandbox, signal, imagesDir = "images", log = stderrLogger() } = options;
     await using parts = new AsyncDisposableStack();
-    const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
-    const python = await findPython({ python: options.python, log });
-    const tools = parts.use(
-      await ToolServer.start({
-        workspace,
-        servers,
-        approval,
-        approvalTimeoutMs,
-        audit: options.audit,
-        connectTimeoutMs,
-        sampling: options.sampling,
-        roots: options.roots,
-        log,
-      }),
-    );
-    const { hostname, port, token } = tools.kernelDoor;
-    const { packagesDir, restoreWorkingDir, maxOutputBytes, spareKernel } = options;
-    const kernel = parts.use(
-      await KernelSession.start({
-        gateway: {
-          python: python.executable,
-          workspace,
-          kernelDoor: { hostname, port },
-          kernelToken: token,
-          sandbox,
-          limits: options.limits,
-          kernelEnv,
-          packagesDir,
-          startTimeoutMs,
-          signal,
-          log,
-        },
-        kernel: {
-          imagesDir: resolve(workspace, imagesDir),
-          workingDir: workspace,
-          restoreWorkingDir,
-          shell,
-          maxOutputBytes,
-          spareKernel,
-          startTimeoutMs,
-          signal,
-          log,
-        },
-      }),
-    );
-    return new CodeExecutor(parts.move(), { workspace, kernel, tools }, options);
+    const running = await startParts(parts, options);
+    return new CodeExecutor(parts.move(), running, options);
   }
 
   /** The door at which an `ApprovalClient` in another process decides on approvals. */
   get applicationDoor(): Door {
     return this.#tools.applicationDoor;
+  }
+
+  /** The web page on which a person decides on approvals. */
+  get page(): ApprovalPage {
+    return this.#tools.page;
+  }
+
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.#tools.approvalPage();
   }
 
   /** The names of the MCP servers that code may call, sorted. */
@@ -160,6 +138,8 @@ export class CodeExecutor implements AsyncDisposable {
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
    * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
+   * The approval page may decide as well; the first decision counts. To leave a request to the page,
+   * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
    *
    * @param code IPython code: Python, top-level `await`, magics and `!commands`.
    * @param options Its limits, and whether output is told as it is produced.
@@ -178,9 +158,11 @@ export class CodeExecutor implements AsyncDisposable {
     using _turn = await this.#turns.acquire(stop);
     const cancel = new AbortController();
     this.#current = { cancel };
+    using span = startSpan("execute_code");
     try {
-      yield* this.#run(code, options, anySignal(stop, cancel.signal));
+      yield* this.#run(code, options, { stop: anySignal(stop, cancel.signal), span });
     } catch (error) {
+      span.fail(errorType(error));
       if (!cancel.signal.aborted || error !== cancel.signal.reason) throw error;
     } finally {
       this.#current = undefined;
@@ -256,20 +238,29 @@ export class CodeExecutor implements AsyncDisposable {
    *
    * @param name The server's name, which is the name of its Python package.
    * @param params How it is started or reached. `${VAR}` is filled in whenever that happens.
+   * @param options What gives up. Whatever fails, either all of it is done or nothing.
    * @returns What became of each tool, in the server's order.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense.
    * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
+   * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
    */
-  async registerServer(name: string, params: ServerParams): Promise<GeneratedTool[]> {
-    const tools = await generateMcpSources(name, params, {
+  async registerServer(
+    name: string,
+    params: ServerParams,
+    options: RegisterServerOptions = {},
+  ): Promise<GeneratedTool[]> {
+    return await generateMcpSources(name, params, {
       rootDir: join(this.workspace, "mcptools"),
       workspace: this.workspace,
       variables: this.#tools.runner.variables,
+      settingsFiles: this.#tools.runner.settingsFiles,
       connectTimeoutMs: this.#connectTimeoutMs,
+      login: this.#login,
+      signal: anySignal(options.signal, this.#closed.signal),
+      log: this.#log,
+      beforeWrite: () => this.#tools.runner.registerServer(name, params),
     });
-    await this.#tools.runner.registerServer(name, params);
-    return tools;
   }
 
   /**
@@ -312,29 +303,34 @@ export class CodeExecutor implements AsyncDisposable {
   async *#run(
     code: string,
     options: StreamOptions,
-    stop: AbortSignal,
+    { stop, span }: { readonly stop: AbortSignal; readonly span: Span },
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
     const { timeoutMs, chunks = false, elicitations = false, calls = false } = options;
     await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
     const execute = await abortable(this.#kernel.ready(), stop);
     const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
-    const events = new AsyncQueue<ExecutionEvent>();
+    const events = new EventQueue();
     using budget = new TimeBudget(timeoutMs);
-    using _clock = onPendingChange([channel, questions], (count) => budget.setPending(count));
-    using _watcher = serverEvents.watch((event) => events.push(event));
-    using _follower = calls ? serverEvents.followCalls((event) => events.push(event)) : undefined;
-    using _approver = channel.attached
+    using _clock = budget.standStillFor([channel, questions]);
+    using _watcher = serverEvents.watch((event) => events.addServerEvent(event));
+    using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
+    // Who decides sees first what the code has said before.
+    using _approver = channel.attached ? undefined : channel.attach(async (request) => {
+      await execution.flush();
+      events.add({ type: "approval", request });
+    });
+    using _answerer = !elicitations || questions.attached
       ? undefined
-      : channel.attach((request) => events.push({ type: "approval", request }));
-    using _answerer = elicitations && !questions.attached
-      ? questions.attach((request) => events.push({ type: "elicitation", request }))
-      : undefined;
-    this.#tools.runner.setCode(code);
+      : questions.attach(async (request) => {
+        await execution.flush();
+        events.add({ type: "elicitation", request });
+      });
+    using _cell = span.run(() => this.#tools.runner.enterCell(code));
     const execution = execute(code, { signal: anySignal(stop, budget.signal) });
     if (this.#current !== undefined) this.#current.execution = execution;
-    const told = tell(execution, events, chunks);
+    const followed = events.follow(execution, { chunks });
     try {
-      for await (const event of events) yield event;
+      yield* events;
     } catch (error) {
       if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {
         throw new ExecutionTimeoutError(timeoutMs, await execution.state, execution.partial());
@@ -342,54 +338,14 @@ export class CodeExecutor implements AsyncDisposable {
       throw error;
     } finally {
       this.#state = await execution.cancel(); // does nothing to one that has ended
-      await told;
+      span.set({ "ipybox.kernel.state": this.#state });
+      await followed;
     }
   }
 }
 
-/** A place where something waits for a person. */
-interface Waiting {
-  readonly pending: number;
-  onPendingChange(callback: (pending: number) => void): Disposable;
-}
-
-/** Adds up what waits for a person at several places, now and whenever it changes. */
-function onPendingChange(
-  places: readonly Waiting[],
-  callback: (count: number) => void,
-): Disposable {
-  const tell = () => callback(places.reduce((sum, { pending }) => sum + pending, 0));
-  const stack = new DisposableStack();
-  for (const place of places) stack.use(place.onPendingChange(tell));
-  tell(); // a thread of earlier code may be waiting for an `ApprovalClient`
-  return stack;
-}
-
-/** What code in the kernel must ask for before it runs commands. */
-function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOptions): ShellGuard {
-  if (guardsShell(approval)) return requireShellEscape ? "escape" : "approval";
-  if (!requireShellEscape) return "none";
-  throw new TypeError(
-    "Cannot require shell escapes where they are not approved: " +
-      'set approval.shell to "ask" or "deny", or leave out requireShellEscape',
-  );
-}
-
-/** Passes an execution's chunks and its end on as events. Never rejects. */
-async function tell(
-  execution: Execution,
-  events: AsyncQueue<ExecutionEvent>,
-  chunks: boolean,
-): Promise<void> {
-  try {
-    if (chunks) {
-      for await (const { stream, text } of execution) {
-        events.push({ type: "chunk", stream: stream === "stderr" ? "stderr" : "stdout", text });
-      }
-    }
-    events.push({ type: "result", result: await execution.result });
-    events.end();
-  } catch (error) {
-    events.fail(error);
-  }
+/** The class of an error, for traces. The names of Python's exceptions are chosen by the code. */
+function errorType(error: unknown): string {
+  if (error instanceof CodeExecutionError) return error.ename.slice(0, 100);
+  return error instanceof Error ? error.name : "_OTHER";
 }

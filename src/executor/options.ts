@@ -1,5 +1,6 @@
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
@@ -35,6 +36,13 @@ export interface CodeExecutorOptions {
    * @default {{ tools: "ask", shell: "allow" }}
    */
   approval?: ApprovalSetting | undefined;
+  /**
+   * Lets a person log in to remote MCP servers that ask for it. An execution's time limit goes on
+   * meanwhile.
+   *
+   * @default {undefined} the call fails and says how to log in
+   */
+  login?: LoginOptions | undefined;
   /**
    * Answers MCP servers that ask for a model.
    *
@@ -98,11 +106,37 @@ export interface CodeExecutorOptions {
    */
   audit?: boolean | undefined;
   /**
+   * Whether decisions that a person wanted to count always, in the workspace's
+   * `.ipybox/consents.json`, count here, and can be added.
+   *
+   * @default {true}
+   */
+  consents?: boolean | undefined;
+  /**
    * How long an MCP server may take to start, in milliseconds.
    *
    * @default {30000}
    */
   connectTimeoutMs?: number | undefined;
+  /**
+   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
+   *
+   * @default {undefined} for ever
+   */
+  callTimeoutMs?: number | undefined;
+  /**
+   * How many requests one MCP server is sent at once; the others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number | undefined;
+  /**
+   * How long an MCP server is kept running without a request, in milliseconds. What it keeps in its
+   * memory is lost then; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number | undefined;
   /**
    * How long the kernel may take to start, in milliseconds.
    *
@@ -143,6 +177,9 @@ export interface StreamOptions extends ExecuteOptions {
   /**
    * Whether pieces of output come as events as they are produced.
    *
+   * A loop that pauses, as while a person decides, does not get what comes on top of 16 MiB of unread
+   * events, and is told by a chunk how much that is. The result is not affected.
+   *
    * @default {false}
    */
   chunks?: boolean | undefined;
@@ -158,4 +195,10 @@ export interface StreamOptions extends ExecuteOptions {
    * @default {false}
    */
   calls?: boolean | undefined;
+}
+
+/** Options of `CodeExecutor.registerServer()`. */
+export interface RegisterServerOptions {
+  /** Gives up. */
+  signal?: AbortSignal | undefined;
 }

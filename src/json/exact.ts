@@ -53,6 +53,11 @@ const { rawJSON, isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 
 type SourceReviver = (key: string, value: unknown, context?: { source?: string }) => unknown;
 
+/** What is in every text with a number that a double spells differently, and in some others. */
+const UNUSUAL_NUMBER = /-0|\d[.eE]|\d{16}/;
+
+/** How deep any JSON may nest. */
+const MAX_NESTING = 2000;
 /** How deep arguments may nest. Deeper ones end in stack overflows on one side or the other. */
 const MAX_DEPTH = 200;
 
@@ -64,6 +69,7 @@ const MAX_DEPTH = 200;
  * @throws {SyntaxError} It is not JSON, or it nests too deeply to be parsed.
  */
 export function parseExact(text: string): ExactJson {
+  if (!UNUSUAL_NUMBER.test(text)) return parseUsual(text);
   const keepSpelling: SourceReviver = (_key, value, context) =>
     typeof value === "number" && context?.source !== undefined && String(value) !== context.source
       ? rawJSON(context.source)
@@ -74,6 +80,22 @@ export function parseExact(text: string): ExactJson {
     if (error instanceof RangeError) throw new SyntaxError("JSON nests too deeply");
     throw error;
   }
+}
+
+/** Parses JSON whose numbers keep their spelling anyway, in a fraction of the time and the memory. */
+function parseUsual(text: string): ExactJson {
+  const value = JSON.parse(text);
+  if (text.length > MAX_NESTING && nestsDeeper(value, MAX_NESTING)) {
+    throw new SyntaxError("JSON nests too deeply");
+  }
+  return value;
+}
+
+function nestsDeeper(value: ExactJson, depth: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (depth === 0) return true;
+  const inner = isArray(value) ? value : Object.values(value);
+  return inner.some((each) => nestsDeeper(each, depth - 1));
 }
 
 /**

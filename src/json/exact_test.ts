@@ -1,4 +1,5 @@
 import { assertEquals, assertFalse, assertThrows } from "@std/assert";
+import fc from "fast-check";
 import { parseExact, sealObject, stringifyExact, toExact, toPlain } from "./exact.ts";
 
 const UNUSUAL =
@@ -6,6 +7,17 @@ const UNUSUAL =
 
 Deno.test("parseExact() and stringifyExact() pass numbers on as they were written", () => {
   assertEquals(stringifyExact(parseExact(UNUSUAL)), UNUSUAL);
+});
+
+Deno.test("parseExact() keeps the spelling of every number", () => {
+  const digits = fc.stringMatching(/^(0|[1-9][0-9]{0,20})$/);
+  const fraction = fc.stringMatching(/^(\.[0-9]{1,5})?$/);
+  const exponent = fc.stringMatching(/^([eE][+-]?[0-9]{1,2})?$/);
+  const number = fc.tuple(fc.constantFrom("", "-"), digits, fraction, exponent);
+  fc.assert(fc.property(fc.array(number), (numbers) => {
+    const text = `[${numbers.map((parts) => parts.join("")).join(",")}]`;
+    assertEquals(stringifyExact(parseExact(text)), text);
+  }));
 });
 
 Deno.test("toPlain() gives numbers, and bigints where a double would lie", () => {

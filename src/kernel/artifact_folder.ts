@@ -34,8 +34,7 @@ export class ArtifactFolder {
     for (;;) {
       const name = `${crypto.randomUUID().slice(0, 8)}.${extension}`;
       try {
-        // `createNew` follows no link in the last component.
-        const file = Deno.openSync(join(real, name), { write: true, createNew: true });
+        const file = this.#createIn(real, name);
         return { path: join(this.#path, name), file };
       } catch (error) {
         if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
@@ -57,6 +56,26 @@ export class ArtifactFolder {
   /** Removes a file that {@linkcode create} made. */
   remove(path: string): void {
     Deno.removeSync(join(this.#open(), basename(path)));
+  }
+
+  /**
+   * Opens a new file that is known to be in the folder. Code may have put a link in the folder's place
+   * since it was looked at; then an empty file is all that it leads elsewhere.
+   */
+  #createIn(real: string, name: string): Deno.FsFile {
+    const path = join(real, name);
+    // `createNew` follows no link in the last component.
+    const file = Deno.openSync(path, { write: true, createNew: true });
+    try {
+      this.#check(dirname(Deno.realPathSync(path)), real);
+      const [opened, there] = [file.statSync(), Deno.lstatSync(path)];
+      if (opened.ino === there.ino && opened.dev === there.dev) return file;
+      throw new Error(`Cannot write to ${this.#path}: it was replaced meanwhile`);
+    } catch (error) {
+      file.close();
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+      throw new Error(`Cannot write to ${this.#path}: it was replaced meanwhile`, { cause: error });
+    }
   }
 
   /** Creates the folder where it is missing, and checks that it is where it was said to be. */

@@ -1,4 +1,4 @@
-import { assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { join } from "node:path";
 import { ArtifactFolder } from "./artifact_folder.ts";
 
@@ -22,6 +22,41 @@ Deno.test("ArtifactFolder is created with its first file, which has a unique nam
     assertEquals(Deno.readFileSync(files[0]!), new Uint8Array([1, 2]));
     folder.remove(files[0]!);
     assertThrows(() => Deno.statSync(files[0]!), Deno.errors.NotFound);
+  }));
+
+Deno.test("ArtifactFolder writes nothing elsewhere while its place is being swapped for a link", () =>
+  inTempDir(async (directory) => {
+    const images = join(directory, "images");
+    const secret = join(directory, "secret");
+    await Deno.mkdir(secret);
+    await Deno.mkdir(images);
+    const swapper = new URL("../../tests/fixtures/swap_folder.py", import.meta.url).pathname;
+    const child = new Deno.Command("python3", {
+      args: [swapper, images, secret],
+      stdout: "piped",
+    }).spawn();
+    const output = child.stdout.getReader();
+    await output.read(); // it has begun
+    let written = 0;
+    try {
+      const folder = new ArtifactFolder(images);
+      for (let tries = 0; tries < 20000; tries++) {
+        try {
+          folder.write("png", new Uint8Array([1, 2, 3]));
+          written++;
+        } catch {
+          // It was seen: that is what the test is about.
+        }
+      }
+    } finally {
+      child.kill("SIGKILL");
+      await child.status;
+      await output.cancel();
+    }
+    for await (const { name } of Deno.readDir(secret)) {
+      assertEquals((await Deno.stat(join(secret, name))).size, 0, name);
+    }
+    assert(written > 0, "Nothing could be written at all");
   }));
 
 Deno.test("ArtifactFolder does not write through a symbolic link", async (t) => {

@@ -7,12 +7,11 @@ import { ArtifactFolder } from "./artifact_folder.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
-import type { Kernel } from "./kernel.ts";
 import { KernelKeeper } from "./kernel_keeper.ts";
-import type { KernelRequest } from "./kernel_request.ts";
 import type { JsonObject } from "./jupyter.ts";
 import type { OutputCollector } from "./output_collector.ts";
 import { limitHint } from "./limit_hint.ts";
+import { interrupt, type Running, untilSettled } from "./running.ts";
 import { cleanTraceback } from "./traceback.ts";
 
 export type { GatewayAddress } from "./gateway_connection.ts";
@@ -84,13 +83,6 @@ export interface KernelClientOptions {
   readonly log?: Logger | undefined;
 }
 
-/** An execution under way. */
-interface Running {
-  readonly kernel: Kernel;
-  readonly request: KernelRequest;
-  readonly interrupts: Promise<void>[];
-}
-
 /**
  * A running IPython kernel and its client. Disposing it ends the kernel.
  *
@@ -143,9 +135,10 @@ export class KernelClient implements AsyncDisposable {
    *
    * @param options The gateway to start it at, and how.
    * @returns The client, ready for code.
-   * @throws {DOMException} A `TimeoutError` when the kernel is not ready within `startTimeoutMs`.
+   * @throws {KernelStartError} The gateway cannot be reached, or the kernel cannot be set up or is
+   * not ready within `startTimeoutMs`.
+   * @throws {KernelDiedError} The kernel or its gateway ended meanwhile.
    * @throws {RangeError} A limit is no number from 0 on.
-   * @throws {Error} The gateway cannot be reached or the kernel cannot be set up.
    */
   static async start(options: KernelClientOptions): Promise<KernelClient> {
     for (const name of ["maxOutputBytes", "interruptGraceMs", "startTimeoutMs"] as const) {
@@ -176,6 +169,10 @@ export class KernelClient implements AsyncDisposable {
       images: this.#images,
       spill: this.#spill,
       run: (collector, cancel) => this.#run({ code, storeHistory }, collector, cancel),
+      flush: async (collector) => {
+        const running = this.#running;
+        if (running?.collector === collector) await running.kernel.flush();
+      },
     }, signal);
   }
 
@@ -228,21 +225,19 @@ export class KernelClient implements AsyncDisposable {
         { type: "execute_request", silent: false, ...code },
         (message) => collector.add(message),
       );
-      this.#running = { kernel, request, interrupts: [] };
-      return await this.#finish(this.#running, collector, cancelled);
+      this.#running = { kernel, request, collector, interrupts: [] };
+      return await this.#finish(this.#running, cancelled);
     } catch (error) {
       // It never began: cancelled before, or there is no kernel.
       return { state: cancelled.aborted ? "kept" : "lost", failure: { error } };
     }
   }
 
-  async #finish(
-    running: Running,
-    collector: OutputCollector,
-    cancelled: AbortSignal,
-  ): Promise<Outcome> {
+  async #finish(running: Running, cancelled: AbortSignal): Promise<Outcome> {
+    const { collector } = running;
     try {
       const reply = await abortable(running.request.done, cancelled);
+      collector.addPayload(reply.payload);
       const state = running.interrupts.length === 0 ? "kept" : await this.#settle(running);
       if (reply.status === "ok") return { state };
       return {
@@ -282,22 +277,6 @@ export class KernelClient implements AsyncDisposable {
     this.#keeper.takeLoss(); // it is told here
     return "lost";
   }
-}
-
-/** Interrupts an execution, but never before it has begun: an idle kernel ignores interrupts. */
-function interrupt(running: Running): Promise<void> {
-  const { kernel, request, interrupts } = running;
-  const interrupted = request.begun.then(() => request.isIdle ? undefined : kernel.interrupt());
-  interrupts.push(interrupted);
-  return interrupted;
-}
-
-/** Resolves when an execution is over and all its interrupts have been seen by the kernel. */
-async function untilSettled({ kernel, request, interrupts }: Running): Promise<void> {
-  await Promise.all(interrupts);
-  await request.idle;
-  await Promise.all(interrupts); // one more may have been sent
-  await kernel.settled();
 }
 
 /** The error of code that raised an exception, from the kernel's reply. */

@@ -1,6 +1,6 @@
 import { anySignal } from "../async/signals.ts";
 import type { KernelState, PartialResult } from "../errors.ts";
-import { ChunkQueue, type OutputChunk } from "./chunk_queue.ts";
+import { ChunkQueue, MAX_UNREAD, type OutputChunk } from "./chunk_queue.ts";
 import type { ArtifactFolder } from "./artifact_folder.ts";
 import { OutputCollector } from "./output_collector.ts";
 import type { ExecutionResult } from "./outputs.ts";
@@ -35,15 +35,16 @@ export interface ExecutionHost {
   readonly spill: ArtifactFolder;
   /** Runs the code; never rejects. */
   run(collector: OutputCollector, signal: AbortSignal): Promise<Outcome>;
+  /** Resolves when what the code has written so far is in its collector. */
+  flush(collector: OutputCollector): Promise<void>;
 }
-
-/** The most characters of output that wait for a reader of the chunks. */
-const MAX_UNREAD = 16 * 1024 ** 2;
 
 /**
  * One run of code in a kernel: text as it is produced by iterating, the whole by `result`.
  *
- * It runs whether or not anybody iterates. Leaving the loop cancels it.
+ * It runs whether or not anybody iterates. Leaving the loop cancels it. A loop that does not keep up
+ * does not get what comes on top of 16 MiB of unread text, and is told so by a chunk; the result has
+ * all.
  *
  * @example
  * ```ts
@@ -67,6 +68,7 @@ export class Execution implements AsyncIterable<OutputChunk> {
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived, known when the execution has ended. */
   readonly state: Promise<KernelState>;
+  readonly #host: ExecutionHost;
   readonly #collector: OutputCollector;
   readonly #chunks: ChunkQueue;
   readonly #cancel = new AbortController();
@@ -75,6 +77,7 @@ export class Execution implements AsyncIterable<OutputChunk> {
   /** @internal */
   constructor(host: ExecutionHost, signal: AbortSignal | undefined) {
     this.#chunks = new ChunkQueue(Math.max(MAX_UNREAD, host.maxOutputBytes));
+    this.#host = host;
     this.#collector = new OutputCollector({
       maxOutputBytes: host.maxOutputBytes,
       images: host.images,
@@ -95,6 +98,14 @@ export class Execution implements AsyncIterable<OutputChunk> {
    */
   partial(): PartialResult {
     return this.#collector.partial();
+  }
+
+  /**
+   * Resolves when what the code has written to stdout and stderr so far has been received, which
+   * may otherwise come a moment later than the tool calls that it makes. Never rejects.
+   */
+  async flush(): Promise<void> {
+    await this.#host.flush(this.#collector);
   }
 
   /**

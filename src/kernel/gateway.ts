@@ -1,67 +1,21 @@
 import { allDone } from "../async/all.ts";
-import { abortable, anySignal, settledWithin } from "../async/signals.ts";
-import { GatewayStartError, type ProcessEvidence, SandboxUnavailableError } from "../errors.ts";
-import { Link } from "../link/link.ts";
+import { anySignal } from "../async/signals.ts";
+import { GatewayStartError, type ProcessEvidence } from "../errors.ts";
 import { LinkPort } from "../link/port.ts";
-import { type Logger, silentLogger } from "../log.ts";
+import { silentLogger } from "../log.ts";
+import { randomToken } from "../net/random_token.ts";
 import { hostEnv } from "../process/host_env.ts";
-import { ManagedProcess } from "../process/managed_process.ts";
-import {
-  type EffectiveLimits,
-  effectiveLimits,
-  type ResourceLimits,
-  rlimits,
-} from "../sandbox/limits.ts";
-import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
-import {
-  type PreparedSandbox,
-  prepareSandbox,
-  requireSandbox,
-  sandboxFix,
-  type SandboxOptions,
-} from "../sandbox/sandbox.ts";
-import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
-import { askInterpreter, type Interpreter } from "./interpreter.ts";
+import type { ManagedProcess } from "../process/managed_process.ts";
+import { type EffectiveLimits, effectiveLimits } from "../sandbox/limits.ts";
+import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { untilAnswers } from "./gateway_answer.ts";
+import type { KernelGatewayOptions } from "./gateway_options.ts";
+import { gatewaySpec } from "./gateway_spec.ts";
+import { launch, type Launched, untilReady, untilUp } from "./launch.ts";
+import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
 
-/** Options of {@linkcode KernelGateway.start}. */
-export interface KernelGatewayOptions {
-  /** The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`. */
-  python: string;
-  /** The working directory of kernels. It exists. */
-  workspace: string;
-  /**
-   * Whether kernels run in the sandbox, and how it differs from its defaults.
-   *
-   * @default {true}
-   */
-  sandbox?: boolean | SandboxOptions | undefined;
-  /**
-   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
-   *
-   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
-   */
-  limits?: ResourceLimits | false | undefined;
-  /** A folder with further Python packages for kernels, which they can only read. It exists. */
-  packagesDir?: string | undefined;
-  /** Further environment variables of kernels. */
-  kernelEnv?: Readonly<Record<string, string>> | undefined;
-  /** The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`. */
-  kernelDoor?: { readonly hostname: string; readonly port: number };
-  /** What code in kernels shows there, from `IPYBOX_TOOL_TOKEN`. */
-  kernelToken?: string | undefined;
-  /**
-   * How long the start may take.
-   *
-   * @default {60000}
-   */
-  startTimeoutMs?: number | undefined;
-  /** Ends the start. */
-  signal?: AbortSignal | undefined;
-  /** Where the gateway says what is weaker than it could be. */
-  log?: Logger | undefined;
-}
+export type { KernelDoorTarget, KernelGatewayOptions } from "./gateway_options.ts";
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
@@ -141,7 +95,10 @@ export class KernelGateway implements AsyncDisposable {
     } catch (error) {
       if (error !== timeout.reason || !timeout.aborted) throw error;
       throw new GatewayStartError(
-        `The kernel gateway did not answer within ${startTimeoutMs / 1000} seconds`,
+        `The kernel gateway did not answer within ${
+          startTimeoutMs / 1000
+        } s: where this machine is ` +
+          "slow or busy a larger startTimeoutMs helps; `ipybox doctor` says what else to do",
         { exitCode: null, signal: null, stderrTail: state.launched?.process.stderrTail ?? "" },
         { cause: error },
       );
@@ -162,13 +119,6 @@ interface Start {
   readonly state: { launched?: Launched };
 }
 
-/** A launcher that runs, and the link to it. */
-interface Launched {
-  readonly process: ManagedProcess;
-  readonly link: Link;
-  readonly exited: Promise<ProcessEvidence>;
-}
-
 /** A gateway that answers. */
 interface Running {
   readonly port: LinkPort;
@@ -185,14 +135,14 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const { sandbox = true, packagesDir, log = silentLogger } = options;
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
   const folder = parts.use(await SessionFolder.create());
-  const [workspace, interpreter] = await allDone([
+  const [workspace, python] = await allDone([
     realFolder(options.workspace),
-    askInterpreter(options.python, deadline),
+    locatePython(options.python, deadline),
   ]);
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
   const command = [
-    interpreter.executable,
+    python.executable,
     "-I",
     "-S",
     `${folder.launcher}/launcher.py`,
@@ -204,8 +154,8 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
     const readable = packagesDir === undefined
-      ? interpreter.readable
-      : [...interpreter.readable, packagesDir];
+      ? python.readable
+      : [...python.readable, packagesDir];
     // The host runs that Python, too.
     const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
     prepared = await prepareSandbox(
@@ -221,176 +171,21 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
     );
   }
   deadline.throwIfAborted();
-  const launched = launch(parts, { command, prepared, folder, options, log });
+  const { kernelDoor } = options;
+  const launched = launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log });
   state.launched = launched;
-  const report = parseReport(await untilReady(launched, prepared, deadline), launched);
+  const report = await untilReady(launched, prepared !== undefined, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   if (prepared !== undefined) requireSandbox(report, prepared.config, log);
 
   const token = randomToken();
   const port = parts.use(LinkPort.open(launched.link));
   launched.link.start(
-    gatewaySpec({ options, interpreter, folder, workspace, prepared, limits, token, path }),
+    gatewaySpec({ options, python, folder, workspace, prepared, limits, token, path }),
   );
   await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
   const { process, exited } = launched;
   return { port, token, folder, sandboxed: prepared !== undefined, limits, process, exited };
-}
-
-interface LaunchOptions {
-  readonly command: readonly string[];
-  readonly prepared: PreparedSandbox | undefined;
-  readonly folder: SessionFolder;
-  readonly options: KernelGatewayOptions;
-  readonly log: Logger;
-}
-
-function launch(parts: AsyncDisposableStack, launching: LaunchOptions): Launched {
-  const { command, prepared, folder, options, log } = launching;
-  const [program = "", ...args] = command;
-  const process = ManagedProcess.spawn({
-    command: prepared?.command ?? program,
-    args: prepared?.args ?? args,
-    cwd: folder.session,
-    env: prepared?.env ?? { LANG: "C.UTF-8" },
-    onStderr: (line) => log.debug(`gateway: ${line}`),
-  });
-  const { kernelDoor } = options;
-  const link = Link.open({
-    input: process.stdout,
-    output: process.stdin,
-    ...(kernelDoor === undefined ? {} : { dial: () => Deno.connect({ ...kernelDoor }) }),
-  });
-  parts.use(link);
-  parts.use(process); // ends before the link does, whose last frames are still read
-  return { process, link, exited: evidence(process, link) };
-}
-
-/** How the gateway ended, from the launcher if it could still say so. */
-async function evidence(process: ManagedProcess, link: Link): Promise<ProcessEvidence> {
-  let broken = "";
-  try {
-    await link.closed;
-  } catch (error) {
-    broken = `${error instanceof Error ? error.message : String(error)}\n`;
-  }
-  const own = await process.stop(); // without a link nothing can be done with it
-  const exit = await link.exit ?? own;
-  return { ...exit, stderrTail: process.stderrTail + broken };
-}
-
-async function untilReady(
-  launched: Launched,
-  prepared: PreparedSandbox | undefined,
-  deadline: AbortSignal,
-): Promise<unknown> {
-  try {
-    return await abortable(launched.link.ready, deadline);
-  } catch (cause) {
-    deadline.throwIfAborted();
-    const last = await launched.exited;
-    if (prepared === undefined) {
-      throw new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
-    }
-    await explainSandbox(cause);
-    throw new SandboxUnavailableError(
-      `The sandbox ${howEnded(last)} before it ran anything: ${last.stderrTail.trim()}`,
-      sandboxFix(last.stderrTail),
-      { cause },
-    );
-  }
-}
-
-/**
- * Throws what this machine lacks, if that is why the sandbox did not start. It is only looked for
- * now, as looking takes time and permissions.
- */
-async function explainSandbox(cause: unknown): Promise<void> {
-  try {
-    await requireSandboxPrerequisites();
-  } catch (error) {
-    if (!(error instanceof SandboxUnavailableError)) return; // it could not be found out
-    throw new SandboxUnavailableError(error.message, error.fix, { cause });
-  }
-}
-
-function parseReport(words: unknown, { process }: Launched): SelfTestReport {
-  const report = selfTestSchema.safeParse(words);
-  if (report.success) return report.data;
-  const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
-  throw new GatewayStartError("The launcher's report makes no sense", evidence, {
-    cause: report.error,
-  });
-}
-
-/** How long after a failed answer the gateway's end is waited for, which would explain it. */
-const EXPLANATION_MS = 2000;
-
-async function untilUp(
-  answer: Promise<void>,
-  { process, exited }: Launched,
-  deadline: AbortSignal,
-): Promise<void> {
-  try {
-    return await answer;
-  } catch (cause) {
-    deadline.throwIfAborted();
-    if (await settledWithin(exited, EXPLANATION_MS)) {
-      const last = await exited;
-      throw new GatewayStartError(`The kernel gateway ${howEnded(last)}`, last, { cause });
-    }
-    const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
-    throw new GatewayStartError("The kernel gateway does not answer as it should", evidence, {
-      cause,
-    });
-  }
-}
-
-function howEnded({ exitCode, signal }: ProcessEvidence): string {
-  return signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
-}
-
-interface SpecInput {
-  readonly options: KernelGatewayOptions;
-  readonly interpreter: Interpreter;
-  readonly folder: SessionFolder;
-  readonly workspace: string;
-  readonly prepared: PreparedSandbox | undefined;
-  readonly limits: EffectiveLimits;
-  readonly token: string;
-  readonly path: string;
-}
-
-/** What the launcher is told to start. Only its stdin carries the token. */
-function gatewaySpec(input: SpecInput): unknown {
-  const { options, interpreter, folder, workspace, prepared, token, path } = input;
-  const { kernelEnv = {}, kernelToken, packagesDir } = options;
-  const limits = rlimits(input.limits);
-  const bin = interpreter.executable.slice(0, interpreter.executable.lastIndexOf("/"));
-  const env = { PATH: `${bin}:${path}`, LANG: "C.UTF-8", ...folder.environment() };
-  const pythonPath = [folder.runtime, workspace];
-  if (packagesDir !== undefined) pythonPath.push(packagesDir);
-  if (kernelEnv.PYTHONPATH !== undefined) pythonPath.push(kernelEnv.PYTHONPATH);
-  return {
-    argv: [interpreter.executable, "-I", `${folder.launcher}/gateway.py`],
-    cwd: workspace,
-    env,
-    door: options.kernelDoor !== undefined,
-    inherit: prepared?.proxyVariables ?? [],
-    limits: limits.all,
-    input: {
-      token,
-      kernel_env: {
-        ...env,
-        ...(kernelToken === undefined ? {} : { IPYBOX_TOOL_TOKEN: kernelToken }),
-        ...kernelEnv,
-        PYTHONPATH: pythonPath.join(":"),
-      },
-      kernel_script: `${folder.launcher}/kernel.py`,
-      kernel_limits: limits.kernel,
-      resource_dir: folder.launcher,
-    },
-  };
 }
 
 async function realFolder(path: string): Promise<string> {
@@ -400,8 +195,4 @@ async function realFolder(path: string): Promise<string> {
   });
   if ((await Deno.stat(real)).isDirectory) return real;
   throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
-}
-
-function randomToken(): string {
-  return crypto.getRandomValues(new Uint8Array(32)).toHex();
 }

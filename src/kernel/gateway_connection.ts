@@ -36,6 +36,13 @@ export class GatewayConnection implements Disposable {
     throw new Error("The kernel gateway named no kernel id; is it a Jupyter Kernel Gateway?");
   }
 
+  /** Whether the gateway still knows a kernel: it forgets those that have ended. */
+  async knowsKernel(id: string, signal: AbortSignal): Promise<boolean> {
+    const response = await this.#fetch("GET", kernelPath(id), { signal, gone: true });
+    await response.body?.cancel();
+    return response.ok;
+  }
+
   /** Sends the kernel's process group SIGINT; resolves when it has been sent. */
   async interruptKernel(id: string, signal: AbortSignal): Promise<void> {
     const response = await this.#fetch("POST", `${kernelPath(id)}/interrupt`, { signal });

@@ -359,7 +359,7 @@ Deno.test("KernelGateway.start() gives up in time, and when it is told to", asyn
   const late = await assertRejects(
     () => start(workspace, { python, sandbox: false, startTimeoutMs: 300 }),
     GatewayStartError,
-    "did not answer within 0.3 seconds",
+    "did not answer within 0.3 s: ",
   );
   assertStringIncludes(late.message, "thinking");
 

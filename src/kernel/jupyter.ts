@@ -9,7 +9,7 @@
  *
  * @module
  */
-import { createMessage } from "@jupyterlab/services/lib/kernel/messages.js";
+import { createMessage, type IMessage } from "@jupyterlab/services/lib/kernel/messages.js";
 import { deserialize, serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
 import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
 
@@ -18,7 +18,15 @@ export const KERNEL_PROTOCOL = "v1.kernel.websocket.jupyter.org";
 
 /** The requests we send. */
 export type RequestContent =
-  | { readonly type: "kernel_info_request" }
+  | {
+    readonly type: "kernel_info_request";
+    /**
+     * Whether it waits for the code that runs.
+     *
+     * @default {"shell"} it does
+     */
+    readonly channel?: "shell" | "control";
+  }
   | {
     readonly type: "execute_request";
     readonly code: string;
@@ -45,23 +53,29 @@ export function encodeRequest(
   request: RequestContent,
   session: string,
 ): { id: string; data: string | ArrayBuffer } {
-  const message = request.type === "kernel_info_request"
-    ? createMessage({ msgType: request.type, channel: "shell", session, content: {} })
-    : createMessage({
-      msgType: request.type,
-      channel: "shell",
-      session,
-      content: {
-        code: request.code,
-        silent: request.silent,
-        store_history: request.storeHistory,
-        user_expressions: {},
-        allow_stdin: false,
-        // Else the kernel refuses the requests that follow a failed one for a moment.
-        stop_on_error: false,
-      },
-    });
+  const message = messageOf(request, session);
   return { id: message.header.msg_id, data: serialize(message, KERNEL_PROTOCOL) };
+}
+
+function messageOf(request: RequestContent, session: string): IMessage {
+  if (request.type === "kernel_info_request") {
+    const { type: msgType, channel = "shell" } = request;
+    return { ...createMessage({ msgType, channel: "shell", session, content: {} }), channel };
+  }
+  return createMessage({
+    msgType: request.type,
+    channel: "shell",
+    session,
+    content: {
+      code: request.code,
+      silent: request.silent,
+      store_history: request.storeHistory,
+      user_expressions: {},
+      allow_stdin: false,
+      // Else the kernel refuses the requests that follow a failed one for a moment.
+      stop_on_error: false,
+    },
+  });
 }
 
 /**

@@ -6,6 +6,7 @@ import type { GatewayAddress, GatewayConnection } from "./gateway_connection.ts"
 import {
   decodeMessage,
   encodeRequest,
+  type JsonObject,
   type JupyterMessage,
   type RequestContent,
 } from "./jupyter.ts";
@@ -14,6 +15,7 @@ import { KernelSocket } from "./kernel_socket.ts";
 import { describeExit, exitStatus } from "./exit_status.ts";
 import { isOutput, LateOutput } from "./late_output.ts";
 import { deathHint } from "./limit_hint.ts";
+import { lastWords } from "./last_words.ts";
 import { messageOf } from "./spill_file.ts";
 
 /** How a kernel is started. */
@@ -30,6 +32,9 @@ const HANDSHAKE_RETRY_MS = 1000;
 /** How long the end of a kernel may take; the gateway kills one that does not end by itself. */
 const DELETE_TIMEOUT_MS = 15_000;
 
+/** How long code that keeps the kernel from doing anything else can delay what waits for a flush. */
+const FLUSH_TIMEOUT_MS = 1000;
+
 /** How long a gateway may take to answer whether it is still there. */
 export const PROBE_TIMEOUT_MS = 1000;
 
@@ -44,11 +49,14 @@ export class Kernel implements AsyncDisposable {
   readonly #requests = new Map<string, KernelRequest>();
   readonly #end = new AbortController();
   readonly #late = new LateOutput();
+  readonly #stderrBefore: string;
+  #died = false;
   #socket: KernelSocket | undefined;
 
   private constructor(id: string, options: KernelOptions) {
     this.#id = id;
     this.#options = options;
+    this.#stderrBefore = options.gateway.stderrTail ?? "";
   }
 
   /**
@@ -118,6 +126,16 @@ export class Kernel implements AsyncDisposable {
     await this.request({ type: "kernel_info_request" }).idle;
   }
 
+  /**
+   * Has the kernel send what its code has written so far, and resolves when that is here: before it
+   * says that it is idle after a request, which it can say while code runs, it flushes its streams.
+   * A kernel that has no time for that is not waited for.
+   */
+  async flush(): Promise<void> {
+    const { idle } = this.request({ type: "kernel_info_request", channel: "control" });
+    await settledWithin(idle, FLUSH_TIMEOUT_MS);
+  }
+
   /** Gives the kernel up: all that is under way fails with `reason`. */
   abandon(reason: unknown): void {
     if (this.ended.aborted) return;
@@ -130,6 +148,7 @@ export class Kernel implements AsyncDisposable {
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     const { connection, log, gateway } = this.#options;
     await this.#socket?.[Symbol.asyncDispose]();
+    if (this.#died) return; // the gateway has forgotten it
     const timeout = new AbortController();
     const timer = setTimeout(() => timeout.abort(), DELETE_TIMEOUT_MS);
     gateway.exited?.then(() => timeout.abort());
@@ -145,11 +164,17 @@ export class Kernel implements AsyncDisposable {
 
   async #connect(signal: AbortSignal): Promise<void> {
     const { connection } = this.#options;
-    this.#socket = await KernelSocket.open(
-      connection.openChannels(this.#id, this.#session),
-      (data) => this.#receive(data),
-      signal,
-    );
+    try {
+      this.#socket = await KernelSocket.open(
+        connection.openChannels(this.#id, this.#session),
+        (data) => this.#receive(data),
+        signal,
+      );
+    } catch (cause) {
+      if (signal.aborted || await connection.knowsKernel(this.#id, signal)) throw cause;
+      this.#died = true;
+      throw new Error("its process ended before it answered", { cause });
+    }
     this.#socket.closed.then((reason) => this.#lost(reason));
   }
 
@@ -186,7 +211,7 @@ export class Kernel implements AsyncDisposable {
     const { type, content, parentId } = message;
     const request = parentId === undefined ? undefined : this.#requests.get(parentId);
     if (request !== undefined) request.receive(message);
-    else if (type === "status" && isDeath(content.execution_state)) this.#died(content.returncode);
+    else if (type === "status" && isDeath(content.execution_state)) this.#die(content);
     else if (message.parentSession === this.#session && isOutput(message)) {
       const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
       if (running !== undefined) running.receive(message);
@@ -194,11 +219,14 @@ export class Kernel implements AsyncDisposable {
     }
   }
 
-  /** The gateway found the kernel's process ended. It may start another, which is not set up. */
-  #died(returnCode: unknown): void {
-    const stderrTail = withoutNoise(this.#options.gateway.stderrTail ?? "");
-    const evidence = { ...exitStatus(returnCode), stderrTail };
-    const how = evidence.exitCode === null && evidence.signal === null
+  /** The gateway found the kernel's process ended. */
+  #die(content: JsonObject): void {
+    this.#died = true;
+    const evidence = { ...exitStatus(content.returncode), stderrTail: this.#stderr() };
+    const outOfMemory = content.oom_killer === true && evidence.signal === "SIGKILL";
+    const how = outOfMemory
+      ? "the system killed it (SIGKILL), as memory ran out"
+      : evidence.exitCode === null && evidence.signal === null
       ? "it may have run out of memory, crashed or been ended by its own code"
       : describeExit(evidence);
     const { limits } = this.#options.gateway;
@@ -209,11 +237,16 @@ export class Kernel implements AsyncDisposable {
     );
   }
 
+  /** What the gateway and its kernels wrote to stderr since this one was started. */
+  #stderr(): string {
+    return lastWords(this.#stderrBefore, this.#options.gateway.stderrTail ?? "");
+  }
+
   /** The connection broke: the gateway ended, or it closed the socket. */
   async #lost(reason: string): Promise<void> {
     if (this.ended.aborted) return;
-    const { connection, gateway: { exited, stderrTail = "" } } = this.#options;
-    let evidence: ProcessEvidence = { exitCode: null, signal: null, stderrTail };
+    const { connection, gateway: { exited } } = this.#options;
+    let evidence: ProcessEvidence = { exitCode: null, signal: null, stderrTail: this.#stderr() };
     let message = `The connection to the kernel was lost (${reason})`;
     if (
       exited !== undefined && !await connection.answers(PROBE_TIMEOUT_MS) &&
@@ -228,9 +261,4 @@ export class Kernel implements AsyncDisposable {
 
 function isDeath(state: unknown): boolean {
   return state === "restarting" || state === "dead";
-}
-
-/** Without the line that every kernel writes when it starts. */
-function withoutNoise(stderr: string): string {
-  return stderr.split("\n").filter((line) => !line.includes("running over TCP without")).join("\n");
 }

@@ -1,8 +1,9 @@
 import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
-import { KernelDiedError } from "../errors.ts";
+import { KernelDiedError, KernelStartError, ProcessError } from "../errors.ts";
 import { describeExit } from "./exit_status.ts";
 import { EVIDENCE_TIMEOUT_MS, Kernel, type KernelOptions, PROBE_TIMEOUT_MS } from "./kernel.ts";
 import { SpareKernel } from "./spare_kernel.ts";
+import { messageOf } from "./spill_file.ts";
 
 /** How a {@linkcode KernelKeeper} starts its kernels. */
 export interface KernelKeeperOptions extends KernelOptions {
@@ -112,8 +113,9 @@ export class KernelKeeper implements AsyncDisposable {
     const timeout = new AbortController();
     const given = anySignal(timeout.signal, signal, this.#closed.signal);
     const timer = setTimeout(() => {
-      const message = `The kernel was not ready within ${startTimeoutMs} ms`;
-      timeout.abort(new DOMException(message, "TimeoutError"));
+      const message = `The kernel was not ready within ${startTimeoutMs / 1000} s: where this ` +
+        "machine is slow or busy a larger startTimeoutMs helps; `ipybox doctor` says what else to do";
+      timeout.abort(this.#startError(message));
     }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {
       given.throwIfAborted();
@@ -125,6 +127,11 @@ export class KernelKeeper implements AsyncDisposable {
     }
   }
 
+  #startError(message: string, cause?: unknown): KernelStartError {
+    const { stderrTail = "" } = this.#options.gateway;
+    return new KernelStartError(message, { exitCode: null, signal: null, stderrTail }, { cause });
+  }
+
   /** Why a kernel could not be started: the end of the gateway explains a failed request better. */
   async #explain(error: unknown): Promise<unknown> {
     const { connection, gateway: { exited } } = this.#options;
@@ -134,7 +141,9 @@ export class KernelKeeper implements AsyncDisposable {
         await settledWithin(exited, EVIDENCE_TIMEOUT_MS);
       }
     }
-    return this.#gatewayEnd ?? error;
+    if (this.#gatewayEnd !== undefined) return this.#gatewayEnd;
+    if (error instanceof ProcessError) return error; // it died, and says how
+    return this.#startError(`The kernel could not be started: ${messageOf(error)}`, error);
   }
 
   /** A kernel cannot be used any more. If it is the current one nobody gave it up: it died. */

@@ -48,7 +48,7 @@ export class KernelRequest {
   /** Takes a message that belongs to this request. */
   receive(message: JupyterMessage): void {
     const { channel, type, content } = message;
-    if (channel === "shell") {
+    if (channel === "shell" || channel === "control") {
       this.#reply.resolve(content);
     } else if (channel === "iopub" && type === "status") {
       if (content.execution_state === "idle") {

@@ -68,6 +68,20 @@ export class OutputCollector implements Disposable {
     else if (type === "error") this.#addError(content);
   }
 
+  /**
+   * Takes the payload of the reply, in which IPython has what it shows in a pager, such as the help
+   * of `print?`. The text for the next cell (`set_next_input`, of `%load` and `%recall`) is left out:
+   * there is no cell to put it in, and who wrote the code can get it as a value. So are requests to
+   * open an editor or to end the frontend.
+   */
+  addPayload(payload: unknown): void {
+    if (!Array.isArray(payload)) return;
+    for (const part of payload) {
+      if (!isObject(part) || part.source !== "page" || !isObject(part.data)) continue;
+      this.#addData("display_data", { data: part.data });
+    }
+  }
+
   /** What was produced so far. */
   partial(): PartialResult {
     const note = this.#spill?.note ?? "";

@@ -14,7 +14,7 @@ export interface SpareKernelOptions {
 const HEAD_START_MS = 500;
 
 /** One that dies sooner is only replaced with the kernel in use: something may keep killing them. */
-const SHORT_LIFE_MS = 1000;
+export const SHORT_LIFE_MS: number = 1000;
 
 /**
  * A second kernel, started and set up ahead, so that a reset need not wait for one.

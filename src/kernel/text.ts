@@ -28,9 +28,11 @@ function lastState(line: string): string {
 /** A size for people: `"812 bytes"`, `"19.1 MiB"`. */
 export function formatBytes(bytes: number): string {
   if (bytes < 1024) return `${bytes} bytes`;
-  const [size, unit] = bytes < 1024 ** 2 ? [bytes / 1024, "KiB"] : [bytes / 1024 ** 2, "MiB"];
-  return `${size.toFixed(1)} ${unit}`;
+  const power = Math.min(UNITS.length, Math.floor(Math.log2(bytes) / 10));
+  return `${(bytes / 1024 ** power).toFixed(1)} ${UNITS[power - 1]}`;
 }
+
+const UNITS = ["KiB", "MiB", "GiB"] as const;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();

@@ -43,5 +43,8 @@ Deno.test("cut() says how much is missing", () => {
   assert(text.startsWith("aaa") && text.endsWith("bbb"));
   assertEquals(text.match(/\[.*\]/)?.[0], "[ipybox: 4.9 KiB left out here]");
   assertEquals(byteLength("é"), 2);
-  assertEquals([812, 2048, 20_000_000].map(formatBytes), ["812 bytes", "2.0 KiB", "19.1 MiB"]);
+  assertEquals(
+    [812, 1024, 20_000_000, 8 * 1024 ** 3].map(formatBytes),
+    ["812 bytes", "1.0 KiB", "19.1 MiB", "8.0 GiB"],
+  );
 });

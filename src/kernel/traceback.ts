@@ -1,6 +1,10 @@
 /** What a frame's header looks like when its code is ipybox's own. */
 const OWN_FRAME = /^File [^\n]*[\\/]ipybox_runtime[\\/][^\n]*:\d+/;
 
+/** A frame of a generated function that only passes the call on. A user may have added others. */
+const PASSING_FRAME =
+  /^File [^\n]*[\\/]mcptools[\\/][^\n]*, in run(_async)?\(params\)\n[^]*^-+> \d+ [^\n]*\bCLIENT\.run(_sync)?\(/m;
+
 /** A Python string literal, as `repr` and IPython's transformations write it. */
 const LITERAL = String.raw`('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")`;
 
@@ -25,7 +29,9 @@ const CELL_MAGIC = new RegExp(
  * @returns The entries that are the user's business.
  */
 export function cleanTraceback(traceback: readonly string[]): string[] {
-  return traceback.filter((entry) => !OWN_FRAME.test(entry)).map(showMagics);
+  return traceback.filter((entry) => !OWN_FRAME.test(entry) && !PASSING_FRAME.test(entry)).map(
+    showMagics,
+  );
 }
 
 function showMagics(entry: string): string {

@@ -44,7 +44,7 @@ export class LinkError extends Error {
 }
 
 /** How many bytes come before a frame's payload. */
-export const HEADER_LENGTH = 9;
+const HEADER_LENGTH = 9;
 
 /** The longest payload that is accepted. */
 export const MAX_PAYLOAD: number = 1 << 16;
@@ -60,22 +60,6 @@ const LENGTHS: Readonly<Record<number, number>> = {
 };
 
 /**
- * Writes a frame's header.
- *
- * @param target Where it goes; its first nine bytes are overwritten.
- * @param frame The frame's type, stream and payload length.
- */
-export function writeHeader(
-  target: Uint8Array,
-  frame: { type: FrameType; stream: number; length: number },
-): void {
-  const view = new DataView(target.buffer, target.byteOffset, HEADER_LENGTH);
-  view.setUint8(0, frame.type);
-  view.setUint32(1, frame.stream);
-  view.setUint32(5, frame.length);
-}
-
-/**
  * Encodes a frame.
  *
  * @param type What it says.
@@ -89,7 +73,10 @@ export function encodeFrame(
   payload: Uint8Array = NOTHING,
 ): Uint8Array {
   const bytes = new Uint8Array(HEADER_LENGTH + payload.length);
-  writeHeader(bytes, { type, stream, length: payload.length });
+  const view = new DataView(bytes.buffer);
+  view.setUint8(0, type);
+  view.setUint32(1, stream);
+  view.setUint32(5, payload.length);
   bytes.set(payload, HEADER_LENGTH);
   return bytes;
 }

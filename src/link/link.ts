@@ -1,3 +1,6 @@
+import type { ByteStream } from "../net/byte_stream.ts";
+import { joinStreams } from "../net/join_streams.ts";
+import { TcpStream } from "../net/tcp_stream.ts";
 import type { ExitStatus } from "../process/managed_process.ts";
 import { z } from "zod";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
@@ -21,8 +24,11 @@ export interface LinkOptions {
   input: ReadableStream<Uint8Array>;
   /** What the launcher reads. */
   output: WritableStream<Uint8Array>;
-  /** Connects a stream that is opened from inside. Without it none may be. */
-  dial?: () => Promise<Deno.TcpConn>;
+  /**
+   * Takes each stream that is opened from inside. Without it none may be. The promise resolves once
+   * nothing is left of what the stream asked for; that many streams can be open.
+   */
+  accept?: (stream: ByteStream) => Promise<void>;
 }
 
 /**
@@ -44,7 +50,7 @@ export class Link implements AsyncDisposable {
   readonly #ready = Promise.withResolvers<unknown>();
   readonly #exit = Promise.withResolvers<ExitStatus | null>();
   readonly #streams = new Map<number, LinkStream>();
-  readonly #pumps = new Set<Promise<void>>();
+  readonly #uses = new Set<Promise<void>>();
   readonly #carrier: StreamCarrier;
   #isReady = false;
   #ended = false;
@@ -101,7 +107,8 @@ export class Link implements AsyncDisposable {
     const id = this.#nextStream;
     this.#nextStream += 2;
     this.#send(encodeFrame(FrameType.OPEN, id));
-    this.#add(id, connection);
+    const tcp = new TcpStream(connection);
+    this.#add(id, (stream) => joinStreams(stream, tcp));
   }
 
   /** Ends all streams and gives stdin and stdout back. */
@@ -110,7 +117,7 @@ export class Link implements AsyncDisposable {
     await this.#reader.cancel().catch(() => {}); // it may have failed before, which closed says
     await this.closed.catch(() => {}); // as above
     await this.#flushing;
-    while (this.#pumps.size > 0) await Promise.all(this.#pumps);
+    while (this.#uses.size > 0) await Promise.all(this.#uses);
     this.#writer.releaseLock();
   }
 
@@ -161,21 +168,25 @@ export class Link implements AsyncDisposable {
   }
 
   #accept(id: number): void {
-    const { dial } = this.#options;
-    if (dial === undefined || id % 2 === 0 || id <= this.#lastPeerStream) {
+    const { accept } = this.#options;
+    if (accept === undefined || id % 2 === 0 || id <= this.#lastPeerStream) {
       throw new LinkError(`The link must not open stream ${id}`);
     }
     this.#lastPeerStream = id;
-    // Dials that are still under way count, so that opening and resetting gains nothing.
-    if (this.#pumps.size >= MAX_STREAMS) return this.#send(encodeFrame(FrameType.RST, id));
-    this.#add(id, dial());
+    // What is left of streams that are gone counts, so that opening and resetting gains nothing.
+    if (this.#uses.size >= MAX_STREAMS) return this.#send(encodeFrame(FrameType.RST, id));
+    this.#add(id, accept);
   }
 
-  #add(id: number, connection: Deno.TcpConn | Promise<Deno.TcpConn>): void {
-    const stream = new LinkStream(id, this.#carrier, connection);
+  #add(id: number, use: (stream: ByteStream) => Promise<void>): void {
+    const stream = new LinkStream(id, this.#carrier);
     this.#streams.set(id, stream);
-    const pump = stream.done.then(() => void this.#pumps.delete(pump));
-    this.#pumps.add(pump);
+    const used = use(stream).catch(() => {}) // whoever uses it tells of its own failures
+      .then(() => {
+        stream.close();
+        this.#uses.delete(used);
+      });
+    this.#uses.add(used);
   }
 
   #send(bytes: Uint8Array): void {

@@ -1,21 +1,12 @@
+import type { ByteStream } from "../net/byte_stream.ts";
 import { ByteQueue } from "./byte_queue.ts";
-import {
-  encodeCredit,
-  encodeFrame,
-  FrameType,
-  HEADER_LENGTH,
-  LinkError,
-  writeHeader,
-} from "./frame.ts";
+import { encodeCredit, encodeFrame, FrameType, LinkError } from "./frame.ts";
 
 /** How many bytes of a stream may be on their way in each direction. The launcher agrees. */
 export const WINDOW: number = 1 << 18;
 
-/** How much is read from a connection at once. */
+/** How much goes into one frame. */
 const CHUNK = 1 << 16;
-
-/** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
-const SMALL = 1 << 13;
 
 /** What a stream needs of the link that carries it. */
 export interface StreamCarrier {
@@ -27,38 +18,67 @@ export interface StreamCarrier {
   over(stream: LinkStream): void;
 }
 
-/** One connection on this side of the link, and its state on the link. */
-export class LinkStream {
+/** One stream on the link, as this side sees it. */
+export class LinkStream implements ByteStream {
   /** Its number on the link. */
   readonly id: number;
-  /** Resolves, never rejects, when the stream is over. */
-  readonly done: Promise<void>;
+  readonly closed: Promise<void>;
 
   readonly #carrier: StreamCarrier;
   readonly #received = new ByteQueue();
-  #connection: Deno.TcpConn | undefined;
+  readonly #gone = Promise.withResolvers<void>();
   #credit = WINDOW;
   #creditGiven: PromiseWithResolvers<void> | undefined;
   #window = WINDOW;
   #taken = 0;
+  #ended = false;
   #peerEnded = false;
   #over = false;
 
   /**
-   * Leads a connection over a link.
-   *
    * @param id The stream's number.
    * @param carrier The link.
-   * @param connection The connection, or the promise of one.
    */
-  constructor(
-    id: number,
-    carrier: StreamCarrier,
-    connection: Deno.TcpConn | Promise<Deno.TcpConn>,
-  ) {
+  constructor(id: number, carrier: StreamCarrier) {
     this.id = id;
     this.#carrier = carrier;
-    this.done = this.#run(connection);
+    this.closed = this.#gone.promise;
+  }
+
+  async read(): Promise<Uint8Array | null> {
+    const bytes = await this.#received.take();
+    if (this.#over) throw gone();
+    if (bytes !== null) this.#took(bytes.length);
+    return bytes;
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at < bytes.length;) {
+      const congested = this.#carrier.uncongested();
+      if (congested !== undefined) await congested;
+      while (this.#credit === 0 && !this.#over) {
+        this.#creditGiven = Promise.withResolvers();
+        await this.#creditGiven.promise;
+      }
+      if (this.#over) throw gone();
+      const part = bytes.subarray(at, at + Math.min(CHUNK, this.#credit));
+      this.#credit -= part.length;
+      at += part.length;
+      this.#carrier.send(encodeFrame(FrameType.DATA, this.id, part));
+    }
+  }
+
+  end(): Promise<void> {
+    if (this.#over) return Promise.reject(gone());
+    if (!this.#ended) this.#carrier.send(encodeFrame(FrameType.EOF, this.id));
+    this.#ended = true;
+    return Promise.resolve();
+  }
+
+  close(): void {
+    const isComplete = this.#ended && this.#peerEnded;
+    if (!this.#over && !isComplete) this.#carrier.send(encodeFrame(FrameType.RST, this.id));
+    this.abandon();
   }
 
   /** Takes bytes that the other side sent. */
@@ -97,74 +117,19 @@ export class LinkStream {
     this.#over = true;
     this.#received.discard();
     this.#creditGiven?.resolve();
-    close(this.#connection);
+    this.#gone.resolve();
     this.#carrier.over(this);
-  }
-
-  async #run(connection: Deno.TcpConn | Promise<Deno.TcpConn>): Promise<void> {
-    try {
-      this.#connection = await connection;
-      if (this.#over) return close(this.#connection);
-      this.#connection.setNoDelay(true);
-      await Promise.all([this.#sendAll(this.#connection), this.#deliverAll(this.#connection)]);
-      this.abandon();
-    } catch {
-      // Whatever happened to the connection, all that the other side can be told is that it is gone.
-      if (!this.#over) this.#carrier.send(encodeFrame(FrameType.RST, this.id));
-      this.abandon();
-    }
-  }
-
-  async #sendAll(connection: Deno.TcpConn): Promise<void> {
-    let buffer = new Uint8Array(HEADER_LENGTH + CHUNK);
-    while (true) {
-      await this.#carrier.uncongested();
-      while (this.#credit === 0 && !this.#over) {
-        this.#creditGiven = Promise.withResolvers();
-        await this.#creditGiven.promise;
-      }
-      if (this.#over) return;
-      const room = HEADER_LENGTH + Math.min(CHUNK, this.#credit);
-      const length = await connection.read(buffer.subarray(HEADER_LENGTH, room));
-      if (this.#over) return;
-      if (length === null) return this.#carrier.send(encodeFrame(FrameType.EOF, this.id));
-      this.#credit -= length;
-      writeHeader(buffer, { type: FrameType.DATA, stream: this.id, length });
-      if (length <= SMALL) {
-        this.#carrier.send(buffer.slice(0, HEADER_LENGTH + length));
-      } else {
-        this.#carrier.send(buffer.subarray(0, HEADER_LENGTH + length));
-        buffer = new Uint8Array(HEADER_LENGTH + CHUNK);
-      }
-    }
-  }
-
-  async #deliverAll(connection: Deno.TcpConn): Promise<void> {
-    while (true) {
-      const bytes = await this.#received.take();
-      if (this.#over) return;
-      if (bytes === null) return await connection.closeWrite();
-      for (let at = 0; at < bytes.length;) {
-        const written = await connection.write(bytes.subarray(at));
-        at += written;
-        this.#took(written);
-      }
-    }
   }
 
   #took(count: number): void {
     this.#taken += count;
-    if (this.#taken < WINDOW / 4 || this.#over) return;
+    if (this.#taken < WINDOW / 4) return;
     this.#carrier.send(encodeCredit(this.id, this.#taken));
     this.#window += this.#taken;
     this.#taken = 0;
   }
 }
 
-function close(connection: Deno.TcpConn | undefined): void {
-  try {
-    connection?.close();
-  } catch {
-    // It was closed by its own failure.
-  }
+function gone(): Error {
+  return new Error("The stream is gone");
 }

@@ -1,4 +1,10 @@
-import { ToolCallError, type ToolCallErrorDetails, type ToolErrorType } from "../errors.ts";
+import {
+  type McpConnectionError,
+  McpLoginRequiredError,
+  ToolCallError,
+  type ToolCallErrorDetails,
+  type ToolErrorType,
+} from "../errors.ts";
 import type { Logger } from "../log.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
 import type { StdioTransport } from "./stdio_transport.ts";
@@ -80,6 +86,20 @@ export function explainUnreachable(serverName: string, error: unknown): ToolCall
     ? `answered with HTTP ${error.status}`
     : "cannot be reached";
   return fail(serverName, "server_unreachable", what, error);
+}
+
+/**
+ * Explains that a server cannot be used for want of a login.
+ *
+ * @param failure Why.
+ * @returns The error for the caller, whose message executed code may read.
+ */
+export function explainLogin(failure: McpConnectionError): ToolCallError {
+  const { serverName, message } = failure;
+  if (!(failure instanceof McpLoginRequiredError)) {
+    return fail(serverName, "server_unreachable", "cannot be reached", failure);
+  }
+  return new ToolCallError("login_required", message, {}, { cause: failure });
 }
 
 /** Whether the server no longer knows the session, so that it did not process the request. */

@@ -112,6 +112,18 @@ export function requestLog(client: Client, refused: (error: unknown) => void): v
   client.setLoggingLevel(LOG_LEVEL).catch(refused);
 }
 
+/**
+ * Asks a connected server of the newer era to tell when its tools change; the others do it unasked.
+ *
+ * @param client The client, which hears of it as of other notifications.
+ * @param refused Told where the server does not do it.
+ */
+export function listenForChanges(client: Client, refused: (error: unknown) => void): void {
+  const changes = client.getServerCapabilities()?.tools?.listChanged === true;
+  if (client.getProtocolEra() !== "modern" || !changes) return;
+  client.listen({ toolsListChanged: true }).catch(refused);
+}
+
 /** What goes with each request, so that a server of the newer era logs. */
 export const LOG_REQUEST: Readonly<Record<string, string>> = {
   "io.modelcontextprotocol/logLevel": LOG_LEVEL,

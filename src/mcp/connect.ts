@@ -1,5 +1,5 @@
-import { resolve } from "node:path";
-import { abortable, anySignal } from "../async/signals.ts";
+import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import { TimeBudget } from "../async/time_budget.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { makeClient } from "./client.ts";
@@ -10,10 +10,11 @@ import {
   SSEClientTransport,
   StreamableHTTPClientTransport,
   type Transport,
-  UnauthorizedError,
 } from "./sdk.ts";
+import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { exactFetch } from "./exact_fetch.ts";
-import { PrivateFolder } from "./private_folder.ts";
+import type { LoginOptions } from "./oauth/login.ts";
+import { OAuthSession } from "./oauth/session.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { checkServerName } from "./server_name.ts";
 import {
@@ -24,16 +25,9 @@ import {
   type StdioServerParams,
   type VariableLookup,
 } from "./server_params.ts";
+import { launchStdio } from "./stdio_launch.ts";
 import { StdioTransport } from "./stdio_transport.ts";
-import { inheritedEnvironment, variableLookup } from "./variables.ts";
-
-/** A program and its arguments. */
-export interface Command {
-  /** The program. */
-  readonly command: string;
-  /** Its arguments. */
-  readonly args: readonly string[];
-}
+import { variableLookup } from "./variables.ts";
 
 /** Options of {@linkcode connectMcp}. */
 export interface ConnectOptions {
@@ -48,12 +42,25 @@ export interface ConnectOptions {
    * `${workspaceFolder}` stands for its path.
    */
   workspace?: string | undefined;
+  /**
+   * The settings files in the workspace, for sandboxes of servers, that executed code cannot change.
+   * Others there are refused; without the list, all are taken.
+   */
+  settingsFiles?: readonly string[] | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
   variables?: VariableLookup | undefined;
-  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
-  sandboxCommand?:
-    | ((command: Command, settings: true | string) => Promise<Command>)
-    | undefined;
+  /**
+   * Lets a person log in where a remote server asks for it, which takes no time of the limits.
+   *
+   * @default {undefined} such a server cannot be used, and the error says how to log in
+   */
+  login?: LoginOptions | undefined;
+  /**
+   * The folder where logins are kept, for their owner only. Executed code must not be able to read it.
+   *
+   * @default {"$XDG_STATE_HOME/ipybox/logins"} below `~/.local/state` where that is not set
+   */
+  loginsFolder?: string | undefined;
   /** What the server may tell and ask without being called. */
   hooks?: ServerHooks | undefined;
   /** Gives up. */
@@ -72,6 +79,8 @@ export interface ConnectOptions {
  * @throws {TypeError} The name cannot be a server's.
  * @throws {ConfigError} A variable is not set or the parameters make no sense; nothing was started.
  * @throws {McpConnectionError} It does not start, cannot be reached, or does not answer in time.
+ * @throws {SandboxUnavailableError} It is to run in the sandbox, which cannot be had.
+ * @throws {McpLoginRequiredError} It asks for a login, and `login` is not given.
  *
  * @example
  * ```ts
@@ -88,32 +97,47 @@ export async function connectMcp(
   options: ConnectOptions = {},
 ): Promise<McpConnection> {
   checkServerName(serverName);
-  const variables = options.variables ?? await variableLookup(options.workspace);
+  const variables = options.variables ??
+    await variableLookup(options.workspace, { log: options.log });
   const filled = fillVariables(serverName, params, variables);
   if ("command" in filled) {
-    return await connectStdio(serverName, await prepare(serverName, filled, options), options);
+    return await connectStdio(serverName, filled, { ...options, commandLine: lineOf(params) });
   }
   return await connectHttp(serverName, filled, options);
 }
 
+const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
+  "network but the domains in them: see docs/servers.md";
+
 async function connectStdio(
   serverName: string,
   params: StdioServerParams,
-  options: ConnectOptions,
+  options: ConnectOptions & { readonly commandLine: string },
 ): Promise<McpConnection> {
-  const { log = silentLogger, hooks, workspace = "" } = options;
+  const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
-  const cwd = params.cwd === undefined
-    ? stack.use(await PrivateFolder.create(serverName)).path
-    : resolve(workspace, params.cwd);
+  using attempt = new Attempt(serverName, options);
+  let said = () => "";
+  using _slow = whenSlow(() => {
+    log.warn(`MCP server "${serverName}" is still starting: ${commandLine}${said()}`);
+  });
+  const launching = launchStdio(serverName, params, {
+    workspace,
+    settingsFiles,
+    belongings: stack,
+    log,
+    signal: attempt.signal,
+  });
+  const launch = await launching.catch((cause: unknown) => {
+    if (cause !== attempt.budget.signal.reason) throw cause;
+    const message = `The sandbox of MCP server "${serverName}" was not ready in time`;
+    throw new McpConnectionError(serverName, message, {}, { cause });
+  });
   const transport = new StdioTransport({
-    command: params.command,
-    args: params.args ?? [],
-    env: { ...inheritedEnvironment(workspace), ...params.env },
-    cwd,
+    ...launch,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
-  const attempt = new Attempt(serverName, options);
+  said = () => lastWords(transport.stderrTail);
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
@@ -125,15 +149,35 @@ async function connectStdio(
       : { stderrTail: transport.stderrTail };
     await transport.abort();
     options.signal?.throwIfAborted();
+    if (launch.sandboxed && exited) await requireSandboxPrerequisites(); // it may be why
     const message = transport.pid === null
       ? reasonOf(error)
       : attempt.expired
       ? `MCP server "${serverName}" ${attempt.waited}`
       : `MCP server "${serverName}" ${endOf(evidence, transport.failure ?? error)}`;
-    throw new McpConnectionError(serverName, prefixed(serverName, message), evidence, {
+    const where = launch.sandboxed ? ` in its sandbox (${SANDBOX_HINT})` : "";
+    throw new McpConnectionError(serverName, prefixed(serverName, message + where), evidence, {
       cause: error,
     });
   }
+}
+
+/** A server's command line as it was written: without what fills its variables. */
+function lineOf(params: ServerParams): string {
+  return "command" in params ? [params.command, ...(params.args ?? [])].join(" ") : params.url;
+}
+
+/** After this long, a person wants to know what is being waited for. */
+const SLOW_MS = 5000;
+
+function whenSlow(tell: () => void): Disposable {
+  const timer = setInterval(tell, SLOW_MS);
+  return { [Symbol.dispose]: () => clearInterval(timer) };
+}
+
+function lastWords(stderr: string): string {
+  const last = stderr.trimEnd().split("\n").slice(-3).join("\n");
+  return last === "" ? "" : `\n${last}`;
 }
 
 async function connectHttp(
@@ -145,19 +189,22 @@ async function connectHttp(
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
-  const attempt = new Attempt(serverName, options);
+  using attempt = new Attempt(serverName, options);
+  const session = await openSession(serverName, url, params, attempt, options);
+  const fetch = session?.fetch ?? exactFetch;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
-      ? new SSEClientTransport(url, { requestInit, fetch: exactFetch })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch: exactFetch });
+      ? new SSEClientTransport(url, { requestInit, fetch })
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch });
     try {
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      return new McpConnection({ serverName, client, transport, log, hooks });
+      return new McpConnection({ serverName, client, transport, log, hooks, session });
     } catch (error) {
       await transport.close();
       options.signal?.throwIfAborted();
+      if (session?.failure !== undefined) throw session.failure;
       failures.push(error);
       if (attempt.expired || !isOtherTransport(error)) break;
     }
@@ -170,11 +217,28 @@ async function connectHttp(
   throw new McpConnectionError(serverName, message, {}, { cause: failures.at(-1) });
 }
 
+async function openSession(
+  serverName: string,
+  server: URL,
+  params: HttpServerParams,
+  attempt: Attempt,
+  { workspace, login, loginsFolder }: ConnectOptions,
+): Promise<OAuthSession | undefined> {
+  const { oauth, headers = {} } = params;
+  const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
+  if (oauth === false || hasHeader) return undefined;
+  const onWaiting = (waiting: boolean) => attempt.budget.setPending(waiting ? 1 : 0);
+  const where = { serverName, server, workspace, loginsFolder };
+  return await OAuthSession.open({ ...where, params: oauth ?? {}, login, onWaiting });
+}
+
 /** One try to connect, or several that share a time limit. */
-class Attempt {
+class Attempt implements Disposable {
+  /** The time limit, which stands still while a person logs in. */
+  readonly budget: TimeBudget;
   readonly #timeoutMs: number;
-  readonly #expiry: AbortSignal;
-  readonly #signal: AbortSignal;
+  /** Gives up: it took too long, or the caller does not want it any more. */
+  readonly signal: AbortSignal;
   readonly #options: ConnectOptions;
   readonly #serverName: string;
 
@@ -183,12 +247,16 @@ class Attempt {
     this.#serverName = serverName;
     this.#options = options;
     this.#timeoutMs = connectTimeoutMs;
-    this.#expiry = AbortSignal.timeout(connectTimeoutMs);
-    this.#signal = anySignal(this.#expiry, options.signal);
+    this.budget = new TimeBudget(connectTimeoutMs);
+    this.signal = anySignal(this.budget.signal, options.signal);
   }
 
   get expired(): boolean {
-    return this.#expiry.aborted;
+    return this.budget.expired;
+  }
+
+  [Symbol.dispose](): void {
+    this.budget[Symbol.dispose]();
   }
 
   /** What was waited for, and how long. */
@@ -199,27 +267,11 @@ class Attempt {
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
     const { hooks, log } = this.#options;
     const client = makeClient(this.#serverName, { protocol, hooks, log });
-    const timeout = Math.min(this.#timeoutMs + 1000, 2 ** 31 - 1); // the signal comes first
-    const connected = client.connect(transport, { timeout, signal: this.#signal });
-    await abortable(connected, this.#signal);
+    const timeout = LONGEST_TIMER_MS; // the signal comes first
+    const connected = client.connect(transport, { timeout, signal: this.signal });
+    await abortable(connected, this.signal);
     return client;
   }
-}
-
-async function prepare(
-  serverName: string,
-  params: StdioServerParams,
-  options: ConnectOptions,
-): Promise<StdioServerParams> {
-  const { command, args = [], sandbox = false } = params;
-  if (sandbox === false) return params;
-  if (options.sandboxCommand === undefined) {
-    throw new ConfigError(
-      `Cannot start MCP server "${serverName}": it is to run in the sandbox, which is not available here`,
-    );
-  }
-  const wrapped = await options.sandboxCommand({ command, args }, sandbox);
-  return { ...params, command: wrapped.command, args: [...wrapped.args] };
 }
 
 function transportTypes(url: URL, params: HttpServerParams): readonly ("http" | "sse")[] {
@@ -262,7 +314,6 @@ function prefixed(serverName: string, message: string): string {
 
 /** The innermost words of an error: `fetch failed` alone says nothing. */
 function reasonOf(error: unknown): string {
-  if (error instanceof UnauthorizedError) return "it requires authorization";
   return error instanceof Error ? error.message : String(error);
 }
 

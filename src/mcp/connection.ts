@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { traceContext } from "../telemetry/span.ts";
 import { Deadline } from "../async/deadline.ts";
 import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
 import type { ToolCallError } from "../errors.ts";
@@ -8,10 +9,11 @@ import {
   type CallEnd,
   explainAnswer,
   explainDeath,
+  explainLogin,
   explainUnreachable,
   isForgottenSession,
 } from "./call_errors.ts";
-import { LOG_REQUEST, requestLog } from "./client.ts";
+import { listenForChanges, LOG_REQUEST, requestLog } from "./client.ts";
 import {
   type CatalogMethod,
   isListMethod,
@@ -30,6 +32,8 @@ import {
   type Tool,
   type Transport,
 } from "./sdk.ts";
+import type { OAuthSession } from "./oauth/session.ts";
+import { openRequiredUrls } from "./required_urls.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 
@@ -45,6 +49,8 @@ export interface McpConnectionParts {
   readonly log: Logger;
   /** What the server may tell and ask. */
   readonly hooks?: ServerHooks | undefined;
+  /** The login to a remote server. */
+  readonly session?: OAuthSession | undefined;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
 }
@@ -66,8 +72,9 @@ export class McpConnection implements AsyncDisposable {
   readonly #client: Client;
   readonly #transport: Transport;
   readonly #log: Logger;
+  readonly #session: OAuthSession | undefined;
   readonly #belongings: AsyncDisposable | undefined;
-  readonly #logs: boolean;
+  readonly #hooks: ServerHooks;
   readonly #lost = Promise.withResolvers<void>();
   #tools: Promise<readonly Tool[]> | undefined;
   #changes = 0;
@@ -81,17 +88,19 @@ export class McpConnection implements AsyncDisposable {
     this.#client = parts.client;
     this.#transport = parts.transport;
     this.#log = parts.log;
+    this.#session = parts.session;
     this.#belongings = parts.belongings;
+    this.#hooks = parts.hooks ?? {};
     this.closed = this.#lost.promise;
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
       this.#changes++;
       this.#tools = undefined;
-      parts.hooks?.onToolsChanged?.();
+      this.#hooks.onToolsChanged?.();
     });
-    this.#logs = parts.hooks?.onLog !== undefined;
     const unable = (error: unknown) => this.#log.debug(`${this.serverName}: ${error}`);
-    if (this.#logs) requestLog(this.#client, unable);
+    if (this.#hooks.onLog !== undefined) requestLog(this.#client, unable);
+    listenForChanges(this.#client, unable);
   }
 
   /** Whether calls can be made. */
@@ -173,8 +182,12 @@ export class McpConnection implements AsyncDisposable {
       timeout: NO_TIMEOUT,
       ...(onProgress === undefined ? {} : { onprogress: onProgress }),
     };
+    const send = async () => parseToolResult(await this.#send(name, args, request));
     try {
-      return parseToolResult(await this.#send(name, args, request));
+      return await send().catch(async (error) => {
+        if (!await openRequiredUrls(error, this.#hooks.elicit, request.signal)) throw error;
+        return await send(); // the server has not done it yet, as it says
+      });
     } catch (error) {
       throw await this.#explain(error, {
         cancelled: aborted(signal),
@@ -200,8 +213,9 @@ export class McpConnection implements AsyncDisposable {
     const { signal, timeoutMs } = options;
     using deadline = new Deadline(timeoutMs);
     const request = { signal: anySignal(signal, deadline.signal), timeout: NO_TIMEOUT };
+    const meta = asMeta(traceContext());
     const ask = (params: Readonly<Record<string, unknown>>) =>
-      this.#client.request({ method, params: { ...params } }, z.unknown(), request);
+      this.#client.request({ method, params: { ...params, ...meta } }, z.unknown(), request);
     try {
       if (isListMethod(method)) {
         return { items: this.#offers(method) ? await listAll(method, ask) : [] };
@@ -227,7 +241,10 @@ export class McpConnection implements AsyncDisposable {
 
   async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {
     const modern = this.#client.getProtocolEra() === "modern";
-    const meta = modern && this.#logs ? { _meta: LOG_REQUEST } : {};
+    const meta = asMeta({
+      ...(modern && this.#hooks.onLog !== undefined ? LOG_REQUEST : {}),
+      ...traceContext(),
+    });
     const params = { name, arguments: args, ...meta };
     if (modern && this.#transport.hasPerRequestStream) {
       // Only callTool() mirrors arguments into headers where the tool's schema asks for it. It would
@@ -275,6 +292,11 @@ export class McpConnection implements AsyncDisposable {
     if (this.#transport instanceof StdioTransport) {
       return await explainDeath(this.serverName, this.#transport, error, this.#log);
     }
+    const { failure } = this.#session ?? {};
+    if (failure !== undefined) {
+      this.#log.warn(failure.message);
+      return explainLogin(failure);
+    }
     this.#forgotten = isForgottenSession(error);
     return explainUnreachable(this.serverName, error);
   }
@@ -282,6 +304,13 @@ export class McpConnection implements AsyncDisposable {
 
 function aborted(signal: AbortSignal | undefined): boolean {
   return signal?.aborted ?? false;
+}
+
+/** Makes the part of a request that is about the request, if there is anything to say. */
+function asMeta(
+  meta: Readonly<Record<string, unknown>>,
+): { _meta?: Readonly<Record<string, unknown>> } {
+  return Object.keys(meta).length === 0 ? {} : { _meta: meta };
 }
 
 /** Leaves out what is `undefined`, which exact optional properties do not take. */

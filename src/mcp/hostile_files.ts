@@ -97,7 +97,7 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
  */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   const folder = dirname(path);
-  if (!await isPlainFolder(folder)) await Deno.mkdir(folder, { mode: 0o700 });
+  await makePlainFolder(folder);
   const temporary = join(folder, `.${crypto.randomUUID()}.tmp`);
   try {
     // createNew fails on anything that is there already, links included.
@@ -112,7 +112,95 @@ export async function replaceHostileFile(path: string, text: string): Promise<vo
   }
 }
 
-async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
+/**
+ * Opens a file for reading and appending, which is made for its owner only where it is missing.
+ *
+ * @param path The file.
+ * @returns The file.
+ * @throws {ConfigError} Something else is in its place.
+ */
+export async function openPlainFile(path: string): Promise<Deno.FsFile> {
+  const options = { read: true, append: true };
+  for (;;) {
+    const present = await openIfPresent(path, options);
+    if (present !== undefined) return present;
+    try {
+      return await Deno.open(path, { ...options, createNew: true, mode: 0o600 }); // fails on links
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
+    }
+  }
+}
+
+/**
+ * Opens a file that must be a plain one, if it is there.
+ *
+ * @param path The file.
+ * @param options What for.
+ * @returns The open file, or `undefined` where there is none.
+ * @throws {ConfigError} Something else is in its place.
+ */
+export async function openIfPresent(
+  path: string,
+  options: Pick<Deno.OpenOptions, "read" | "append">,
+): Promise<Deno.FsFile | undefined> {
+  try {
+    const before = await Deno.lstat(path);
+    if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+    const file = await Deno.open(path, options);
+    const opened = await file.stat();
+    if (opened.ino === before.ino && opened.dev === before.dev) return file;
+    file.close();
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+  throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
+}
+
+/**
+ * Keeps other processes out until the result is disposed.
+ *
+ * @param folder The folder, which is made for its owner only where it is missing.
+ * @param name The lock's file in it.
+ * @returns The lock.
+ * @throws {ConfigError} Something else is where the folder or the file should be.
+ */
+export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
+  await makePlainFolder(folder);
+  const file = await openPlainFile(join(folder, name));
+  try {
+    await file.lock(true);
+    return file; // closing it gives the lock back
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+/**
+ * Makes a folder for its owner only, where it is missing.
+ *
+ * @param folder The folder.
+ * @throws {ConfigError} It is a symbolic link or no folder.
+ */
+export async function makePlainFolder(folder: string): Promise<void> {
+  while (!await isPlainFolder(folder)) {
+    try {
+      await Deno.mkdir(folder, { mode: 0o700 });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
+    }
+  }
+}
+
+/**
+ * Looks at what is at a path, and at no link's target.
+ *
+ * @param path The path.
+ * @returns What is there, or `undefined` where nothing is.
+ */
+export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
   try {
     return await Deno.lstat(path);
   } catch (error) {

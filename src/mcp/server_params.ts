@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ConfigError } from "../errors.ts";
+import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 
 /** The MCP protocol's era: the newest both sides speak, the handshake one, or the stateless one. */
 export type McpProtocol = "auto" | "legacy" | "2026-07-28";
@@ -10,7 +11,10 @@ export interface StdioServerParams {
   command: string;
   /** Its arguments. */
   args?: string[] | undefined;
-  /** Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM` and `USER`. */
+  /**
+   * Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and the variables that
+   * name certificates: `NODE_EXTRA_CA_CERTS`, `SSL_CERT_DIR` and `SSL_CERT_FILE`.
+   */
   env?: Record<string, string> | undefined;
   /**
    * Its working directory, relative to the workspace. One that executed code can write to lets that
@@ -19,7 +23,13 @@ export interface StdioServerParams {
    * @default an empty folder
    */
   cwd?: string | undefined;
-  /** Whether it runs inside the OS sandbox, or the path of the settings it runs with. */
+  /**
+   * Whether it runs in an OS sandbox of its own, or the path of the sandbox's settings, relative to the
+   * workspace. It can read the system's programs, its own installation and what its arguments name,
+   * and write an empty folder; it has no network. The settings add to that.
+   *
+   * @default {false}
+   */
   sandbox?: boolean | string | undefined;
   /**
    * The protocol's era.
@@ -43,6 +53,13 @@ export interface HttpServerParams {
    * @default {"auto"}
    */
   protocol?: McpProtocol | undefined;
+  /**
+   * How to log in, where the server asks for it; `false` for not at all. A server with an
+   * `Authorization` header among its headers is never logged in to.
+   *
+   * @default what the server tells
+   */
+  oauth?: OAuthParams | false | undefined;
 }
 
 /** How an MCP server is started or reached. */
@@ -77,6 +94,7 @@ const httpParams = z.strictObject({
   headers: z.record(z.string(), z.string()).optional(),
   type: z.enum(["streamable_http", "streamable-http", "http", "sse"]).optional(),
   protocol,
+  oauth: z.union([oauthParams, z.literal(false)]).optional(),
   ...foreign,
 });
 
@@ -98,9 +116,9 @@ export function parseServerParams(serverName: string, value: unknown): ServerPar
     const { command, args, env, cwd, sandbox, protocol } = check(at, stdioParams, value);
     return defined({ command, args, env, cwd, sandbox, protocol });
   }
-  const { url, headers, type, protocol } = check(at, httpParams, value);
+  const { url, headers, type, protocol, oauth } = check(at, httpParams, value);
   const transport = type === "streamable-http" ? "streamable_http" : type;
-  return defined({ url, headers, type: transport, protocol });
+  return defined({ url, headers, type: transport, protocol, oauth });
 }
 
 /** Looks up a variable for `${VAR}`. */

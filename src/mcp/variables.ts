@@ -1,13 +1,37 @@
-import { delimiter, isAbsolute, join, relative, resolve } from "node:path";
-import { parse } from "@std/dotenv";
-import { readHostileFile } from "./hostile_files.ts";
+import { resolve } from "node:path";
+import type { Logger } from "../log.ts";
+import { trustedPath } from "../process/trusted_path.ts";
+import { readDotenv } from "./dotenv_file.ts";
 import type { VariableLookup } from "./server_params.ts";
 
 /** Stands for the workspace's path, by the name that editors use for it. */
 const WORKSPACE = "workspaceFolder";
 
 /** What every server started as a process gets of the host's environment. No secrets are in it. */
-const INHERITED: readonly string[] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"];
+const INHERITED: readonly string[] = [
+  "HOME",
+  "LOGNAME",
+  "PATH",
+  "SHELL",
+  "TERM",
+  "USER",
+  // Where the network's certificates are of a company's own, nothing is downloaded without these.
+  "NODE_EXTRA_CA_CERTS",
+  "SSL_CERT_DIR",
+  "SSL_CERT_FILE",
+];
+
+/** Options of {@linkcode variableLookup}. */
+export interface VariableLookupOptions {
+  /**
+   * Whether the workspace's `.env` is read.
+   *
+   * @default {true}
+   */
+  readonly dotenv?: boolean;
+  /** Told of a `.env` that is left alone. */
+  readonly log?: Logger | undefined;
+}
 
 /**
  * Makes the lookup for `${VAR}`: the host's environment first, then the workspace's `.env`.
@@ -16,12 +40,17 @@ const INHERITED: readonly string[] = ["HOME", "LOGNAME", "PATH", "SHELL", "TERM"
  * not be able to send a server, with the host's secrets, to another place.
  *
  * @param workspace The folder whose `.env` is read, or `undefined` for none.
+ * @param options Whether it is read, and who is told.
  * @returns The lookup. It reads the environment one variable at a time, as permissions allow.
  * @throws {ConfigError} The `.env` is a symbolic link.
  */
-export async function variableLookup(workspace?: string): Promise<VariableLookup> {
-  const text = workspace === undefined ? undefined : await readHostileFile(join(workspace, ".env"));
-  const dotenv = new Map(Object.entries(parse(text ?? "")));
+export async function variableLookup(
+  workspace?: string,
+  options: VariableLookupOptions = {},
+): Promise<VariableLookup> {
+  const { dotenv: read = true, log } = options;
+  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log);
+  const dotenv = new Map(Object.entries(file));
   return (name) => {
     if (name === WORKSPACE && workspace !== undefined) return resolve(workspace);
     return Deno.env.get(name) ?? dotenv.get(name);
@@ -36,31 +65,14 @@ export async function variableLookup(workspace?: string): Promise<VariableLookup
  * @returns Variables by name; without those that may not be read.
  */
 export function inheritedEnvironment(workspace: string = ""): Record<string, string> {
+  const untrusted = workspace === "" ? [] : [resolve(workspace)];
   const environment: Record<string, string> = {};
   for (const name of INHERITED) {
     // Asked first, so that a script with few permissions is not interrupted by prompts.
     if (Deno.permissions.querySync({ name: "env", variable: name }).state !== "granted") continue;
     const value = Deno.env.get(name);
     if (value === undefined) continue;
-    environment[name] = name === "PATH" ? trustedPath(value, workspace) : value;
+    environment[name] = name === "PATH" ? trustedPath(value, untrusted) : value;
   }
   return environment;
-}
-
-/**
- * Leaves out of a search path what code in the sandbox may write to. Package runners put such folders
- * in front, as `npx` does with the working directory's `node_modules/.bin`.
- *
- * @param path The search path.
- * @param workspace The folder where executed code writes, or `""` for none.
- * @returns The path without relative folders and without those in the workspace.
- */
-export function trustedPath(path: string, workspace: string): string {
-  const isTrusted = (folder: string): boolean => {
-    if (!isAbsolute(folder)) return false;
-    if (workspace === "") return true;
-    const below = relative(resolve(workspace), folder);
-    return below !== "" && (below.startsWith("..") || isAbsolute(below));
-  };
-  return path.split(delimiter).filter(isTrusted).join(delimiter);
 }

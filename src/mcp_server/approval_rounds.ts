@@ -7,11 +7,13 @@
  * @module
  */
 import { z } from "zod";
+import { visible } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ElicitationRequest } from "../mcp/elicitation.ts";
 import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";
 import { formSchema } from "./form_schema.ts";
+import { visibleLines } from "./visible_lines.ts";
 import {
   acceptedContent,
   createRequestStateCodec,
@@ -22,7 +24,6 @@ import {
   type ServerContext,
   type ServerOptions,
 } from "./sdk.ts";
-import { visible } from "./visible.ts";
 
 /** What travels to the client and back, signed. */
 interface RoundState {
@@ -30,16 +31,15 @@ interface RoundState {
   readonly change?: string;
 }
 
-const DECISIONS = {
-  "allow once": "once",
-  "allow this tool in this cell": "cell",
-  "deny": "deny",
-} as const satisfies Record<string, CellDecision>;
+/** What a form offers, in the words that the user sees. */
+const DECISIONS: ReadonlyMap<string, CellDecision> = new Map([
+  ["allow once", "once"],
+  ["allow this tool in this cell", "cell"],
+  ["allow this tool in this session", "session"],
+  ["deny", "deny"],
+]);
 
 const confirmation = z.object({ decision: z.enum(["allow", "deny"]) });
-const cellDecision = z.object({
-  decision: z.enum(["allow once", "allow this tool in this cell", "deny"]),
-});
 const answerSchema = z.object({
   action: z.enum(["accept", "decline", "cancel"]),
   content: z.record(
@@ -116,9 +116,9 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     this.#rounds.delete(id);
     const { run, shown } = round;
     const { inputResponses } = ctx.mcpReq;
-    for (const { id: key } of shown.approvals) {
-      const answer = acceptedContent(inputResponses, key, cellDecision);
-      await run.decide(key, answer === undefined ? "deny" : DECISIONS[answer.decision]);
+    for (const request of shown.approvals) {
+      const answer = acceptedContent(inputResponses, request.id, decisionForm(request));
+      await run.decide(request.id, DECISIONS.get(answer?.decision ?? "deny") ?? "deny");
     }
     for (const { id: key } of shown.questions) {
       const answer = answerSchema.safeParse(inputResponses?.[key]);
@@ -238,19 +238,31 @@ export async function refuseUnaskable(
 }
 
 function approvalForm(request: ApprovalRequest): InputRequests[string] {
-  const what = request.kind === "shell" || request.kind === "shell_magic"
-    ? "shell command"
-    : request.kind === "tool"
-    ? "tool call"
-    : "request";
-  return inputRequired.elicit({
-    message: `Allow this ${what}?\n\n${request}`,
-    requestedSchema: cellDecision,
-  });
+  const { kind, source, changes = [], server } = request;
+  const isShell = kind === "shell" || kind === "shell_magic";
+  const what = isShell ? "shell command" : kind === "tool" ? "tool call" : "request";
+  const message = [
+    `Allow this ${what}?`,
+    `${request}`,
+    source === undefined ? "" : `Line ${source.line} of the code: ${visible(source.text)}`,
+    server === undefined ? "" : `Server: ${visible(server.launch)}`,
+    changes.length === 0 ? "" : `Changed since it was allowed: ${visible(changes.join("; "))}`,
+  ].filter((part) => part !== "").join("\n\n");
+  return inputRequired.elicit({ message, requestedSchema: decisionForm(request) });
+}
+
+/** What can be decided of a call. */
+function decisionForm(
+  { scopes }: ApprovalRequest,
+): z.ZodObject<{ decision: z.ZodEnum<Readonly<Record<string, string>>> }> {
+  const isOffered = ([, decision]: [string, CellDecision]) =>
+    decision === "once" || decision === "deny" || scopes.includes(decision);
+  const words = [...DECISIONS].filter(isOffered).map(([words]) => words);
+  return z.object({ decision: z.enum(words) });
 }
 
 function questionForm({ serverName, question }: ElicitationRequest): InputRequests[string] {
-  const message = `The MCP server "${serverName}" asks:\n\n${visible(question.message)}`;
+  const message = `The MCP server "${serverName}" asks:\n\n${visibleLines(question.message)}`;
   switch (question.kind) {
     case "url":
       return inputRequired.elicitUrl({ message, url: question.url.href });

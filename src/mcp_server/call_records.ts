@@ -9,7 +9,7 @@ export const callRecordSchema: z.ZodType<CallRecord> = z.object({
   decision: z.enum(["allow", "deny"]).nullable()
     .describe("What was decided; null where it failed before"),
   decided_by: z.string().nullable()
-    .describe("policy, approver, or why nobody decided"),
+    .describe("policy, approver, consent (given before), or why nobody decided"),
   reason: z.string().nullable(),
   status: z.string().describe("ok, running, or what went wrong"),
   duration_ms: z.number(),

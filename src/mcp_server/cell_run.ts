@@ -1,4 +1,4 @@
-import type { ApprovalRequest } from "../approval/request.ts";
+import type { ApprovalRequest, RememberScope } from "../approval/request.ts";
 import type { KernelState } from "../errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
@@ -30,8 +30,8 @@ export interface CellOutcome {
   readonly state: KernelState;
 }
 
-/** A decision on a call. */
-export type CellDecision = "once" | "cell" | "deny";
+/** A decision on a call: to allow only it, or calls of its tool for so long, or to deny it. */
+export type CellDecision = "once" | "deny" | RememberScope;
 
 /** What is kept of the text of a cell that is under way. */
 const MAX_LAST_TEXT = 10_000;
@@ -49,7 +49,6 @@ export class CellRun {
   readonly code: string;
   readonly #calls = new CallRecords();
   readonly #cancel = new AbortController();
-  readonly #granted = new Set<string>();
   readonly #startedAt = performance.now();
   #approvals: ApprovalRequest[] = [];
   #questions: ElicitationRequest[] = [];
@@ -119,7 +118,7 @@ export class CellRun {
    * Decides a waiting call.
    *
    * @param id The request's id. One that no longer waits is passed over.
-   * @param decision Whether to allow it, only it or all calls of this tool until the cell ends.
+   * @param decision Whether to allow it, and how long to remember that.
    * @param reason Why it is denied, in words for the code that called.
    */
   async decide(
@@ -131,10 +130,8 @@ export class CellRun {
     if (request === undefined) return;
     this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
     if (decision === "deny") await request.reject(reason);
-    else {
-      if (decision === "cell") this.#granted.add(toolOf(request));
-      await request.accept();
-    }
+    else if (decision === "once") await request.accept();
+    else await request.accept({ remember: { scope: decision, match: "tool" } });
   }
 
   /**
@@ -183,7 +180,8 @@ export class CellRun {
           case "result":
             return { result: event.result };
           case "approval":
-            await this.#take(event.request);
+            this.#approvals.push(event.request);
+            this.#news.resolve();
             break;
           case "elicitation":
             this.#questions.push(event.request);
@@ -208,21 +206,8 @@ export class CellRun {
       return { error: new DOMException("The cell was cancelled", "AbortError") };
     }
   }
-
-  async #take(request: ApprovalRequest): Promise<void> {
-    if (this.#granted.has(toolOf(request))) {
-      await request.accept();
-      return;
-    }
-    this.#approvals.push(request);
-    this.#news.resolve();
-  }
 }
 
 function isAbort(error: unknown): boolean {
   return error instanceof DOMException && error.name === "AbortError";
-}
-
-function toolOf(request: ApprovalRequest): string {
-  return JSON.stringify([request.kind, request.serverName, request.toolName]);
 }

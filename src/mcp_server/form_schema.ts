@@ -1,6 +1,6 @@
 import type { FormField } from "../mcp/form.ts";
 import type { ElicitForm } from "./sdk.ts";
-import { visible } from "./visible.ts";
+import { visibleLines } from "./visible_lines.ts";
 
 type FormSchema = ElicitForm["requestedSchema"];
 type FieldSchema = FormSchema["properties"][string];
@@ -22,8 +22,8 @@ export function formSchema(fields: readonly FormField[]): FormSchema {
 
 function fieldSchema(field: FormField): FieldSchema {
   const base = {
-    title: visible(field.title),
-    ...given({ description: field.description && visible(field.description) }),
+    title: visibleLines(field.title),
+    ...given({ description: field.description && visibleLines(field.description) }),
   };
   switch (field.type) {
     case "text": {
@@ -46,14 +46,14 @@ function fieldSchema(field: FormField): FieldSchema {
         type: "string",
         ...base,
         enum: field.options.map(({ value }) => value),
-        enumNames: field.options.map(({ title }) => visible(title)),
+        enumNames: field.options.map(({ title }) => visibleLines(title)),
         ...given({ default: field.default }),
       };
     case "choices": {
       const { minItems, maxItems } = field;
       const options = field.options.map(({ value, title }) => ({
         const: value,
-        title: visible(title),
+        title: visibleLines(title),
       }));
       return {
         type: "array",

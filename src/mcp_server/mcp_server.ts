@@ -1,6 +1,6 @@
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { stderrLogger } from "../log.ts";
-import { randomToken } from "../tool_server/door.ts";
+import { randomToken } from "../net/random_token.ts";
 import { serverFor } from "./connection.ts";
 import { BearerTokens } from "./http/bearer_tokens.ts";
 import { HttpMcpServer } from "./http/http_server.ts";

@@ -1,9 +1,10 @@
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import type { z } from "zod";
 import { ConfigError } from "../errors.ts";
 import { JsonPlaceError, type LocatedJson, parseLocated, pointerOf } from "../json/located.ts";
 import { isPlainFolder, readHostileFile } from "../mcp/hostile_files.ts";
 import { PolicyRules, type PolicySource } from "./policy_rules.ts";
+import { isInReach } from "./reach.ts";
 import { policySchema } from "./schema.ts";
 
 /** Options of {@linkcode loadPolicy}. */
@@ -41,7 +42,8 @@ export function parsePolicy(name: string, text: string): PolicySource {
  *
  * @param options The workspace, or a file to be used instead.
  * @returns The policies as one, or `undefined` where there is no file.
- * @throws {ConfigError} A file is no policy, or the named one is not there.
+ * @throws {ConfigError} A file is no policy, the named one is not there, or it lies in the workspace
+ * where executed code could change it.
  */
 export async function loadPolicy(
   options: LoadPolicyOptions = {},
@@ -49,11 +51,15 @@ export async function loadPolicy(
   const { workspace, file } = options;
   const home = Deno.env.get("HOME");
   const sources: PolicySource[] = [];
-  if (file !== undefined) sources.push(await readNamed(file));
-  else {
+  if (file !== undefined) {
+    sources.push(await readNamed(file));
+    await requireOutOfReach(file, workspace);
+  } else {
     for (const [name, path] of policyFiles(workspace)) {
       const text = await readIfThere(path, workspace);
-      if (text !== undefined) sources.push(parsePolicy(name, text));
+      if (text === undefined) continue;
+      sources.push(parsePolicy(name, text));
+      await requireOutOfReach(path, workspace);
     }
   }
   return sources.length === 0 ? undefined : new PolicyRules(sources, { workspace, home });
@@ -74,6 +80,15 @@ export function policyFiles(workspace: string | undefined): Map<string, string> 
   const config = Deno.env.get("XDG_CONFIG_HOME") || (home && join(home, ".config"));
   if (config) files.set("the user's policy.json", join(config, "ipybox", "policy.json"));
   return files;
+}
+
+/** A policy must not be one that the code which it judges can change, for this time or the next. */
+async function requireOutOfReach(file: string, workspace: string | undefined): Promise<void> {
+  if (workspace === undefined || !await isInReach(resolve(file), resolve(workspace))) return;
+  throw new ConfigError(
+    `Policy "${file}" lies in the workspace, where executed code can change it: ` +
+      `move it to ${join(workspace, ".ipybox")} or out of the workspace, or work in another folder`,
+  );
 }
 
 async function readNamed(file: string): Promise<PolicySource> {

@@ -81,7 +81,12 @@ Deno.test("loadPolicy() follows no link in the workspace", async () => {
     ConfigError,
     "No policy file",
   );
-  assert(await loadPolicy({ workspace, file: `${workspace}/mine.json` }) !== undefined);
+  assert(await loadPolicy({ file: `${workspace}/mine.json` }) !== undefined);
+  await assertRejects(
+    () => loadPolicy({ workspace, file: `${workspace}/mine.json` }),
+    ConfigError,
+    "lies in the workspace, where executed code can change it",
+  );
 });
 
 Deno.test("The published JSON Schema is that of the code (`ipybox policy schema` writes it)", async () => {

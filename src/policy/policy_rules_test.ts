@@ -22,6 +22,11 @@ function tool(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
   return { kind: "tool", serverName: "fs", toolName: "read", arguments: sealed, ...more };
 }
 
+function question(args: Json): ApprovalCall {
+  const toolName = "elicitation/create";
+  return tool(JSON.stringify(args), { kind: "elicitation", toolName });
+}
+
 function shell(cmd: string, kind: PolicyKind = "shell"): ApprovalCall {
   return { kind, serverName: "ipybox", toolName: kind, arguments: { cmd } };
 }
@@ -220,7 +225,7 @@ const DECISIONS: readonly (readonly [
   rules: PolicyRules,
   call: ApprovalCall,
   mode: PolicyEffect,
-  rule?: number,
+  rule?: number | undefined,
 ])[] = [
   ["nothing matched", policy([]), tool("{}"), "ask"],
   ["allow", policy([allow]), tool("{}"), "allow", 1],
@@ -240,6 +245,29 @@ const DECISIONS: readonly (readonly [
     "deny",
     1,
   ],
+  ...([
+    ["nothing matched", [], "ask"],
+    ["a rule for all kinds", [deny], "deny", 1],
+    ["its kind", [{ ...deny, kind: "elicitation" }], "deny", 1],
+    ["another kind", [{ ...deny, kind: "tool" }, { ...deny, kind: "shell" }], "ask"],
+    ["its server", [{ ...deny, kind: "elicitation", server: "fs" }], "deny", 1],
+    ["another server", [{ ...deny, kind: "elicitation", server: "x" }], "ask"],
+    ["allow", [{ ...allow, kind: "elicitation" }], "allow", 1],
+    ["its mode", [{ ...deny, arguments: { "/mode": "url" } }], "deny", 1],
+    ["another mode", [{ ...deny, arguments: { "/mode": "form" } }], "ask"],
+    [
+      "its address",
+      [{ ...deny, arguments: { "/url": { not: { prefix: "https://ok.example/" } } } }],
+      "deny",
+      1,
+    ],
+    ["its message", [{ ...deny, arguments: { "/message": { glob: "*password*" } } }], "deny", 1],
+    ["a command", [{ ...deny, command: "**" }], "ask"],
+    ["a hint", [{ ...allow, ...reading }], "ask"],
+  ] as const).map(([name, rules, mode, rule]) => {
+    const asked = { mode: "url", url: "https://x.example/", message: "Your password, please" };
+    return [`a question: ${name}`, policy(rules), question(asked), mode, rule] as const;
+  }),
   ["server", policy([{ ...allow, server: "fs" }]), tool("{}"), "allow", 1],
   ["another server", policy([{ ...allow, server: "fss" }]), tool("{}"), "ask"],
   ["servers", policy([{ ...allow, server: ["x", "f*"] }]), tool("{}"), "allow", 1],

@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /** What a call does. */
-export type PolicyKind = "tool" | "resource" | "shell" | "shell_magic";
+export type PolicyKind = "tool" | "resource" | "shell" | "shell_magic" | "elicitation";
 
 /** A JSON value in a policy, whose numbers are as JavaScript has them. */
 export type PolicyValue =
@@ -165,13 +165,15 @@ const annotations = z.strictObject({
   openWorldHint: z.boolean().optional(),
 });
 
-const kind = z.enum(["tool", "resource", "shell", "shell_magic"]);
+const kind = z.enum(["tool", "resource", "shell", "shell_magic", "elicitation"]);
 const effect = z.enum(["allow", "ask", "deny"]);
 
 const rule: z.ZodType<PolicyRule> = z.strictObject({
   effect: effect.describe("What becomes of a call that matches: deny beats ask, ask beats allow"),
   name: text.optional().describe("What decisions call this rule, beside its number"),
-  kind: z.union([kind, z.array(kind).min(1)]).optional().describe("What the call does"),
+  kind: z.union([kind, z.array(kind).min(1)]).optional().describe(
+    "What the call does. An elicitation is a server's question: deny declines it without asking",
+  ),
   server: texts.optional().describe("The registered server: a name, or a pattern with * and ?"),
   tool: texts.optional().describe("The tool's name at the server, or a pattern with * and ?"),
   annotations: annotations.optional().describe(

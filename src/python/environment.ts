@@ -147,7 +147,9 @@ async function inspect(python: string, managed: boolean): Promise<PythonCheck> {
   const environment = toEnvironment(interpreter, managed);
   const { executable, packages: { pydantic, ...packages } } = interpreter;
   const missing: Record<string, string> = { ...interpreter.missing };
-  if (pydantic?.startsWith("1.")) missing.pydantic = `version ${pydantic} is older than 2`;
+  if (pydantic !== undefined && isOld(pydantic)) {
+    missing.pydantic = `version ${pydantic} is older than ${MINIMUM_PYDANTIC.join(".")}`;
+  }
   const problem = isNewEnough(interpreter.version)
     ? undefined
     : "is too old: kernels need 3.10 or newer";
@@ -162,4 +164,14 @@ async function inspect(python: string, managed: boolean): Promise<PythonCheck> {
         "or name no Python and run: ipybox setup"
       : "Name a newer Python, or none and run: ipybox setup",
   };
+}
+
+/** What generated Python APIs need of pydantic. */
+const MINIMUM_PYDANTIC = [2, 11] as const;
+
+function isOld(version: string): boolean {
+  const [, major, minor] = /^(\d+)\.(\d+)/.exec(version) ?? [];
+  if (major === undefined) return false; // it does not say, so it is tried
+  const [least, leastMinor] = MINIMUM_PYDANTIC;
+  return Number(major) < least || (Number(major) === least && Number(minor) < leastMinor);
 }

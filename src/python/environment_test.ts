@@ -41,8 +41,19 @@ Deno.test("findPython() really imports: broken and old packages count as missing
   const error = await assertRejects(() => findPython({ python }), EnvironmentNotReadyError);
 
   assertStringIncludes(error.message, "ipykernel: ZeroDivisionError");
-  assertStringIncludes(error.message, "pydantic: version 1.10.13 is older than 2");
+  assertStringIncludes(error.message, "pydantic: version 1.10.13 is older than 2.11");
   assertEquals(error.message.includes("jupyter_kernel_gateway"), false);
+});
+
+Deno.test("findPython() refuses a pydantic that generated APIs do not work with", async () => {
+  await using directory = await TempDirectory.create();
+  const python = await bareEnvironment(directory.path);
+  await addPackage(directory.path, "kernel_gateway", "jupyter_kernel_gateway", "3.0.1");
+  await addPackage(directory.path, "ipykernel", "ipykernel", "7.4.0");
+  await addPackage(directory.path, "pydantic", "pydantic", "2.9.2");
+  const error = await assertRejects(() => findPython({ python }), EnvironmentNotReadyError);
+  assertStringIncludes(error.message, "pydantic: version 2.9.2 is older than 2.11");
+  assertEquals(error.fix.split("\n")[0], `${python} -m pip install -U pydantic`);
 });
 
 Deno.test("findPython() takes any Python that has what is needed", async () => {

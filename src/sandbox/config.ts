@@ -12,6 +12,8 @@ export interface SandboxConfig {
     readonly allowedDomains?: readonly string[] | undefined;
     /** Domains that may not, although a pattern allows them. */
     readonly deniedDomains?: readonly string[] | undefined;
+    /** Whether ports of the host's loopback may be used. Only macOS looks at it. */
+    readonly allowLocalBinding?: boolean | undefined;
     /** Unsafe: takes the system call filter away. */
     readonly allowAllUnixSockets?: boolean | undefined;
   } | undefined;
@@ -41,6 +43,7 @@ const configSchema: z.ZodType<SandboxConfig> = z.strictObject({
   network: z.strictObject({
     allowedDomains: list,
     deniedDomains: list,
+    allowLocalBinding: flag,
     allowAllUnixSockets: flag,
   }).optional(),
   filesystem: z.strictObject({

@@ -3,7 +3,8 @@ import { hostEnv } from "../process/host_env.ts";
 import type { Logger } from "../log.ts";
 import type { SandboxConfig } from "./config.ts";
 import { proxyFolder, sandboxSettings } from "./policy.ts";
-import { findSrt, srtArguments, trustedPath } from "./srt.ts";
+import { trustedPath } from "../process/trusted_path.ts";
+import { findSrt, srtArguments } from "./srt.ts";
 
 /** A program that is run once in a sandbox of its own. */
 export interface ConfinedProgram {
@@ -49,10 +50,10 @@ export async function confine(
   ]);
   const home = hostEnv("HOME");
   const settings = sandboxSettings({
-    session,
+    writable: [session, writable],
     readOnly: [],
     hostPrivate,
-    workspace: writable,
+    base: session,
     protectedPaths: { unreadable: [], readOnly: [] },
     readable: [...program.readable, ...srt.readable],
     config: {

@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import type { SandboxConfig } from "./config.ts";
 import type { ProtectedPaths } from "./protected_paths.ts";
 
@@ -30,18 +31,26 @@ export interface SandboxSettings {
 
 /** What the settings are made of. All paths are absolute and free of symbolic links. */
 export interface PolicyInput {
-  /** The session's folder, which code inside may write. */
-  session: string;
-  /** What in the session and the workspace it may only read. */
+  /** The folders that programs inside may read and write. */
+  writable: readonly string[];
+  /** What in them may only be read. */
   readOnly: readonly string[];
-  /** The host's own folder of this session, which must stay out of sight. */
+  /** The host's own folder of this sandbox, which must stay out of sight. */
   hostPrivate: string;
-  /** The kernel's working directory. */
-  workspace: string;
-  /** What in it must not be read or written. */
+  /** What relative paths of the user's are relative to. */
+  base: string;
+  /** What in the workspace must not be read or written. */
   protectedPaths: ProtectedPaths;
   /** What else must be readable: the Python installation, the sandbox's own helpers. */
   readable: readonly string[];
+  /** Whether programs inside talk to each other over loopback. */
+  loopback?: boolean;
+  /**
+   * Whether all can be read that is not denied, as `srt` itself has it.
+   *
+   * @default {false}
+   */
+  openReads?: boolean;
   /** What the user adds. */
   config?: SandboxConfig;
   /**
@@ -88,15 +97,15 @@ const SYSTEM: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Makes the sandbox's settings: nothing can be read but the system's programs, Python, the session
- * and the workspace; nothing can be written but the last two, and not what in them the host or
- * another program would act upon; there is no network.
+ * Makes the sandbox's settings: nothing can be read but the system's programs and what is named;
+ * nothing can be written but the writable folders, and not what in them the host or another program
+ * would act upon; there is no network.
  *
- * @param input The folders of this session and what the user adds.
+ * @param input The folders of this sandbox and what the user adds.
  * @returns The settings for `srt`.
  */
 export function sandboxSettings(input: PolicyInput): SandboxSettings {
-  const { session, workspace, config = {} } = input;
+  const { writable, config = {}, openReads = false } = input;
   const { network = {}, filesystem = {} } = config;
   const user = (paths: readonly string[] = []) => paths.map((path) => userPath(path, input));
   const own = (...paths: string[]) => paths.map(literal);
@@ -107,23 +116,25 @@ export function sandboxSettings(input: PolicyInput): SandboxSettings {
       allowedDomains: network.allowedDomains ?? [],
       deniedDomains: network.deniedDomains ?? [],
       strictAllowlist: true,
-      // Only macOS looks at it: kernels talk to the gateway over loopback there.
-      allowLocalBinding: Deno.build.os === "darwin",
+      // Only macOS looks at it: elsewhere programs inside have a loopback of their own.
+      allowLocalBinding: Deno.build.os === "darwin" &&
+        (input.loopback ?? network.allowLocalBinding ?? false),
       ...(network.allowAllUnixSockets ? { allowAllUnixSockets: true } : {}),
     },
     filesystem: {
       denyRead: [
-        ...own("/"),
+        ...own(...(openReads ? [] : ["/"])),
         ...own(input.hostPrivate, ...input.protectedPaths.unreadable),
         ...user(filesystem.denyRead),
       ],
       allowRead: [
         ...own(...SYSTEM[Deno.build.os] ?? []),
-        ...own(...input.readable, session, workspace),
+        ...own(...input.readable, ...writable),
         ...own(...(online ? [proxyFolder(input.hostPrivate)] : [])),
         ...user(filesystem.allowRead),
+        ...user(filesystem.allowWrite),
       ],
-      allowWrite: [...own(session, workspace), ...user(filesystem.allowWrite)],
+      allowWrite: [...own(...writable), ...user(filesystem.allowWrite)],
       denyWrite: [
         ...own(...input.readOnly),
         ...own(...input.protectedPaths.unreadable, ...input.protectedPaths.readOnly),
@@ -151,7 +162,7 @@ function literal(path: string): SettingsPath {
   return /[*?[\]{}]/.test(path) ? { path, literal: true } : path;
 }
 
-/** Users may write patterns, `~`, and paths relative to the workspace. */
+/** Users may write patterns, `~`, and relative paths. */
 function userPath(path: string, input: PolicyInput): SettingsPath {
   if (path === "~" || path.startsWith("~/")) {
     if (input.home === undefined) {
@@ -161,5 +172,5 @@ function userPath(path: string, input: PolicyInput): SettingsPath {
     }
     return input.home + path.slice(1);
   }
-  return path.startsWith("/") ? path : `${input.workspace}/${path.replace(/^\.\//, "")}`;
+  return resolve(input.base, path);
 }

@@ -2,11 +2,14 @@ import { assert, assertArrayIncludes, assertEquals, assertThrows } from "@std/as
 import { type PolicyInput, sandboxSettings } from "./policy.ts";
 
 const input: PolicyInput = {
-  session: "/tmp/s/session",
+  writable: ["/tmp/s/session", "/home/me/work"],
   readOnly: ["/tmp/s/session/launcher"],
   hostPrivate: "/tmp/s/host",
-  workspace: "/home/me/work",
-  protectedPaths: { unreadable: ["/home/me/work/.ipybox"], readOnly: ["/home/me/work/mcptools"] },
+  base: "/home/me/work",
+  protectedPaths: {
+    unreadable: ["/home/me/work/.ipybox"],
+    readOnly: ["/home/me/work/mcptools"],
+  },
   readable: ["/opt/python"],
   home: "/home/me",
 };
@@ -50,7 +53,7 @@ Deno.test("sandboxSettings() adds what the user wants to what there is", () => {
 });
 
 Deno.test("sandboxSettings() takes a path of ours for a name, whatever is in it", () => {
-  const { filesystem } = sandboxSettings({ ...input, workspace: "/w/[a]*" });
+  const { filesystem } = sandboxSettings({ ...input, writable: ["/w/[a]*"] });
   assertEquals(filesystem.allowWrite.at(-1), { path: "/w/[a]*", literal: true });
 });
 

@@ -17,6 +17,8 @@ export interface Prerequisite {
   readonly version: string | null;
   /** What was found. */
   readonly detail: string;
+  /** Where it is, where a program may want to know. */
+  readonly path?: string;
   /** The command or the step that puts it right, unless it is `"ok"`. */
   readonly fix: string | null;
 }

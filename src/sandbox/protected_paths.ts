@@ -19,11 +19,9 @@ export interface FindProtectedPathsOptions {
   /**
    * How many entries at most, besides those of the workspace itself.
    *
-   * @default {50000}
+   * @default {1000000} about three seconds
    */
   maxEntries?: number;
-  /** Called once when there were more entries than that. */
-  onTruncated?: () => void;
 }
 
 /** The folders of ours, which are made so that code inside cannot make them. */
@@ -59,6 +57,11 @@ const OBEYED: ReadonlySet<string> = new Set([
   "venv",
 ]);
 
+/** What makes a folder a virtual environment of Python, whatever its name. */
+const ENVIRONMENT = "pyvenv.cfg";
+/** What in it is run; of a workspace that is an environment itself, no more than that is protected. */
+const ENVIRONMENT_PARTS = ["bin", "lib", "lib64", "Scripts", "Lib", ENVIRONMENT];
+
 /**
  * Makes the folders of a workspace that the host relies on, so that sandboxed code cannot make
  * them first.
@@ -82,17 +85,20 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
 
 /**
  * Looks for what sandboxed code must not touch. Only what exists can be protected: a path that does
- * not would be made, on the host, by the sandbox itself.
+ * not would be made, on the host, by the sandbox itself. What is protected cannot be moved either, nor
+ * can the folders above it, so that it is found again the next time.
  *
  * @param workspace The workspace, without symbolic links in its path.
  * @param options How far to look.
  * @returns The paths.
+ * @throws {ConfigError} There are too many entries to look at. Nothing is left out silently, as code
+ * could fill the workspace so that its protected parts are not reached.
  */
 export async function findProtectedPaths(
   workspace: string,
   options: FindProtectedPathsOptions = {},
 ): Promise<ProtectedPaths> {
-  const { maxDepth = 4, maxEntries = 50_000, onTruncated } = options;
+  const { maxDepth = 4, maxEntries = 1_000_000 } = options;
   const unreadable: string[] = [];
   const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
@@ -100,13 +106,10 @@ export async function findProtectedPaths(
   for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
     const next: string[] = [];
     for (const folder of level) {
-      const list = listOr(folder, () => readOnly.push(folder));
-      for await (const entry of list) {
-        // Executed code may have filled the workspace so that its protected parts are not reached.
-        if (depth > 0 && ++entries > maxEntries) {
-          onTruncated?.();
-          return { unreadable, readOnly };
-        }
+      const inside: string[] = [];
+      let isEnvironment = false;
+      for await (const entry of listOr(folder, () => readOnly.push(folder))) {
+        if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries, maxDepth);
         // A link is not followed: what it leads to is protected by where it is.
         if (entry.isSymlink) continue;
         const path = `${folder}/${entry.name}`;
@@ -115,12 +118,31 @@ export async function findProtectedPaths(
         else if (entry.isFile && SECRET.test(entry.name) && !EXAMPLE.test(entry.name)) {
           unreadable.push(path);
         } else if (OBEYED.has(entry.name)) readOnly.push(path);
-        else if (entry.isDirectory) next.push(path);
+        else if (entry.isDirectory) inside.push(path);
+        else if (entry.name === ENVIRONMENT) isEnvironment = true;
       }
+      next.push(...inside);
+      if (isEnvironment && depth > 0) readOnly.push(folder);
+      else if (isEnvironment) readOnly.push(...await present(workspace, ENVIRONMENT_PARTS));
     }
     level = next;
   }
   return { unreadable, readOnly };
+}
+
+function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
+  return new ConfigError(
+    `Cannot use ${workspace} as workspace: it has more than ${maxEntries} files and folders in its ` +
+      `first ${maxDepth} levels, too many to look for secrets that code must not see; remove what is ` +
+      "not needed, or choose a smaller folder",
+  );
+}
+
+async function present(folder: string, names: readonly string[]): Promise<string[]> {
+  const found = await Promise.all(
+    names.map(async (name) => await exists(`${folder}/${name}`) ? [`${folder}/${name}`] : []),
+  );
+  return found.flat();
 }
 
 /** Lists a folder. One that may not be listed can still be opened up by code inside, its owner too. */

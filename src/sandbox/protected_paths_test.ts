@@ -30,6 +30,8 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     "a/b/.venv/bin/",
     "a/mcptools/",
     "node_modules/x/.git/",
+    "a/c/environment/pyvenv.cfg",
+    "a/c/environment/bin/python",
     "plain.txt",
   );
   await Deno.symlink("/etc", `${workspace.path}/.vscode`);
@@ -43,17 +45,28 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     ".mcp.json",
     "a/.git",
     "a/b/.venv",
+    "a/c/environment",
     "mcptools",
     "node_modules",
   ]);
 });
 
-Deno.test("findProtectedPaths() stops after so many entries, and says so", async () => {
+Deno.test("findProtectedPaths() protects what is run of a workspace that is an environment", async () => {
+  await using workspace = await TempFolder.create();
+  await make(workspace, "pyvenv.cfg", "bin/python", "lib/x.py", "data/a.txt");
+  const { readOnly } = await findProtectedPaths(workspace.path);
+  const names = readOnly.flatMap((path) => path.split(`${workspace.path}/`)[1] ?? []);
+  assertEquals(names.sort(), ["bin", "lib", "pyvenv.cfg"]);
+});
+
+Deno.test("findProtectedPaths() refuses a workspace that it cannot look through", async () => {
   await using workspace = await TempFolder.create();
   await make(workspace, ...Array.from({ length: 20 }, (_, i) => `folder/file${i}`));
-  let truncated = 0;
-  await findProtectedPaths(workspace.path, { maxEntries: 10, onTruncated: () => truncated++ });
-  assertEquals(truncated, 1);
+  await assertRejects(
+    () => findProtectedPaths(workspace.path, { maxEntries: 10 }),
+    ConfigError,
+    "more than 10 files and folders",
+  );
 });
 
 Deno.test("findProtectedPaths() finds the host's own folders however full code made the workspace", async () => {

@@ -1,11 +1,16 @@
+import { resolve } from "node:path";
 import { allDone } from "../async/all.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
+import { loginsFolder } from "../process/logins_folder.ts";
 import type { Logger } from "../log.ts";
-import { proxyFolder, sandboxSettings } from "./policy.ts";
+import { isInside, trustedPath } from "../process/trusted_path.ts";
+import { noteAbsentDotenv } from "./dotenv_note.ts";
+import { writeSettings } from "./launch.ts";
+import { sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
-import { findSrt, srtArguments, trustedPath } from "./srt.ts";
+import { findSrt } from "./srt.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 
 /** How the sandbox differs from its defaults. */
@@ -18,6 +23,8 @@ export interface SandboxOptions {
    * @default {false}
    */
   allowUnsafe?: boolean | undefined;
+  /** What is in the workspace and can only be read. It exists. */
+  readOnly?: readonly string[] | undefined;
 }
 
 /** The folders that a sandbox is made for. All are absolute and free of symbolic links. */
@@ -87,35 +94,37 @@ export async function prepareSandbox(
   }
   const home = hostEnv("HOME");
   refuseWideWorkspace(workspace, home);
+  const logins = await loginsWithin(workspace);
   await makeOwnFolders(workspace);
+  await noteAbsentDotenv(workspace);
   const [config, srt, protectedPaths] = await allDone([
     userConfig(options),
     findSrt({ path, log, signal }),
-    findProtectedPaths(workspace, {
-      onTruncated: () =>
-        log.warn(
-          `${workspace} is too large to look for all files that sandboxed code must not touch`,
-        ),
-    }),
+    findProtectedPaths(workspace),
   ]);
   const settings = sandboxSettings({
-    ...folders,
-    readOnly: [...folders.readOnly, ...await configInside(options, workspace)],
+    writable: [folders.session, workspace],
+    readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
+    hostPrivate,
+    base: workspace,
+    loopback: true, // kernels talk to the gateway
     readable: [...folders.readable, ...srt.readable],
-    protectedPaths,
+    protectedPaths: {
+      ...protectedPaths,
+      unreadable: [...protectedPaths.unreadable, ...logins],
+    },
     config,
     ...(home === undefined ? {} : { home }),
   });
-  await Deno.mkdir(proxyFolder(hostPrivate));
-  await Deno.writeTextFile(`${hostPrivate}/srt.json`, JSON.stringify(settings));
+  const launch = await writeSettings({ srt, settings, hostPrivate, command });
   return {
-    command: srt.command,
-    args: [...srt.args, ...srtArguments(`${hostPrivate}/srt.json`, command)],
+    command: launch.command,
+    args: launch.args,
     env: {
       PATH: path,
       LANG: "C.UTF-8",
       HOME: hostPrivate, // srt lets code inside write to some folders below it
-      TMPDIR: proxyFolder(hostPrivate),
+      ...launch.env,
       CLAUDE_CODE_TMPDIR: `${folders.session}/tmp`,
       ...srt.env,
     },
@@ -146,8 +155,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
   }
   if (report.uid === 0) {
     log.warn(
-      "The sandbox runs as root: system call filter and resource limits are weaker than for a " +
-        "user without privileges; run ipybox as another user, for instance with `su USER -c …`",
+      "The sandbox runs as root and is weaker for it: run ipybox as another user",
     );
   }
 }
@@ -180,11 +188,39 @@ async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
-/** The user's configuration, where code could change it: it decides on the next sandbox. */
-async function configInside(options: SandboxOptions, workspace: string): Promise<string[]> {
-  if (typeof options.config !== "string") return [];
-  const path = await Deno.realPath(options.config);
-  return path.startsWith(`${workspace}/`) ? [path] : [];
+/** What of the workspace code must not change, such as what decides on the next sandbox. */
+async function readOnlyInside(options: SandboxOptions, workspace: string): Promise<string[]> {
+  const { config, readOnly = [] } = options;
+  const files = [...readOnly, ...(typeof config === "string" ? [config] : [])];
+  const paths = await Promise.all(files.map(async (file) => {
+    const real = await Deno.realPath(file).catch(() => undefined);
+    return real === undefined ? [] : [resolve(file), real]; // what is not there would be made
+  }));
+  return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
+}
+
+/**
+ * The folder of the logins to MCP servers, which no setting of the user's opens.
+ *
+ * @throws {ConfigError} It is in the workspace, or would be.
+ */
+async function loginsWithin(workspace: string): Promise<string[]> {
+  const folder = loginsFolder();
+  if (folder === undefined) return [];
+  const real = await Deno.realPath(folder).catch((error: unknown) => {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    const isDenied = error instanceof Deno.errors.NotCapable ||
+      error instanceof Deno.errors.PermissionDenied;
+    if (isDenied) return undefined; // nor can it be used then
+    throw error;
+  });
+  if (`${real ?? folder}/`.startsWith(`${workspace}/`)) {
+    throw new ConfigError(
+      `Cannot use ${workspace} as workspace: logins to MCP servers are kept in ${folder}; ` +
+        "choose a folder of its own",
+    );
+  }
+  return real === undefined ? [] : [real];
 }
 
 /** A workspace can be read whole. The home directory must not be. */

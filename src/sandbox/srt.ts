@@ -26,7 +26,7 @@ export interface SrtCommand {
 
 /** What {@linkcode findSrt} is told. */
 export interface FindSrtOptions {
-  /** Where programs are looked for; see {@linkcode trustedPath}. */
+  /** Where programs are looked for; folders that executed code cannot write to. */
   path: string;
   /** Where it says what it does. */
   log: Logger;
@@ -62,19 +62,6 @@ export function srtArguments(settings: string, command: readonly string[]): stri
  */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
   return await onPath(options) ?? await throughDeno(options);
-}
-
-/**
- * Leaves out of a search path what sandboxed code could put programs into.
- *
- * @param path Folders, separated by colons.
- * @param untrusted Folders whose programs the host must not run.
- * @returns The rest of the path, without folders relative to whatever the working directory is.
- */
-export function trustedPath(path: string, untrusted: readonly string[]): string {
-  return path.split(":").filter((folder) =>
-    folder.startsWith("/") && !untrusted.some((root) => isInside(folder, root))
-  ).join(":");
 }
 
 async function onPath({ path, log }: FindSrtOptions): Promise<SrtCommand | undefined> {
@@ -117,10 +104,6 @@ function isRecent(version: string): boolean {
     if (number !== oldest) return number > oldest;
   }
   return true;
-}
-
-function isInside(path: string, root: string): boolean {
-  return path === root || path.startsWith(`${root}/`);
 }
 
 const infoSchema = z.object({ denoDir: z.string(), npmCache: z.string() });

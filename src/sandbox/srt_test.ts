@@ -2,7 +2,7 @@ import { assert, assertEquals } from "@std/assert";
 import manifest from "../../deno.json" with { type: "json" };
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { silentLogger } from "../log.ts";
-import { findSrt, SRT_PACKAGE, SRT_VERSION, srtArguments, trustedPath } from "./srt.ts";
+import { findSrt, SRT_PACKAGE, SRT_VERSION, srtArguments } from "./srt.ts";
 
 /** An installation as npm makes it: a link in a folder of the PATH. */
 async function install(folder: TempFolder, version: string): Promise<string> {
@@ -51,9 +51,4 @@ Deno.test("findSrt() does without an srt that is too old, or is something else",
   assert(warnings[0]?.includes("0.0.21"));
   for (const folder of srt.readable) assert((await Deno.stat(folder)).isDirectory);
   assertEquals(srt.readable.length, 1);
-});
-
-Deno.test("trustedPath() leaves out what sandboxed code can write to", () => {
-  const path = "/w/node_modules/.bin:/usr/bin:bin::/w:/wide:./x";
-  assertEquals(trustedPath(path, ["/w"]), "/usr/bin:/wide");
 });

@@ -136,20 +136,53 @@ export async function installSystemPackages(
 ): Promise<void> {
   if (tools.length === 0) return;
   const manager = await findPackageManager();
-  const root = isRoot() === true;
-  const fix = installCommand(tools, { manager, root });
+  const fix = installCommand(tools, { manager, root: isRoot() === true });
   const missing = `Programs are missing: ${tools.join(", ")}`;
   if (manager === undefined) throw new EnvironmentNotReadyError(missing, fix);
-  const prefix = await privilege(manager, options);
-  if (prefix === undefined) {
-    throw new EnvironmentNotReadyError(`${missing} (${whyNot(manager, options)})`, fix);
+  const packages = tools.flatMap((tool) => manager.packages[tool]);
+  try {
+    await installPackages(manager, packages, options);
+  } catch (error) {
+    if (!(error instanceof InstallError)) throw error;
+    const message = error.tried ? error.message : `${missing} (${error.message})`;
+    throw new EnvironmentNotReadyError(message, fix);
   }
+}
+
+/** Packages could not be installed. */
+class InstallError extends Error {
+  override readonly name: string = "InstallError";
+
+  /**
+   * @param tried Whether the package manager was run.
+   * @param message Why.
+   */
+  constructor(readonly tried: boolean, message: string) {
+    super(message);
+  }
+}
+
+/**
+ * Installs packages, if that is possible without a prompt: see {@linkcode installSystemPackages}.
+ *
+ * @param manager The package manager.
+ * @param packages The packages, as it calls them.
+ * @param options Whether sudo may be used.
+ * @throws {Error} It is not possible or fails; the message says why.
+ * @throws {unknown} The signal's reason when it aborts.
+ */
+export async function installPackages(
+  manager: PackageManager,
+  packages: readonly string[],
+  options: InstallOptions = {},
+): Promise<void> {
+  const prefix = await privilege(manager, options);
+  if (prefix === undefined) throw new InstallError(false, whyNot(manager, options));
   const run = async (args: readonly string[]) => {
     const [command = "", ...rest] = [...prefix, manager.name, ...args];
     options.onProgress?.(`$ ${[command, ...rest].join(" ")}`);
     return await runToEnd(command, rest, options.signal);
   };
-  const packages = tools.flatMap((tool) => manager.packages[tool]);
   const install = [...manager.install, ...(manager.unattended ?? []), ...packages];
   const { refresh } = manager;
   const fresh = refresh !== undefined && !await hasAptLists();
@@ -161,10 +194,8 @@ export async function installSystemPackages(
     result = await run(install);
   }
   if (result.success) return;
-  throw new EnvironmentNotReadyError(
-    `Cannot install system packages: ${manager.name} failed${result.lastLines}`,
-    fix,
-  );
+  const message = `Cannot install system packages: ${manager.name} failed${result.lastLines}`;
+  throw new InstallError(true, message);
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { PageDesk } from "../approval_page/page_desk.ts";
 import type { Logger } from "../log.ts";
 import { parseServerParams } from "../mcp/server_params.ts";
 import { upgradeApprover } from "./approval_socket.ts";
@@ -9,6 +10,7 @@ import {
   requireMethod,
   requireToken,
 } from "./door.ts";
+import { PageDoor } from "./page_door.ts";
 import type { ToolRunner } from "./tool_runner.ts";
 import { errorText } from "./wire.ts";
 
@@ -16,6 +18,10 @@ import { errorText } from "./wire.ts";
 export interface ApplicationDoorOptions {
   /** The servers and the approvals. */
   readonly runner: ToolRunner;
+  /** What the approval page is served from. */
+  readonly desk: PageDesk;
+  /** Where the door is, such as `127.0.0.1:41234`; known once it is open. */
+  readonly host: () => string;
   /** The application's token, which never enters the sandbox. */
   readonly token: string;
   /** The largest request body, in bytes. */
@@ -28,10 +34,12 @@ export interface ApplicationDoorOptions {
 export class ApplicationDoor {
   readonly #options: ApplicationDoorOptions;
   readonly #sockets = new Set<WebSocket>();
+  readonly #pages: PageDoor;
 
   /** @param options Who does the work, and the token. */
   constructor(options: ApplicationDoorOptions) {
     this.#options = options;
+    this.#pages = new PageDoor(options);
   }
 
   /**
@@ -45,11 +53,16 @@ export class ApplicationDoor {
    * | `GET /servers` | lists the names of the registered servers |
    * | `PUT /servers/NAME` | registers a server; the body is its parameters |
    * | `DELETE /servers/NAME` | removes a server |
+   * | `/page/…` | the approval page, for browsers: see {@linkcode PageDoor} |
+   *
+   * All but the page needs the token, and refuses whatever comes from a page.
    *
    * @param request The request.
    * @returns The response.
    */
   async handle(request: Request): Promise<Response> {
+    // Not by parsing: the host is not checked yet, and may be none.
+    if (/^\w+:\/\/[^/]*\/page\//.test(request.url)) return await this.#pages.handle(request);
     try {
       refusePages(request);
       requireToken(request, this.#options.token);
@@ -59,8 +72,9 @@ export class ApplicationDoor {
     }
   }
 
-  /** Closes the approval WebSockets. */
+  /** Closes the approval WebSockets, and those of pages. */
   close(): void {
+    this.#pages.close();
     for (const socket of this.#sockets) socket.close(1001);
   }
 

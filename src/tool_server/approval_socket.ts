@@ -55,9 +55,14 @@ async function turn(channel: ApprovalChannel): Promise<void> {
   }
 }
 
+/** What a client is told of a request that was allowed on a page. */
+const ELSEWHERE = { accepted: false, type: "cancelled", reason: "Decided elsewhere" } as const;
+
 /** Shows requests on a socket and takes its answers. */
 class SocketApprover {
   readonly #open = new Map<string, ApprovalRequest>();
+  /** What this approver has answered itself. */
+  readonly #answered = new WeakSet<ApprovalRequest>();
   readonly #log: Logger;
   #socket: WebSocket | undefined;
 
@@ -109,25 +114,32 @@ class SocketApprover {
     if (answer === undefined || request === undefined) {
       return this.#log.warn("Ignored a message of the approver that answers nothing");
     }
+    this.#answered.add(request);
     const { decision } = answer;
     if (decision === true) this.#settle(request, request.accept());
     else if (decision === false) this.#settle(request, request.reject());
     else if (decision === undefined) {
       this.#settle(request, request.reject("The approver's answer was malformed"));
     } else if (decision.approved) {
-      this.#settle(request, request.accept({ arguments: decision.arguments }));
+      const { arguments: edited, remember } = decision;
+      this.#settle(request, request.accept({ arguments: edited, remember }));
     } else {
-      this.#settle(request, request.reject(decision.reason));
+      const { reason, remember } = decision;
+      this.#settle(request, request.reject(reason, { remember }));
     }
   }
 
   #settle(request: ApprovalRequest, answered: Promise<boolean>): void {
-    answered.catch((error) => request.reject(`The approver's answer was malformed: ${error}`));
+    answered.catch((error) => {
+      const problem = error instanceof TypeError ? error.message : String(error);
+      return request.reject(`The approver's answer cannot be used: ${problem}`);
+    });
   }
 
   #forget(request: ApprovalRequest, response: ApprovalResponse): void {
     this.#open.delete(request.id);
-    if (request.signal.aborted && !response.accepted) this.#withdraw(request.id, response);
+    if (this.#answered.has(request)) return;
+    this.#withdraw(request.id, response.accepted ? ELSEWHERE : response);
   }
 
   #withdraw(id: string, response: ApprovalResponse & { accepted: false }): void {

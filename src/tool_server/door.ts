@@ -6,6 +6,7 @@
 
 import { Deadline } from "../async/deadline.ts";
 import { abortable } from "../async/signals.ts";
+import { sameToken } from "../net/same_token.ts";
 
 /** A request that is refused before it is looked at. */
 export class Refused extends Error {
@@ -23,15 +24,22 @@ export class Refused extends Error {
 const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 
 /** How long a body may take to arrive. */
-const BODY_TIMEOUT_MS = 60_000;
+export const BODY_TIMEOUT_MS = 60_000;
 
-/**
- * Makes a random token.
- *
- * @returns 32 random bytes in hexadecimal.
- */
-export function randomToken(): string {
-  return crypto.getRandomValues(new Uint8Array(32)).toHex();
+/** What a request is answered with. */
+export interface DoorAnswer {
+  /** The HTTP status. */
+  readonly status: number;
+  /** The body, which is JSON. */
+  readonly text: string;
+}
+
+/** As much of a request as is looked at before its body. */
+export interface DoorRequest {
+  /** The method. */
+  readonly method: string;
+  /** The headers, by their names in lower case. */
+  readonly headers: { get(name: string): string | null | undefined; has(name: string): boolean };
 }
 
 /**
@@ -41,7 +49,7 @@ export function randomToken(): string {
  * @param request The request.
  * @throws {Refused} It may come from a page.
  */
-export function refusePages(request: Request): void {
+export function refusePages(request: DoorRequest): void {
   const host = request.headers.get("host") ?? "";
   if (!LOOPBACK.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
   if (request.headers.has("origin")) throw new Refused(403, "Requests of web pages are refused");
@@ -54,18 +62,9 @@ export function refusePages(request: Request): void {
  * @param token The token.
  * @throws {Refused} It has none or another one.
  */
-export function requireToken(request: Request, token: string): void {
+export function requireToken(request: DoorRequest, token: string): void {
   const given = /^Bearer (.+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
   if (given === undefined || !sameToken(given, token)) throw new Refused(401, "Wrong token");
-}
-
-/** Compares two tokens in a time that only depends on the length of the one that was given. */
-export function sameToken(given: string, token: string): boolean {
-  let difference = given.length ^ token.length;
-  for (let at = 0; at < given.length; at++) {
-    difference |= given.charCodeAt(at) ^ token.charCodeAt(at % token.length);
-  }
-  return difference === 0;
 }
 
 /**
@@ -75,8 +74,19 @@ export function sameToken(given: string, token: string): boolean {
  * @param method The only one.
  * @throws {Refused} It has another one.
  */
-export function requireMethod(request: Request, method: string): void {
+export function requireMethod(request: DoorRequest, method: string): void {
   if (request.method !== method) throw new Refused(405, `Use ${method}`);
+}
+
+/**
+ * Refuses requests whose body is not declared as JSON, as those of web forms are not.
+ *
+ * @param request The request.
+ * @throws {Refused} It is something else.
+ */
+export function requireJson(request: DoorRequest): void {
+  const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
 }
 
 /**
@@ -88,8 +98,7 @@ export function requireMethod(request: Request, method: string): void {
  * @throws {Refused} It is not declared as JSON, it is too large, or it comes too slowly.
  */
 export async function readJsonBody(request: Request, maxBytes: number): Promise<Uint8Array> {
-  const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
-  if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
+  requireJson(request);
   const declared = request.headers.get("content-length");
   if (Number(declared ?? 0) > maxBytes) throw tooLarge(maxBytes);
   if (request.body === null) return new Uint8Array();
@@ -128,16 +137,16 @@ async function readCounted(
 /**
  * Answers with JSON.
  *
- * @param text The JSON text, or a stream of it.
+ * @param text The JSON text.
  * @param status The HTTP status.
  * @returns The response.
  */
-export function jsonResponse(text: string | ReadableStream<Uint8Array>, status = 200): Response {
+export function jsonResponse(text: string, status = 200): Response {
   return new Response(text, { status, headers: JSON_HEADERS });
 }
 
 /** For answers that go nowhere: a body that nobody may keep or interpret. */
-const JSON_HEADERS = {
+export const JSON_HEADERS = {
   "content-type": "application/json",
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
@@ -155,10 +164,12 @@ function joined(parts: readonly Uint8Array[], size: number): Uint8Array {
   return whole;
 }
 
-function tooSlow(): Refused {
+/** What a body that comes too slowly is refused with. */
+export function tooSlow(): Refused {
   return new Refused(408, "The body came too slowly");
 }
 
-function tooLarge(maxBytes: number): Refused {
+/** What a body that is too large is refused with. */
+export function tooLarge(maxBytes: number): Refused {
   return new Refused(413, `The body is above ${maxBytes} bytes`);
 }

@@ -1,13 +1,14 @@
-import { settledWithin } from "../async/signals.ts";
 import type { Logger } from "../log.ts";
 import {
-  jsonResponse,
-  readJsonBody,
+  type DoorAnswer,
   Refused,
   refusePages,
+  requireJson,
   requireMethod,
   requireToken,
 } from "./door.ts";
+import { DoorServer } from "./door_server.ts";
+import type { IncomingRequest } from "./exchange.ts";
 import type { ToolProgress } from "../mcp/call_options.ts";
 import type { ToolRunner } from "./tool_runner.ts";
 import {
@@ -33,131 +34,99 @@ export interface KernelDoorOptions {
   readonly log: Logger;
 }
 
-/** How long an answer in one piece is waited for. */
-const AT_ONCE_MS = 20;
-/** How many lines wait for a caller that does not read. */
-const MAX_UNREAD_LINES = 1000;
+/** Where the runtime says from which line of the execution's code it was called. */
+const LINE_HEADER = "x-ipybox-line";
 
-type Route = (request: Request) => Promise<Response>;
+type Route = (request: IncomingRequest) => Promise<string>;
 
 /**
- * The door for code in the kernel: it may ask for a tool, a resource or a prompt of a registered
- * server, ask for approval of a shell command, and see that the door is open. Nothing else.
+ * Makes the door for code in the kernel: it may ask for a tool, a resource or a prompt of a
+ * registered server, ask for approval of a shell command, and see that the door is open. Nothing else.
  *
  * @param options Who does the work, and the token.
- * @returns The handler.
+ * @returns The door. It is open for whoever leads connections to it.
  */
-export function kernelDoor(options: KernelDoorOptions): (request: Request) => Promise<Response> {
+export function kernelDoor(options: KernelDoorOptions): DoorServer {
   const { runner, token, maxBodyBytes, log } = options;
-  const told = async (work: Promise<string>): Promise<string> => {
-    try {
-      return await work;
-    } catch (error) {
-      const wire = wireError(error);
-      if (wire.type === "tool_server_error") log.error(`Tool server: ${error}`);
-      return errorText(wire);
-    }
-  };
-  const run: Route = async (request) => {
-    requireMethod(request, "POST");
-    const { call, timeoutMs, progress } = malformed(
-      parseRunRequest,
-      await readJsonBody(request, maxBodyBytes),
-    );
-    return eventually((signal, tell) => {
-      const onProgress = progress
-        ? (report: ToolProgress) => tell(progressLine(report))
-        : undefined;
-      return told(runner.runCall(call, { signal, timeoutMs, onProgress }).then(resultText));
-    });
-  };
-  const catalog: Route = async (request) => {
-    requireMethod(request, "POST");
-    const body = await readJsonBody(request, maxBodyBytes);
-    const { call, timeoutMs } = malformed(parseCatalogRequest, body);
-    return eventually((signal) =>
-      told(runner.catalog(call, { signal, timeoutMs }).then(resultText))
-    );
-  };
-  const approve: Route = async (request) => {
-    requireMethod(request, "POST");
-    const call = malformed(parseApproveRequest, await readJsonBody(request, maxBodyBytes));
-    return eventually((signal) => told(runner.approve(call, signal).then(approvedText)));
-  };
-  const status: Route = (request) => {
-    requireMethod(request, "GET");
-    return Promise.resolve(jsonResponse('{"status":"ok"}'));
-  };
-  const routes = new Map([
-    ["/run", run],
-    ["/catalog", catalog],
-    ["/approve", approve],
+  const routes = new Map<string, Route>([
+    ["/run", (request) => run(runner, request)],
+    ["/catalog", (request) => catalog(runner, request)],
+    ["/approve", (request) => approve(runner, request)],
     ["/status", status],
   ]);
-  return async (request) => {
+  const handler = async (request: IncomingRequest): Promise<DoorAnswer> => {
     try {
       refusePages(request);
       requireToken(request, token);
-      const route = routes.get(new URL(request.url).pathname);
+      const route = routes.get(request.target);
       if (route === undefined) throw new Refused(404, "Unknown path");
-      return await route(request);
+      return { status: 200, text: await route(request) };
     } catch (error) {
-      if (error instanceof Refused) return refusal(error.status, error.message);
-      log.error(`Tool server: ${error}`);
-      return refusal(500, "The tool server failed; its log says why");
+      if (error instanceof Refused) return refusal(error);
+      const wire = wireError(error);
+      if (wire.type === "tool_server_error" && !request.signal.aborted) {
+        log.error(`Tool server: ${error}`);
+      }
+      return { status: 200, text: errorText(wire) };
     }
   };
+  return new DoorServer({ handler, refusal, maxBodyBytes });
 }
 
-/**
- * Answers once something is done, and cancels it when whoever asked has gone.
- *
- * What is done at once is answered in one piece, which takes half the time. For the rest the body is
- * a stream, because that is told of the caller's end. The request's own signal also aborts after
- * responses that were sent, and Deno warns about every program that looks at it.
- */
-async function eventually(
-  run: (signal: AbortSignal, tell: (line: string) => void) => Promise<string>,
-): Promise<Response> {
-  const gone = new AbortController();
-  const { signal } = gone;
-  const early: string[] = [];
-  let tell = (line: string): void => void early.push(line);
-  const answer = run(signal, (line) => tell(line));
-  if (await settledWithin(answer, AT_ONCE_MS)) return jsonResponse(early.join("") + await answer);
+/** The line that called. To be asked before anything is waited for: another execution may begin. */
+function sourceOf(
+  runner: ToolRunner,
+  request: IncomingRequest,
+): ReturnType<ToolRunner["sourceAt"]> | undefined {
+  const line = request.headers.get(LINE_HEADER);
+  return line === null || line === undefined ? undefined : runner.sourceAt(Number(line));
+}
 
-  const encoder = new TextEncoder();
-  let ended = false;
-  return jsonResponse(
-    new ReadableStream<Uint8Array>({
-      async start(controller) {
-        tell = (line) => {
-          // Whoever does not read has no use for news; the result is not lost.
-          const unread = 1 - (controller.desiredSize ?? 1);
-          if (ended || signal.aborted || unread > MAX_UNREAD_LINES) return;
-          controller.enqueue(encoder.encode(line));
-        };
-        early.forEach((line) => tell(line));
-        const text = await answer;
-        ended = true;
-        if (signal.aborted) return;
-        controller.enqueue(encoder.encode(text));
-        controller.close();
-      },
-      cancel: () => gone.abort(new DOMException("The caller has gone", "AbortError")),
-    }),
+async function run(runner: ToolRunner, request: IncomingRequest): Promise<string> {
+  const source = sourceOf(runner, request);
+  const { call, timeoutMs, progress } = await jsonBody(request, parseRunRequest);
+  const { signal } = request;
+  const onProgress = progress
+    ? (report: ToolProgress) => request.tell(progressLine(report))
+    : undefined;
+  return resultText(await runner.runCall({ ...call, source }, { signal, timeoutMs, onProgress }));
+}
+
+async function catalog(runner: ToolRunner, request: IncomingRequest): Promise<string> {
+  const source = sourceOf(runner, request);
+  const { call, timeoutMs } = await jsonBody(request, parseCatalogRequest);
+  return resultText(
+    await runner.catalog({ ...call, source }, { signal: request.signal, timeoutMs }),
   );
 }
 
-function malformed<T>(parse: (body: Uint8Array) => T, body: Uint8Array): T {
-  try {
-    return parse(body);
-  } catch (error) {
-    if (error instanceof TypeError) throw new Refused(400, error.message);
-    throw error;
-  }
+async function approve(runner: ToolRunner, request: IncomingRequest): Promise<string> {
+  const source = sourceOf(runner, request);
+  const call = await jsonBody(request, parseApproveRequest);
+  return approvedText(await runner.approve({ ...call, source }, request.signal));
 }
 
-function refusal(status: number, message: string): Response {
-  return jsonResponse(errorText({ type: "tool_server_error", message }), status);
+function status(request: IncomingRequest): Promise<string> {
+  requireMethod(request, "GET");
+  return Promise.resolve('{"status":"ok"}');
+}
+
+async function jsonBody<T>(
+  request: IncomingRequest,
+  parse: (body: Uint8Array) => T,
+): Promise<T> {
+  requireMethod(request, "POST");
+  requireJson(request);
+  return await request.readBody((body) => {
+    try {
+      return parse(body);
+    } catch (error) {
+      if (error instanceof TypeError) throw new Refused(400, error.message);
+      throw error;
+    }
+  });
+}
+
+function refusal({ status, message }: Refused): DoorAnswer {
+  return { status, text: errorText({ type: "tool_server_error", message }) };
 }

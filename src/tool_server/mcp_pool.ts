@@ -1,8 +1,9 @@
 import { abortable, anySignal } from "../async/signals.ts";
-import { McpConnectionError, ToolCallError } from "../errors.ts";
+import { McpConnectionError, McpLoginRequiredError, ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
+import { explainLogin } from "../mcp/call_errors.ts";
 import type { CallToolOptions } from "../mcp/call_options.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { McpConnection } from "../mcp/connection.ts";
@@ -205,7 +206,7 @@ export class McpPool implements AsyncDisposable {
   #slot(serverName: string): ServerSlot {
     const params = this.requireRegistered(serverName);
     const present = this.#slots.get(serverName);
-    if (present?.wanted === JSON.stringify(params)) return present;
+    if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {
       this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
       this.#end(serverName);
@@ -236,6 +237,7 @@ export class McpPool implements AsyncDisposable {
   #unreachable(serverName: string, params: ServerParams, error: unknown): ToolCallError {
     if (!(error instanceof Error)) throw error;
     this.#log.warn(error.message);
+    if (error instanceof McpLoginRequiredError) return explainLogin(error);
     const options = { cause: error };
     if (!(error instanceof McpConnectionError)) {
       return new ToolCallError("server_unreachable", error.message, {}, options);

@@ -68,7 +68,7 @@ export interface CallEndedEvent {
   readonly callId: string;
   /** What was decided; absent where it failed before. */
   readonly decision?: "allow" | "deny" | undefined;
-  /** Who decided: `"policy"`, `"approver"`, or why nobody did. */
+  /** Who decided: `"policy"`, `"consent"`, `"approver"`, or why nobody did. */
   readonly by?: string | undefined;
   /** The rule, or the approver's reason. */
   readonly reason?: string | undefined;

@@ -2,7 +2,12 @@ import { join } from "node:path";
 import { Mutex } from "../async/mutex.ts";
 import { ConfigError } from "../errors.ts";
 import { locateJsonError } from "../json/locate.ts";
-import { isPlainFolder, readHostileFile, replaceHostileFile } from "../mcp/hostile_files.ts";
+import {
+  isPlainFolder,
+  lockPlainFolder,
+  readHostileFile,
+  replaceHostileFile,
+} from "../mcp/hostile_files.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
 
@@ -62,6 +67,11 @@ export class ServerRegistry {
     return this.#servers.get(name);
   }
 
+  /** All servers by name, in the order of their names. */
+  get entries(): (readonly [string, ServerParams])[] {
+    return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
+  }
+
   /** Reads the file again. Servers of this process stay. */
   async reload(): Promise<void> {
     const file = await this.#read();
@@ -74,18 +84,23 @@ export class ServerRegistry {
    *
    * @param name Its name.
    * @param params How it is started or reached.
+   * @returns Takes it back: what was registered before is so again.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense, or the file is no registry.
    */
-  async register(name: string, params: ServerParams): Promise<void> {
+  async register(name: string, params: ServerParams): Promise<() => Promise<void>> {
     checkServerName(name);
     const parsed = parseServerParams(name, params);
-    await this.#edit((servers) => {
-      servers[name] = parsed;
-    });
+    const before = { given: this.#given.get(name), known: this.#servers.get(name) };
+    const inFile = await this.#edit(name, parsed);
     if (this.path === undefined) this.#given.set(name, parsed);
     else this.#given.delete(name); // the newer one counts, also after a reload
     this.#servers.set(name, parsed);
+    return async () => {
+      await this.#edit(name, inFile);
+      put(this.#given, name, before.given);
+      put(this.#servers, name, before.known);
+    };
   }
 
   /**
@@ -96,19 +111,23 @@ export class ServerRegistry {
    * @throws {ConfigError} The file is no registry.
    */
   async unregister(name: string): Promise<boolean> {
-    await this.#edit((servers) => {
-      delete servers[name];
-    });
+    await this.#edit(name, undefined);
     this.#given.delete(name);
     return this.#servers.delete(name);
   }
 
-  async #edit(change: (servers: Record<string, unknown>) => void): Promise<void> {
-    if (this.path === undefined) return;
-    using _turn = await this.#edits.acquire(); // else one of two edits at once would be lost
-    const file = await this.#read(); // another process may have changed it
-    change(file.mcpServers);
+  /** Changes a server in the file, or removes it, and gives what was there. */
+  async #edit(name: string, params: unknown): Promise<unknown> {
+    if (this.path === undefined || this.#folder === undefined) return undefined;
+    using _turn = await this.#edits.acquire(); // a lock is for processes, and this is one
+    // Else one of two processes that change the file at once would undo what the other did.
+    using _lock = await lockPlainFolder(this.#folder, "mcp.lock");
+    const file = await this.#read();
+    const before = file.mcpServers[name];
+    if (params === undefined) delete file.mcpServers[name];
+    else file.mcpServers[name] = params;
     await replaceHostileFile(this.path, JSON.stringify(file, null, 2) + "\n");
+    return before;
   }
 
   async #read(): Promise<RegistryFile> {
@@ -174,6 +193,11 @@ function checked(
     }
   }
   return result;
+}
+
+function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
+  if (value === undefined) map.delete(name);
+  else map.set(name, value);
 }
 
 function emptyFile(): RegistryFile {

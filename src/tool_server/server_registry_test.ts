@@ -137,3 +137,38 @@ Deno.test("ServerRegistry keeps all servers that are registered at once", async 
     assertEquals((await ServerRegistry.open({ workspace })).names, names);
   });
 });
+
+Deno.test("ServerRegistry loses nothing when several register at once", async () => {
+  await inWorkspace(async (workspace) => {
+    const names = Array.from({ length: 20 }, (_, n) => `s${n}`);
+    await Promise.all(names.map(async (name) => {
+      const registry = await ServerRegistry.open({ workspace }); // as in another process
+      await registry.register(name, { command: "true" });
+    }));
+    const registry = await ServerRegistry.open({ workspace });
+    assertEquals(registry.names, names.toSorted());
+  });
+});
+
+Deno.test("ServerRegistry.register() can be taken back", async () => {
+  await inWorkspace(async (workspace) => {
+    const given = { own: { command: "given" } };
+    const registry = await ServerRegistry.open({ workspace, servers: given });
+    await registry.register("kept", { command: "before" });
+    const undo = [
+      await registry.register("kept", { command: "after" }),
+      await registry.register("fresh", { command: "after" }),
+      await registry.register("own", { command: "after" }),
+    ];
+    assertEquals(registry.get("own"), { command: "after" });
+    for (const takeBack of undo) await takeBack();
+
+    assertEquals(registry.names, ["kept", "own"]);
+    assertEquals(registry.get("kept"), { command: "before" });
+    assertEquals(registry.get("own"), { command: "given" });
+    await registry.reload();
+    assertEquals(registry.get("own"), { command: "given" });
+    const file = await ServerRegistry.open({ workspace });
+    assertEquals([file.names, file.get("kept")], [["kept"], { command: "before" }]);
+  });
+});

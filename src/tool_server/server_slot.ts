@@ -54,13 +54,15 @@ export class ServerSlot implements AsyncDisposable {
    * @returns Disposing it ends the turn.
    */
   async turn(signal: AbortSignal): Promise<Disposable> {
+    signal.throwIfAborted();
     this.#users++;
     clearTimeout(this.#idle);
     const leave = () => {
       if (--this.#users === 0) this.#stopLater();
     };
     try {
-      const turn = await this.#turns.acquire(anySignal(signal, this.#ended.signal));
+      const turn = this.#turns.tryAcquire() ??
+        await this.#turns.acquire(anySignal(signal, this.#ended.signal));
       return {
         [Symbol.dispose]: () => {
           turn[Symbol.dispose]();

@@ -1,23 +1,30 @@
-import { join } from "node:path";
 import { ApprovalChannel } from "../approval/channel.ts";
-import { ApprovalGate } from "../approval/gate.ts";
 import { approvalPolicy } from "../approval/policy.ts";
-import type { ApprovalCall, ToolAnnotations } from "../approval/request.ts";
+import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { AuditLog } from "../audit/audit_log.ts";
-import { AuditTrail, type RequestEnd } from "../audit/audit_trail.ts";
+import { AuditTrail, type RequestNotes } from "../audit/audit_trail.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
+import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/elicitation.ts";
+import type { Tool } from "../mcp/sdk.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
-import { isPlainFile } from "../mcp/hostile_files.ts";
+import { hasOwnDotenv } from "../mcp/dotenv_file.ts";
+import { presentSettings } from "../mcp/sandbox_settings.ts";
 import { variableLookup } from "../mcp/variables.ts";
+import { ConsentFile } from "../policy/consent_file.ts";
+import { Approvals } from "./approvals.ts";
+import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
+import { captureTrace, loadTelemetry, type Span, type Within } from "../telemetry/span.ts";
+import { CallWatch } from "./call_watch.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
+import { targetHashes } from "./target_hashes.ts";
 import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 import { ServerRegistry } from "./server_registry.ts";
 
@@ -29,6 +36,8 @@ export interface ToolCall {
   readonly toolName: string;
   /** The arguments, which are sent as they are. */
   readonly arguments: ExactObject;
+  /** The line that calls, as far as the code that calls tells the truth. */
+  readonly source?: CallSource | undefined;
 }
 
 /** A request for what a server offers beside tools. */
@@ -39,6 +48,8 @@ export interface CatalogCall {
   readonly method: CatalogMethod;
   /** The parameters, in the protocol's own names. */
   readonly params: Readonly<Record<string, unknown>>;
+  /** The line that asks, as far as the code that asks tells the truth. */
+  readonly source?: CallSource | undefined;
 }
 
 /**
@@ -74,29 +85,38 @@ export class ToolRunner implements AsyncDisposable {
    */
   readonly variables: VariableLookup | undefined;
 
+  /**
+   * The settings files in the workspace, for sandboxes of registered servers, that were there at the
+   * start. Executed code must not change them; newer ones are refused.
+   */
+  readonly settingsFiles: readonly string[];
+
   readonly #pool: McpPool;
-  readonly #gate: ApprovalGate;
+  readonly #approvals: Approvals;
   readonly #log: Logger;
   readonly #callTimeoutMs: number | undefined;
   readonly #changed = new Set<string>();
+  #withinExecution: Within = (work) => work();
 
   private constructor(
     registry: ServerRegistry,
-    variables: VariableLookup | undefined,
+    found: FoundInWorkspace,
     options: ToolRunnerOptions,
   ) {
-    const { workspace, connectTimeoutMs, sandboxCommand, log = stderrLogger() } = options;
+    const { variables, settingsFiles, consentFile } = found;
+    const { workspace, connectTimeoutMs, login, log = stderrLogger() } = options;
     this.registry = registry;
     this.variables = variables;
+    this.settingsFiles = settingsFiles;
     const { approvalTimeoutMs: timeoutMs } = options;
     this.channel = new ApprovalChannel({ timeoutMs, log });
     this.elicitations = new ElicitationChannel({ timeoutMs, log });
     const policy = approvalPolicy(options.approval ?? {});
-    this.#gate = new ApprovalGate(policy, this.channel);
+    this.#approvals = new Approvals({ policy, channel: this.channel, consentFile, log });
     this.#audit = workspace === undefined || options.audit === false
       ? undefined
       : new AuditLog({ workspace, redact: policy.redact, log });
-    this.#trail = new AuditTrail(this.#audit, (call, id) => this.#observe(call, id));
+    this.#trail = new AuditTrail(this.#audit);
     this.#log = log;
     this.#callTimeoutMs = options.callTimeoutMs;
     this.#pool = new McpPool({
@@ -106,10 +126,11 @@ export class ToolRunner implements AsyncDisposable {
       idleMs: options.serverIdleMs,
       hooks: (serverName) => this.#hooks(serverName, options),
       connect: {
+        settingsFiles,
         ...(variables === undefined ? {} : { variables }),
         ...(workspace === undefined ? {} : { workspace }),
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
-        ...(sandboxCommand === undefined ? {} : { sandboxCommand }),
+        ...(login === undefined ? {} : { login }),
       },
     });
   }
@@ -122,12 +143,20 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ConfigError} The registry cannot be read.
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
-    const { workspace, servers } = options;
+    const { workspace, servers, log = stderrLogger() } = options;
+    await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
-    const hasDotenv = workspace !== undefined && await isPlainFile(join(workspace, ".env"));
-    return new ToolRunner(registry, hasDotenv ? undefined : await variableLookup(), options);
+    const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
+    const variables = hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
+    const settingsFiles = workspace === undefined
+      ? []
+      : await presentSettings(registry.entries, workspace);
+    const consentFile = workspace === undefined || options.consents === false
+      ? undefined
+      : await ConsentFile.open(workspace, log);
+    return new ToolRunner(registry, { variables, settingsFiles, consentFile }, options);
   }
 
   /**
@@ -181,20 +210,37 @@ export class ToolRunner implements AsyncDisposable {
    */
   async runCall(call: ToolCall, options: CallToolOptions = {}): Promise<ToolResult> {
     const { serverName, toolName } = call;
-    const { signal } = options;
+    const { signal, timeoutMs, onProgress } = options;
     const callId = crypto.randomUUID();
     const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    return await this.#trail.record(asked, async (onDecision) => {
-      this.#gate.refuseDenied(asked, onDecision); // before a server is started for it
-      const annotations = await this.#annotations(serverName, toolName, signal);
-      const args = await this.#gate.authorize({ ...asked, annotations }, { signal, onDecision });
+    const work = async (notes: RequestNotes): Promise<ToolResult> => {
+      const { onDecision, onTarget, beforeSending } = notes;
+      this.#approvals.refuseDenied(asked, onDecision); // before a server is started for it
+      const params = this.#pool.requireRegistered(serverName);
+      const tool = await this.#definition(serverName, toolName, signal);
+      onTarget(targetHashes(params, tool));
+      const options = { signal, onDecision };
+      const args = await this.#approvals.authorizeTool(asked, { params, tool }, options);
+      await beforeSending();
+      this.#requireUnchanged(serverName, params);
       using _running = this.events.track(serverName, callId);
       return await this.#pool.callTool(serverName, toolName, args, {
         signal,
-        timeoutMs: shorter(options.timeoutMs, this.#callTimeoutMs),
-        onProgress: this.#progress({ callId, serverName, toolName }, options.onProgress),
+        timeoutMs: shorter(timeoutMs, this.#callTimeoutMs),
+        onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
       });
-    }, ({ isError }) => isError === true ? "tool_error" : "ok");
+    };
+    const failed = ({ isError }: ToolResult) => isError === true;
+    return await this.#traced(
+      { method: "tools/call", serverName, target: toolName, callId },
+      (traced) =>
+        this.#record(
+          asked,
+          (notes) => work(traced(notes)),
+          (result) => failed(result) ? "tool_error" : "ok",
+        ),
+      failed,
+    );
   }
 
   /**
@@ -210,20 +256,37 @@ export class ToolRunner implements AsyncDisposable {
     request: CatalogCall,
     options: CallToolOptions = {},
   ): Promise<Readonly<Record<string, unknown>>> {
-    const { serverName, method } = request;
+    const { serverName, method, source } = request;
     const { signal } = options;
     const args = sealObject(toExact(request.params));
-    const asked = { kind: "resource", serverName, toolName: method, arguments: args } as const;
-    return await this.#trail.record(asked, async (onDecision) => {
-      this.#gate.refuseDenied(asked, onDecision);
-      this.#pool.requireRegistered(serverName);
+    const callId = crypto.randomUUID();
+    const asked: ApprovalCall = {
+      kind: "resource",
+      callId,
+      serverName,
+      toolName: method,
+      arguments: args,
+      source,
+    };
+    const work = async ({ onDecision, onTarget, beforeSending }: RequestNotes) => {
+      this.#approvals.refuseDenied(asked, onDecision);
+      const params = this.#pool.requireRegistered(serverName);
+      onTarget(targetHashes(params));
+      const deciding = { signal, onDecision };
       const approved = isListMethod(method)
         ? args
-        : await this.#gate.authorize(asked, { signal, onDecision });
+        : await this.#approvals.authorizeCatalog(asked, { params, method }, deciding);
       const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
-      const params = checkCatalogParams(method, approved); // an approver may have edited them
-      return await this.#pool.catalog(serverName, method, params, { signal, timeoutMs });
-    });
+      const checked = checkCatalogParams(method, approved); // an approver may have edited them
+      if (!isListMethod(method)) await beforeSending();
+      this.#requireUnchanged(serverName, params);
+      return await this.#pool.catalog(serverName, method, checked, { signal, timeoutMs });
+    };
+    const target = method === "prompts/get" ? String(request.params.name) : undefined;
+    return await this.#traced(
+      { method, serverName, target, callId },
+      (traced) => this.#record(asked, (notes) => work(traced(notes))),
+    );
   }
 
   /**
@@ -235,20 +298,36 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#trail.record(
-      call,
-      (onDecision) => this.#gate.authorize(call, { signal, onDecision }),
-      () => "approved", // how the command ends is not told here
-    );
+    const record = () =>
+      this.#record(
+        call,
+        ({ onDecision }) => this.#approvals.authorizeShell(call, { signal, onDecision }),
+        () => "approved", // how the command ends is not told here
+      );
+    return await this.#withinExecution(record);
   }
 
   /**
-   * Tells which code makes the calls from now on, for the audit log.
+   * Tells that an execution begins: which code makes the calls from now on, and what the decisions for
+   * "this cell" are about. The span that is running is the execution's.
    *
-   * @param code The code, or `undefined` once that is not known.
+   * @param code The code.
+   * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
    */
-  setCode(code: string | undefined): void {
-    this.#trail.setCode(code);
+  enterCell(code: string): Disposable {
+    this.#trail.setCode(code); // threads that it leaves go on calling
+    this.#withinExecution = captureTrace();
+    return this.#approvals.enterCell(code);
+  }
+
+  /**
+   * Gives a line of the code that is executed.
+   *
+   * @param line Its number from 1, which may be anything.
+   * @returns The line, or `undefined` where there is none of that number.
+   */
+  sourceAt(line: number): CallSource | undefined {
+    return this.#approvals.sourceAt(line);
   }
 
   /**
@@ -256,12 +335,14 @@ export class ToolRunner implements AsyncDisposable {
    *
    * @param serverName Its name.
    * @param params How it is started or reached.
+   * @returns Takes it back: what was registered before is so again.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense, or the file is no registry.
    */
-  async registerServer(serverName: string, params: ServerParams): Promise<void> {
-    await this.registry.register(serverName, params);
+  async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
+    const undo = await this.registry.register(serverName, params);
     this.#changed.delete(serverName);
+    return undo;
   }
 
   /**
@@ -284,6 +365,7 @@ export class ToolRunner implements AsyncDisposable {
     this.elicitations.withdrawAll("The tool server was reset");
     await this.#pool.reset();
     await this.registry.reload();
+    await this.#approvals.reset();
   }
 
   /** Refuses what waits for approval and stops the servers. */
@@ -291,17 +373,42 @@ export class ToolRunner implements AsyncDisposable {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
     await this.#pool[Symbol.asyncDispose]();
-    await this.#audit?.flush();
+    await this.#audit?.[Symbol.asyncDispose]();
+  }
+
+  /** Makes a request within a span that tells what was decided of it. */
+  async #traced<T>(
+    request: McpRequest,
+    work: (traced: (notes: RequestNotes) => RequestNotes) => Promise<T>,
+    failed?: (result: T) => boolean,
+  ): Promise<T> {
+    const params = this.registry.get(request.serverName);
+    const run = (span: Span) =>
+      work((notes) => ({
+        ...notes,
+        onDecision: (made) => {
+          span.set({ "ipybox.approval.decision": made.decision, "ipybox.approval.by": made.by });
+          notes.onDecision(made);
+        },
+      }));
+    return await this.#withinExecution(() => traceMcpRequest({ ...request, params }, run, failed));
+  }
+
+  /** What was approved is for the server that it was approved for. */
+  #requireUnchanged(serverName: string, params: ServerParams): void {
+    if (JSON.stringify(this.registry.get(serverName)) === JSON.stringify(params)) return;
+    const message = `MCP server "${serverName}" was registered anew before it could be called`;
+    throw new ToolCallError("cancelled", message);
   }
 
   /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
-  async #annotations(
+  async #definition(
     serverName: string,
     toolName: string,
     signal: AbortSignal | undefined,
-  ): Promise<ToolAnnotations | undefined> {
+  ): Promise<Tool | undefined> {
     try {
-      return (await this.#pool.findTool(serverName, toolName, signal))?.annotations;
+      return await this.#pool.findTool(serverName, toolName, signal);
     } catch (error) {
       if (!(error instanceof ToolCallError) || error.type !== "protocol_error") throw error;
       this.#log.debug(`${serverName}: ${error.message}`);
@@ -321,23 +428,42 @@ export class ToolRunner implements AsyncDisposable {
     };
   }
 
-  #observe({ kind, serverName, toolName }: ApprovalCall, callId: string) {
-    this.events.tellCall({ type: "call_started", callId, kind, serverName, toolName });
-    return ({ decision: made, status, durationMs, waitMs }: RequestEnd): void => {
-      const { decision, by, reason } = made ?? {};
-      const end = { decision, by, reason, status, durationMs, waitMs };
-      this.events.tellCall({ type: "call_ended", callId, ...end });
-    };
+  /** Notes a request in the audit log, and tells whoever follows calls. */
+  async #record<T>(
+    call: ApprovalCall,
+    run: (notes: RequestNotes) => Promise<T>,
+    statusOf?: (result: T) => string,
+  ): Promise<T> {
+    using watch = new CallWatch(this.events, call);
+    const result = await watch.run(() =>
+      this.#trail.record(
+        call,
+        (notes) => run({ ...notes, onDecision: (made) => watch.decided(made, notes.onDecision) }),
+        statusOf,
+      )
+    );
+    watch.status = statusOf?.(result) ?? "ok";
+    return result;
+  }
+
+  /** Passes a server's question on, unless the policy denies it. */
+  async #elicit(
+    serverName: string,
+    question: ElicitationQuestion,
+    signal: AbortSignal,
+  ): Promise<ElicitationAnswer> {
+    const source = { serverName, callId: this.events.onlyCall(serverName) };
+    const refusal = this.#approvals.refusalOf(source, question);
+    if (refusal === undefined) return await this.elicitations.ask(source, question, signal);
+    this.#log.debug(`Declined a question of MCP server "${serverName}": ${refusal}`);
+    return { action: "decline" };
   }
 
   #hooks(serverName: string, { sampling, roots }: ToolRunnerOptions): ServerHooks {
     return {
       sample: sampling,
       roots,
-      elicit: (question, signal) => {
-        const callId = this.events.onlyCall(serverName);
-        return this.elicitations.ask({ serverName, callId }, question, signal);
-      },
+      elicit: (question, signal) => this.#elicit(serverName, question, signal),
       onLog: (message) => {
         const callId = this.events.onlyCall(serverName);
         this.events.tell({ type: "log", serverName, callId, ...message });
@@ -348,6 +474,13 @@ export class ToolRunner implements AsyncDisposable {
       },
     };
   }
+}
+
+/** What a runner finds in its workspace when it starts. */
+interface FoundInWorkspace {
+  readonly variables: VariableLookup | undefined;
+  readonly settingsFiles: readonly string[];
+  readonly consentFile: ConsentFile | undefined;
 }
 
 function shorter(one: number | undefined, other: number | undefined): number | undefined {

@@ -1,6 +1,6 @@
 import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
-import type { ConnectOptions } from "../mcp/connect.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 
@@ -28,6 +28,13 @@ export interface ToolRunnerOptions {
    * @default {true}
    */
   audit?: boolean | undefined;
+  /**
+   * Whether decisions that a person wanted to count always, in the workspace's
+   * `.ipybox/consents.json`, count here, and can be added.
+   *
+   * @default {true}
+   */
+  consents?: boolean | undefined;
   /**
    * How long a server may take to start, in milliseconds.
    *
@@ -65,8 +72,12 @@ export interface ToolRunnerOptions {
    * @default {undefined} they are not told
    */
   roots?: readonly Root[] | undefined;
-  /** Puts a server's command into the OS sandbox. Without it, sandboxed servers are refused. */
-  sandboxCommand?: ConnectOptions["sandboxCommand"];
+  /**
+   * Lets a person log in to remote servers that ask for it.
+   *
+   * @default {undefined} the call fails and says how to log in
+   */
+  login?: LoginOptions | undefined;
   /** Told what happens. Warnings and errors go to stderr by default. */
   log?: Logger | undefined;
 }

@@ -1,7 +1,11 @@
+import { ApprovalPage } from "../approval_page/approval_page.ts";
+import { type ApprovalPageOptions, PageDesk } from "../approval_page/page_desk.ts";
 import { settledWithin } from "../async/signals.ts";
 import { stderrLogger } from "../log.ts";
 import { ApplicationDoor } from "./application_door.ts";
-import { randomToken } from "./door.ts";
+import { randomToken } from "../net/random_token.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
+import type { DoorServer } from "./door_server.ts";
 import { kernelDoor } from "./kernel_door.ts";
 import { ToolRunner } from "./tool_runner.ts";
 import type { ToolRunnerOptions } from "./tool_runner_options.ts";
@@ -14,6 +18,15 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    * @default {67108864}
    */
   maxBodyBytes?: number;
+  /**
+   * Whether the kernel's door has a port. Without one, connections are led to it by
+   * {@linkcode ToolServer.serveKernel}, and no other process can knock.
+   *
+   * @default {true}
+   */
+  kernelPort?: boolean;
+  /** How long links to the approval page, and pages that have gone, are waited for. */
+  approvalPage?: ApprovalPageOptions | undefined;
 }
 
 /** Where a door of a {@linkcode ToolServer} is, and what opens it. */
@@ -35,7 +48,7 @@ const FAREWELL_MS = 2000;
 /**
  * Runs tools for code in a kernel, after the application's approval. Disposing it stops everything.
  *
- * It has two doors, with a listener and a token each: one for the kernel, which can only ask, and one
+ * It has two doors, with a token each: one for the kernel, which can only ask, and one
  * for the application, which decides.
  *
  * @example
@@ -55,23 +68,26 @@ const FAREWELL_MS = 2000;
  * ```
  */
 export class ToolServer implements AsyncDisposable {
-  /** The door for code in the kernel. */
-  readonly kernelDoor: Door;
+  /** The bearer token of the kernel's requests. */
+  readonly kernelToken: string;
   /** The door for the application. Its token must not be given to the kernel. */
   readonly applicationDoor: Door;
   /** Runs the tools; its channel is where an approver in this process attaches. */
   readonly runner: ToolRunner;
+  /** The web page on which a person decides. */
+  readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
+  readonly #kernel: DoorServer;
+  readonly #kernelDoor: Door | undefined;
 
-  private constructor(
-    runner: ToolRunner,
-    doors: { kernel: Door; application: Door },
-    stack: AsyncDisposableStack,
-  ) {
-    this.runner = runner;
-    this.kernelDoor = doors.kernel;
-    this.applicationDoor = doors.application;
+  private constructor(parts: Parts, stack: AsyncDisposableStack) {
+    this.runner = parts.runner;
+    this.page = parts.page;
+    this.kernelToken = parts.kernelToken;
+    this.applicationDoor = parts.applicationDoor;
+    this.#kernel = parts.kernel;
+    this.#kernelDoor = parts.kernelDoor;
     this.#stack = stack;
   }
 
@@ -83,20 +99,58 @@ export class ToolServer implements AsyncDisposable {
    * @throws {ConfigError} The registry cannot be read.
    */
   static async start(options: ToolServerOptions = {}): Promise<ToolServer> {
-    const { maxBodyBytes = MAX_BODY_BYTES, log = stderrLogger() } = options;
+    const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
+    const desk = stack.use(new PageDesk(runner.channel, options.approvalPage));
     const common = { runner, maxBodyBytes, log };
 
-    const tokens = { kernel: randomToken(), application: randomToken() };
-    const door = new ApplicationDoor({ ...common, token: tokens.application });
-    const doors = {
-      kernel: listen(kernelDoor({ ...common, token: tokens.kernel }), tokens.kernel, stack),
-      application: listen((request) => door.handle(request), tokens.application, stack),
-    };
+    const kernelToken = randomToken();
+    const kernel = stack.use(kernelDoor({ ...common, token: kernelToken }));
+    const port = kernelPort ? kernel.listen() : undefined;
+    const token = randomToken();
+    const door: ApplicationDoor = new ApplicationDoor({
+      ...common,
+      desk,
+      host: () => applicationDoor.url.host,
+      token,
+    });
+    const applicationDoor: Door = listen((request) => door.handle(request), token, stack);
     stack.defer(() => door.close());
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
-    return new ToolServer(runner, doors, stack.move());
+    const kernelDoorAt = port === undefined ? undefined : doorAt("127.0.0.1", port, kernelToken);
+    const page = new ApprovalPage(desk, () => applicationDoor.url);
+    const parts = { runner, page, kernel, kernelToken, kernelDoor: kernelDoorAt, applicationDoor };
+    return new ToolServer(parts, stack.move());
+  }
+
+  /**
+   * The door for code in the kernel.
+   *
+   * @throws {Error} It has no port, as `kernelPort` said.
+   */
+  get kernelDoor(): Door {
+    if (this.#kernelDoor !== undefined) return this.#kernelDoor;
+    throw new Error("The kernel's door of this tool server has no port: kernelPort is false");
+  }
+
+  /**
+   * Answers the requests of code in the kernel that come on a connection.
+   *
+   * @param stream The connection, which is closed at the end.
+   * @returns Resolves, never rejects, when nothing of them is left.
+   */
+  async serveKernel(stream: ByteStream): Promise<void> {
+    await this.#kernel.serve(stream);
+  }
+
+  /**
+   * Makes a link to the approval page. It works once, and for some minutes.
+   *
+   * @returns The link, for the person who decides and nobody else.
+   */
+  approvalPage(): URL {
+    return this.page.url();
   }
 
   /** Refuses what waits for approval, cancels what runs, and stops the servers. */
@@ -108,6 +162,16 @@ export class ToolServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stack[Symbol.asyncDispose]();
   }
+}
+
+/** What a {@linkcode ToolServer} is made of. */
+interface Parts {
+  readonly runner: ToolRunner;
+  readonly page: ApprovalPage;
+  readonly kernel: DoorServer;
+  readonly kernelToken: string;
+  readonly kernelDoor: Door | undefined;
+  readonly applicationDoor: Door;
 }
 
 function listen(
@@ -125,5 +189,9 @@ function listen(
     await server.finished;
   });
   const { hostname, port } = server.addr;
+  return doorAt(hostname, port, token);
+}
+
+function doorAt(hostname: string, port: number, token: string): Door {
   return { url: new URL(`http://${hostname}:${port}`), hostname, port, token };
 }

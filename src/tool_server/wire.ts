@@ -23,6 +23,7 @@ export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
   "tool_timeout",
   "server_died",
   "server_unreachable",
+  "login_required",
   "unknown_server",
   "cancelled",
   "tool_server_error",
@@ -122,12 +123,12 @@ export function parseApproveRequest(body: Uint8Array): ApprovalCall {
 
 /** Writes the answer to a call that has a result. */
 export function resultText(result: ToolResult | Readonly<Record<string, unknown>>): string {
-  return stringifyExact({ result });
+  return JSON.stringify({ result }); // all of it was parsed from JSON, or exact
 }
 
 /** Writes the answer to an approved request: the arguments to use. */
 export function approvedText(args: ExactObject): string {
-  return stringifyExact({ approved: true, arguments: args });
+  return JSON.stringify({ approved: true, arguments: args });
 }
 
 /** Writes the answer to a call that failed. */

@@ -4,12 +4,15 @@ Settings come as one JSON object on stdin, so that the token is in no argument, 
 no file. `python -I` runs it: neither the workspace nor any configuration file has a say.
 """
 
+import asyncio
 import ctypes
 import json
+import logging
 import os
 import secrets
 import socket
 import sys
+import time
 
 PR_SET_DUMPABLE = 4
 
@@ -36,6 +39,7 @@ from jupyter_server.services.kernels.connection.channels import (  # noqa: E402
 )
 from tornado.httpserver import HTTPServer  # noqa: E402
 from tornado.ioloop import IOLoop  # noqa: E402
+from tornado.web import Finish  # noqa: E402
 from traitlets.config import Config  # noqa: E402
 
 KERNEL_NAME = "python3"
@@ -72,21 +76,61 @@ class OneKernelSpec(KernelSpecManager):
         )
 
 
+def oom_kills():
+    """How many processes of this machine the system has killed for want of memory, if it says so."""
+    try:
+        with open("/proc/vmstat") as file:
+            return next(
+                (int(line.split()[1]) for line in file if line.startswith("oom_kill ")), None
+            )
+    except OSError:
+        return None
+
+
 class KernelManager(KernelGatewayIOLoopKernelManager):
     """Starts kernels with exactly the environment that the host asked for."""
 
     async def _async_launch_kernel(self, kernel_cmd, **kw):
         kw["env"] = kernel_environment()
+        self.oom_counts = (oom_kills(),) * 2
+        self.oom_counted = time.monotonic()
         return await super()._async_launch_kernel(kernel_cmd, **kw)
+
+    async def is_alive(self):
+        # Called every tenth of a second. A process can take seconds to end after it was killed.
+        if time.monotonic() - self.oom_counted > 5:
+            self.oom_counts = (self.oom_counts[1], oom_kills())
+            self.oom_counted = time.monotonic()
+        return await super().is_alive()
+
+    def ran_out_of_memory(self):
+        """Whether the system has killed a process for want of memory a few seconds ago."""
+        return oom_kills() != self.oom_counts[0]
 
 
 class KernelManagers(SeedingMappingKernelManager):
     def _kernel_manager_class_default(self):
         return "__main__.KernelManager"
 
+    def start_watching_activity(self, kernel_id):
+        # The base class reads each message of a kernel a second time, only to tell whoever lists the
+        # kernels which of them are busy.
+        self._kernels[kernel_id].execution_state = "idle"
+
 
 class Connection(ZMQChannelsWebsocketConnection):
-    """Finds out soon that a kernel's messages arrive."""
+    """Finds out soon that a kernel's messages arrive, or that they never will."""
+
+    async def prepare(self):
+        # The base class waits a minute for a kernel that ended while it started.
+        preparing = asyncio.ensure_future(super().prepare())
+        while not preparing.done():
+            await asyncio.wait([preparing], timeout=0.1)
+            if not preparing.done() and not await self.kernel_manager.is_alive():
+                preparing.cancel()
+                self.websocket_handler.set_status(410)
+                raise Finish
+        await preparing
 
     def nudge(self):
         # The base class asks a kernel for a sign of life every half second, and a first one that
@@ -110,8 +154,12 @@ class Connection(ZMQChannelsWebsocketConnection):
         if iopub and not iopub.closed():
             iopub.flush()  # what the kernel still said comes first
         process = getattr(self.kernel_manager.provisioner, "process", None)
-        code = None if process is None else process.returncode
-        message = self.session.msg("status", {"execution_state": "dead", "returncode": code})
+        content = {
+            "execution_state": "dead",
+            "returncode": None if process is None else process.returncode,
+            "oom_killer": self.kernel_manager.ran_out_of_memory(),
+        }
+        message = self.session.msg("status", content)
         data = serialize_msg_to_ws_v1(message, "iopub", self.session.pack)
         self.write_message(data, binary=True)
 
@@ -146,6 +194,12 @@ def main():
     config.KernelRestarter.restart_limit = 0
     config.KernelRestarter.time_to_dead = 0.1
     config.KernelManager.shutdown_wait_time = 1
+    # Both ends are on this machine, and either notices the other's end. A host that is busy for long,
+    # such as one that writes to a pager, is not to lose its kernel.
+    config.KernelGatewayApp.ws_ping_interval = 0
+    # A kernel that died, or that is deleted afterwards, is told by a message to the host. Here it
+    # would only bury what the kernel itself had to say.
+    logging.getLogger("tornado").setLevel(logging.ERROR)
     Gateway.launch_instance(
         argv=[],
         config=config,
@@ -156,7 +210,7 @@ def main():
         kernel_manager_class=KernelManagers,
         kernel_spec_manager_class=OneKernelSpec,
         kernel_websocket_connection_class=Connection,
-        log_level="WARN",
+        log_level="ERROR",
     )
 
 

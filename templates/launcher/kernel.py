@@ -14,7 +14,9 @@ OWN = os.environ.get("PYTHONPATH", "").split(os.pathsep)
 LATER = [path for path in sys.path if path in OWN]
 sys.path[:] = [path for path in sys.path if path not in OWN]
 
+import faulthandler  # noqa: E402
 import json  # noqa: E402
+import logging  # noqa: E402
 import resource  # noqa: E402
 
 if sys.platform == "linux":
@@ -33,6 +35,10 @@ for name, value in LIMITS.items():
     grace = value + 5 if hard == resource.RLIM_INFINITY else hard
     resource.setrlimit(getattr(resource, name), (min(value, grace), grace))
 
+# Where a crash happened goes to the gateway's stderr, by a descriptor of its own: what is written to
+# the kernel's passes through a thread, which does not live to pass it on.
+faulthandler.enable(os.dup(2), all_threads=False)
+
 # Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
 sys.modules["debugpy"] = None
 from ipykernel import debugger, kernelapp  # noqa: E402, F401
@@ -41,4 +47,5 @@ del sys.modules["debugpy"]
 sys.path[:0] = LATER
 
 if __name__ == "__main__":
-    kernelapp.launch_new_instance()
+    # A warning says that TCP, which here never leaves the machine, is not encrypted.
+    kernelapp.launch_new_instance(log_level=logging.ERROR)

@@ -33,7 +33,7 @@ Deno.test("ipybox demo without a terminal and without --yes refuses the calls", 
 });
 
 Deno.test("ipybox demo asks for each call at a terminal", async () => {
-  const yes: Typing = ["[y/N] ", "y\n"];
+  const yes: Typing = ["[d]etails ", "y\n"];
 
   const { code, output } = await ipyboxAtTerminal(["demo"], Array(6).fill(yes));
 

@@ -88,6 +88,28 @@ Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too", async (
   assertEquals([call?.kind, call?.decision, call?.decided_by], ["shell", "deny", "approver"]);
 });
 
+Deno.test("ipybox mcp asks once for a tool that is allowed for the session", async () => {
+  await using workspace = await workspaceWithServer();
+  const questions: string[] = [];
+  await using host = await McpHost.start({
+    kind: "2.x 2026-07-28",
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    answer: (question) => {
+      questions.push(question);
+      return "allow this tool in this session";
+    },
+  });
+  const code = `${RAW}print(raw.run_sync("count").text)`;
+
+  assertEquals(await host.execute(code), "1");
+  const { text, structuredContent } = await host.call("execute_ipython_cell", { code });
+
+  assertEquals(text, "2");
+  assertEquals(questions.length, 1);
+  const { tool_calls: [call] } = readCalls(structuredContent);
+  assertEquals([call?.decision, call?.decided_by], ["allow", "consent"]);
+});
+
 for (const kind of CLIENT_KINDS) {
   Deno.test(`ipybox mcp passes questions of MCP servers on to a client of the kind ${kind}`, async () => {
     await using workspace = await workspaceWithServer();

@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { ToolCallError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
 import { loadPolicy } from "../../src/policy/policy_file.ts";
@@ -83,7 +84,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
       approval: await loadPolicy({ workspace: cwd, file: `${cwd}/.ipybox/policy.json` }),
       log: silentLogger,
     });
-    runner.setCode("raw.echo()");
+    using _cell = runner.enterCell("raw.echo()");
     await runner.run("raw", "echo", { text: "hi", pin: 1234, password: "hunter2" });
     for (const args of [{ path: "/etc/passwd" }, { n: 1 }]) {
       const tool = "n" in args ? "get" : "echo";
@@ -101,14 +102,16 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   const { stdout } = await ipybox(["audit", "--json"], { cwd });
   const lines = stdout.trimEnd().split("\n").map((text) => JSON.parse(text));
   assertEquals(lines.map(({ decision, by, status }) => [decision, by, status]), [
-    ["allow", "policy", "ok"],
+    ["allow", "policy", undefined], // written before it is sent
+    [undefined, undefined, "ok"],
     ["deny", "policy", "approval_rejected"],
     ["deny", "approval_unavailable", "approval_unavailable"],
     ["deny", "policy", "approval_rejected"], // what an approver put in place of the arguments
   ]);
   assertEquals(lines[0].arguments, { text: "hi", pin: "[redacted]", password: "[redacted]" });
+  assertEquals(lines[1].outcome, lines[0].id);
   assertMatch(lines[0].codeHash, /^[0-9a-f]{64}$/);
-  assertMatch(lines[1].reason, /policy\.json rule 2: stay inside$/);
+  assertMatch(lines[2].reason, /policy\.json rule 2: stay inside$/);
 
   const shown = await ipybox(["audit", "-n", "1"], { cwd });
   assertMatch(
@@ -117,7 +120,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   );
   assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
     code: 0,
-    stdout: "4 lines are good\n",
+    stdout: "5 lines are good\n",
     stderr: "",
   });
   const log = `${cwd}/.ipybox/audit.jsonl`;
@@ -167,4 +170,119 @@ Deno.test("ipybox audit --follow shows what is written from then on", async () =
   child.kill("SIGTERM");
   await child.status;
   assertEquals(seen, ["before", "after 1", "after 2"]);
+});
+
+Deno.test("ipybox policy shows, explains and takes back what is remembered", async () => {
+  await using workspace = await TempFolder.create();
+  await using home = await TempFolder.create();
+  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
+  const none = await ipybox(["policy", "consents"], options);
+  assertEquals(none, { code: 0, stdout: "", stderr: "No decisions are remembered.\n" });
+  {
+    await using runner = await ToolRunner.start({ workspace: workspace.path, log: silentLogger });
+    await runner.registerServer("raw", rawServer());
+    using _approver = runner.channel.attach((request) => {
+      const match = request.toolName === "echo" ? "arguments" : "tool";
+      const remember = { scope: "always", match } as const;
+      if (request.toolName === "cwd") void request.reject("private\u001b[2K", { remember });
+      else void request.accept({ remember });
+    });
+    await runner.run("raw", "count");
+    await runner.run("raw", "echo", { a: 1, token: "hunter2" });
+    await runner.run("raw", "cwd").catch(() => {}); // it is refused
+  }
+  const listed = await ipybox(["policy", "consents"], options);
+  const lines = listed.stdout.trimEnd().split("\n");
+  assertMatch(lines[0] ?? "", /^[0-9a-f]{8} {2}\d{4}-\d\d-\d\d {2}allow {2}raw\.count\(…\)$/);
+  assertMatch(lines[1] ?? "", / {2}allow {2}raw\.echo\(a=1, token='\[redacted\]'\)$/);
+  assertMatch(lines[2] ?? "", / {2}deny {2}raw\.cwd\(…\): private\\x1b\[2K$/);
+  const json = JSON.parse((await ipybox(["policy", "consents", "--json"], options)).stdout);
+  assertEquals(json.map((one: { arguments: string }) => one.arguments), [
+    "any",
+    "exactly these",
+    "any",
+  ]);
+  assertEquals(/hunter2|salt|hash/.test(JSON.stringify(json)), false);
+
+  const explain = async (...call: string[]) =>
+    (await ipybox(["policy", "explain", ...call], options)).stdout.trimEnd().split("\n");
+  const id = lines[0]?.slice(0, 8);
+  assertEquals(await explain("raw.count"), [
+    `allow: remembered always (${id}), for any arguments, unless the tool changed since; else`,
+    "ask: There is no policy",
+    `    remembered always (${id}), for any arguments: allow`,
+  ]);
+  assertMatch(
+    (await explain("raw.echo", '{"token":"hunter2","a":1}'))[0] ?? "",
+    /^allow: .*exactly/,
+  );
+  assertEquals(await explain("raw.echo", '{"a":2}'), ["ask: There is no policy"]);
+  assertMatch((await explain("raw.cwd"))[0] ?? "", /^deny: remembered always .*: private/);
+  await ServerRegistry.open({ workspace: workspace.path })
+    .then((registry) => registry.register("raw", rawServer("pages")));
+  const lapsed = await explain("raw.count");
+  assertEquals(lapsed[0], "ask: There is no policy");
+  assertMatch(lapsed[1] ?? "", /: allow, lapsed: command was .*normal', is .*pages'$/);
+
+  assertEquals((await ipybox(["policy", "forget"], options)).code, 2);
+  assertEquals((await ipybox(["policy", "forget", "nothing"], options)).code, 2);
+  const forgotten = await ipybox(["policy", "forget", String(id)], options);
+  assertEquals([forgotten.code, forgotten.stderr], [0, `Forgot: ${lines[0]}\n`]);
+  await ipybox(["policy", "forget", "--all"], options);
+  assertEquals((await ipybox(["policy", "consents"], options)).stdout, "");
+
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/consents.json`, "{");
+  for (const action of [["consents"], ["forget", "--all"], ["explain", "raw.count"]]) {
+    const broken = await ipybox(["policy", ...action], options);
+    assertEquals(broken.code, 2, action[0]);
+    assertStringIncludes(broken.stderr, "consents.json:1:2: ");
+  }
+});
+
+/** Where a policy is, in a folder with a workspace `ws`, and whether it may be used. */
+const POLICY_PLACES: readonly (readonly [path: string, allowed: boolean])[] = [
+  ["policy.json", true],
+  ["ws/.ipybox/other.json", true],
+  ["ws/policy.json", false],
+  ["ws/sub/policy.json", false],
+  ["ws/.ipyboxes/policy.json", false],
+  ["ws/.ipybox/../policy.json", false],
+  ["link-into-ws/policy.json", false],
+  ["link-to-file.json", false],
+  ["ws/link-out.json", false],
+  ["ws/.ipybox/link.json", false],
+];
+
+Deno.test("a policy that executed code could change is refused", async () => {
+  await using folder = await TempFolder.create();
+  const path = await Deno.realPath(folder.path);
+  await Deno.mkdir(`${path}/ws/.ipybox`, { recursive: true });
+  await Deno.mkdir(`${path}/ws/sub`);
+  await Deno.mkdir(`${path}/ws/.ipyboxes`);
+  for (const place of ["policy.json", "ws/.ipybox/other.json", "ws/policy.json"]) {
+    await Deno.writeTextFile(`${path}/${place}`, "{}");
+  }
+  await Deno.symlink(`${path}/ws/sub`, `${path}/link-into-ws`);
+  await Deno.symlink(`${path}/ws/policy.json`, `${path}/link-to-file.json`);
+  await Deno.symlink(`${path}/policy.json`, `${path}/ws/link-out.json`);
+  await Deno.symlink(`${path}/ws/policy.json`, `${path}/ws/.ipybox/link.json`);
+  for (const place of ["ws/sub/policy.json", "ws/.ipyboxes/policy.json"]) {
+    await Deno.symlink(`${path}/policy.json`, `${path}/${place}`);
+  }
+  const env = { XDG_CONFIG_HOME: path };
+  for (const [place, allowed] of POLICY_PLACES) {
+    const args = ["policy", "test", "--workspace", `${path}/ws`, "--file", `${path}/${place}`];
+    const { code, stderr } = await ipybox(args, { env });
+    assertEquals(code, allowed ? 0 : 2, stderr);
+    if (!allowed) assertStringIncludes(stderr, "lies in the workspace", place);
+  }
+  const run = ["run", "-c", "1", "--workspace", `${path}/ws`];
+  const named = await ipybox([...run, "--approve", `${path}/ws/policy.json`], { env });
+  assertStringIncludes(named.stderr, "lies in the workspace");
+  // the user's own policy in a workspace that is the home folder
+  await Deno.mkdir(`${path}/ws/config/ipybox`, { recursive: true });
+  await Deno.writeTextFile(`${path}/ws/config/ipybox/policy.json`, "{}");
+  const own = await ipybox(run, { env: { XDG_CONFIG_HOME: `${path}/ws/config` } });
+  assertEquals(own.code, 2);
+  assertStringIncludes(own.stderr, "lies in the workspace");
 });

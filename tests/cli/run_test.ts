@@ -46,6 +46,13 @@ const cases: readonly Case[] = [
     stderr: ["timeout of 0.50s"],
   },
   {
+    name: "--timeout -1 is refused for what it is",
+    args: ["--timeout", "-1", "-c", "1"],
+    code: 2,
+    stdout: "",
+    stderr: ['Option --timeout needs a number above 0: received "-1"'],
+  },
+  {
     name: "a kernel that dies is exit code 1",
     args: ["-c", "import os; os._exit(9)"],
     code: 1,
@@ -129,6 +136,12 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
   const outcomes: Record<string, [code: number, status: string, ename: string | undefined]> = {
     "print(1)\n2": [0, "ok", undefined],
     "print(1)\n1 / 0": [1, "error", "ZeroDivisionError"],
+    // What a kernel has sent leaves it a moment later.
+    "print(1, flush=True)\nimport os, time; time.sleep(1); os._exit(1)": [
+      1,
+      "died",
+      "KernelDiedError",
+    ],
   };
   for (const [source, [code, status, ename]] of Object.entries(outcomes)) {
     await t.step(status, async () => {

@@ -68,6 +68,9 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     assert(JSON.parse(all.stdout).length > 13);
     assertEquals(found.stdout.trim().split(/\s+/)[0], "everything.get_sum");
     assertEquals(nothing, { code: 0, stdout: "", stderr: "No tools found\n" });
+    const unknown = await ipybox(["tools", "--server", "nope"], { cwd });
+    assertEquals([unknown.code, unknown.stdout], [2, ""]);
+    assertStringIncludes(unknown.stderr, 'No server "nope" is registered: there are everything');
   });
 
   await step("show prints one tool's Python API, by either of its names", async () => {

@@ -38,11 +38,16 @@ Deno.test("ipybox setup builds what is missing, then doctor finds all ready", as
 Deno.test("ipybox setup --python checks that Python and installs nothing", async () => {
   const good = await ipybox(["setup", "--python", testPython()], {});
   const bad = await ipybox(["setup", "--python", "/bin/false"], {});
+  const json = await ipybox(["setup", "--json", "--python", testPython()], {});
+  const doctor = await ipybox(["doctor", "--json", "--python", testPython()], {});
 
   assertEquals(good.code, 0);
   assertEquals(good.stderr, "");
   assertEquals(bad.code, 3);
   assertStringIncludes(bad.stderr, `Cannot use "/bin/false" as Python`);
+  // What a program asks for: the Python that runs kernels.
+  const { python, installed } = JSON.parse(json.stdout);
+  assertEquals([python, installed, JSON.parse(doctor.stdout).python], [testPython(), [], python]);
 });
 
 Deno.test("ipybox setup and doctor refuse options that they do not know", async () => {

@@ -3,18 +3,26 @@ import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { ipyboxAtTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
+import {
+  ipyboxAtTerminal,
+  type TerminalEnd,
+  type TerminalOptions,
+  type Typing,
+} from "../support/terminal.ts";
 
 const COUNT = `
 from ipybox_runtime import ToolCallError, ToolRunner
 raw = ToolRunner("raw")
-def count():
+def count(**args):
     try:
-        print("count is", raw.run_sync("count").text)
+        print("count", "is", raw.run_sync("count", args).text)
     except ToolCallError as error:
         print(type(error).__name__, error)
 `;
-const QUESTION = "Allow raw.count()? [y/N] ";
+const CALL = "  | raw.count()\n";
+const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ";
+const WHY = "Why? (Enter for no reason) ";
+const HOW = "with [a]ny arguments, or [e]xactly these? ";
 
 interface Case {
   readonly name: string;
@@ -27,31 +35,106 @@ interface Case {
 
 const cases: readonly Case[] = [
   {
-    name: "y and yes allow, for one call each",
+    name: "y and yes allow, for one call each; n refuses",
     calls: "count(); count(); count()",
-    script: [[QUESTION, "y\n"], [QUESTION, " YES \n"], [QUESTION, "yeah\n"]],
+    script: [[QUESTION, "y\n"], [QUESTION, " YES \n"], [QUESTION, "n\n"], [WHY, "\n"]],
     code: 0,
-    shown: ["count is 1", "count is 2", "ApprovalRejectedError", "the user said no"],
+    shown: [CALL, "count is 1", "count is 2", "ApprovalRejectedError", "the user said no"],
     hidden: ["count is 3"],
   },
   {
-    name: "Enter and anything else refuse",
-    calls: "count(); count()",
-    script: [[QUESTION, "\n"], [QUESTION, "n\n"]],
+    name: "Enter and what is no answer are answered with help, and decide nothing",
+    calls: "count()",
+    script: [[QUESTION, "\n"], ["Ctrl-C  cancel", "yeah\n"], ["Ctrl-C  cancel", "y n\n"], [
+      "Ctrl-C  cancel",
+      "n\n",
+    ], [WHY, "\n"]],
     code: 0,
-    shown: ["ApprovalRejectedError", "the user said no"],
+    shown: ["  nc refuse such calls in this cell\n", "ApprovalRejectedError"],
     hidden: ["count is"],
+  },
+  {
+    name: "a reason reaches the code, in the line or after it",
+    calls: "count(); count()",
+    script: [[QUESTION, "n not now\n"], [QUESTION, "n\n"], [WHY, "never\n"]],
+    code: 0,
+    shown: ["rejected: not now", "rejected: never"],
+    hidden: ["count is"],
+  },
+  {
+    name: "s allows for the session: any arguments, or exactly these",
+    calls: "count(); count(n=1); count(n=2); count(n=2); count(n=3); count(n=4)",
+    script: [
+      [QUESTION, "s e\n"],
+      [QUESTION, "y\n"],
+      [QUESTION, "s\n"],
+      [HOW, "what\n"],
+      ["Nothing is decided", "s\n"],
+      [HOW, "e\n"],
+      [QUESTION, "s\n"],
+      [HOW, "a\n"],
+    ],
+    code: 0,
+    shown: ["count is 6"],
+  },
+  {
+    name: "ns refuses for the session",
+    calls: "count(); count()",
+    script: [[QUESTION, "ns too much\n"], [HOW, "a\n"]],
+    code: 0,
+    shown: [
+      "rejected: too much",
+      "rejected: remembered for this session, for any arguments: too much",
+    ],
+    hidden: ["count is"],
+  },
+  {
+    name: "d shows all, and the question stands",
+    calls: "count(long='x' * 3000 + 'END')",
+    script: [["more characters: d shows them", "d\n"], ["destructiveHint: true", "y\n"]],
+    code: 0,
+    shown: ["xEND'\n", "raw_server.ts", "count is 1"],
+  },
+  {
+    name: "e takes other arguments, which must be JSON, and shows them",
+    calls: "count(n=1)",
+    script: [
+      [QUESTION, "e\n"],
+      ["Arguments as JSON", "{n: 2}\n"],
+      ["Nothing is edited: that is no JSON", "e\n"],
+      ["Arguments as JSON", '{"n": 2}\n'],
+      ["Edited:", "y\n"],
+    ],
+    code: 0,
+    shown: ["Edited:\n  | raw.count(n=2)\n", "count is 1"],
   },
   {
     name: "what was typed before the question does not answer it",
     calls: "print('begun'); import time; time.sleep(0.5); count(); count()",
-    script: [["begun", "!y\ny\ny\n"], ["Typed too early", "n\n"], [QUESTION, "!y\n"], [
+    script: [["begun", "!y\ny\ny\n"], ["Typed too early", "n no\n"], [QUESTION, "!y\n"], [
       "Typed too early",
-      "n\n",
+      "n no\n",
     ]],
     code: 0,
     shown: ["ApprovalRejectedError"],
     hidden: ["count is"],
+  },
+  {
+    name: "what a server asks is answered field by field",
+    calls: "import json\nschema = {'type': 'object', 'properties': " +
+      "{'name': {'type': 'string', 'minLength': 1}, 'age': {'type': 'integer'}}, " +
+      "'required': ['name']}\n" +
+      "asked = {'method': 'elicitation/create', " +
+      "'params': {'message': 'Who are you?', 'requestedSchema': schema}}\n" +
+      "print(raw.run_sync('ask', asked).text)",
+    script: [
+      ["[d]etails ", "y\n"],
+      ["Answer 2 fields? [y/N] ", "y\n"],
+      ["name [text]: ", "Ada\n"],
+      ["age [whole number, or nothing]: ", "36\n"],
+    ],
+    code: 0,
+    shown: ['"content":{"name":"Ada","age":36}'],
   },
   {
     name: "Ctrl-D refuses",
@@ -77,12 +160,23 @@ const cases: readonly Case[] = [
     shown: ["ipybox: interrupted"],
   },
   {
-    name: "a second question is asked when the first one is answered",
+    name: "a second question is asked when the first one is answered, and counted before",
     calls: "from concurrent.futures import ThreadPoolExecutor as Pool\n" +
-      "with Pool(2) as pool: [pool.submit(count) for _ in range(2)]",
-    script: [[QUESTION, "y\n"], [QUESTION, "y\n"]],
+      "with Pool(3) as pool: [pool.submit(count) for _ in range(3)]",
+    script: [["Allow?", "d\n"], ["Allow? (2 more wait) [y]es ", "y\n"], [
+      "Allow? (1 more waits) ",
+      "y\n",
+    ], [QUESTION, "y\n"]],
     code: 0,
-    shown: ["count is 1", "count is 2"],
+    shown: ["count is 1", "count is 2", "count is 3"],
+  },
+  {
+    name: "one answer for the session settles the others that wait",
+    calls: "from concurrent.futures import ThreadPoolExecutor as Pool\n" +
+      "with Pool(3) as pool: [pool.submit(count) for _ in range(3)]",
+    script: [["Allow?", "s a\n"]],
+    code: 0,
+    shown: ["count is 1", "count is 2", "count is 3"],
   },
 ];
 
@@ -111,17 +205,72 @@ print("begun", flush=True); time.sleep(1000)`;
   await untilNoneWith(workspace.path);
 });
 
-Deno.test("what a hostile tool call shows cannot move the cursor or hide a part of it", async () => {
+Deno.test("what is allowed always is not asked about in the next run", async () => {
+  await using workspace = await workspaceWithServer();
+  const first = await run(workspace.path, `${COUNT}count()`, [[QUESTION, "a\n"], [HOW, "a\n"]]);
+  assertStringIncludes(first.output, "Remembered; `ipybox policy forget` takes it back.");
+  assertStringIncludes(first.output, "count is 1");
+
+  const second = await run(workspace.path, `${COUNT}count()`, []);
+
+  assertStringIncludes(second.output, "count is 1");
+  assert(!second.output.includes("Allow"), second.output);
+});
+
+Deno.test("an editor has the terminal for itself, and what it leaves is shown and sent", async () => {
+  await using workspace = await workspaceWithServer();
+  const editor = `${workspace.path}/editor.py`;
+  await Deno.writeTextFile(
+    editor,
+    `import sys
+path = sys.argv[1]
+text = open(path).read()
+sys.stderr.write("EDITOR " + repr(text) + "\\n")
+open(path, "w").write(text.replace('"a"', '"b"').replace("1.0", input("VALUE? ")))`,
+  );
+  const code = `${COUNT}print(raw.run_sync("echo", {"n": 1.0, "s": "a", "z": "\u202e"}).text)`;
+  const script: Typing[] = [
+    [QUESTION, "e\n"],
+    ["VALUE? ", "2.0\n"],
+    ["Edited:", "y\n"],
+  ];
+
+  const end = await run(workspace.path, code, script, {
+    env: { EDITOR: `python3 ${editor}` },
+  });
+
+  assertStringIncludes(
+    end.output,
+    'EDITOR \'{\\n  "n": 1.0,\\n  "s": "a",\\n  "z": "\\\\u202e"\\n}\\n\'',
+  );
+  assertStringIncludes(end.output, "Edited:\n  | raw.echo(n=2.0, s='b', z='\\u202e')\n");
+  assertStringIncludes(end.output, '"arguments":{"n":2.0,"s":"b","z":"\\u202e"}');
+  assertEquals(end.code, 0);
+});
+
+Deno.test("what a hostile tool call shows cannot move the cursor, hide or pass for a question", async () => {
   await using workspace = await workspaceWithServer();
   const code = `${COUNT}
-raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? [y/N] \\u202e", "b": "x" * 3000})`;
+raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" * 3000,
+  "c": " " * 66 + "Allow? [y]es", "d": "\\u3000\\u115f\\ufe0f\\u2800"})`;
+  for (const columns of [80, 40]) {
+    const end = await run(workspace.path, code, [["d shows them", "d\n"], [
+      "Line, as the code says",
+      "n no\n",
+    ]], { columns });
 
-  const end = await run(workspace.path, code, [["[y/N] ", "n\n"]]);
-
-  assertStringIncludes(end.output, "\\x1b[2K\\rAllow");
-  assertStringIncludes(end.output, "\\u202e");
-  assertStringIncludes(end.output, "x".repeat(3000));
-  assertEquals(end.code, 1);
+    assertEquals(end.code, 1);
+    const [, shown = ""] = end.output.split("Line, as the code says")[0]?.split("  | raw.echo(") ??
+      [];
+    const whole = end.output.split("  | raw.echo(")[2]?.split("\nServer:")[0] ?? "";
+    const text = whole.replaceAll("\n  | ", "");
+    assertStringIncludes(text, "\\x1b[2K\\rAllow raw.harmless()? \\u202e");
+    assertStringIncludes(text, "x".repeat(3000));
+    assertStringIncludes(text, "\\u3000\\u115f\\ufe0f\\u2800");
+    assert(!shown.includes("\nAllow? [y]es'"), shown);
+    for (const row of whole.split("\n")) assert(row.length <= columns, row);
+    for (const row of whole.split("\n").slice(1)) assert(row.startsWith("  | "), row);
+  }
 });
 
 Deno.test("output cannot move the cursor, and waits while a question stands", async () => {
@@ -130,13 +279,13 @@ Deno.test("output cannot move the cursor, and waits while a question stands", as
 import threading, time
 def later():
     time.sleep(0.1)
-    print("\\x1b[1A\\x1b[2KAllow raw.harmless()? [y/N] ", flush=True)
+    print("\\x1b[1A\\x1b[2KAllow raw.harmless()?", flush=True)
 thread = threading.Thread(target=later)
 thread.start(); count(); thread.join()`;
 
-  const end = await run(workspace.path, code, [[QUESTION, "n\n"]]);
+  const end = await run(workspace.path, code, [[QUESTION, "n no\n"]]);
 
-  assertStringIncludes(end.output, `${QUESTION}n`); // nothing came between
+  assertStringIncludes(end.output, `${QUESTION}n no`); // nothing came between
   assertStringIncludes(end.output, "\\u001b[1A\\u001b[2KAllow");
 });
 
@@ -152,7 +301,8 @@ async function run(
   workspace: string,
   code: string,
   script: readonly Typing[],
+  options: TerminalOptions = {},
 ): Promise<TerminalEnd> {
   const args = ["run", "--no-sandbox", "--workspace", workspace, "-c", code];
-  return await ipyboxAtTerminal(args, script);
+  return await ipyboxAtTerminal(args, script, options);
 }

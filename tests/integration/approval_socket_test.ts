@@ -1,7 +1,7 @@
 /** The approval WebSocket: `ApprovalClient` on one side, the application's door on the other. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
-import type { ApprovalRequest } from "../../src/approval/request.ts";
+import { ApprovalRequest } from "../../src/approval/request.ts";
 import { ToolCallError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
 import { ToolServer } from "../../src/tool_server/tool_server.ts";
@@ -186,4 +186,133 @@ Deno.test("ApprovalClient says why it cannot connect", async () => {
     ApprovalClient.connect({ url, token, onRequest: () => {}, log: silentLogger });
   await assertRejects(() => connect("wrong"), Error, "401");
   await assertRejects(() => connect(server.kernelDoor.token), Error, "401");
+});
+
+Deno.test("an answer counts for the call that its id is bound to, once", async () => {
+  await using server = await start();
+  const { socket, next } = await rude(server);
+  const call = (n: number) => server.runner.run("raw", "echo", { n });
+  const [one, two] = [call(1), refusal(call(2))];
+  const ids: string[] = [];
+  for (const message of [await next(), await next()]) ids.push(JSON.parse(message).id);
+  const [first = "", second = ""] = ids;
+  const [random, hash] = first.split(".");
+  const answer = (id: string, result: unknown) =>
+    socket.send(JSON.stringify({ jsonrpc: "2.0", id, result }));
+  for (
+    const forged of [
+      `${random}.${second.split(".")[1]}`,
+      `${crypto.randomUUID()}.${hash}`,
+      `${random}`,
+      `${first}.`,
+      first.toUpperCase(),
+    ]
+  ) answer(forged, true);
+  answer(second, false);
+  assertEquals(await two, ["approval_rejected", "Rejected"]);
+  answer(second, true); // too late
+  assertEquals(server.runner.channel.pending, 1);
+  answer(first, true);
+  assertEquals((await one).isError, undefined);
+  const three = refusal(call(1)); // the same call, and another id
+  const { id } = JSON.parse(await next());
+  assert(id !== first && id.split(".")[1] === hash);
+  answer(first, true);
+  answer(id, false);
+  assertEquals((await three)[0], "approval_rejected");
+  await closed(socket);
+});
+
+const MALFORMED = "The approver's answer was malformed";
+
+/** What an approver may answer to have it remembered, and whether it is accepted and remembered. */
+const REMEMBERING: readonly (readonly [answer: unknown, outcome: string, again: boolean])[] = [
+  [{ approved: true, remember: { scope: "session", match: "tool" } }, "ok", false],
+  [
+    { approved: true, arguments: { n: 1 }, remember: { scope: "session", match: "tool" } },
+    "ok",
+    false,
+  ],
+  [
+    { approved: false, reason: "no", remember: { scope: "session", match: "tool" } },
+    "no",
+    false,
+  ],
+  [
+    { approved: true, remember: { scope: "cell", match: "tool" } },
+    "The approver's answer cannot be used: Cannot remember this decision for " +
+    '"cell": possible is session',
+    true,
+  ],
+  [{ approved: true, remember: { scope: "ever", match: "tool" } }, MALFORMED, true],
+  [{ approved: true, remember: { scope: "session" } }, MALFORMED, true],
+  [{ approved: true, remember: { scope: "session", match: "tool", more: 1 } }, MALFORMED, true],
+  [{ approved: true, remember: true }, MALFORMED, true],
+  [{ approved: true }, MALFORMED, true],
+  [{ approved: 1, remember: { scope: "session", match: "tool" } }, MALFORMED, true],
+];
+
+for (const [answer, outcome, again] of REMEMBERING) {
+  Deno.test(`the answer ${JSON.stringify(answer)} comes to ${outcome.slice(0, 20)}`, async () => {
+    await using server = await start();
+    const { socket, next } = await rude(server);
+    const call = () =>
+      server.runner.run("raw", "echo", { n: 1 }).then(() => "ok", (error) => {
+        return error instanceof ToolCallError ? error.details.reason : `${error}`;
+      });
+    const first = call();
+    const { id } = JSON.parse(await next());
+    socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: answer }));
+    assertEquals(await first, outcome);
+    const second = call();
+    if (again) {
+      const { id } = JSON.parse(await next());
+      socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: true }));
+    }
+    const expected = again || outcome === "ok" ? "ok" : "remembered for this session, " +
+      "for any arguments: no";
+    assertEquals(await second, expected);
+    await closed(socket);
+  });
+}
+
+Deno.test("ApprovalClient shows no call whose id is that of another one, and rejects it", async () => {
+  const answered = Promise.withResolvers<string>();
+  await using server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, (request) => {
+    const { socket, response } = Deno.upgradeWebSocket(request, {
+      protocol: "ipybox.approval.v1",
+    });
+    socket.onopen = () => {
+      const call = { kind: "tool", serverName: "s", toolName: "read", arguments: {} } as const;
+      const { id } = new ApprovalRequest(call);
+      const params = { server_name: "s", tool_name: "delete", tool_args: {}, kind: "tool" };
+      socket.send(JSON.stringify({ jsonrpc: "2.0", id, method: "approve", params }));
+    };
+    socket.onmessage = ({ data }) => answered.resolve(String(data));
+    return response;
+  });
+  const { hostname, port } = server.addr;
+  const seen: string[] = [];
+  await using _client = await ApprovalClient.connect({
+    url: `http://${hostname}:${port}`,
+    token: "t",
+    onRequest: (request) => void seen.push(`${request}`),
+    log: silentLogger,
+  });
+  const { result } = JSON.parse(await answered.promise);
+  assertEquals(result, { approved: false, reason: "The approver was shown another call" });
+  assertEquals(seen, []);
+});
+
+Deno.test("arguments that an approver edited must be what the tool takes", async () => {
+  await using server = await start();
+  const inputSchema = { type: "object", properties: { json: { type: "string" } } };
+  await using _client = await approve(server, async (request) => {
+    const isCall = request.toolName === "result";
+    await request.accept(isCall ? { arguments: { json: 1 } } : {});
+  });
+  await server.runner.run("raw", "define", { tool: { name: "result", inputSchema } });
+  const [type, reason = ""] = await refusal(server.runner.run("raw", "result", { json: "{}" }));
+  assertEquals(type, "approval_rejected");
+  assertMatch(reason, /^The approver's answer cannot be used: Invalid arguments for raw\.result: /);
 });

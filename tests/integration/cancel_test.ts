@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { follow, rejection, TestExecutor } from "../support/executor.ts";
+import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -31,8 +31,8 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
   });
 
   await step("cancel() gives execute() an empty result", async () => {
-    const result = executor.execute("import time; time.sleep(60)");
-    await executor.execute("1", { signal: AbortSignal.timeout(100) }).catch(() => {}); // it waits
+    const result = executor.execute("open('begun', 'w').close(); import time; time.sleep(60)");
+    await until("the code runs", () => exists(`${test.workspace}/begun`));
     executor.cancel();
     assertEquals(await result, { text: null, images: [], outputs: [] });
   });
@@ -47,11 +47,11 @@ Deno.test("CodeExecutor cancels executions and stays usable", async (t) => {
   });
 
   await step("cancel() leaves executions that wait for their turn", async () => {
-    const first = follow(executor, SLEEP, () => {}, { chunks: true });
+    const first = executor.stream(SLEEP, { chunks: true });
+    await first.next();
     const second = executor.execute("'second'");
-    await executor.execute("1", { signal: AbortSignal.timeout(300) }).catch(() => {}); // it waits
     executor.cancel();
-    assertEquals((await first).result, undefined);
+    assertEquals(await first.next(), { value: undefined, done: true });
     assertEquals((await second).text, "'second'");
   });
 
@@ -89,6 +89,10 @@ while True:
     assertEquals((await follow(executor, "2", NONE)).result?.text, "2");
   });
 });
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}
 
 for (const sandbox of [true, false]) {
   Deno.test(`disposing an executor that runs leaves no process (sandbox ${sandbox})`, async () => {

@@ -1,8 +1,12 @@
 /** What servers ask for while a tool runs: a person's answer, a model's, where to work. */
-import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
+import { ToolCallError } from "../../src/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { silentLogger } from "../../src/log.ts";
+import type { ApprovalSetting } from "../../src/approval/policy.ts";
 import type { ElicitationRequest } from "../../src/mcp/elicitation.ts";
+import { parsePolicy } from "../../src/policy/policy_file.ts";
+import { PolicyRules } from "../../src/policy/policy_rules.ts";
 import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
 import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
 import { fixtureServer, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";
@@ -98,6 +102,31 @@ Deno.test("an address is shown only where it is one of the web", async () => {
   assertEquals(shown, []);
 });
 
+Deno.test("a call that needs an address to be opened goes on once it is", async () => {
+  const url = "https://login.example/";
+  const authorize = (runner: ToolRunner, url: string) => runner.run("raw", "authorize", { url });
+  {
+    await using runner = await start();
+    const shown: string[] = [];
+    using _answerer = runner.elicitations.attach((request) => {
+      shown.push(`${request}`);
+      request.accept();
+    });
+    assertEquals((await authorize(runner, url)).content[0]?.text, "signed in");
+    assertEquals(shown, [`raw asks: 'Sign in ${url}'`]);
+  }
+  {
+    await using runner = await start();
+    using _answerer = runner.elicitations.attach((request) => void request.decline());
+    await assertRejects(() => authorize(runner, url), ToolCallError, "sign in first");
+  }
+  {
+    await using runner = await start();
+    using _answerer = runner.elicitations.attach(() => assert(false, "it must not be shown"));
+    await assertRejects(() => authorize(runner, "file:///x"), ToolCallError, "sign in first");
+  }
+});
+
 Deno.test("an address of the web is accepted without content", async () => {
   await using runner = await start();
   using _answerer = runner.elicitations.attach((request) => {
@@ -180,13 +209,61 @@ import ipybox_runtime as r
 print(r.ToolRunner("everything").run_sync("trigger-elicitation-request").text)`;
   assertMatch(String((await executor.execute(code)).text), /declined/);
   let text: string | null = null;
-  for await (const event of executor.stream(code, { timeoutMs: 2000, elicitations: true })) {
+  const timeoutMs = 5000;
+  for await (const event of executor.stream(code, { timeoutMs, elicitations: true })) {
     if (event.type === "elicitation") {
       const { question } = event.request;
       assert(question.kind === "form");
-      setTimeout(() => event.request.accept({ name: "Ada" }), 2500);
+      // As long as the whole limit: without the pause, nothing of it is left.
+      setTimeout(() => event.request.accept({ name: "Ada" }), timeoutMs);
     }
     if (event.type === "result") text = event.result.text;
   }
   assertMatch(String(text), /Ada/);
 });
+
+/** What the policy says of questions, and whether this one is passed on. */
+const RULES: readonly (readonly [approval: ApprovalSetting, passed: boolean])[] = [
+  ["allow", true],
+  ["ask", true],
+  [{ elicitations: "allow", tools: "allow" }, true],
+  [{ elicitations: "deny", tools: "allow" }, false],
+  [rules({ effect: "deny", kind: "elicitation" }), false],
+  [rules({ effect: "deny", kind: "elicitation", server: "raw" }), false],
+  [rules({ effect: "deny", kind: "elicitation", server: "other" }), true],
+  [rules({ effect: "ask", kind: "elicitation" }), true],
+  [rules({ effect: "allow", kind: "elicitation" }), true],
+  [rules(), true],
+  [rules({ effect: "deny", arguments: { "/message": { glob: "*name*" } } }), false],
+  [rules({ effect: "deny", arguments: { "/mode": "url" } }), true],
+  [rules({ effect: "deny", arguments: { "/fields": { some: "name" } } }), false],
+  [rules({ effect: "deny", arguments: { "/fields": { some: "password" } } }), true],
+];
+
+function rules(...all: Record<string, unknown>[]): PolicyRules {
+  const tools = { effect: "allow", kind: "tool", tool: "ask" };
+  return new PolicyRules([
+    parsePolicy(
+      "p.json",
+      JSON.stringify({
+        rules: [tools, ...all],
+      }),
+    ),
+  ]);
+}
+
+for (const [index, [approval, passed]] of RULES.entries()) {
+  Deno.test(`a question is ${passed ? "" : "not "}passed on as the policy says, case ${index + 1}`, async () => {
+    await using runner = await start({ approval });
+    const asked: string[] = [];
+    using _approver = runner.channel.attach((request) => void request.accept());
+    using _answerer = runner.elicitations.attach((request) => {
+      asked.push(request.serverName);
+      request.accept({ name: "Ada" });
+    });
+    const [answer] = await ask(runner, QUESTION);
+    const accepted = { action: "accept", content: { name: "Ada" } };
+    assertEquals(answer, passed ? accepted : { action: "decline" });
+    assertEquals(asked.length, passed ? 1 : 0);
+  });
+}

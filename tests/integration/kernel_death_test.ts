@@ -1,27 +1,51 @@
 import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
 import { KernelDiedError } from "../../src/errors.ts";
-import { rejection, TestKernel } from "../support/kernel.ts";
+import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 
-/** The kernel's messages leave it on a thread of their own, so it lives on for a moment. */
-const PRELUDE = "import os, time\na = 1\nprint('before', flush=True)\ntime.sleep(0.3)\n";
+/** The kernel's messages leave it on a thread of their own, so it lives on until this has come. */
+const PRELUDE = `import os, time
+a = 1
+print('before', flush=True)
+while not os.path.exists('seen'): time.sleep(0.01)
+os.remove('seen')
+`;
 
 Deno.test("A kernel that dies is noticed and replaced", async (t) => {
   await using kernel = await TestKernel.start({ restoreWorkingDir: true });
   const { client } = kernel;
 
   for (
-    const [name, code, how] of [
-      ["os._exit", "os._exit(3)", /it exited with code 3/],
-      ["SIGKILL", "os.kill(os.getpid(), 9)", /killed \(SIGKILL\), perhaps as it ran out of memory/],
-      ["a segmentation fault", "import ctypes; ctypes.string_at(0)", /it crashed \(SIGSEGV\)/],
+    const [name, code, how, words] of [
+      [
+        "a segmentation fault",
+        "import ctypes; ctypes.string_at(0)",
+        /it crashed \(SIGSEGV\)/,
+        /^Fatal Python error: Segmentation fault\n[^]*line \d+ in string_at\n.*line 6 in <module>\n$/,
+      ],
+      ["os._exit", "os._exit(3)", /it exited with code 3$/, /^$/],
+      [
+        "SIGKILL",
+        "os.kill(os.getpid(), 9)",
+        /\(SIGKILL\).*(ran out of memory|memory ran out)$/,
+        /^$/,
+      ],
+      [
+        "os.abort",
+        "os.abort()",
+        /it aborted \(SIGABRT\)/,
+        /^Fatal Python error: Aborted\n[^]*line 6 in <module>\n$/,
+      ],
     ] as const
   ) {
     await t.step(name, async () => {
       const execution = client.execute(`${PRELUDE}${code}`);
+      await untilText(execution, "before");
+      await Deno.writeTextFile(`${kernel.workspace}/seen`, "");
       const error = await rejection(execution.result);
       assertInstanceOf(error, KernelDiedError);
       assertMatch(error.message, /kernel died and its variables are lost/);
       assertMatch(error.message, how);
+      assertMatch(error.stderrTail, words);
       assertEquals(await execution.state, "lost");
       assertEquals(execution.partial().text, "before");
       assertEquals(await kernel.text("'a' in globals()"), "False");

@@ -102,7 +102,8 @@ Deno.test("a server of the newer era alone, over HTTP", async () => {
   assertEquals((await connection.callTool("list", args({}))).structuredContent, []);
   const cancel = new AbortController();
   const call = failure(connection.callTool("wait", args({}), { signal: cancel.signal }));
-  setTimeout(() => cancel.abort(), 100);
+  await server.untilSays("waiting");
+  cancel.abort();
   assertEquals((await call).type, "cancelled");
   await server.untilSays("cancelled");
 });
@@ -262,8 +263,9 @@ Deno.test("nothing is started where parameters make no sense", async () => {
   const params = { ...rawServer("normal", journal), env: { A: "${IPYBOX_TEST_UNSET}" } };
   await assertRejects(() => connectMcp("x", params), ConfigError, "${IPYBOX_TEST_UNSET}");
   await assertRejects(
-    () => connectMcp("x", { ...rawServer("normal", journal), sandbox: true }),
+    () => connectMcp("x", { ...rawServer("normal", journal), sandbox: "/no/such/settings.json" }),
     ConfigError,
+    "/no/such/settings.json does not exist",
   );
   await assertRejects(() => connectMcp("x", { url: "file:///etc/passwd" }), ConfigError, "http");
   await assertRejects(() => connectMcp("../x", rawServer("normal", journal)), TypeError);

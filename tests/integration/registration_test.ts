@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConfigError, McpConnectionError } from "../../src/errors.ts";
 import type { ServerParams } from "../../src/mcp/server_params.ts";
-import { TestExecutor } from "../support/executor.ts";
+import { rejection, TestExecutor } from "../support/executor.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { filesBelow } from "../support/files.ts";
@@ -104,6 +104,28 @@ except OSError as error:
     assertStringIncludes(text ?? "", "written by a tool");
     assertStringIncludes(text ?? "", "the code itself: FileNotFoundError");
     assertEquals(await Deno.readTextFile(`${folder}/a.txt`), "written by a tool");
+  });
+
+  await step("what cannot be done whole is not done at all", async () => {
+    const before = await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`);
+    await Deno.writeTextFile(`${workspace}/mcptools/obstacle`, "in the way");
+    await assertRejects(
+      () => executor.registerServer("obstacle", rawServer()),
+      TypeError,
+      "a file",
+    );
+    assertEquals(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`), before);
+
+    await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, "no registry");
+    await assertRejects(() => executor.registerServer("late", rawServer()), ConfigError);
+    await assertRejects(() => Deno.lstat(`${workspace}/mcptools/late`), Deno.errors.NotFound);
+    await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, before);
+
+    const silent = { command: "sleep", args: ["1000"] };
+    const given = AbortSignal.timeout(100);
+    const error = await rejection(executor.registerServer("late", silent, { signal: given }));
+    assertEquals(error, given.reason);
+    assertEquals(executor.servers, ["everything", "files", "swapped"]);
   });
 
   await step("registrations outlive a reset", async () => {

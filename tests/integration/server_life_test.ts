@@ -29,6 +29,26 @@ function starts(journal: string): number[] {
   }
 }
 
+Deno.test("a server that takes long to start is named, with what it says and without secrets", async () => {
+  Deno.env.set("IPYBOX_TEST_SECRET", "the secret");
+  const told = Promise.withResolvers<string>();
+  const params = rawServer("hang", "${IPYBOX_TEST_SECRET}");
+  await using runner = await ToolRunner.start({
+    servers: { slow: params },
+    approval: "allow",
+    log: { ...silentLogger, warn: told.resolve },
+  });
+  const cancel = new AbortController();
+  const call = runner.run("slow", "count", {}, { signal: cancel.signal });
+  const message = await told.promise;
+  cancel.abort();
+  Deno.env.delete("IPYBOX_TEST_SECRET");
+  await assertRejects(() => call, ToolCallError);
+  const words = [params.command, ...params.args ?? []].join(" ");
+  assert(message.startsWith(`MCP server "slow" is still starting: ${words}`), message);
+  assert(!message.includes("the secret"));
+});
+
 Deno.test("a server is started by its first call, once, also for many at once", async () => {
   await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;

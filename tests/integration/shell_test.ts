@@ -237,8 +237,9 @@ except ApprovalRejectedError as error:
   });
 
   await step("the time for the decision does not count", async () => {
-    const late: Decide = (request) => setTimeout(() => request.accept(), 800);
-    assertEquals((await test.run("!echo late", late, { timeoutMs: 700 })).text, "late");
+    const timeoutMs = 2000;
+    const late: Decide = (request) => setTimeout(() => request.accept(), timeoutMs + 100);
+    assertEquals((await test.run("!echo late", late, { timeoutMs })).text, "late");
   });
 });
 

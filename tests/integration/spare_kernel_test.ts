@@ -1,7 +1,9 @@
-import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { assertEquals, assertNotEquals } from "@std/assert";
 import type { KernelGateway } from "../../src/kernel/gateway.ts";
+import { SHORT_LIFE_MS } from "../../src/kernel/spare_kernel.ts";
 import type { Logger } from "../../src/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { until } from "../support/executor.ts";
 import { TestKernel } from "../support/kernel.ts";
 
 const PID = "import os; os.getpid()";
@@ -43,7 +45,8 @@ Deno.test("A spare kernel is kept ready", async (t) => {
   await t.step("and another one when it dies", async () => {
     const current = Number(await kernel.text(PID));
     const dead = await log.spare(gateway, 4, current);
-    await new Promise((resolve) => setTimeout(resolve, 1100)); // it must have lived a while
+    // It must have lived a while, or it would not be replaced.
+    await new Promise((resolve) => setTimeout(resolve, SHORT_LIFE_MS + 100));
     Deno.kill(dead, "SIGKILL");
     const next = await log.spare(gateway, 5, current);
     assertNotEquals(next, dead);
@@ -60,23 +63,31 @@ Deno.test("A spare kernel is kept ready", async (t) => {
   });
 });
 
-Deno.test("Without spareKernel there is one kernel", async () => {
-  await using kernel = await TestKernel.start({ spareKernel: false });
-  const current = Number(await kernel.text(PID));
-  await kernel.text("import time; time.sleep(1.5)"); // three times the head start of a spare one
-  assertEquals(await kernels(kernel.gateway), [current]);
+Deno.test("Without spareKernel there is one kernel, and a reset starts the next", async () => {
+  const log = new ReadyCount();
+  await using kernel = await TestKernel.start({ spareKernel: false, log });
+  for (const count of [1, 2]) {
+    const current = Number(await kernel.text(PID));
+    await until("the others have ended", async () => (await kernels(kernel.gateway)).length === 1);
+    assertEquals([log.count, await kernels(kernel.gateway)], [count, [current]]);
+    if (count === 1) await kernel.client.reset();
+  }
 });
 
-Deno.test("Closing the client ends the spare kernel, also one that starts", async () => {
-  for (const wait of [550, 1500]) {
-    await using kernel = await TestKernel.start();
+for (const [name, ready] of [["", 2], [", also one that starts", 1]] as const) {
+  Deno.test(`Closing the client ends the spare kernel${name}`, async () => {
+    const log = new ReadyCount();
+    await using kernel = await TestKernel.start({ log });
     const { client, gateway } = kernel;
-    await new Promise((resolve) => setTimeout(resolve, wait)); // half-way and whole
+    await until(
+      "there is a spare kernel",
+      async () => log.count >= ready && (await kernels(gateway)).length === 2,
+    );
     await client[Symbol.asyncDispose]();
     assertEquals(await kernels(gateway), []);
     await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
-  }
-});
+  });
+}
 
 /** The processes of a gateway's kernels. */
 async function kernels(gateway: KernelGateway): Promise<number[]> {
@@ -97,17 +108,13 @@ class ReadyCount implements Logger {
 
   /** Waits for the spare one of `count` kernels, and gives its process id. */
   async spare(gateway: KernelGateway, count: number, current: number): Promise<number> {
-    const deadline = Date.now() + 20_000;
-    while (this.count < count) {
-      assert(Date.now() < deadline, `only ${this.count} kernels got ready`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    await until(`${count} kernels are ready`, () => this.count >= count);
+    let others: number[] = [];
     // What was replaced before may take a moment to end.
-    for (;;) {
-      const others = (await kernels(gateway)).filter((pid) => pid !== current);
-      if (others.length === 1) return others[0]!;
-      assert(Date.now() < deadline, `there are ${others.length} spare kernels`);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    await until("there is one spare kernel", async () => {
+      others = (await kernels(gateway)).filter((pid) => pid !== current);
+      return others.length === 1;
+    });
+    return others[0]!;
   }
 }

@@ -291,6 +291,24 @@ print(json.dumps([ok, os.waitpid(pid, 0)[1]]))`,
   assertEquals(found, [true, 0]);
 });
 
+Deno.test("any number of calls can be made together", async () => {
+  await using server = await start();
+  const found = await pythonJson(
+    `${IMPORTS}
+from concurrent.futures import ThreadPoolExecutor
+async def main():
+    return await asyncio.gather(*(raw.run("echo", {"n": n}) for n in range(500)))
+answers = asyncio.run(main())
+assert all('"n":%d' % n in answer.text for n, answer in enumerate(answers))
+with ThreadPoolExecutor(300) as pool:
+    answers = list(pool.map(lambda n: raw.run_sync("echo", {"n": n}), range(300)))
+assert all('"n":%d' % n in answer.text for n, answer in enumerate(answers))
+print(json.dumps("all"))`,
+    { door: server.kernelDoor },
+  );
+  assertEquals(found, "all");
+});
+
 Deno.test("kept connections that the server has closed are replaced", async () => {
   await using server = await start();
   const found = await pythonJson(

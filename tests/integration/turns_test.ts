@@ -17,7 +17,7 @@ Deno.test("CodeExecutor says whether variables survived", async (t) => {
     const [name, code, state] of [["kept", SLEEP, "kept"], ["lost", STUBBORN, "lost"]] as const
   ) {
     await step(`${name}, on a timeout`, async () => {
-      const error = await rejection(executor.execute(code, { timeoutMs: 300 }));
+      const error = await rejection(executor.execute(code, { timeoutMs: 1500 }));
       assertInstanceOf(error, ExecutionTimeoutError);
       assertEquals([error.state, executor.state, error.text], [state, state, "begun"]);
       const isThere = (await executor.execute("'kept' in globals()")).text;
@@ -49,7 +49,7 @@ Deno.test("A time limit counts from the execution's turn on", async () => {
   const { executor } = test;
   const results = await Promise.all(
     [1, 2, 3].map((number) =>
-      executor.execute(`import time; time.sleep(0.5); ${number}`, { timeoutMs: 1000 })
+      executor.execute(`import time; time.sleep(1); ${number}`, { timeoutMs: 2500 })
     ),
   );
   assertEquals(results.map(({ text }) => text), ["1", "2", "3"]);
@@ -81,6 +81,73 @@ Deno.test("A reset during an execution ends it, and those that wait run afterwar
   assertEquals(String(await ended), "AbortError: The kernel was reset");
   assertEquals(executor.state, "lost");
   assertEquals((await waiting).text, "False");
+});
+
+Deno.test("A reader that pauses hears of a reset when it comes back", async () => {
+  await using test = await TestExecutor.start({ sandbox: false });
+  const { executor } = test;
+  const events = executor.stream(SLEEP, { chunks: true });
+  await events.next();
+
+  await executor.reset(); // does not wait for the reader
+
+  const waiting = executor.execute("'kept' in globals()");
+  assertEquals(String(await rejection(events.next())), "AbortError: The kernel was reset");
+  assertEquals(executor.state, "lost");
+  assertEquals((await waiting).text, "False");
+});
+
+Deno.test("A reset while a decision is pending withdraws it", async () => {
+  await using test = await TestExecutor.start({ sandbox: false, approval: { shell: "ask" } });
+  const { executor } = test;
+  const events = executor.stream("kept = 1\n!touch marker");
+  const { value: event } = await events.next();
+  assert(event?.type === "approval");
+
+  await executor.reset();
+
+  assert(event.request.signal.aborted, "it can still be decided");
+  await event.request.accept();
+  assertEquals(String(await rejection(events.next())), "AbortError: The kernel was reset");
+  assertEquals(
+    (await executor.execute("import os; 'kept' in globals(), os.path.exists('marker')")).text,
+    "(False, False)",
+  );
+});
+
+Deno.test("Disposing of the executor does not wait for a reader that pauses", async () => {
+  await using test = await TestExecutor.start({ sandbox: false });
+  const { executor } = test;
+  const events = executor.stream(SLEEP, { chunks: true });
+  await events.next();
+
+  await executor[Symbol.asyncDispose]();
+
+  assertEquals(String(await rejection(events.next())), "AbortError: The executor was closed");
+});
+
+Deno.test("What happens to one of many executors leaves the others alone", async () => {
+  await using tests = new AsyncDisposableStack();
+  const start = async () =>
+    tests.use(await TestExecutor.start({ spareKernel: false, sandbox: false }));
+  const all = await Promise.all(Array.from({ length: 4 }, start));
+  const [first, ...others] = all.map(({ executor }) => executor);
+  assert(first !== undefined);
+  const held = others.map((executor, i) =>
+    executor.stream(`mine = ${i}\n${SLEEP}`, { chunks: true })
+  );
+  await Promise.all(held.map((events) => events.next()));
+
+  await rejection(first.execute("import os; os._exit(1)"));
+  await first.reset();
+  await rejection(first.execute("import time; time.sleep(60)", { timeoutMs: 100 }));
+  await first[Symbol.asyncDispose]();
+
+  for (const [i, executor] of others.entries()) {
+    assertEquals(await executor.cancel(), "kept");
+    assertEquals(await held[i]?.next(), { value: undefined, done: true });
+    assertEquals((await executor.execute("mine, kept")).text, `(${i}, 1)`);
+  }
 });
 
 Deno.test("Several resets at once are one after all", async () => {

@@ -1,133 +1,12 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { z } from "zod";
-import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { ConfigError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
 import { follow, rejection, TestExecutor } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-
-/** What every attack has: a way to try something and say what came of it. */
-const TOOLS = `
-import hashlib, http.client, json, os, pathlib, re, shutil, socket, subprocess, sys, threading, time
-results = {}
-def attempt(name, action):
-    try:
-        results[name] = repr(action())
-    except BaseException as error:
-        results[name] = type(error).__name__
-def write(path):
-    with open(path, "a") as file:
-        return file.write("hostile")
-DOOR = os.environ["IPYBOX_TOOL_URL"].rpartition(":")[2]
-TOKEN = os.environ["IPYBOX_TOOL_TOKEN"]
-def ask(port, method, path, body=None, token=TOKEN, headers={}, wait=10):
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=wait)
-    connection.request(method, path, None if body is None else json.dumps(body), {
-        "Authorization": f"Bearer {token}", "Content-Type": "application/json", **headers,
-    })
-    answer = connection.getresponse()
-    return answer.status, answer.read().decode()
-def open_ports():
-    ports = set()
-    for name in ("tcp", "tcp6"):
-        for line in open(f"/proc/net/{name}").readlines()[1:]:
-            address, state = line.split()[1], line.split()[3]
-            if state == "0A": # it listens
-                ports.add(int(address.rpartition(":")[2], 16))
-    return sorted(ports)
-def say():
-    print("RESULTS", json.dumps(results))
-`;
-
-/** Runs attacks, whose outcomes are what they returned, as Python writes it, or an exception's name. */
-async function attack(
-  executor: CodeExecutor,
-  code: string,
-  decide: () => void = () => {},
-): Promise<Record<string, string>> {
-  const { result } = await follow(executor, `${code}\nsay()`, decide, { timeoutMs: 60_000 });
-  const said = /^RESULTS (.*)$/m.exec(result?.text ?? "")?.[1] ?? "";
-  return z.record(z.string(), z.string()).parse(JSON.parse(said));
-}
-
-/** All that an attack may end with where it must fail. */
-const DENIED = /^(PermissionError|FileNotFoundError|OSError|NotADirectoryError|FileExistsError)$/;
-
-/** A port of the host that counts who connects. */
-class CanaryPort implements AsyncDisposable {
-  readonly #listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  readonly port: number = this.#listener.addr.port;
-  visitors = 0;
-  readonly #serving = this.#serve();
-
-  async #serve(): Promise<void> {
-    for await (const connection of this.#listener) {
-      this.visitors++;
-      connection.close();
-    }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#listener.close();
-    await this.#serving;
-  }
-}
-
-/** A host with secrets, and an executor whose code is hostile. */
-class Siege implements AsyncDisposable {
-  readonly #parts: AsyncDisposableStack;
-
-  private constructor(
-    parts: AsyncDisposableStack,
-    readonly sandbox: boolean,
-    readonly executor: CodeExecutor,
-    readonly workspace: string,
-    /** A folder in the user's home with a secret in the file `canary`. */
-    readonly home: string,
-    /** What the gated MCP server has been asked. */
-    readonly journal: string,
-    readonly canary: CanaryPort,
-  ) {
-    this.#parts = parts;
-  }
-
-  static async begin(sandbox: boolean): Promise<Siege> {
-    await using parts = new AsyncDisposableStack();
-    const home = parts.use(await TempFolder.create(Deno.env.get("HOME") ?? "/"));
-    await Deno.writeTextFile(`${home.path}/canary`, "of the user");
-    const canary = parts.use(new CanaryPort());
-    Deno.env.set("IPYBOX_TEST_SECRET", "of the host");
-    parts.defer(() => Deno.env.delete("IPYBOX_TEST_SECRET"));
-    const workspace = parts.use(await TempFolder.create());
-    await Deno.writeTextFile(`${workspace.path}/.env`, "API_KEY=of the file\n");
-    await Deno.mkdir(`${workspace.path}/.ipybox`);
-    await Deno.mkdir(`${workspace.path}/mcptools/good`, { recursive: true });
-    await Deno.writeTextFile(`${workspace.path}/mcptools/good/__init__.py`, "GOOD = True\n");
-    const journal = `${home.path}/journal`;
-    const server = { ...rawServer("normal", journal), env: { KEY: "${IPYBOX_TEST_SECRET}" } };
-    await Deno.writeTextFile(
-      `${workspace.path}/.ipybox/mcp.json`,
-      JSON.stringify({ mcpServers: { raw: server } }),
-    );
-    const { executor } = parts.use(
-      await TestExecutor.start({ sandbox, workspace: workspace.path }),
-    );
-    await executor.execute(TOOLS);
-    return new Siege(parts.move(), sandbox, executor, workspace.path, home.path, journal, canary);
-  }
-
-  /** How often the gated tool was called. */
-  async calls(): Promise<number> {
-    const text = await Deno.readTextFile(this.journal).catch(() => ""); // it was never started
-    return text.split("\n").filter((line) => line === "tools/call").length;
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#parts.disposeAsync();
-  }
-}
+import { attack, DENIED, Siege, TOOLS } from "./siege.ts";
 
 const linux = Deno.build.os === "linux";
 
@@ -199,6 +78,7 @@ attempt("read state", lambda: open(".ipybox/mcp.json").read())
 attempt("read .env", lambda: open(".env").read())
 attempt("write state", lambda: write(".ipybox/mcp.json"))
 attempt("new state", lambda: write(".ipybox/policy.json"))
+attempt("consents state", lambda: write(".ipybox/consents.json"))
 attempt("rename state", lambda: os.rename(".ipybox", "state"))
 attempt("remove state", lambda: shutil.rmtree(".ipybox"))
 attempt("write .env", lambda: write(".env"))
@@ -386,6 +266,31 @@ results["secret"] = repr(os.environ.get("IPYBOX_TEST_SECRET"))
   });
 });
 
+Deno.test("a .env that code plants is never used, one of the user's is once he says so", async () => {
+  await using workspace = await TempFolder.create();
+  const { path } = workspace;
+  const server = { ...rawServer(), env: { KEY: "${PLANTED}", HERE: "${workspaceFolder}" } };
+  {
+    await using first = await TestExecutor.start({ workspace: path });
+    await first.executor.execute("open('.env', 'w').write('PLANTED=by code')");
+  }
+  const warnings: string[] = [];
+  const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
+  const start = () => TestExecutor.start({ workspace: path, servers: { raw: server }, log });
+  const call = "import ipybox_runtime as r; print(r.ToolRunner('raw').run_sync('env').text)";
+  {
+    await using second = await start();
+    const error = await rejection(second.executor.execute(call));
+    assertStringIncludes(String(error), "${PLANTED}, which is not set");
+    assertStringIncludes(warnings.join("\n"), `${path}/.env is not used`);
+  }
+  await Deno.remove(`${path}/.ipybox/no-dotenv`);
+  await using third = await start();
+  const { text } = await third.executor.execute(call);
+  const { KEY, HERE } = JSON.parse(text ?? "");
+  assertEquals([KEY, HERE], ["by code", path]);
+});
+
 Deno.test("a link that code plants at .env is not followed", async () => {
   await using home = await TempFolder.create(Deno.env.get("HOME") ?? "/");
   await Deno.writeTextFile(`${home.path}/secrets`, "STOLEN=of the user\n");
@@ -510,6 +415,12 @@ attempt("for another", lambda: ask(DOOR, "POST", "/approve",
     {"kind": "shell", "arguments": {"cmd": "true"}, "server": "raw", "tool": "count"})[0])
 attempt("approved", lambda: ask(DOOR, "POST", "/run", {**body, "approved": True})[0])
 attempt("policy", lambda: ask(DOOR, "POST", "/run", {**body, "approval": "allow"})[0])
+attempt("remembered", lambda: ask(DOOR, "POST", "/run",
+    {**body, "remember": {"scope": "always", "match": "tool"}})[0])
+attempt("remembered shell", lambda: ask(DOOR, "POST", "/approve", {"kind": "shell",
+    "arguments": {"cmd": "true"}, "remember": {"scope": "always", "match": "tool"}})[0])
+attempt("as its own source", lambda: ask(DOOR, "POST", "/run",
+    {**body, "source": {"line": 1, "text": "harmless()"}})[0])
 for port in ${siege.sandbox ? "open_ports()" : "[DOOR]"}:
     attempt(f"{port}", lambda: ask(port, "GET", "/approval", wait=0.3, headers={
             "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
@@ -526,8 +437,9 @@ results["answers"] = repr(answers)
     });
     assertEquals(asked, 1);
     assertEquals(
-      [outcomes["as tool"], outcomes["for another"], outcomes.approved, outcomes.policy],
-      ["400", "400", "400", "400"],
+      ["as tool", "for another", "approved", "policy", "remembered", "remembered shell"]
+        .concat("as its own source").map((name) => outcomes[name]),
+      Array.from({ length: 7 }, () => "400"),
     );
     assertEquals(outcomes.answers, "[]"); // the call still waited for the application
     assertEquals(Object.values(outcomes).filter((outcome) => outcome === "101"), []);
@@ -535,3 +447,27 @@ results["answers"] = repr(answers)
     assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);
   });
 }
+
+Deno.test("secrets deep in the workspace stay where they are, and out of sight, however code digs", async () => {
+  await using workspace = await TempFolder.create();
+  const { path } = workspace;
+  await Deno.mkdir(`${path}/a/b/.git/hooks`, { recursive: true });
+  await Deno.writeTextFile(`${path}/a/b/.env`, "SECRET=of the user");
+  const dig = `${TOOLS}
+results = {}
+os.makedirs("deep/er/and/deeper", exist_ok=True)
+attempt("read", lambda: open("a/b/.env").read())
+attempt("move the folder", lambda: os.rename("a/b", "deep/er/and/deeper/b"))
+attempt("move the one above", lambda: os.rename("a", "deep/er/and/a"))
+attempt("hook", lambda: write("a/b/.git/hooks/post-checkout"))
+attempt("remove", lambda: shutil.rmtree("a"))
+`;
+  for (const session of ["first", "second"]) {
+    await using test = await TestExecutor.start({ workspace: path });
+    const outcomes = await attack(test.executor, dig);
+    for (const [name, outcome] of Object.entries(outcomes)) {
+      assertMatch(outcome, DENIED, `${session} session: ${name}: ${outcome}`);
+    }
+  }
+  assertEquals(await Deno.readTextFile(`${path}/a/b/.env`), "SECRET=of the user");
+});

@@ -29,9 +29,14 @@ export function fixtureServer(file: string): StdioServerParams {
   return { command: Deno.execPath(), args, ...denoCache() };
 }
 
-/** A published server, run by Deno so that nothing has to be installed. */
+/** A server published with the protocol, run by Deno so that nothing has to be installed. */
 export function npmServer(name: string, ...args: string[]): StdioServerParams {
-  const spec = `npm:@modelcontextprotocol/${name}@2026.8.31`;
+  return npmPackage(`@modelcontextprotocol/${name}@2026.8.31`, ...args);
+}
+
+/** Any published server, run by Deno. */
+export function npmPackage(name: string, ...args: string[]): StdioServerParams {
+  const spec = `npm:${name}`;
   return {
     command: Deno.execPath(),
     args: ["run", "-A", "--quiet", "--no-config", "--no-lock", spec, ...args],

@@ -23,21 +23,32 @@ export interface TerminalEnd {
  */
 export type Typing = readonly [expected: string, typed: string | null];
 
+/** What a terminal is like. */
+export interface TerminalOptions {
+  /** How wide it is. */
+  readonly columns?: number;
+  /** Variables beside those of the tests. */
+  readonly env?: Readonly<Record<string, string>>;
+}
+
 /**
  * Runs `ipybox` at a terminal.
  *
  * @param args Its arguments.
  * @param script What the person there does, in order.
+ * @param options What the terminal is like.
  * @returns How it ended.
  */
 export async function ipyboxAtTerminal(
   args: readonly string[],
   script: readonly Typing[],
+  options: TerminalOptions = {},
 ): Promise<TerminalEnd> {
+  const { columns = 80, env = {} } = options;
   const command = [Deno.execPath(), ...cliArguments, ...args];
   const { stdout, stderr, success } = await new Deno.Command("python3", {
-    args: [driver, JSON.stringify({ command, script, seconds: 60 })],
-    env: { NO_COLOR: "1", TERM: "xterm" },
+    args: [driver, JSON.stringify({ command, script, seconds: 60, columns })],
+    env: { NO_COLOR: "1", TERM: "xterm", EDITOR: "", VISUAL: "", ...env },
     stdin: "null",
   }).output();
   if (!success) throw new Error(new TextDecoder().decode(stderr));

@@ -1,4 +1,5 @@
 import type { ServerParams } from "../../mcp/server_params.ts";
+import { shellWord } from "../../mcp/shell_word.ts";
 
 /**
  * The command with which a user registers a server himself.
@@ -11,9 +12,5 @@ export function registerCommand(name: string, params: ServerParams): string {
   const words = "url" in params
     ? ["ipybox", "register", name, "--url", params.url]
     : ["ipybox", "register", name, "--", params.command, ...(params.args ?? [])];
-  return words.map(quoted).join(" ");
-}
-
-function quoted(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+  return words.map(shellWord).join(" ");
 }

@@ -5,7 +5,7 @@ import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
-import { visible } from "../visible.ts";
+import { visibleLines } from "../visible_lines.ts";
 import { confirmChange } from "./confirm_change.ts";
 
 const DESCRIPTION = `
@@ -48,7 +48,7 @@ export function registerInstall(
         const change = {
           description:
             `Install this Python package from a Git repository? Its installation, in a ` +
-            `sandbox, can reach ${requirement.host}:\n\n${visible(requirement.text)}`,
+            `sandbox, can reach ${requirement.host}:\n\n${visibleLines(requirement.text)}`,
           what: "Installing from a Git repository",
           byHand: "Ask the user, or install a package of the package index instead",
         };

@@ -6,7 +6,7 @@ import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
-import { visible } from "../visible.ts";
+import { visibleLines } from "../visible_lines.ts";
 import { registerCommand } from "./command_line.ts";
 import { confirmChange } from "./confirm_change.ts";
 
@@ -64,7 +64,7 @@ export function registerRegister(
       const change = {
         // The whole of it, as JSON: what is shown is what will be started, to the last character.
         description: `Register the MCP server "${name}"? It is started or reached like this, ` +
-          `outside the sandbox:\n\n${visible(JSON.stringify(params, null, 2))}`,
+          `outside the code's sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
         what: `Registering the server "${name}"`,
         byHand: `Ask the user to run: ${registerCommand(name, params)}`,
       };

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Mapping
+from typing import Any, Callable, Mapping
 
 from .errors import InvalidArgumentsError
 
@@ -26,8 +26,6 @@ def _jsonable(value: Any) -> Any:
     isoformat = getattr(value, "isoformat", None)
     if callable(isoformat):
         return isoformat()
-    if isinstance(value, (set, frozenset)):
-        return list(value)
     for module, name, convert in _BY_NAME:
         if any(cls.__module__ == module and cls.__name__ == name for cls in type(value).__mro__):
             return convert(value)
@@ -37,8 +35,10 @@ def _jsonable(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-#: Classes of modules that are not worth importing for this.
-_BY_NAME = (
+#: How values of these classes and their subclasses are written, without importing their modules.
+_BY_NAME: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
+    ("builtins", "set", list),
+    ("builtins", "frozenset", list),
     ("enum", "Enum", lambda value: value.value),
     ("uuid", "UUID", str),
     ("decimal", "Decimal", str),

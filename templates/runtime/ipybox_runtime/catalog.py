@@ -237,7 +237,7 @@ def _completion(
     return {"ref": ref, "argument": completed, **context}
 
 
-def _texts(arguments: Mapping[str, str]) -> Mapping[str, str]:
+def _texts(arguments: Mapping[str, object]) -> Mapping[str, object]:
     for name, value in arguments.items():
         if not isinstance(value, str):
             raise InvalidArgumentsError(f"{name} must be text, as all arguments of prompts are")

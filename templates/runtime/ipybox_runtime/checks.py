@@ -359,19 +359,19 @@ def _at(path: str) -> str:
     return f"at {path[:200]}" if path else "for the arguments as a whole"
 
 
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
     "boolean": lambda value: isinstance(value, bool),
     "string": lambda value: isinstance(value, str),
-    "array": lambda value: is_array(value),
-    "object": lambda value: is_object(value),
-    "number": lambda value: _is_number(value),
+    "array": is_array,
+    "object": is_object,
+    "number": _is_number,
     "integer": lambda value: _is_number(value) and value % 1 == 0,
 }
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _scalar_problem(value: Any, schema: dict[str, Any], path: str) -> str | None:
@@ -398,15 +398,11 @@ def _scalar_problem(value: Any, schema: dict[str, Any], path: str) -> str | None
 
 
 def _number_problem(value: float, schema: dict[str, Any], path: str) -> str | None:
-    too_small = (
-        value < schema.get("minimum", value)
-        or "exclusiveMinimum" in schema
-        and value <= schema["exclusiveMinimum"]
+    too_small = value < schema.get("minimum", value) or (
+        "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]
     )
-    too_large = (
-        value > schema.get("maximum", value)
-        or "exclusiveMaximum" in schema
-        and value >= schema["exclusiveMaximum"]
+    too_large = value > schema.get("maximum", value) or (
+        "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]
     )
     if too_small or too_large:
         return f"the number is too {'small' if too_small else 'large'} {_at(path)}"

@@ -187,7 +187,9 @@ class ToolResult:
 
     def __init__(self, result: Mapping[str, Any]) -> None:
         #: The content blocks in order.
-        self.content: tuple[ToolContent, ...] = tuple(content_block(item) for item in result["content"])
+        self.content: tuple[ToolContent, ...] = tuple(
+            content_block(item) for item in result["content"]
+        )
         texts = [block.text for block in self.content if isinstance(block, TextBlock)]
         #: The text blocks, joined by newlines.
         self.text = ToolText("\n".join(texts), self.content)

@@ -109,6 +109,12 @@ class ServerUnreachableError(ToolCallError):
     signal: Optional[str] = None
 
 
+class LoginRequiredError(ServerUnreachableError):
+    """The remote MCP server asks for a login, which only the user can make."""
+
+    type = "login_required"
+
+
 class UnknownServerError(ServerUnreachableError):
     """No MCP server of that name is registered."""
 
@@ -137,6 +143,7 @@ _CLASSES: tuple[type[ToolCallError], ...] = (
     ToolTimeoutError,
     ServerDiedError,
     ServerUnreachableError,
+    LoginRequiredError,
     UnknownServerError,
     ToolCancelledError,
     ToolServerError,

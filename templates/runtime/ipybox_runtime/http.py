@@ -61,7 +61,7 @@ class Answer:
             return False
         status_line, *lines = self._pending[:end].decode("latin-1").split("\r\n")
         del self._pending[: end + 4]
-        headers = {}
+        headers: dict[str, str] = {}
         for line in lines:
             name, _, value = line.partition(":")
             headers[name.strip().lower()] = value.strip().lower()

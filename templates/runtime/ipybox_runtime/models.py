@@ -53,7 +53,7 @@ from .checks import (
 )
 from .errors import ToolOutputError
 
-if sys.version_info >= (3, 11):  # noqa: UP036 -- kernels may run on Python 3.10
+if sys.version_info >= (3, 11):
     from enum import StrEnum
 else:
     from enum import Enum
@@ -65,7 +65,7 @@ else:
 
 
 if TYPE_CHECKING:
-    from typing_extensions import Self  # noqa: UP035 -- as above
+    from typing_extensions import Self
 
     from . import ToolResult
 

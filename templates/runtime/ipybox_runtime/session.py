@@ -5,17 +5,23 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, NoReturn, Optional
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from .errors import ToolServerError
 from .http import Answer
+from .source import calling_line
 
 if TYPE_CHECKING:
     import asyncio
 
 #: How many connections are kept while they are not used.
 _MAX_IDLE = 32
+#: How many requests are made at once, by threads and in each event loop; the others wait. The tool
+#: server answers more than these two together, but not any number.
+_MAX_REQUESTS = 64
 _READ_SIZE = 1 << 18
 
 
@@ -36,11 +42,19 @@ class Session:
             "Content-Type: application/json\r\nContent-Length: "
         )
         self._idle: list[_Connection] = []
+        self._turns = threading.BoundedSemaphore(_MAX_REQUESTS)
+        self._loop_turns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
     def post(
         self, path: str, body: bytes, on_line: Optional[Callable[[bytes], Any]] = None
     ) -> dict[str, Any]:
         """Send a request and wait for the answer, of which all lines but the last are passed on."""
+        with self._turns:
+            return self._post(path, body, on_line)
+
+    def _post(
+        self, path: str, body: bytes, on_line: Optional[Callable[[bytes], Any]]
+    ) -> dict[str, Any]:
         request = self._request(path, body)
         connection: Optional[_Connection] = None
         try:
@@ -68,6 +82,19 @@ class Session:
         import asyncio
 
         loop = asyncio.get_running_loop()
+        turns = self._loop_turns.get(loop)
+        if turns is None:
+            turns = self._loop_turns[loop] = asyncio.Semaphore(_MAX_REQUESTS)
+        async with turns:
+            return await self._post_async(loop, path, body, on_line)
+
+    async def _post_async(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        path: str,
+        body: bytes,
+        on_line: Optional[Callable[[bytes], Awaitable[Any]]],
+    ) -> dict[str, Any]:
         request = self._request(path, body)
         connection: Optional[_Connection] = None
         try:
@@ -86,7 +113,9 @@ class Session:
         return _decode(answer)
 
     def _request(self, path: str, body: bytes) -> bytes:
-        head = f"POST {path} HTTP/1.1\r\n{self._head}{len(body)}\r\n\r\n"
+        line = calling_line()
+        source = "" if line is None else f"\r\nX-Ipybox-Line: {line}"
+        head = f"POST {path} HTTP/1.1\r\n{self._head}{len(body)}{source}\r\n\r\n"
         # One write: with two, the other side's delayed acknowledgement can cost 40 ms.
         return head.encode("ascii") + body
 
@@ -238,3 +267,13 @@ def default_session() -> Session:
             )
         _session = Session(url, token)
     return _session
+
+
+def _forget_session() -> None:
+    global _session
+    _session = None
+
+
+if hasattr(os, "register_at_fork"):
+    # The parent's connections are not the child's, and its turns are never given back there.
+    os.register_at_fork(after_in_child=_forget_session)

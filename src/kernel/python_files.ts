@@ -1,8 +1,8 @@
 import { z } from "zod";
 import { EnvironmentNotReadyError } from "../errors.ts";
 
-/** A Python that can run the gateway, and what it consists of. */
-export interface Interpreter {
+/** What a Python that can run the gateway consists of, which the sandbox must let it read. */
+export interface PythonFiles {
   /** Its path, whose folder is free of symbolic links. */
   readonly executable: string;
   /** Files and folders that must be readable to run it. */
@@ -39,14 +39,14 @@ const answerSchema = z.object({
 });
 
 /**
- * Asks a Python where it is and whether it can run the gateway.
+ * Asks a Python where its files are and whether it can run the gateway.
  *
  * @param python Its path.
  * @param signal Ends the question.
  * @returns What it answered.
  * @throws {EnvironmentNotReadyError} It does not exist, does not work, or lacks packages.
  */
-export async function askInterpreter(python: string, signal: AbortSignal): Promise<Interpreter> {
+export async function locatePython(python: string, signal: AbortSignal): Promise<PythonFiles> {
   const answer = await query(python, signal);
   if (answer.missing.length > 0) {
     throw new EnvironmentNotReadyError(

@@ -1,4 +1,12 @@
-import { LONGEST_TIMER_MS } from "../async/signals.ts";
+import { LONGEST_TIMER_MS } from "./signals.ts";
+
+/** A place where something waits for a person. */
+export interface Waiting {
+  /** How much waits. */
+  readonly pending: number;
+  /** Calls back with that number whenever it changes, until disposed. */
+  onPendingChange(callback: (pending: number) => void): Disposable;
+}
 
 /**
  * A time limit that stands still while decisions are being waited for.
@@ -42,6 +50,20 @@ export class TimeBudget implements Disposable {
     this.#pending = count;
     if (now && !before) this.#stop();
     if (before && !now) this.#start();
+  }
+
+  /**
+   * Stands still whenever something waits for a person at one of several places, until disposed.
+   *
+   * @param places The places. Something may be waiting there already.
+   * @returns Disposing it leaves the clock as it is.
+   */
+  standStillFor(places: readonly Waiting[]): Disposable {
+    const tell = () => this.setPending(places.reduce((sum, { pending }) => sum + pending, 0));
+    const stack = new DisposableStack();
+    for (const place of places) stack.use(place.onPendingChange(tell));
+    tell(); // a thread of earlier code may be waiting for an `ApprovalClient`
+    return stack;
   }
 
   [Symbol.dispose](): void {

@@ -1,0 +1,371 @@
+import { assert, assertEquals, assertFalse, assertMatch, assertRejects } from "@std/assert";
+import { ToolCallError } from "../errors.ts";
+import { parseExact, sealObject } from "../json/exact.ts";
+import type { Logger } from "../log.ts";
+import { ApprovalChannel } from "./channel.ts";
+import { changesSince, type Consent, type Facet, isFor, makeConsent } from "./consent.ts";
+import { Consents, type ConsentStore } from "./consents.ts";
+import { ApprovalGate, type GateDecision } from "./gate.ts";
+import { approvalPolicy } from "./policy.ts";
+import type { ApprovalCall, ApprovalRequest, Remember } from "./request.ts";
+
+function call(args: string, more: Partial<ApprovalCall> = {}): ApprovalCall {
+  const sealed = sealObject(parseExact(args));
+  return { kind: "tool", serverName: "fs", toolName: "write", arguments: sealed, ...more };
+}
+
+const FACETS: readonly Facet[] = [
+  { name: "command", about: "server", value: "npx fs", shown: "npx fs" },
+  { name: "environment variable 'TOKEN'", about: "server", value: "secret" },
+  { name: "description", about: "tool", value: "Writes a file", shown: "Writes a file" },
+  {
+    name: "parameter 'path'",
+    about: "tool",
+    value: '{"type":"string"}',
+    shown: '{"type":"string"}',
+  },
+];
+
+const ASKED = call('{"path":"a.txt","n":1}');
+
+/** A call, whether a consent to the tool is for it, and whether one to exactly those arguments is. */
+const CALLS: readonly (readonly [call: ApprovalCall, tool: boolean, exact: boolean])[] = [
+  [ASKED, true, true],
+  [call('{"n":1,"path":"a.txt"}'), true, true],
+  [call('{"path":"b.txt","n":1}'), true, false],
+  [call('{"path":"a.txt","n":1.0}'), true, false],
+  [call('{"path":"a.txt","n":"1"}'), true, false],
+  [call('{"path":"a.txt"}'), true, false],
+  [call('{"path":"a.txt","n":1,"m":null}'), true, false],
+  [call('{"path":["a.txt"],"n":1}'), true, false],
+  [call('{"path":"a.txt\u200b","n":1}'), true, false],
+  [call('{"PATH":"a.txt","n":1}'), true, false],
+  [call("{}"), true, false],
+  [call('{"path":"a.txt","n":1}', { toolName: "read" }), false, false],
+  [call('{"path":"a.txt","n":1}', { toolName: "Write" }), false, false],
+  [call('{"path":"a.txt","n":1}', { toolName: "write " }), false, false],
+  [call('{"path":"a.txt","n":1}', { serverName: "fs2" }), false, false],
+  [call('{"path":"a.txt","n":1}', { serverName: "fs.write", toolName: "" }), false, false],
+  [call('{"path":"a.txt","n":1}', { kind: "resource" }), false, false],
+  [call('{"path":"a.txt","n":1}', { kind: "shell" }), false, false],
+];
+
+for (const [index, [asked, tool, exact]] of CALLS.entries()) {
+  Deno.test(`a consent is for the calls that it was given for, case ${index + 1}`, () => {
+    const decided = { call: ASKED, facets: [], decision: "allow" } as const;
+    assertEquals(isFor(makeConsent(decided, "tool"), asked), tool);
+    assertEquals(isFor(makeConsent(decided, "arguments"), asked), exact);
+  });
+}
+
+const [COMMAND, TOKEN, DESCRIPTION, PATH] = FACETS as [Facet, Facet, Facet, Facet];
+
+/** What server and tool are like now, and what people are told. */
+const CHANGES: readonly (readonly [facets: readonly Facet[], changes: readonly string[]])[] = [
+  [FACETS, []],
+  [FACETS.toReversed(), []],
+  [[], [
+    "command was removed",
+    "environment variable 'TOKEN' was removed",
+    "description was removed",
+    "parameter 'path' was removed",
+  ]],
+  [[{ ...COMMAND, value: "npx evil", shown: "npx evil" }, TOKEN, DESCRIPTION, PATH], [
+    "command was 'npx fs', is 'npx evil'",
+  ]],
+  [[COMMAND, { ...TOKEN, value: "other" }, DESCRIPTION, PATH], [
+    "environment variable 'TOKEN' changed",
+  ]],
+  [[COMMAND, { ...TOKEN, value: "${TOKEN}", shown: "${TOKEN}" }, DESCRIPTION, PATH], [
+    "environment variable 'TOKEN' changed",
+  ]],
+  [[COMMAND, TOKEN, { ...DESCRIPTION, value: "x", shown: "Writes a file" }, PATH], [
+    "description was 'Writes a file', is 'Writes a file'",
+  ]],
+  [[...FACETS, { name: "parameter 'mode'", about: "tool", value: "{}", shown: "{}" }], [
+    "parameter 'mode' was added",
+  ]],
+  [[COMMAND, TOKEN, DESCRIPTION, { ...PATH, name: "parameter 'file'" }], [
+    "parameter 'file' was added",
+    "parameter 'path' was removed",
+  ]],
+  [[COMMAND, TOKEN, { ...DESCRIPTION, value: "\u001b[2K", shown: "\u001b[2K\u202e'" }, PATH], [
+    "description was 'Writes a file', is '\\x1b[2K\\u202e\\''",
+  ]],
+];
+
+for (const [index, [facets, changes]] of CHANGES.entries()) {
+  Deno.test(`a consent counts only while nothing changed, case ${index + 1}`, () => {
+    const consent = makeConsent({ call: ASKED, facets: FACETS, decision: "allow" }, "tool");
+    assertEquals(changesSince(consent, facets), changes);
+  });
+}
+
+Deno.test("what changed late in a long text is shown, and all of it counts", () => {
+  const facet = (
+    value: string,
+  ): Facet[] => [{ name: "description", about: "tool", value, shown: value }];
+  const since = (before: string, after: string) => {
+    const decided = { call: ASKED, facets: facet(before), decision: "allow" } as const;
+    return changesSince(makeConsent(decided, "tool"), facet(after));
+  };
+  const long = "x".repeat(500);
+  assertEquals(since(`${long}old`, `${long}new`), [
+    `description was …'${"x".repeat(20)}old', is …'${"x".repeat(20)}new'`,
+  ]);
+  const longer = "x".repeat(5000);
+  assertEquals(since(`${longer}old`, `${longer}new`), [
+    "description changed after its first 1000 characters",
+  ]);
+});
+
+Deno.test("a consent keeps no secrets, and the same ones do not look the same", () => {
+  const decided = { call: ASKED, facets: FACETS, decision: "allow" } as const;
+  const [one, other] = [makeConsent(decided, "arguments"), makeConsent(decided, "arguments")];
+  assertFalse(JSON.stringify(one).includes("secret"));
+  assert(one.bound[TOKEN.name]?.hash !== other.bound[TOKEN.name]?.hash);
+  assert(one.arguments !== other.arguments);
+});
+
+/** A store in memory, which may be told to fail. */
+class MemoryStore implements ConsentStore {
+  all: Consent[] = [];
+  broken = false;
+  list(): Promise<readonly Consent[]> {
+    return Promise.resolve(this.all);
+  }
+  add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
+    if (this.broken) return Promise.reject(new Error("the disk is full"));
+    this.all = [...this.all.filter((earlier) => !replaced(earlier)), consent];
+    return Promise.resolve();
+  }
+  reload(): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+/** A gate whose approver answers as it is told, and what was asked and decided. */
+class TestGate {
+  readonly store = new MemoryStore();
+  readonly errors: string[] = [];
+  readonly asked: ApprovalRequest[] = [];
+  readonly decisions: GateDecision[] = [];
+  readonly consents: Consents;
+  readonly channel = new ApprovalChannel();
+  readonly #gate: ApprovalGate;
+  answer: (request: ApprovalRequest) => unknown = (request) => request.accept();
+
+  constructor(mode: "ask" | "allow" | "deny" = "ask") {
+    const nothing = () => {};
+    const log: Logger = {
+      debug: nothing,
+      info: nothing,
+      warn: nothing,
+      error: (text) => this.errors.push(text),
+    };
+    this.consents = new Consents({ store: this.store, log });
+    this.#gate = new ApprovalGate(approvalPolicy(mode), this.channel, this.consents);
+    this.channel.attach((request) => {
+      this.asked.push(request);
+      this.answer(request);
+    });
+  }
+
+  /** The outcome of a call, and whether anybody was asked. */
+  async ask(asked = ASKED, facets = FACETS): Promise<string> {
+    const before = this.asked.length;
+    const onDecision = (decision: GateDecision) => void this.decisions.push(decision);
+    const outcome = await this.#gate.authorize(asked, { facets: () => facets, onDecision })
+      .then(() => "allowed", (error) => {
+        if (error instanceof ToolCallError) return "denied";
+        throw error;
+      });
+    return this.asked.length === before ? outcome : `${outcome}, asked`;
+  }
+
+  remember(scope: Remember["scope"], match: Remember["match"] = "tool"): void {
+    this.answer = (request) => request.accept({ remember: { scope, match } });
+  }
+}
+
+const OTHER = call('{"path":"b.txt"}');
+
+Deno.test("a decision without memory counts once", async () => {
+  const gate = new TestGate();
+  assertEquals(await gate.ask(), "allowed, asked");
+  assertEquals(await gate.ask(), "allowed, asked");
+  assertEquals(gate.asked[0]?.scopes, ["session", "always"]);
+});
+
+for (const scope of ["cell", "session", "always"] as const) {
+  Deno.test(`a decision for the ${scope} counts as long as that, and for what it was made`, async () => {
+    const gate = new TestGate();
+    {
+      using _cell = gate.consents.enterCell();
+      gate.remember(scope, "arguments");
+      assertEquals(await gate.ask(), "allowed, asked");
+      gate.answer = (request) => request.reject("no");
+      assertEquals(await gate.ask(), "allowed");
+      assertEquals(await gate.ask(OTHER), "denied, asked");
+      gate.remember(scope, "tool");
+      assertEquals(await gate.ask(OTHER), "allowed, asked");
+      gate.answer = (request) => request.reject("no");
+      assertEquals(await gate.ask(OTHER), "allowed");
+      assertEquals(await gate.ask(call("{}", { toolName: "read" })), "denied, asked");
+    }
+    const afterCell = await gate.ask(OTHER); // as a thread that the cell left would
+    assertEquals(afterCell, scope === "cell" ? "denied, asked" : "allowed");
+    await gate.consents.reset();
+    assertEquals(await gate.ask(OTHER), scope === "always" ? "allowed" : "denied, asked");
+    assertMatch(
+      String(gate.decisions[1]?.reason),
+      scope === "always"
+        ? /^remembered always \([0-9a-f]{8}\), for exactly these arguments$/
+        : new RegExp(`^remembered for this ${scope}, for exactly these arguments$`),
+    );
+    assertEquals(gate.decisions[1]?.by, "consent");
+  });
+}
+
+Deno.test("an answer for the cell that comes after its end counts once", async () => {
+  const gate = new TestGate();
+  const asked = Promise.withResolvers<ApprovalRequest>();
+  gate.answer = (request) => asked.resolve(request);
+  const cell = gate.consents.enterCell();
+  const outcome = gate.ask();
+  const request = await asked.promise;
+  cell[Symbol.dispose]();
+  using _next = gate.consents.enterCell();
+  await request.accept({ remember: { scope: "cell", match: "tool" } });
+  assertEquals(await outcome, "allowed, asked");
+  gate.answer = (request) => request.reject();
+  assertEquals(await gate.ask(), "denied, asked");
+});
+
+Deno.test("without a cell or a store nothing is remembered for them", async () => {
+  const channel = new ApprovalChannel();
+  const gate = new ApprovalGate(approvalPolicy("ask"), channel);
+  const refused: unknown[] = [];
+  using _approver = channel.attach(async (request) => {
+    assertEquals(request.scopes, ["session"]);
+    for (const scope of ["cell", "always"] as const) {
+      await assertRejects(
+        () => request.accept({ remember: { scope, match: "tool" } }),
+        TypeError,
+        `Cannot remember this decision for "${scope}": possible is session`,
+      );
+    }
+    refused.push(request.id);
+    await request.reject();
+  });
+  await assertRejects(() => gate.authorize(ASKED), ToolCallError);
+  assertEquals(refused.length, 1);
+});
+
+Deno.test("a refusal is remembered with its reason, and beats permissions", async () => {
+  const gate = new TestGate();
+  gate.remember("session", "arguments");
+  assertEquals(await gate.ask(), "allowed, asked");
+  gate.answer = (request) => {
+    return request.reject("never", { remember: { scope: "always", match: "tool" } });
+  };
+  assertEquals(await gate.ask(OTHER), "denied, asked");
+  assertEquals(await gate.ask(OTHER), "denied");
+  assertEquals(await gate.ask(), "denied");
+  assertMatch(String(gate.decisions.at(-1)?.reason), /^remembered always .*: never$/);
+});
+
+Deno.test("what the policy says beats what is remembered, but for asking", async () => {
+  for (const [mode, outcome] of [["deny", "denied"], ["allow", "allowed"]] as const) {
+    const gate = new TestGate(mode);
+    const decision = mode === "deny" ? "allow" : "deny";
+    gate.store.all = [makeConsent({ call: ASKED, facets: FACETS, decision }, "tool")];
+    assertEquals(await gate.ask(), outcome);
+    assertEquals(gate.decisions[0]?.by, "policy");
+  }
+});
+
+Deno.test("a consent lapses when something changed, the request says what, and a new one replaces it", async () => {
+  const gate = new TestGate();
+  gate.remember("always");
+  assertEquals(await gate.ask(), "allowed, asked");
+  assertEquals(gate.asked[0]?.changes, undefined);
+  const changed = FACETS.map((facet) =>
+    facet.name === "description" ? { ...facet, value: "Evil", shown: "Evil" } : facet
+  );
+  gate.answer = (request) => request.accept();
+  assertEquals(await gate.ask(ASKED, changed), "allowed, asked");
+  assertEquals(gate.asked[1]?.changes, ["description was 'Writes a file', is 'Evil'"]);
+  assertEquals(await gate.ask(), "allowed"); // as it was
+  gate.remember("always");
+  assertEquals(await gate.ask(ASKED, changed), "allowed, asked");
+  assertEquals(await gate.ask(ASKED, changed), "allowed");
+  assertEquals(gate.store.all.length, 1);
+});
+
+Deno.test("of many changes, those that are left out are counted", async () => {
+  const gate = new TestGate();
+  gate.remember("session");
+  await gate.ask(ASKED, []);
+  const facets = Array.from({ length: 50 }, (_, n) => ({
+    name: `parameter '${n}'`,
+    about: "tool" as const,
+    value: "",
+  }));
+  await gate.ask(ASKED, facets);
+  assertEquals(gate.asked[1]?.changes?.length, 21);
+  assertEquals(gate.asked[1]?.changes?.at(-1), "and 30 more changes");
+});
+
+Deno.test("edited arguments are the ones that are remembered", async () => {
+  const gate = new TestGate();
+  gate.answer = (request) =>
+    request.accept({
+      arguments: { path: "b.txt" },
+      remember: { scope: "session", match: "arguments" },
+    });
+  assertEquals(await gate.ask(), "allowed, asked");
+  assertEquals(await gate.ask(OTHER), "allowed");
+  assertEquals(await gate.ask(), "allowed, asked");
+});
+
+Deno.test("one answer settles the other requests that it is for", async () => {
+  const gate = new TestGate();
+  const first = Promise.withResolvers<ApprovalRequest>();
+  gate.answer = (request) => first.resolve(request);
+  const outcomes = Promise.all([gate.ask(), gate.ask(OTHER)]);
+  const request = await first.promise;
+  await request.accept({ remember: { scope: "session", match: "tool" } });
+  assertEquals((await outcomes).map((outcome) => outcome.split(",")[0]), ["allowed", "allowed"]);
+  assertEquals(gate.asked.length, 2);
+  assert(gate.asked.find((one) => one !== request)?.signal.aborted);
+  assertEquals(gate.channel.pending, 0);
+});
+
+Deno.test("what cannot be kept counts once, and the log is told", async () => {
+  const gate = new TestGate();
+  gate.store.broken = true;
+  gate.remember("always");
+  assertEquals(await gate.ask(), "allowed, asked");
+  assertEquals(await gate.ask(), "allowed, asked");
+  assertMatch(gate.errors[0] ?? "", /counts for one call only: the disk is full/);
+});
+
+Deno.test("an approver cannot remember edited arguments that the policy denies", async () => {
+  const channel = new ApprovalChannel();
+  const consents = new Consents();
+  const policy = {
+    decide: ({ arguments: { path } }: ApprovalCall) => ({
+      mode: path === "secret" ? "deny" : "ask",
+    } as const),
+  };
+  const gate = new ApprovalGate(policy, channel, consents);
+  using _approver = channel.attach((request) =>
+    void request.accept({
+      arguments: { path: "secret" },
+      remember: { scope: "session", match: "tool" },
+    })
+  );
+  await assertRejects(() => gate.authorize(ASKED), ToolCallError, "rejected");
+  assertEquals((await consents.recall(ASKED, [])).decision, undefined);
+});

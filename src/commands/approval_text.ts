@@ -1,0 +1,187 @@
+/**
+ * What a person at a terminal is shown of a request for approval.
+ *
+ * All that code or a server wrote stands behind a mark at the start of each row, so that none of it
+ * can pass for what ipybox says.
+ *
+ * @module
+ */
+import { callName, describeArgument, describeCall, visible } from "../approval/call_text.ts";
+import type { ApprovalCall, ApprovalRequest } from "../approval/request.ts";
+import { isExactObject, parseExact } from "../json/exact.ts";
+
+/** What is shown of a request. */
+export interface ShownRequest {
+  /** The request. */
+  readonly request: ApprovalRequest;
+  /** The arguments that would be sent. */
+  readonly argumentsJson: string;
+  /** How wide the terminal is. */
+  readonly columns: number;
+}
+
+const MARK = "  | ";
+/** The most rows of one argument, and of all that is shown at once. */
+const MAX_ROWS = 4;
+const MAX_ITEMS = 12;
+
+/**
+ * Shows a request in a few rows. What is left out is counted.
+ *
+ * @param shown The request.
+ * @returns Rows, each with its end.
+ */
+export function summary(shown: ShownRequest): string {
+  const { request, columns } = shown;
+  const { source, changes } = request;
+  const rows = isShell(request) ? shellRows(shown, true) : callRows(shown, true);
+  if (shown.argumentsJson !== request.argumentsJson) rows.unshift("Edited:");
+  if (source !== undefined) {
+    const at = `  line ${source.line}: `;
+    rows.push(at + cut(visible(source.text.trim()), columns - at.length));
+  }
+  if (changes !== undefined) {
+    rows.push("Changed since it was decided:");
+    rows.push(...folded(changes.flatMap((change) => marked(change, columns)), "changes"));
+  }
+  return rows.join("\n") + "\n";
+}
+
+/**
+ * Shows all that is known of a request.
+ *
+ * @param shown The request.
+ * @returns Rows, each with its end.
+ */
+export function details(shown: ShownRequest): string {
+  const { request, columns } = shown;
+  const { annotations = {}, source, server, title, description, changes } = request;
+  const rows = isShell(request) ? shellRows(shown, false) : callRows(shown, false);
+  const add = (label: string, ...texts: (string | undefined)[]) => {
+    const given = texts.filter((text) => text !== undefined && text !== "");
+    if (given.length === 0) return;
+    rows.push(`${label}:`);
+    for (const text of given) {
+      for (const line of String(text).split("\n")) rows.push(...marked(visible(line), columns));
+    }
+  };
+  add("Server", server?.launch);
+  add("Title, as the server says", title);
+  add("Description, as the server says", description);
+  const hints = Object.entries(annotations).filter(([name]) => name !== "title");
+  add("Hints of the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
+  add("Line, as the code says", source && `${source.line}: ${source.text}`);
+  add("Changed since it was decided", ...changes ?? []);
+  return rows.join("\n") + "\n";
+}
+
+/** Whether it is about a shell command. Other calls may have an argument `cmd`, too. */
+export function isShell({ kind }: ApprovalRequest): boolean {
+  return kind === "shell" || kind === "shell_magic";
+}
+
+/** On one row if there is room, else with one argument after the other. */
+function callRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
+  const call = callOf(request, argumentsJson);
+  const line = MARK + describeCall(call);
+  if (line.length <= columns && widthOf(line) <= columns) return [line];
+  const { arguments: args } = call;
+  const items = Object.entries(args).map(([name, value]) => {
+    const text = `  ${describeArgument(name, value)}`;
+    return fold ? shortened(text, columns) : marked(text, columns);
+  });
+  const shown = fold ? folded(items, "arguments") : items;
+  return [...marked(`${callName(request)}(`, columns), ...shown.flat(), `${MARK})`];
+}
+
+function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
+  const { cmd, program, ...others } = callOf(request, argumentsJson).arguments;
+  if (typeof cmd !== "string" || Object.keys(others).length > 0) {
+    return callRows({ request, argumentsJson, columns }, fold);
+  }
+  const by = typeof program === "string" ? ` by ${visible(program)}` : "";
+  const lines = cmd.replace(/\n$/, "").split("\n").map((line) => {
+    const text = visible(line);
+    return fold ? shortened(text, columns) : marked(text, columns);
+  });
+  return [...wrapped(`Run${by}:`, columns), ...(fold ? folded(lines, "lines") : lines).flat()];
+}
+
+/** The call with the arguments as they are now. */
+function callOf({ kind, serverName, toolName }: ApprovalRequest, json: string): ApprovalCall {
+  const args = parseExact(json);
+  return { kind, serverName, toolName, arguments: isExactObject(args) ? args : {} };
+}
+
+/** Leaves out the middle of what is many, and says of how much. */
+function folded<T extends string | string[]>(items: readonly T[], what: string): (T | string)[] {
+  if (items.length <= MAX_ITEMS) return [...items];
+  const [head, tail] = [items.slice(0, MAX_ITEMS - 3), items.slice(-2)];
+  const left = items.length - head.length - tail.length;
+  return [...head, `    … ${left} more ${what}: d shows them`, ...tail];
+}
+
+/** Leaves out the middle of a long text, and says of how much. */
+function shortened(text: string, columns: number): string[] {
+  const width = columns - MARK.length;
+  if (text.length <= MAX_ROWS * width) {
+    const rows = marked(text, columns);
+    if (rows.length <= MAX_ROWS) return rows;
+  }
+  // Of what may be megabytes, only what is shown is looked at closely.
+  const head = wrapped(text.slice(0, 2 * MAX_ROWS * width), width).slice(0, MAX_ROWS - 2);
+  const tail = lastRow(text.slice(text.length - width), width);
+  const left = lengthOf(text) - head.reduce((sum, row) => sum + lengthOf(row), lengthOf(tail));
+  return [
+    ...head.map((row) => MARK + row),
+    `    … ${left} more characters: d shows them`,
+    MARK + tail,
+  ];
+}
+
+function lastRow(text: string, width: number): string {
+  const characters = [...text.replace(/^[\udc00-\udfff]/, "")];
+  while (widthOf(characters.join("")) > width) characters.shift();
+  return characters.join("");
+}
+
+/** How many characters a text has; those beyond 16 bits count once. */
+function lengthOf(text: string): number {
+  let length = 0;
+  for (const _character of text) length++;
+  return length;
+}
+
+function marked(text: string, columns: number): string[] {
+  return wrapped(text, columns - MARK.length).map((row) => MARK + row);
+}
+
+function wrapped(text: string, width: number): string[] {
+  const rows = [""];
+  let used = 0;
+  for (const character of text) {
+    const wide = widthOf(character);
+    if (used + wide > Math.max(width, 2)) {
+      rows.push("");
+      used = 0;
+    }
+    rows[rows.length - 1] += character;
+    used += wide;
+  }
+  return rows;
+}
+
+function cut(text: string, width: number): string {
+  const [first = "", ...rest] = wrapped(text, width - 2);
+  return rest.length === 0 ? first : `${first}…`;
+}
+
+/**
+ * The most columns that a text can take. Terminals differ in what they make of many characters: a
+ * row that got longer than expected would go on where no mark is.
+ */
+function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += (character.codePointAt(0) ?? 0) < 0x1100 ? 1 : 2;
+  return width;
+}

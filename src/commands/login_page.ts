@@ -1,0 +1,48 @@
+import type { LoginOptions } from "../mcp/oauth/login.ts";
+import type { CommandIo, OptionSpec, ParsedArgs } from "./command.ts";
+import { printable } from "./printable.ts";
+
+/** Options of every command that logs in. */
+export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
+  open: { help: "At a terminal, also open the page of a login in the browser" },
+  "login-timeout": {
+    value: "SECONDS",
+    help: "How long to wait for a login in the browser (default: 300)",
+  },
+};
+
+/**
+ * Lets the person at the command line log in.
+ *
+ * @param io Where the page is printed.
+ * @param parsed The command line.
+ * @returns How to log in.
+ */
+export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
+  const seconds = parsed.positiveNumber("login-timeout");
+  return {
+    timeoutMs: seconds === undefined ? undefined : seconds * 1000,
+    show: ({ serverName, url }) => {
+      io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
+      io.err(`\n  ${printable(url.href)}\n`);
+      if (parsed.has("open") && io.interactive) openInBrowser(url, io);
+      io.err("Waiting for the browser to come back. Ctrl-C gives up.");
+    },
+  };
+}
+
+/** Without a shell: the address is the server's. */
+function openInBrowser(url: URL, io: CommandIo): void {
+  const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
+  try {
+    const child = new Deno.Command(program, {
+      args: [url.href],
+      stdin: "null",
+      stdout: "null",
+      stderr: "null",
+    }).spawn();
+    child.unref(); // some browsers stay
+  } catch {
+    io.err(`${program} is not there: open the page yourself.`);
+  }
+}

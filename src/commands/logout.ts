@@ -1,0 +1,50 @@
+import { McpConnectionError } from "../errors.ts";
+import { forgetLogin } from "../mcp/oauth/logout.ts";
+import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+import { requireRemote } from "./login.ts";
+import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox logout`: ends the login to a registered server. */
+export const logout: Command = {
+  name: "logout",
+  summary: "End the login to a remote MCP server",
+  usage: "NAME [OPTIONS]",
+  options: { workspace: WORKSPACE },
+  notes: [
+    "The tokens are revoked at the authorization server, where it offers that, and",
+    "deleted in any case. Other workspaces with the same server are logged out too.",
+    "",
+    "Example:",
+    "",
+    "  ipybox logout github",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(logout, args, { min: 1, max: 1 });
+  const [name = ""] = parsed.positional;
+  requireServerName(name);
+  const workspace = await workspaceOf(parsed);
+  const registry = await ServerRegistry.open({ workspace });
+  const params = requireRemote(name, registry.get(name));
+  const end = await forgetLogin(name, params, { workspace, signal: io.signal });
+  switch (end) {
+    case "none":
+      io.err(`${name}: there is no login`);
+      return EXIT.ok;
+    case "revoked":
+      io.out(`${name}: logged out\n`);
+      return EXIT.ok;
+    case "deleted":
+      io.out(`${name}: logged out\n`);
+      io.err("The authorization server offers no revocation: what it gave ends by itself.");
+      return EXIT.ok;
+    case "refused":
+      throw new McpConnectionError(
+        name,
+        `${name}: the login is deleted, but could not be revoked at the authorization server`,
+      );
+  }
+}

@@ -1,0 +1,118 @@
+import { assertEquals } from "@std/assert";
+import { Mutex } from "../async/mutex.ts";
+import { silentLogger } from "../log.ts";
+import {
+  type ElicitationAnswer,
+  ElicitationRequest,
+  parseElicitation,
+} from "../mcp/elicitation.ts";
+import type { CommandIo } from "./command.ts";
+import { TerminalAnswerer } from "./terminal_answerer.ts";
+
+/** What stands at the terminal when a server asks, and what it is answered. */
+async function ask(
+  params: Record<string, unknown>,
+  typed: readonly (string | null)[],
+  interactive = true,
+): Promise<{ shown: string; answer: ElicitationAnswer; left: number }> {
+  const question = parseElicitation(params);
+  if (typeof question === "string") throw new Error(question);
+  let shown = "";
+  const lines = [...typed];
+  const io: CommandIo = {
+    out: () => {},
+    err: (line) => shown += `${line}\n`,
+    errText: () => {},
+    log: silentLogger,
+    verboseLog: silentLogger,
+    interactive,
+    stdoutIsTerminal: true,
+    lend: (use) => use(),
+    color: false,
+    signal: new AbortController().signal,
+    ask: (text) => {
+      const line = lines.shift() ?? null;
+      shown += `${text}${line ?? ""}\n`;
+      return Promise.resolve(line);
+    },
+  };
+  const request = new ElicitationRequest({ serverName: "shop" }, question);
+  await new TerminalAnswerer(io, new Mutex()).answer(request);
+  return { shown, answer: await request.response, left: lines.length };
+}
+
+const FORM = {
+  message: "What and how many?\u001b[2J",
+  requestedSchema: {
+    type: "object",
+    properties: {
+      what: { type: "string", title: "Thing", description: "what to buy" },
+      many: { type: "integer", minimum: 1, maximum: 9 },
+      size: { type: "string", enum: ["s", "m"], enumNames: ["Small", "Medium"] },
+      gift: { type: "boolean", default: false },
+      tags: { type: "array", items: { enum: ["a", "b", "c"] } },
+      note: { type: "string" },
+    },
+    required: ["what", "many"],
+  },
+};
+
+Deno.test("TerminalAnswerer asks for the fields of a form one after the other", async () => {
+  const { shown, answer, left } = await ask(FORM, [
+    "y",
+    "", // it must be there
+    "tea",
+    "lots", // no number
+    "99", // too many
+    "3",
+    "Medium",
+    "",
+    "1, c",
+    "",
+  ]);
+  assertEquals(answer, {
+    action: "accept",
+    content: { what: "tea", many: 3, size: "m", gift: false, tags: ["a", "c"] },
+  });
+  assertEquals(left, 0);
+  assertEquals(
+    shown,
+    `shop asks: 'What and how many? [2J'
+Answer 6 fields? [y/N] y
+  Thing (what to buy) [text]: 
+  what is missing
+  Thing (what to buy) [text]: tea
+  many [whole number]: lots
+  many must be a whole number
+  many [whole number]: 99
+  many must be 1 to 9
+  many [whole number]: 3
+  size [one of 1 Small, 2 Medium, or nothing]: Medium
+  gift [yes or no, or nothing for false]: 
+  tags [any of 1 a, 2 b, 3 c, with commas between, or nothing]: 1, c
+  note [text, or nothing]: 
+`,
+  );
+});
+
+Deno.test("TerminalAnswerer shows where an address leads before it is opened", async () => {
+  const url = { mode: "url", message: "Sign in", url: "https://login.example/x?y=1" };
+  const yes = await ask(url, ["yes"]);
+  assertEquals(yes.answer, { action: "accept" });
+  assertEquals(
+    yes.shown,
+    `shop asks: 'Sign in https://login.example/x?y=1'
+It wants you to open this address, at login.example:
+  https://login.example/x?y=1
+Did you open it? [y/N] yes
+`,
+  );
+  assertEquals((await ask(url, [""])).answer, { action: "decline" });
+});
+
+Deno.test("TerminalAnswerer declines where nobody can be asked, and cancels where nobody answers", async () => {
+  assertEquals((await ask(FORM, ["y"], false)).answer, { action: "decline" });
+  assertEquals((await ask(FORM, ["n"])).answer, { action: "decline" });
+  assertEquals((await ask(FORM, [null])).answer, { action: "cancel" });
+  assertEquals((await ask(FORM, ["y", "tea", null])).answer, { action: "cancel" });
+});

@@ -1,0 +1,26 @@
+import { createHash } from "node:crypto";
+import { type ExactJson, isExactObject, stringifyExact } from "./exact.ts";
+
+/** The SHA-256 of a text in UTF-8, or of bytes, in hexadecimal digits. */
+export function sha256(data: string | Uint8Array): string {
+  return createHash("sha256").update(data).digest("hex");
+}
+
+/**
+ * Writes a value as JSON in the one way that does not depend on the order of names in its objects.
+ *
+ * @param value The value. Numbers keep their spelling: `1` and `1.0` differ.
+ * @returns The JSON text.
+ */
+export function canonicalJson(value: ExactJson): string {
+  if (isList(value)) return `[${value.map(canonicalJson).join(",")}]`;
+  if (!isExactObject(value)) return stringifyExact(value);
+  const members = Object.entries(value)
+    .sort(([one], [other]) => one < other ? -1 : 1)
+    .map(([name, inner]) => `${JSON.stringify(name)}:${canonicalJson(inner)}`);
+  return `{${members.join(",")}}`;
+}
+
+function isList(value: ExactJson): value is readonly ExactJson[] {
+  return Array.isArray(value);
+}

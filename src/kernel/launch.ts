@@ -1,0 +1,181 @@
+/**
+ * The launcher's life on the host's side: its start, its report, and what explains its end.
+ *
+ * @module
+ */
+import { abortable, settledWithin } from "../async/signals.ts";
+import { GatewayStartError, type ProcessEvidence, SandboxUnavailableError } from "../errors.ts";
+import { Link } from "../link/link.ts";
+import type { Logger } from "../log.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
+import { joinStreams } from "../net/join_streams.ts";
+import { TcpStream } from "../net/tcp_stream.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
+import { type PreparedSandbox, sandboxFix } from "../sandbox/sandbox.ts";
+import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
+import type { KernelDoorTarget } from "./gateway_options.ts";
+
+/** A launcher that runs, and the link to it. */
+export interface Launched {
+  readonly process: ManagedProcess;
+  readonly link: Link;
+  /** How it ended, and with it what it had started. Never rejects. */
+  readonly exited: Promise<ProcessEvidence>;
+}
+
+/** What {@linkcode launch} starts. */
+export interface LaunchOptions {
+  /** The launcher's command line. */
+  readonly command: readonly string[];
+  /** The sandbox around it. */
+  readonly prepared: PreparedSandbox | undefined;
+  /** Its working directory. */
+  readonly cwd: string;
+  /** What streams from inside lead to. */
+  readonly kernelDoor: KernelDoorTarget | undefined;
+  /** Told what is written to stderr. */
+  readonly log: Logger;
+}
+
+/**
+ * Starts a launcher.
+ *
+ * @param parts Where what is started is left to be ended.
+ * @param options What and where.
+ * @returns The launcher, which is not ready yet.
+ */
+export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Launched {
+  const { command, prepared, cwd, kernelDoor, log } = options;
+  const [program = "", ...args] = command;
+  const process = ManagedProcess.spawn({
+    command: prepared?.command ?? program,
+    args: prepared?.args ?? args,
+    cwd,
+    env: prepared?.env ?? { LANG: "C.UTF-8" },
+    onStderr: (line) => log.debug(`gateway: ${line}`),
+  });
+  const link = Link.open({
+    input: process.stdout,
+    output: process.stdin,
+    ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
+  });
+  parts.use(link);
+  parts.use(process); // ends before the link does, whose last frames are still read
+  return { process, link, exited: evidence(process, link) };
+}
+
+function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void> {
+  if (typeof target === "function") return target;
+  return async (stream) => await joinStreams(stream, new TcpStream(await Deno.connect(target)));
+}
+
+/** How the gateway ended, from the launcher if it could still say so. */
+async function evidence(process: ManagedProcess, link: Link): Promise<ProcessEvidence> {
+  let broken = "";
+  try {
+    await link.closed;
+  } catch (error) {
+    broken = `${error instanceof Error ? error.message : String(error)}\n`;
+  }
+  const own = await process.stop(); // without a link nothing can be done with it
+  const exit = await link.exit ?? own;
+  return { ...exit, stderrTail: process.stderrTail + broken };
+}
+
+/**
+ * Waits for the launcher's report on what it can reach.
+ *
+ * @param launched The launcher.
+ * @param sandboxed Whether it is in the sandbox.
+ * @param deadline Ends the wait.
+ * @returns The report.
+ * @throws {SandboxUnavailableError} The sandbox does not start.
+ * @throws {GatewayStartError} The launcher ended, or makes no sense.
+ */
+export async function untilReady(
+  launched: Launched,
+  sandboxed: boolean,
+  deadline: AbortSignal,
+): Promise<SelfTestReport> {
+  return parseReport(await firstWords(launched, sandboxed, deadline), launched);
+}
+
+async function firstWords(
+  launched: Launched,
+  sandboxed: boolean,
+  deadline: AbortSignal,
+): Promise<unknown> {
+  try {
+    return await abortable(launched.link.ready, deadline);
+  } catch (cause) {
+    deadline.throwIfAborted();
+    const last = await launched.exited;
+    if (!sandboxed) {
+      throw new GatewayStartError(`The launcher ${howEnded(last)}`, last, { cause });
+    }
+    await explainSandbox(cause);
+    throw new SandboxUnavailableError(
+      `The sandbox ${howEnded(last)} before it ran anything: ${last.stderrTail.trim()}`,
+      sandboxFix(last.stderrTail),
+      { cause },
+    );
+  }
+}
+
+/**
+ * Throws what this machine lacks, if that is why the sandbox did not start. It is only looked for
+ * now, as looking takes time and permissions.
+ */
+async function explainSandbox(cause: unknown): Promise<void> {
+  try {
+    await requireSandboxPrerequisites();
+  } catch (error) {
+    if (!(error instanceof SandboxUnavailableError)) return; // it could not be found out
+    throw new SandboxUnavailableError(error.message, error.fix, { cause });
+  }
+}
+
+function parseReport(words: unknown, { process }: Launched): SelfTestReport {
+  const report = selfTestSchema.safeParse(words);
+  if (report.success) return report.data;
+  const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
+  throw new GatewayStartError("The launcher's report makes no sense", evidence, {
+    cause: report.error,
+  });
+}
+
+/** How long after a failed answer the gateway's end is waited for, which would explain it. */
+const EXPLANATION_MS = 2000;
+
+/**
+ * Waits until the gateway answers.
+ *
+ * @param answer Its answer.
+ * @param launched The launcher that started it.
+ * @param deadline Ends the wait.
+ * @throws {GatewayStartError} It ended, or answers something else.
+ */
+export async function untilUp(
+  answer: Promise<void>,
+  { process, exited }: Launched,
+  deadline: AbortSignal,
+): Promise<void> {
+  try {
+    return await answer;
+  } catch (cause) {
+    deadline.throwIfAborted();
+    if (await settledWithin(exited, EXPLANATION_MS)) {
+      const last = await exited;
+      throw new GatewayStartError(`The kernel gateway ${howEnded(last)}`, last, { cause });
+    }
+    const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
+    throw new GatewayStartError("The kernel gateway does not answer as it should", evidence, {
+      cause,
+    });
+  }
+}
+
+function howEnded({ exitCode, signal }: ProcessEvidence): string {
+  return signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
+}

@@ -1,0 +1,45 @@
+import { join } from "node:path";
+import { parse } from "@std/dotenv";
+import { type Logger, silentLogger } from "../log.ts";
+import { DOTENV_NOTE } from "../sandbox/dotenv_note.ts";
+import { isPlainFile, readHostileFile } from "./hostile_files.ts";
+
+/**
+ * Reads a workspace's `.env`, unless executed code may have written it.
+ *
+ * @param workspace The workspace.
+ * @param log Told that a file is left alone, and what to do if it is the user's.
+ * @returns Its variables; none where it is not there.
+ * @throws {ConfigError} It is a symbolic link.
+ */
+export async function readDotenv(
+  workspace: string,
+  log: Logger = silentLogger,
+): Promise<Record<string, string>> {
+  const text = await readHostileFile(join(workspace, ".env"));
+  return text === undefined || !await isOwn(workspace, log) ? {} : parse(text);
+}
+
+/**
+ * Whether a workspace has a `.env` that is the user's, which is out of reach for executed code.
+ *
+ * @param workspace The workspace.
+ * @param log Told that a file is left alone, and what to do if it is the user's.
+ * @returns Whether it is there, and was before code could write one.
+ */
+export async function hasOwnDotenv(
+  workspace: string,
+  log: Logger = silentLogger,
+): Promise<boolean> {
+  return await isPlainFile(join(workspace, ".env")) && await isOwn(workspace, log);
+}
+
+async function isOwn(workspace: string, log: Logger): Promise<boolean> {
+  const note = join(workspace, DOTENV_NOTE);
+  if (!await isPlainFile(note)) return true;
+  log.warn(
+    `${join(workspace, ".env")} is not used: code that ran here may have written it. ` +
+      `If it is yours: rm '${note}'`,
+  );
+  return false;
+}

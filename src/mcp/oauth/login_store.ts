@@ -1,0 +1,210 @@
+import { dirname, isAbsolute, join, relative, resolve } from "node:path";
+import { z } from "zod";
+import { abortable, anySignal } from "../../async/signals.ts";
+import { ConfigError } from "../../errors.ts";
+import { loginsFolder } from "../../process/logins_folder.ts";
+import { replaceHostileFile } from "../hostile_files.ts";
+
+/** A token as it may stand in a header. */
+export const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
+
+const token = z.string().regex(TOKEN);
+
+/** A login to one server: the client that it was made with, and the tokens. */
+export interface Login {
+  /** The server's address. */
+  readonly server: string;
+  /** The authorization server, which all the rest is bound to. */
+  readonly issuer: string;
+  /** What ipybox is called there. */
+  readonly clientId: string;
+  /** The secret that it was registered with, if any. */
+  readonly clientSecret?: string | undefined;
+  /** How it proves who it is. */
+  readonly clientAuthMethod?: string | undefined;
+  /** When its secret expires, in seconds since 1970; 0 for never. */
+  readonly clientSecretExpiresAt?: number | undefined;
+  /** The redirect address that it was registered with. */
+  readonly redirectUri?: string | undefined;
+  /** What the server is shown. */
+  readonly accessToken?: string | undefined;
+  /** What the authorization server gives a new one for. */
+  readonly refreshToken?: string | undefined;
+  /** The scopes that were asked for. */
+  readonly scope?: string | undefined;
+  /** The scopes that were found to be missing. */
+  readonly lackingScope?: string | undefined;
+}
+
+const loginSchema: z.ZodType<Login> = z.strictObject({
+  server: z.string(),
+  issuer: z.string(),
+  clientId: z.string(),
+  clientSecret: z.string().optional(),
+  clientAuthMethod: z.string().optional(),
+  clientSecretExpiresAt: z.number().optional(),
+  redirectUri: z.string().optional(),
+  accessToken: token.optional(),
+  refreshToken: token.optional(),
+  scope: z.string().optional(),
+  lackingScope: z.string().optional(),
+});
+
+/** Options of {@linkcode LoginStore.find}. */
+export interface FindLoginOptions {
+  /** The client that the user has set, which has logins of its own. */
+  readonly clientId?: string | undefined;
+  /** The folder where executed code writes. */
+  readonly workspace?: string | undefined;
+  /**
+   * The folder of all logins.
+   *
+   * @default {loginsFolder()}
+   */
+  readonly folder?: string | undefined;
+}
+
+/** No login is longer. */
+const MAX_BYTES = 2 ** 20;
+/** How long another process may take with the same login. */
+const LOCK_MS = 60_000;
+
+/** The file that keeps the login to one server, for its owner only and outside of all workspaces. */
+export class LoginStore {
+  readonly #server: string;
+
+  private constructor(
+    /** The file. */
+    readonly path: string,
+    server: string,
+  ) {
+    this.#server = server;
+  }
+
+  /**
+   * Finds the place of a server's login.
+   *
+   * @param server The server's address.
+   * @param options What else it depends on.
+   * @returns The place, or `undefined` where there is none: no home directory, or one that may not be
+   * used.
+   * @throws {ConfigError} It would be in the workspace.
+   */
+  static async find(
+    server: URL,
+    options: FindLoginOptions = {},
+  ): Promise<LoginStore | undefined> {
+    const { clientId, workspace, folder = loginsFolder() } = options;
+    if (folder === undefined || !mayUse(folder)) return undefined;
+    if (workspace !== undefined && isWithin(folder, resolve(workspace))) {
+      throw new ConfigError(
+        `Logins are kept in ${folder}, which must not be in the workspace: choose another workspace`,
+      );
+    }
+    const key = JSON.stringify([server.href, clientId ?? null]);
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
+    const name = new Uint8Array(digest).toHex().slice(0, 32);
+    return new LoginStore(join(folder, `${name}.json`), server.href);
+  }
+
+  /**
+   * Reads the login.
+   *
+   * @returns It, or `undefined` where there is none.
+   * @throws {ConfigError} Others can read the file, or it is none of ours.
+   */
+  async read(): Promise<Login | undefined> {
+    const file = await openIfPresent(this.path);
+    if (file === undefined) return undefined;
+    using _file = file;
+    // Of the file that was opened: another process may replace it at any moment.
+    const { isFile, mode, size } = await file.stat();
+    if (!isFile || size > MAX_BYTES) {
+      throw new ConfigError(`${this.path} holds no login: delete it and log in again`);
+    }
+    if (mode !== null && (mode & 0o077) !== 0) {
+      throw new ConfigError(`Others can read ${this.path}: delete it and log in again`);
+    }
+    const text = await new Response(file.readable).text();
+    const login = parse(text);
+    if (login?.server === this.#server) return login;
+    throw new ConfigError(`${this.path} holds no login: delete it and log in again`);
+  }
+
+  /**
+   * Replaces the login, at once. Whoever changes what it has read holds the lock.
+   *
+   * @param login The new one.
+   */
+  async write(login: Login): Promise<void> {
+    await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
+    await replaceHostileFile(this.path, JSON.stringify(login) + "\n");
+  }
+
+  /**
+   * Deletes the login.
+   *
+   * @returns Whether there was one.
+   */
+  async remove(): Promise<boolean> {
+    try {
+      await Deno.remove(this.path);
+      return true;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Keeps all other processes from changing the login. The system gives the lock back if this one
+   * ends.
+   *
+   * @param signal Gives up.
+   * @returns Disposing it gives the lock back.
+   */
+  async lock(signal?: AbortSignal): Promise<Disposable> {
+    await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
+    const file = await Deno.open(`${this.path}.lock`, { create: true, write: true, mode: 0o600 });
+    const limit = AbortSignal.timeout(LOCK_MS);
+    try {
+      await abortable(file.lock(true), anySignal(limit, signal));
+      return file;
+    } catch (error) {
+      file.close();
+      if (!limit.aborted) throw error;
+      throw new ConfigError(`Another process does not let go of ${this.path}.lock`, {
+        cause: error,
+      });
+    }
+  }
+}
+
+async function openIfPresent(path: string): Promise<Deno.FsFile | undefined> {
+  try {
+    return await Deno.open(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+function parse(text: string): Login | undefined {
+  try {
+    return loginSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined; // its text must not get into an error
+  }
+}
+
+/** A script with few permissions is not to be interrupted by prompts. */
+function mayUse(folder: string): boolean {
+  return (["read", "write"] as const).every((name) =>
+    Deno.permissions.querySync({ name, path: folder }).state === "granted"
+  );
+}
+
+function isWithin(path: string, folder: string): boolean {
+  const below = relative(folder, path);
+  return !below.startsWith("..") && !isAbsolute(below);
+}

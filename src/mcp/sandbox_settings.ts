@@ -1,0 +1,104 @@
+import { join, resolve } from "node:path";
+import { ConfigError } from "../errors.ts";
+import { isInside } from "../process/trusted_path.ts";
+import { isPlainFile } from "./hostile_files.ts";
+import type { ServerParams, StdioServerParams } from "./server_params.ts";
+import { parseSrtCommand } from "./srt_command.ts";
+
+/** How a server's parameters want it closed in. */
+export interface WantedSandbox {
+  /** The program. */
+  readonly command: string;
+  /** Its arguments. */
+  readonly args: readonly string[];
+  /** `"closed"` for a sandbox that denies what is not allowed, `"srt"` for one as `srt` has it. */
+  readonly sandbox: "none" | "closed" | "srt";
+  /** The settings file, as it is written. */
+  readonly settings: string | undefined;
+}
+
+/**
+ * Reads from a server's parameters how it is to be closed in.
+ *
+ * @param serverName The server, for errors.
+ * @param params How it is started.
+ * @returns What runs, and in which sandbox.
+ * @throws {ConfigError} The parameters make no sense.
+ */
+export function wantedSandbox(serverName: string, params: StdioServerParams): WantedSandbox {
+  const { command, args = [], sandbox = false } = params;
+  const srt = parseSrtCommand(serverName, command, args);
+  if (srt !== undefined) {
+    if (sandbox === false) return { ...srt, sandbox: "srt" };
+    throw new ConfigError(
+      `Cannot start MCP server "${serverName}": leave out "sandbox", as its command is srt`,
+    );
+  }
+  if (sandbox === false) return { command, args, sandbox: "none", settings: undefined };
+  return { command, args, sandbox: "closed", settings: sandbox === true ? undefined : sandbox };
+}
+
+/**
+ * Finds the settings file of a server's sandbox.
+ *
+ * @param wanted How the server is closed in.
+ * @param workspace The folder that the file's path is relative to.
+ * @returns The file's path, or `undefined` where there is none.
+ */
+export function settingsFileOf({ settings }: WantedSandbox, workspace: string): string | undefined {
+  const base = resolve(workspace);
+  if (settings === undefined) return undefined;
+  return resolve(base, settings.replaceAll("${workspaceFolder}", base));
+}
+
+/**
+ * Finds the settings files in a workspace that servers' sandboxes are made by.
+ *
+ * @param servers The servers, with their names.
+ * @param workspace The workspace.
+ * @returns The paths of those that are there.
+ */
+export async function presentSettings(
+  servers: Iterable<readonly [string, ServerParams]>,
+  workspace: string,
+): Promise<string[]> {
+  const present: string[] = [];
+  for (const [name, params] of servers) {
+    const file = "command" in params ? fileOf(name, params, workspace) : undefined;
+    if (file !== undefined && isInside(file, resolve(workspace)) && await isPlainFile(file)) {
+      present.push(file);
+    }
+  }
+  return present;
+}
+
+/**
+ * Refuses settings that executed code may have written.
+ *
+ * @param serverName The server, for errors.
+ * @param settings The path of its settings file.
+ * @param place The workspace, and which files in it code cannot change; without them all are taken.
+ * @throws {ConfigError} It is another file in the workspace.
+ */
+export function requireTrusted(
+  serverName: string,
+  settings: string,
+  place: { readonly workspace: string; readonly settingsFiles?: readonly string[] | undefined },
+): void {
+  const { workspace, settingsFiles } = place;
+  if (settingsFiles === undefined || settingsFiles.includes(settings)) return;
+  if (!isInside(settings, workspace) || isInside(settings, join(workspace, ".ipybox"))) return;
+  throw new ConfigError(
+    `Cannot start MCP server "${serverName}": ${settings} is where executed code may write. Move ` +
+      "these settings to .ipybox/ or out of the workspace, or start anew with the server registered",
+  );
+}
+
+function fileOf(name: string, params: StdioServerParams, workspace: string): string | undefined {
+  try {
+    return settingsFileOf(wantedSandbox(name, params), workspace);
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined; // said when the server is started
+    throw error;
+  }
+}

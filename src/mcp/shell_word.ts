@@ -1,0 +1,9 @@
+/**
+ * Writes a text as one word of a shell's command line, for people to copy.
+ *
+ * @param text The text.
+ * @returns The word.
+ */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}

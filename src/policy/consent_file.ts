@@ -1,0 +1,170 @@
+import { join } from "node:path";
+import { z } from "zod";
+import type { Consent } from "../approval/consent.ts";
+import type { ConsentStore } from "../approval/consents.ts";
+import { ConfigError } from "../errors.ts";
+import { locateJsonError } from "../json/locate.ts";
+import { type Logger, silentLogger } from "../log.ts";
+import {
+  isPlainFolder,
+  lockPlainFolder,
+  readHostileFile,
+  replaceHostileFile,
+} from "../mcp/hostile_files.ts";
+
+const text = z.string();
+const hash = z.string().regex(/^[0-9a-f]{64}$/);
+
+const consentSchema: z.ZodType<Consent> = z.strictObject({
+  id: text.min(1),
+  decision: z.enum(["allow", "deny"]),
+  kind: z.enum(["tool", "shell", "shell_magic", "resource"]),
+  server: text,
+  tool: text,
+  call: text.optional(),
+  arguments: hash.optional(),
+  reason: text.optional(),
+  since: text,
+  salt: text.min(1),
+  bound: z.record(
+    text,
+    z.strictObject({ about: z.enum(["server", "tool"]), hash, shown: text.optional() }),
+  ),
+});
+
+const fileSchema = z.strictObject({ version: z.literal(1), consents: z.array(consentSchema) });
+
+/** What a reader takes back. */
+const MAX_CHARACTERS = 3 * 2 ** 20;
+
+/**
+ * The decisions that count always, in a workspace's `.ipybox/consents.json`.
+ *
+ * Only what was there when it was opened, or was added through it since, counts, and only as long as
+ * it is in the file: what code writes there meanwhile allows nothing, and what a person takes out is
+ * gone at once.
+ */
+export class ConsentFile implements ConsentStore {
+  readonly #folder: string;
+  readonly #path: string;
+  readonly #log: Logger;
+  #known = new Set<string>();
+
+  private constructor(workspace: string, log: Logger) {
+    this.#folder = join(workspace, ".ipybox");
+    this.#path = join(this.#folder, "consents.json");
+    this.#log = log;
+  }
+
+  /**
+   * Opens the file of a workspace. One that is broken is told to the log, and nothing in it counts.
+   *
+   * @param workspace The workspace.
+   * @param log Told why consents do not count.
+   * @returns The open file.
+   */
+  static async open(workspace: string, log: Logger = silentLogger): Promise<ConsentFile> {
+    const file = new ConsentFile(workspace, log);
+    await file.reload();
+    return file;
+  }
+
+  /** Takes all that is in the file now. */
+  async reload(): Promise<void> {
+    this.#known = new Set((await this.#readable()).map((consent) => JSON.stringify(consent)));
+  }
+
+  /**
+   * Gives the consents that count.
+   *
+   * @returns They are none where the file is broken.
+   */
+  async list(): Promise<readonly Consent[]> {
+    if (this.#known.size === 0) return [];
+    const all = await this.#readable();
+    return all.filter((consent) => this.#known.has(JSON.stringify(consent)));
+  }
+
+  /**
+   * Adds a consent. It is in the file, as a whole, when this is done.
+   *
+   * @param consent The consent.
+   * @param replaced Whether it takes the place of another one.
+   * @throws {ConfigError} The file is broken; it stays as it is.
+   */
+  async add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
+    const parsed = consentSchema.parse(JSON.parse(JSON.stringify(consent)));
+    await this.#edit((all) => [...all.filter((earlier) => !replaced(earlier)), parsed]);
+    this.#known.add(JSON.stringify(parsed));
+  }
+
+  /**
+   * Takes consents out.
+   *
+   * @param isForgotten Which ones.
+   * @returns Those that are gone.
+   * @throws {ConfigError} The file is broken; it stays as it is.
+   */
+  async forget(isForgotten: (consent: Consent) => boolean): Promise<Consent[]> {
+    const forgotten: Consent[] = [];
+    if (!await isPlainFolder(this.#folder)) return forgotten;
+    await this.#edit((all) => {
+      forgotten.push(...all.filter(isForgotten));
+      return all.filter((consent) => !isForgotten(consent));
+    });
+    return forgotten;
+  }
+
+  /**
+   * Reads all that is in the file.
+   *
+   * @returns The consents, whether or not they count.
+   * @throws {ConfigError} The file is broken.
+   */
+  async read(): Promise<Consent[]> {
+    if (!await isPlainFolder(this.#folder)) return [];
+    const text = await readHostileFile(this.#path);
+    return text === undefined ? [] : parseConsents(this.#path, text);
+  }
+
+  async #edit(change: (all: Consent[]) => Consent[]): Promise<void> {
+    using _lock = await lockPlainFolder(this.#folder, "consents.lock");
+    const consents = change(await this.read());
+    const text = JSON.stringify({ version: 1, consents }, null, 2) + "\n";
+    if (text.length > MAX_CHARACTERS) {
+      throw new ConfigError(
+        `Too much is remembered in ${this.#path}: forget some of it, with \`ipybox policy forget\``,
+      );
+    }
+    await replaceHostileFile(this.#path, text);
+  }
+
+  async #readable(): Promise<Consent[]> {
+    try {
+      return await this.read();
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      this.#log.error(
+        `${error.message}\nWhat is remembered there does not count: calls are asked about`,
+      );
+      return [];
+    }
+  }
+}
+
+function parseConsents(path: string, text: string): Consent[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    const { line, column, found } = locateJsonError(text);
+    throw new ConfigError(`Invalid JSON in ${path}:${line}:${column}: ${found}`, { cause });
+  }
+  const parsed = fileSchema.safeParse(value);
+  if (parsed.success) return parsed.data.consents;
+  const problem = z.prettifyError(parsed.error).slice(0, 500);
+  throw new ConfigError(
+    `Invalid consents in ${path}: mend or remove the file\n${problem}`,
+    { cause: parsed.error },
+  );
+}

@@ -1,0 +1,21 @@
+import { join } from "node:path";
+
+/**
+ * The file whose presence says that a `.env` beside its folder may be executed code's: there was none
+ * when code could begin to write there. Code neither sees nor removes it.
+ */
+export const DOTENV_NOTE = ".ipybox/no-dotenv";
+
+/**
+ * Notes that a workspace has no `.env`, before code can write one.
+ *
+ * @param workspace The workspace, whose `.ipybox` is there and is a folder.
+ */
+export async function noteAbsentDotenv(workspace: string): Promise<void> {
+  try {
+    await Deno.lstat(join(workspace, ".env"));
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    await Deno.writeTextFile(join(workspace, DOTENV_NOTE), "", { mode: 0o600 });
+  }
+}

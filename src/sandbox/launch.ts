@@ -1,0 +1,42 @@
+import { proxyFolder, type SandboxSettings } from "./policy.ts";
+import { srtArguments, type SrtCommand } from "./srt.ts";
+
+/** What {@linkcode writeSettings} is given. */
+export interface WriteSettingsInput {
+  /** The sandbox runtime. */
+  readonly srt: SrtCommand;
+  /** Its settings. */
+  readonly settings: SandboxSettings;
+  /** What only the host sees. It exists, and has nothing of a sandbox yet. */
+  readonly hostPrivate: string;
+  /** What runs inside, by its path, and its arguments. */
+  readonly command: readonly string[];
+}
+
+/** How the sandbox is started. */
+export interface SandboxLaunch {
+  /** The program. */
+  readonly command: string;
+  /** Its arguments. */
+  readonly args: readonly string[];
+  /** What leads it to its own folder. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/**
+ * Writes the settings where nobody inside sees them.
+ *
+ * @param input The settings and what runs under them.
+ * @returns How the sandbox is started.
+ */
+export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
+  const { srt, settings, hostPrivate, command } = input;
+  const file = `${hostPrivate}/srt.json`;
+  await Deno.mkdir(proxyFolder(hostPrivate));
+  await Deno.writeTextFile(file, JSON.stringify(settings));
+  return {
+    command: srt.command,
+    args: [...srt.args, ...srtArguments(file, command)],
+    env: { TMPDIR: proxyFolder(hostPrivate) },
+  };
+}

@@ -1,0 +1,50 @@
+import { assertEquals } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { isBroad, programFiles } from "./program_files.ts";
+
+async function write(path: string, text = ""): Promise<void> {
+  await Deno.mkdir(path.slice(0, path.lastIndexOf("/")), { recursive: true });
+  await Deno.writeTextFile(path, text);
+}
+
+Deno.test("programFiles() finds a program's installation, and no more of the home directory", async () => {
+  await using folder = await TempFolder.create();
+  const home = folder.path;
+  const node = `${home}/.nvm/versions/node/v22`;
+  await write(`${node}/lib/node_modules/npm/bin/npx-cli.js`);
+  await Deno.mkdir(`${node}/bin`);
+  await Deno.symlink("../lib/node_modules/npm/bin/npx-cli.js", `${node}/bin/npx`);
+  await write(`${home}/pythons/3.12/bin/python3.12`);
+  await write(`${home}/venv/pyvenv.cfg`, `home = ${home}/pythons/3.12/bin\n`);
+  await Deno.mkdir(`${home}/venv/bin`);
+  await Deno.symlink(`${home}/pythons/3.12/bin/python3.12`, `${home}/venv/bin/python`);
+  await write(`${home}/.local/bin/uvx`);
+  await write(`${home}/bin/own`);
+  const found = async (command: string, path = "") =>
+    (await programFiles(command, path, home)).map((file) => file.slice(home.length)).sort();
+
+  assertEquals(await found("npx", `/nowhere:${node}/bin`), [
+    "/.nvm/versions/node/v22",
+    "/.nvm/versions/node/v22/bin/npx",
+    "/.nvm/versions/node/v22/lib/node_modules/npm",
+    "/.nvm/versions/node/v22/lib/node_modules/npm/bin/npx-cli.js",
+  ]);
+  assertEquals(await found(`${home}/venv/bin/python`), [
+    "/pythons/3.12",
+    "/pythons/3.12/bin/python3.12",
+    "/venv",
+    "/venv/bin/python",
+  ]);
+  assertEquals(await found("uvx", `${home}/.local/bin`), ["/.local/bin/uvx"]);
+  assertEquals(await found("own", `${home}/bin`), ["/bin/own"]);
+  assertEquals(await found("missing", `${home}/bin`), []);
+});
+
+Deno.test("isBroad() knows the home directory, what is above it, and what many share", () => {
+  for (const folder of ["/", "/home", "/home/me", "/home/me/.local", "/tmp", "/etc"]) {
+    assertEquals(isBroad(folder, "/home/me"), true, folder);
+  }
+  for (const folder of ["/home/me/work", "/usr", "/home/you/x", "/tmp/x"]) {
+    assertEquals(isBroad(folder, "/home/me"), false, folder);
+  }
+});

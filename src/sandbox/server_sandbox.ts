@@ -1,0 +1,171 @@
+import { isAbsolute, join } from "node:path";
+import { allDone } from "../async/all.ts";
+import type { Logger } from "../log.ts";
+import { hostEnv } from "../process/host_env.ts";
+import { trustedPath } from "../process/trusted_path.ts";
+import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { noteAbsentDotenv } from "./dotenv_note.ts";
+import { writeSettings } from "./launch.ts";
+import { sandboxSettings } from "./policy.ts";
+import { isBroad, programFiles } from "./program_files.ts";
+import { findProtectedPaths, makeOwnFolders, type ProtectedPaths } from "./protected_paths.ts";
+import { findSrt } from "./srt.ts";
+
+/** A program that is to run in a sandbox of its own, and what it is given. */
+export interface ServerProgram {
+  /** The program. */
+  readonly command: string;
+  /** Its arguments. */
+  readonly args: readonly string[];
+  /** Its whole environment. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Its working directory. */
+  readonly cwd: string;
+}
+
+/** What the sandbox of a server is made of. */
+export interface ServerSandboxOptions {
+  /** A folder of its own, which it may write. It exists, and nobody else writes to it. */
+  readonly folder: string;
+  /** An empty folder that only the host sees. */
+  readonly hostPrivate: string;
+  /** The folder where executed code writes, and what relative paths of the settings are relative to. */
+  readonly workspace: string;
+  /** The path of a settings file, if there is one. */
+  readonly settings?: string | undefined;
+  /**
+   * Whether it may read all that the settings do not deny, as `srt` itself has it, and whether they
+   * may take protection away: the user wrote them for `srt`.
+   *
+   * @default {false}
+   */
+  readonly openReads?: boolean | undefined;
+  /** Where it says what it does. */
+  readonly log: Logger;
+  /** Gives up. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Says how a program is started in a sandbox of its own.
+ *
+ * It can read the system's programs, its own installation, and what its arguments name; it can write
+ * its own folder; it has no network. A settings file adds to that. What executed code must not see
+ * of the workspace, it does not see either.
+ *
+ * @param program The program.
+ * @param options Its folders and settings.
+ * @returns The program that starts the sandbox with it.
+ * @throws {ConfigError} The settings file is missing or says what it must not.
+ * @throws {SandboxUnavailableError} The sandbox runtime is not there.
+ */
+export async function sandboxServer(
+  program: ServerProgram,
+  options: ServerSandboxOptions,
+): Promise<ServerProgram> {
+  const { folder, hostPrivate, openReads = false, log, signal } = options;
+  const workspace = await Deno.realPath(options.workspace);
+  const home = hostEnv("HOME");
+  const path = program.env.PATH ?? "";
+  const trusted = trustedPath(path, [workspace]);
+  const config = await userConfig(options);
+  // What is to be protected must be there, or a server that may write the workspace could make it.
+  if ((config.filesystem?.allowWrite ?? []).length > 0) {
+    await makeOwnFolders(workspace);
+    await noteAbsentDotenv(workspace);
+  }
+  const [srt, protectedPaths, ...readable] = await allDone([
+    findSrt({ path: trusted, log, signal }),
+    protectedIn(workspace, openReads),
+    programFiles(program.command, path, home),
+    namedPaths(program.args, home),
+    Deno.mkdir(`${folder}/tmp`).then(() => []),
+  ]);
+  signal.throwIfAborted();
+  const canary = `${hostPrivate}/canary`;
+  await Deno.writeTextFile(canary, "nobody inside sees this", { mode: 0o600 });
+  const settings = sandboxSettings({
+    writable: [folder],
+    readOnly: [],
+    hostPrivate,
+    base: workspace,
+    protectedPaths,
+    readable: [...readable.flat(), ...srt.readable],
+    config,
+    openReads,
+    ...(home === undefined ? {} : { home }),
+  });
+  // srt needs other values of some variables than what it starts.
+  const own: Readonly<Record<string, string>> = {
+    HOME: hostPrivate, // srt lets programs inside write to some folders below it
+    ...srt.env,
+    PATH: trusted,
+    CLAUDE_CODE_TMPDIR: `${folder}/tmp`,
+  };
+  const launch = await writeSettings({
+    srt,
+    settings,
+    hostPrivate,
+    command: [
+      ...["/bin/sh", "-c", INSIDE, "sh", canary, program.cwd],
+      ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
+      ...[program.command, ...program.args],
+    ],
+  });
+  return {
+    command: launch.command,
+    args: launch.args,
+    env: { ...program.env, ...own, ...launch.env },
+    cwd: hostPrivate, // srt puts empty files into its own working directory
+  };
+}
+
+/** The arguments of `env` that give a program back the variables that srt has others of. */
+function changes(
+  own: Readonly<Record<string, string>>,
+  wanted: Readonly<Record<string, string>>,
+): string[] {
+  const names = [...Object.keys(own), "TMPDIR"].map((name) => [name, wanted[name]] as const);
+  return [
+    ...names.flatMap(([name, value]) => value === undefined ? ["-u", name] : []),
+    ...names.flatMap(([name, value]) => value === undefined ? [] : [`${name}=${value}`]),
+  ];
+}
+
+/** What runs first inside: it sees to it that the sandbox holds, and goes where the program starts. */
+const INSIDE = `
+if [ -e "$1" ]; then
+  echo "The sandbox does not hold, the server was not started" >&2
+  exit 125
+fi
+cd -- "$2" || exit 126
+shift 2
+exec "$@"
+`;
+
+async function userConfig(
+  { settings, openReads = false }: ServerSandboxOptions,
+): Promise<SandboxConfig> {
+  return settings === undefined
+    ? parseSandboxConfig({})
+    : await readSandboxConfig(settings, { allowUnsafe: openReads });
+}
+
+async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
+  const found = await findProtectedPaths(workspace);
+  if (!openReads) return found;
+  // Which secrets it may read is what the user's settings say; the host's own state it never may.
+  const state = join(workspace, ".ipybox");
+  return { ...found, unreadable: found.unreadable.filter((path) => path === state) };
+}
+
+/** What the arguments name, as far as it is there: a script, a folder to work on. */
+async function namedPaths(args: readonly string[], home: string | undefined): Promise<string[]> {
+  const named: string[] = [];
+  for (const arg of args) {
+    if (!isAbsolute(arg)) continue;
+    const path = await Deno.realPath(arg).catch(() => undefined);
+    if (path !== undefined && !isBroad(path, home)) named.push(path);
+  }
+  return named;
+}

@@ -1,0 +1,131 @@
+/**
+ * OpenTelemetry spans, where a provider is registered, as Deno's own is with `OTEL_DENO=true`. The
+ * API is only loaded then; without one, a span costs next to nothing.
+ *
+ * @module
+ */
+import type * as otel from "@opentelemetry/api";
+
+/** What is said of a span. Never the arguments or results of calls. */
+export type SpanAttributes = Readonly<Record<string, string | number | undefined>>;
+
+/** Options of {@linkcode startSpan}. */
+export interface SpanOptions {
+  /** `"client"` for requests to another process. */
+  readonly kind?: "client" | "internal";
+  /** What is known from the start. */
+  readonly attributes?: SpanAttributes;
+}
+
+/** A piece of work under way. Disposing it ends it. */
+export interface Span extends Disposable {
+  /** Says more of it. */
+  set(attributes: SpanAttributes): void;
+  /** Says that it failed, by the class of the error. */
+  fail(type: string): void;
+  /** Does something as a part of it. */
+  run<T>(work: () => T): T;
+}
+
+type Api = typeof otel;
+
+/** Where providers are registered, whichever version of the API they were built with. */
+const REGISTRY = Symbol.for("opentelemetry.js.api.1");
+
+let api: Api | undefined;
+
+/** Loads the API if a provider is registered. Before this, no span is recorded. */
+export async function loadTelemetry(): Promise<void> {
+  if (REGISTRY in globalThis) api ??= await import("@opentelemetry/api");
+}
+
+/**
+ * Begins a span, as a part of the one that is running.
+ *
+ * @param name A name of which there are few.
+ * @param options What is known of it.
+ * @returns The span, to be disposed when the work has ended.
+ */
+export function startSpan(name: string, options: SpanOptions = {}): Span {
+  return api === undefined ? NO_SPAN : new RecordedSpan(api, name, options);
+}
+
+/** Does something as a part of what was running at an earlier time. */
+export type Within = <T>(work: () => T) => T;
+
+/**
+ * Keeps which span is running.
+ *
+ * @returns Does something as a part of it, at any time.
+ */
+export function captureTrace(): Within {
+  if (api === undefined) return (work) => work();
+  const { context } = api;
+  const active = context.active();
+  return (work) => context.with(active, work);
+}
+
+/**
+ * Tells which span is running, in the form that goes to other processes: W3C Trace Context. Baggage,
+ * which may hold anything, is left out.
+ *
+ * @returns `traceparent` and perhaps `tracestate`; empty where nothing is recorded.
+ */
+export function traceContext(): Readonly<Record<string, string>> {
+  if (api === undefined) return {};
+  const { context, propagation } = api;
+  const { traceparent, tracestate } = inject(propagation, context.active());
+  if (traceparent === undefined) return {};
+  return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
+}
+
+function inject(
+  propagation: otel.PropagationAPI,
+  active: otel.Context,
+): Readonly<Record<string, string | undefined>> {
+  const carrier: Record<string, string> = {};
+  propagation.inject(active, carrier);
+  return carrier;
+}
+
+class RecordedSpan implements Span {
+  readonly #api: Api;
+  readonly #span: otel.Span;
+  readonly #context: otel.Context;
+
+  constructor(api: Api, name: string, { kind, attributes = {} }: SpanOptions) {
+    this.#api = api;
+    const above = api.context.active();
+    this.#span = api.trace.getTracer("ipybox").startSpan(name, {
+      kind: kind === "client" ? api.SpanKind.CLIENT : api.SpanKind.INTERNAL,
+    }, above);
+    this.#context = api.trace.setSpan(above, this.#span);
+    this.set(attributes);
+  }
+
+  set(attributes: SpanAttributes): void {
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== undefined) this.#span.setAttribute(name, value);
+    }
+  }
+
+  fail(type: string): void {
+    this.#span.setAttribute("error.type", type);
+    this.#span.setStatus({ code: this.#api.SpanStatusCode.ERROR });
+  }
+
+  run<T>(work: () => T): T {
+    return this.#api.context.with(this.#context, work);
+  }
+
+  [Symbol.dispose](): void {
+    this.#span.end();
+  }
+}
+
+const NO_SPAN: Span = {
+  set() {},
+  fail() {},
+  run: (work) => work(),
+  [Symbol.dispose]() {},
+};

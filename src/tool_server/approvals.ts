@@ -1,0 +1,207 @@
+import { describeCall } from "../approval/call_text.ts";
+import type { ApprovalChannel } from "../approval/channel.ts";
+import { Consents } from "../approval/consents.ts";
+import { ApprovalGate, type AuthorizeOptions } from "../approval/gate.ts";
+import type { ApprovalPolicy } from "../approval/policy.ts";
+import type { ApprovalCall, CallSource } from "../approval/request.ts";
+import { redactArguments } from "../audit/redact.ts";
+import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
+import type { Logger } from "../log.ts";
+import { checkArguments } from "../mcp/arguments_check.ts";
+import { type CatalogMethod, checkCatalogParams } from "../mcp/catalog.ts";
+import type { ElicitationQuestion, ElicitationSource } from "../mcp/elicitation.ts";
+import type { Tool } from "../mcp/sdk.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+import type { ConsentFile } from "../policy/consent_file.ts";
+import { launchText, serverFacets, toolFacets } from "./server_facets.ts";
+
+/** What {@linkcode Approvals} are made of. */
+export interface ApprovalsOptions {
+  /** Says which calls need asking. */
+  readonly policy: ApprovalPolicy;
+  /** Where they are asked about. */
+  readonly channel: ApprovalChannel;
+  /** Keeps the decisions that count always; without it none does. */
+  readonly consentFile: ConsentFile | undefined;
+  /** Told what cannot be remembered. */
+  readonly log: Logger;
+}
+
+/** What withdraws a request, and who is told of the decision. */
+export type DecisionOptions = Pick<AuthorizeOptions, "signal" | "onDecision">;
+
+/** More of a description than a person would read. */
+const MAX_DESCRIPTION = 20_000;
+/** More of a line than helps to find it. */
+const MAX_LINE = 500;
+
+/** Decides on calls: what is shown of each, what a decision is bound to, and how edits are checked. */
+export class Approvals {
+  readonly #policy: ApprovalPolicy;
+  readonly #gate: ApprovalGate;
+  readonly #consents: Consents;
+  #code: string | undefined;
+
+  /** @param options The policy, the channel, and what is remembered. */
+  constructor(options: ApprovalsOptions) {
+    const { policy, channel, consentFile, log } = options;
+    this.#policy = policy;
+    this.#consents = new Consents({
+      store: consentFile,
+      describe: (call) => {
+        const args = redactArguments(call.arguments, policy.redact);
+        return describeCall({ ...call, arguments: isExactObject(args) ? args : {} });
+      },
+      log,
+    });
+    this.#gate = new ApprovalGate(policy, channel, this.#consents);
+  }
+
+  /**
+   * Refuses a call that the policy denies whatever else is known of it.
+   *
+   * @param call The call, without what its server says of it.
+   * @param onDecision Told of the refusal.
+   * @throws {ToolCallError} The policy denies it.
+   */
+  refuseDenied(call: ApprovalCall, onDecision: AuthorizeOptions["onDecision"]): void {
+    this.#gate.refuseDenied(call, onDecision);
+  }
+
+  /**
+   * Decides a tool call.
+   *
+   * @param call The call.
+   * @param target The server, and the tool as it lists it.
+   * @param options What withdraws the request, and who is told.
+   * @returns The arguments to use.
+   * @throws {ToolCallError} It is refused.
+   */
+  async authorizeTool(
+    call: ApprovalCall,
+    target: { readonly params: ServerParams; readonly tool: Tool | undefined },
+    options: DecisionOptions,
+  ): Promise<ExactObject> {
+    const { params, tool } = target;
+    return await this.#gate.authorize({
+      ...call,
+      annotations: tool?.annotations,
+      title: tool?.title ?? tool?.annotations?.title,
+      description: tool && shortened(tool.description, MAX_DESCRIPTION),
+      server: { launch: launchText(params) },
+    }, {
+      ...options,
+      facets: () => [...serverFacets(params), ...toolFacets(tool)],
+      check: (edited) => tool && checkArguments(tool.inputSchema, edited),
+    });
+  }
+
+  /**
+   * Decides a request for a resource, a prompt or a completion.
+   *
+   * @param call The request.
+   * @param target The server, and what it is asked.
+   * @param options What withdraws the request, and who is told.
+   * @returns The parameters to use.
+   * @throws {ToolCallError} It is refused.
+   */
+  async authorizeCatalog(
+    call: ApprovalCall,
+    target: { readonly params: ServerParams; readonly method: CatalogMethod },
+    options: DecisionOptions,
+  ): Promise<ExactObject> {
+    const { params, method } = target;
+    return await this.#gate.authorize({ ...call, server: { launch: launchText(params) } }, {
+      ...options,
+      facets: () => serverFacets(params),
+      check: (edited) => problemOf(() => checkCatalogParams(method, edited)),
+    });
+  }
+
+  /**
+   * Decides a shell command.
+   *
+   * @param call The command.
+   * @param options What withdraws the request, and who is told.
+   * @returns The arguments to use.
+   * @throws {ToolCallError} It is refused.
+   */
+  async authorizeShell(call: ApprovalCall, options: DecisionOptions): Promise<ExactObject> {
+    return await this.#gate.authorize(call, options);
+  }
+
+  /**
+   * Tells whether a server's question is to be declined without asking.
+   *
+   * @param source Who asks.
+   * @param question What is asked.
+   * @returns The reason, or `undefined` where the question is passed on.
+   */
+  refusalOf(source: ElicitationSource, question: ElicitationQuestion): string | undefined {
+    const { mode, reason } = this.#policy.decide(questionCall(source, question));
+    return mode === "deny" ? reason ?? "Denied by the approval policy" : undefined;
+  }
+
+  /**
+   * Begins an execution.
+   *
+   * @param code Its code.
+   * @returns Disposing it ends the execution, and forgets what was decided for it.
+   */
+  enterCell(code: string): Disposable {
+    this.#code = code;
+    const cell = this.#consents.enterCell();
+    return {
+      [Symbol.dispose]: () => {
+        this.#code = undefined;
+        cell[Symbol.dispose]();
+      },
+    };
+  }
+
+  /**
+   * Gives a line of the code that is executed.
+   *
+   * @param line Its number from 1, which may be anything.
+   * @returns The line, or `undefined` where there is none of that number.
+   */
+  sourceAt(line: number): CallSource | undefined {
+    const text = this.#code?.split("\n")[line - 1];
+    return text === undefined ? undefined : { line, text: shortened(text, MAX_LINE) ?? "" };
+  }
+
+  /** Forgets what was decided for the session, and reads again what counts always. */
+  async reset(): Promise<void> {
+    await this.#consents.reset();
+  }
+}
+
+/** A server's question as policies see it. */
+function questionCall(source: ElicitationSource, question: ElicitationQuestion): ApprovalCall {
+  const { kind: mode, message } = question;
+  const args = question.kind === "url"
+    ? { mode, message, url: question.url.href }
+    : { mode, message, fields: question.fields.map(({ name }) => name) };
+  return {
+    kind: "elicitation",
+    serverName: source.serverName,
+    toolName: "elicitation/create",
+    arguments: sealObject(toExact(args)),
+    callId: source.callId,
+  };
+}
+
+function shortened(text: string | undefined, max: number): string | undefined {
+  if (text === undefined || text.length <= max) return text;
+  return `${text.slice(0, max)}… (${text.length} characters)`;
+}
+
+function problemOf(check: () => unknown): string | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    if (error instanceof TypeError) return error.message;
+    throw error;
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * What a server and a tool are like: what people are shown of them, and what consents are bound to.
+ *
+ * @module
+ */
+import type { Facet } from "../approval/consent.ts";
+import { quoted } from "../approval/call_text.ts";
+import { isSecretName, redactText } from "../audit/redact.ts";
+import { canonicalJson } from "../json/digest.ts";
+import { toExact } from "../json/exact.ts";
+import type { Tool } from "../mcp/sdk.ts";
+import type { ServerParams, StdioServerParams } from "../mcp/server_params.ts";
+
+/** More parameters than that are one facet. */
+const MAX_PARAMETERS = 200;
+
+/**
+ * Writes how a server is started or reached: its command line or its URL, with the names of its
+ * environment variables or headers. `${VAR}` stays; other values that may be secret are left out.
+ *
+ * @param params The registered parameters.
+ * @returns One line for people.
+ */
+export function launchText(params: ServerParams): string {
+  if ("command" in params) {
+    const env = Object.entries(params.env ?? {})
+      .map(([name, value]) => `${name}=${isVariable(value) ? value : "…"}`);
+    return [...env, ...commandWords(params)].join(" ");
+  }
+  const headers = Object.keys(params.headers ?? {});
+  const url = urlText(params.url);
+  return headers.length === 0 ? url : `${url} (headers: ${headers.join(", ")})`;
+}
+
+/**
+ * Lists what a consent to a server's tools is bound to, as the server is registered.
+ *
+ * @param params The registered parameters. What `${VAR}` stands for is not looked at.
+ * @returns The facets; values that may be secret are not shown.
+ */
+export function serverFacets(params: ServerParams): Facet[] {
+  if ("command" in params) {
+    const { command, args = [], env = {}, cwd, sandbox, protocol, ...others } = params;
+    return [
+      {
+        name: "command",
+        about: "server",
+        value: JSON.stringify([command, ...args]),
+        shown: commandWords(params).join(" "),
+      },
+      ...secretFacets("environment variable", env),
+      ...jsonFacets("server", { "working directory": cwd, sandbox, protocol }),
+      ...otherFacets(others),
+    ];
+  }
+  const { url, headers = {}, type, protocol, ...others } = params;
+  return [
+    { name: "URL", about: "server", value: url, shown: urlText(url) },
+    ...secretFacets("header", headers),
+    ...jsonFacets("server", { transport: type, protocol }),
+    ...otherFacets(others),
+  ];
+}
+
+/**
+ * Lists what a consent to a tool is bound to.
+ *
+ * @param tool Its definition, or `undefined` where its server does not list it.
+ * @returns The facets.
+ */
+export function toolFacets(tool: Tool | undefined): Facet[] {
+  if (tool === undefined) return [shown("tool", "definition", "none")];
+  const { title, description, annotations, outputSchema } = tool;
+  const { properties = {}, ...rest } = tool.inputSchema;
+  const names = Object.keys(properties);
+  return [
+    ...textFacets({ title, description }),
+    ...jsonFacets("tool", { annotations }),
+    ...(names.length > MAX_PARAMETERS
+      ? jsonFacets("tool", { parameters: properties })
+      : names.map((name) => shown("tool", `parameter ${quoted(name)}`, json(properties[name])))),
+    ...jsonFacets("tool", { "input schema": rest, "output schema": outputSchema }),
+  ];
+}
+
+function shown(about: Facet["about"], name: string, value: string): Facet {
+  return { name, about, value, shown: value };
+}
+
+function textFacets(values: Readonly<Record<string, string | undefined>>): Facet[] {
+  return Object.entries(values)
+    .flatMap(([name, text]) => text === undefined ? [] : [shown("tool", name, text)]);
+}
+
+function jsonFacets(about: Facet["about"], values: Readonly<Record<string, unknown>>): Facet[] {
+  return Object.entries(values)
+    .flatMap(([name, value]) => value === undefined ? [] : [shown(about, name, json(value))]);
+}
+
+function secretFacets(what: string, values: Readonly<Record<string, string>>): Facet[] {
+  return Object.entries(values).map(([name, value]) => {
+    const facet = { name: `${what} ${quoted(name)}`, about: "server", value } as const;
+    return isVariable(value) ? { ...facet, shown: value } : facet;
+  });
+}
+
+/** Parameters of kinds that this module knows nothing of, which may be secret. */
+function otherFacets(values: Readonly<Record<string, unknown>>): Facet[] {
+  return jsonFacets("server", values).map(({ shown: _hidden, ...facet }) => facet);
+}
+
+function json(value: unknown): string {
+  return canonicalJson(toExact(value));
+}
+
+/** The command and its arguments as a shell would take them. */
+function commandWords({ command, args = [] }: StdioServerParams): string[] {
+  return [command, ...args].map((word, index, words) => {
+    const option = words[index - 1];
+    const isValue = option !== undefined && /^--?[a-z]/i.test(option) && !word.startsWith("-");
+    if (isValue && isSecretName(option) && !hasVariable(word)) return "…";
+    return shellWord(hasVariable(word) ? word : redactText(word));
+  });
+}
+
+function shellWord(word: string): string {
+  return /^[\w@%+=:,./${}~-]+$/.test(word) ? word : quoted(word);
+}
+
+/** A URL without what may be secret: a password, and values of parameters with such names. */
+function urlText(text: string): string {
+  const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(text);
+  const [, address = "", query = "", fragment = ""] = parts ?? [];
+  const hidden = query.replace(
+    /([?&])([^=&]*)=([^&]*)/g,
+    (match, mark: string, name: string, value: string) =>
+      isSecretName(name) && !hasVariable(value) ? `${mark}${name}=…` : match,
+  );
+  return redactText(address) + hidden + fragment;
+}
+
+function hasVariable(text: string): boolean {
+  return /\$\{\w+(:-[^}]*)?\}/.test(text);
+}
+
+function isVariable(text: string): boolean {
+  return /^\$\{\w+\}$/.test(text);
+}

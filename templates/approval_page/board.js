@@ -1,0 +1,98 @@
+/** How long after a lost connection the next one is tried, at first and at most. */
+const RETRY_MS = 250;
+const MAX_RETRY_MS = 5000;
+
+/** How ipybox closes a connection when it ends. */
+const GOING_AWAY = 1001;
+
+/** The requests as ipybox tells them, kept up to date. */
+export class Board {
+  /** What waits, by id, the oldest first. */
+  pending = new Map();
+  /** What was decided, the newest first: `{ request, outcome }`. */
+  settled = [];
+  /** How many decided ones ipybox no longer tells. */
+  dropped = 0;
+  /** `"connecting"`, `"open"`, `"lost"`, `"ended"` or `"closed"`. */
+  state = "connecting";
+
+  #retryMs = RETRY_MS;
+  #listener;
+
+  /** @param listener Told of each change: `{ type: "state" | "board" | "asked" | "settled", id? }`. */
+  constructor(listener) {
+    this.#listener = listener;
+    this.#connect();
+  }
+
+  /** A request by its id, with its outcome where it has one. */
+  find(id) {
+    const request = this.pending.get(id);
+    if (request !== undefined) return { request };
+    return this.settled.find(({ outcome }) => outcome.id === id);
+  }
+
+  /**
+   * Decides a request.
+   *
+   * @param id Its id.
+   * @param body The decision, as JSON text.
+   * @returns `{ fate }`, or `{ error }`.
+   */
+  async decide(id, body) {
+    try {
+      const response = await fetch(`requests/${id}`, {
+        method: "POST",
+        headers: { "content-type": "application/json", "x-ipybox-page": "1" },
+        body,
+      });
+      return await response.json();
+    } catch {
+      return { error: "ipybox does not answer" };
+    }
+  }
+
+  #connect() {
+    const socket = new WebSocket(new URL("live", location.href));
+    socket.onmessage = ({ data }) => this.#receive(JSON.parse(data));
+    socket.onclose = ({ code }) => code === GOING_AWAY ? this.#become("ended") : this.#lose();
+  }
+
+  /** Whether ipybox is gone or sends this page away, only a request tells. */
+  async #lose() {
+    if (this.state !== "connecting") this.#become("lost");
+    const response = await fetch("session", { headers: { "x-ipybox-page": "1" } })
+      .catch(() => undefined);
+    if (response !== undefined && response.status !== 204) return this.#become("closed");
+    setTimeout(() => this.#connect(), this.#retryMs);
+    this.#retryMs = Math.min(this.#retryMs * 2, MAX_RETRY_MS);
+  }
+
+  #become(state) {
+    this.state = state;
+    this.#listener({ type: "state" });
+  }
+
+  #receive(message) {
+    switch (message.type) {
+      case "board":
+        this.pending = new Map(message.pending.map((request) => [request.id, request]));
+        this.settled = message.settled.reverse();
+        this.dropped = message.dropped;
+        this.#retryMs = RETRY_MS;
+        this.state = "open";
+        return this.#listener({ type: "board" });
+      case "asked":
+        this.pending.set(message.request.id, message.request);
+        return this.#listener({ type: "asked", id: message.request.id });
+      case "settled": {
+        const { outcome } = message;
+        const request = this.pending.get(outcome.id);
+        if (request === undefined) return;
+        this.pending.delete(outcome.id);
+        this.settled.unshift({ request, outcome });
+        return this.#listener({ type: "settled", id: outcome.id });
+      }
+    }
+  }
+}

@@ -1,0 +1,245 @@
+/**
+ * The form by which a request is decided.
+ *
+ * @module
+ */
+import { byId, el } from "./dom.js";
+import { Guard } from "./guard.js";
+import { formatJson, parseJson } from "./json.js";
+import { isShell } from "./request.js";
+
+/** What stands behind "Allow" and "Deny". */
+const SUFFIX = { once: "", cell: " · cell", session: " · session", always: " · always" };
+
+const SCOPES = {
+  once: "This call only",
+  cell: "This cell",
+  session: "This session",
+  always: "Always",
+};
+const MATCHES = [["tool", "Any arguments"], ["arguments", "These arguments"]];
+const SHELL_MATCHES = [["tool", "Any command"], ["arguments", "This command"]];
+
+/** Decides the request in view. */
+export class DecisionForm {
+  /** The form, to be put below the request. */
+  element;
+
+  #send;
+  #guard = new Guard(() => this.#update());
+  #request;
+  #connected = false;
+  #busy = false;
+  /** The button that was pressed while it could be; a click that began before does not count. */
+  #pressed;
+  #allow = this.#button("allow", "primary", "a", () => this.allow());
+  #deny = this.#button("deny", "danger", "d", () => this.deny());
+  #edit = this.#button("edit", "quiet", "e", () => this.#toggleEditor());
+  #reason = el("input", {
+    id: "reason",
+    maxlength: 2000,
+    autocomplete: "off",
+    placeholder: "Reason, if you deny (optional)",
+  });
+  #scope = el("select", { id: "scope", "aria-label": "For how long" });
+  #match = el("select", { id: "match", "aria-label": "For which calls" });
+  #remember = el("div", { class: "remember" }, this.#scope, this.#match);
+  #problem = el("p", { id: "problem", class: "problem", role: "alert", hidden: true });
+  #editor;
+
+  /** @param send Sends a decision: `(id, body) => Promise<{ fate } | { error }>`. */
+  constructor(send) {
+    this.#send = send;
+    this.element = el(
+      "form",
+      { id: "decision", class: "decision", "aria-label": "Decision" },
+      this.#problem,
+      el("div", { class: "buttons" }, this.#allow, this.#deny, this.#edit),
+      el("label", { class: "unseen", for: "reason" }, "Reason"),
+      this.#reason,
+      this.#remember,
+    );
+    this.element.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.deny(); // Enter in the reason's field
+    });
+    this.#scope.addEventListener("change", () => this.#update());
+    this.#update();
+  }
+
+  /** Another request is in view: all that was chosen for the one before is forgotten. */
+  show(request) {
+    this.#request = request;
+    this.#busy = false;
+    this.#editor = undefined;
+    this.#reason.value = "";
+    fill(this.#scope, ["once", ...request.scopes].map((scope) => [scope, SCOPES[scope]]));
+    fill(this.#match, isShell(request) ? SHELL_MATCHES : MATCHES);
+    this.#tell("");
+    this.#guard.arm();
+  }
+
+  /** None is. */
+  hide() {
+    this.#request = undefined;
+    this.#guard.disarm();
+  }
+
+  /** Whether decisions reach ipybox. */
+  set connected(connected) {
+    this.#connected = connected;
+    this.#update();
+  }
+
+  allow() {
+    const problem = this.#check();
+    if (problem !== "") return this.#tell(problem);
+    // As it was written: a number keeps its spelling.
+    const edited = this.#editor === undefined ? "" : `,"arguments":${this.#editor.value}`;
+    return this.#decide(`{"decision":"allow"${edited}${this.#remembered()}}`);
+  }
+
+  deny() {
+    const reason = this.#reason.value.trim();
+    const given = reason === "" ? "" : `,"reason":${JSON.stringify(reason)}`;
+    return this.#decide(`{"decision":"deny"${given}${this.#remembered()}}`);
+  }
+
+  /** Goes to the field for the arguments. */
+  edit() {
+    if (this.#editor === undefined) this.#openEditor();
+    else this.#editor.focus();
+  }
+
+  /** Goes to the field for the reason. */
+  explain() {
+    this.#reason.focus();
+  }
+
+  /** Goes to the choice of how long the decision counts. */
+  remember() {
+    this.#scope.focus();
+  }
+
+  /** Leaves a field; the editor with its edits. Returns whether there was one to leave. */
+  leave(target) {
+    if (target === this.#editor) this.#closeEditor();
+    else if (!this.element.contains(target)) return;
+    byId("request-title")?.focus();
+  }
+
+  async #decide(body) {
+    const request = this.#request;
+    if (request === undefined || this.#allow.disabled) return;
+    this.#busy = true;
+    this.#update();
+    const { fate, error } = await this.#send(request.id, body);
+    // Where it counted, the board tells next.
+    if (this.#request !== request || fate === "counted") return;
+    this.#busy = false;
+    this.#update();
+    this.#tell(error ?? "It was decided before, or withdrawn.");
+  }
+
+  #remembered() {
+    const scope = this.#scope.value;
+    return scope === "once"
+      ? ""
+      : `,"remember":${JSON.stringify({ scope, match: this.#match.value })}`;
+  }
+
+  #toggleEditor() {
+    if (this.#editor === undefined) this.#openEditor();
+    else this.#closeEditor();
+  }
+
+  #openEditor() {
+    if (this.#request === undefined) return;
+    const text = formatJson(parseJson(this.#request.arguments));
+    this.#editor = el("textarea", {
+      id: "editor",
+      class: "editor",
+      dir: "ltr",
+      rows: Math.min(24, Math.max(6, text.split("\n").length + 1)),
+      spellcheck: "false",
+      autocapitalize: "off",
+      "aria-label": "Arguments as JSON",
+      "aria-describedby": "problem",
+    });
+    this.#editor.value = text;
+    this.#editor.addEventListener("input", () => this.#tell(this.#check()));
+    this.#editor.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.repeat) return;
+      event.preventDefault();
+      this.allow();
+    });
+    const view = byId("arguments");
+    view.hidden = true;
+    view.after(this.#editor);
+    this.#update();
+    this.#editor.focus();
+    this.#editor.setSelectionRange(0, 0);
+  }
+
+  #closeEditor() {
+    this.#editor.remove();
+    this.#editor = undefined;
+    byId("arguments").hidden = false;
+    this.#tell("");
+    this.#update();
+  }
+
+  /** What is wrong with the edited arguments; empty when nothing is. */
+  #check() {
+    if (this.#editor === undefined) return "";
+    try {
+      return parseJson(this.#editor.value).kind === "object" ? "" : "Arguments are an object: {…}";
+    } catch (error) {
+      return error.message;
+    }
+  }
+
+  #tell(problem) {
+    this.#problem.textContent = problem;
+    this.#problem.hidden = problem === "";
+    this.#editor?.setAttribute("aria-invalid", String(problem !== ""));
+  }
+
+  #button(id, look, key, act) {
+    const button = el("button", { id, type: "button", class: look });
+    button.addEventListener(
+      "pointerdown",
+      () => this.#pressed = button.disabled ? undefined : button,
+    );
+    button.addEventListener("click", ({ detail }) => {
+      const pressed = this.#pressed === button || detail === 0; // 0: by the keyboard
+      this.#pressed = undefined;
+      if (pressed) act();
+    });
+    button.dataset.key = key;
+    return button;
+  }
+
+  #update() {
+    const scope = this.#scope.value || "once";
+    const usable = this.#guard.ready && this.#connected && !this.#busy;
+    label(this.#allow, `Allow${SUFFIX[scope]}${this.#editor === undefined ? "" : ", edited"}`);
+    label(this.#deny, `Deny${SUFFIX[scope]}`);
+    label(this.#edit, this.#editor === undefined ? "Edit" : "Drop edits");
+    this.#allow.disabled = !usable;
+    this.#deny.disabled = !usable;
+    this.#remember.hidden = this.#scope.options.length < 2;
+    this.#match.hidden = scope === "once";
+  }
+}
+
+function label(button, text) {
+  const wanted = `${text}|${button.dataset.key}`;
+  if (button.dataset.label === wanted) return;
+  button.dataset.label = wanted;
+  button.replaceChildren(text, " ", el("kbd", { "aria-hidden": "true" }, button.dataset.key));
+}
+
+function fill(select, options) {
+  select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
+}

@@ -1,0 +1,69 @@
+/**
+ * The lists of what waits and of what was decided.
+ *
+ * @module
+ */
+import { byId, count, el } from "./dom.js";
+import { nameView, resultText, timeView } from "./request.js";
+import { foreign } from "./visible.js";
+
+/** How much of the arguments a list shows. The request in view has all of them. */
+const EXCERPT = 120;
+
+/**
+ * Shows both lists.
+ *
+ * @param board The requests.
+ * @param selected The id of the one in view.
+ * @param onSelect Called with the id of the one that is chosen.
+ */
+export function showLists(board, selected, onSelect) {
+  const { pending, settled, dropped } = board;
+  byId("pending-count").textContent = String(pending.size);
+  byId("settled-count").textContent = String(settled.length);
+  fill(byId("pending"), [...pending.values()].map((request) => ({ request })), selected, onSelect);
+  fill(byId("settled"), settled, selected, onSelect);
+  const note = byId("dropped");
+  note.hidden = dropped === 0;
+  note.textContent = `${count(dropped, "older decision")} in the audit log only`;
+}
+
+/** Reuses what is there: an element that is replaced loses the focus. */
+function fill(list, entries, selected, onSelect) {
+  const known = new Map([...list.children].map((item) => [item.dataset.id, item]));
+  const items = entries.map(({ request, outcome }) => {
+    const item = known.get(request.id) ?? itemView(request, outcome, onSelect);
+    const button = item.firstElementChild;
+    if (request.id === selected) button.setAttribute("aria-current", "true");
+    else button.removeAttribute("aria-current");
+    return item;
+  });
+  const wanted = new Set(items);
+  for (const item of known.values()) if (!wanted.has(item)) item.remove();
+  items.forEach((item, at) => {
+    if (list.children[at] !== item) list.insertBefore(item, list.children[at] ?? null);
+  });
+}
+
+function itemView(request, outcome, onSelect) {
+  const below = outcome === undefined
+    ? [timeView(request.askedAt), " ", foreign(excerpt(request.arguments), { class: "excerpt" })]
+    : [
+      el("span", { "data-result": outcome.result }, resultText(outcome)),
+      " ",
+      timeView(outcome.endedAt),
+    ];
+  const button = el(
+    "button",
+    { type: "button", onclick: () => onSelect(request.id) },
+    el("span", { class: "name" }, nameView(request)),
+    el("span", { class: "below" }, ...below),
+  );
+  const item = el("li", {}, button);
+  item.dataset.id = request.id;
+  return item;
+}
+
+function excerpt(text) {
+  return text.length <= EXCERPT ? text : `${text.slice(0, EXCERPT)} …`;
+}

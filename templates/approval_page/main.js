@@ -1,0 +1,131 @@
+/**
+ * The approval page: what is in view, and how that follows what ipybox tells.
+ *
+ * @module
+ */
+import { Board } from "./board.js";
+import { DecisionForm } from "./decision.js";
+import { byId, count, el } from "./dom.js";
+import { listenToKeys } from "./keys.js";
+import { showLists } from "./lists.js";
+import { nameOf, requestView, resultText } from "./request.js";
+
+const STATES = {
+  connecting: "Connecting …",
+  open: "Connected",
+  lost: "Connection lost, trying again …",
+  ended: "ipybox has ended",
+  closed: "This page is no longer valid: ask ipybox for another link",
+};
+
+const detail = byId("detail");
+let selected;
+/** Whether a person chose what is in view: then nothing that comes takes its place. */
+let chosen = false;
+let shown;
+
+const board = new Board(onChange);
+const form = new DecisionForm((id, body) => board.decide(id, body));
+
+listenToKeys({
+  move,
+  allow: () => form.allow(),
+  deny: () => form.deny(),
+  explain: () => isPending(selected) && form.explain(),
+  edit: () => isPending(selected) && form.edit(),
+  remember: () => isPending(selected) && form.remember(),
+  help: showHelp,
+  leave: (target) => form.leave(target),
+});
+byId("help-button").addEventListener("click", showHelp);
+
+function onChange({ type, id }) {
+  if (type === "asked") announce(`New request: ${nameOf(board.find(id).request)}`);
+  if (type === "settled") announceOutcome(board.find(id));
+  if (!isPending(selected) && !(chosen && board.find(selected) !== undefined)) selectNext();
+  show(type === "settled");
+}
+
+/** The oldest one that waits; where none does, what was decided stays in view. */
+function selectNext() {
+  const [next] = board.pending.keys();
+  if (next !== undefined) selected = next;
+  chosen = false;
+}
+
+function select(id) {
+  selected = id;
+  chosen = !isPending(id);
+  show(true);
+}
+
+function move(step) {
+  const ids = [...board.pending.keys(), ...board.settled.map(({ outcome }) => outcome.id)];
+  if (ids.length === 0) return;
+  const at = ids.indexOf(selected);
+  select(ids[at === -1 ? 0 : Math.min(Math.max(at + step, 0), ids.length - 1)]);
+  document.querySelector('[aria-current="true"]')?.scrollIntoView({ block: "nearest" });
+}
+
+function isPending(id) {
+  return board.pending.has(id);
+}
+
+function show(focus) {
+  const waiting = board.pending.size;
+  document.title = waiting === 0 ? "ipybox approvals" : `(${waiting}) ipybox approvals`;
+  const status = byId("status");
+  if (status.dataset.state !== board.state) {
+    status.dataset.state = board.state;
+    status.textContent = STATES[board.state];
+  }
+  form.connected = board.state === "open";
+  showLists(board, selected, select);
+  const found = board.find(selected);
+  const key = `${selected} ${found?.outcome === undefined}`;
+  if (key === shown) return;
+  shown = key;
+  showDetail(found, focus);
+}
+
+function showDetail(found, focus) {
+  if (found === undefined) {
+    form.hide();
+    detail.replaceChildren(emptyView());
+    return;
+  }
+  const { request, outcome } = found;
+  detail.replaceChildren(...requestView(request, outcome));
+  if (outcome === undefined) {
+    detail.append(form.element);
+    form.show(request);
+  } else {
+    form.hide();
+  }
+  detail.scrollTop = 0;
+  if (focus) byId("request-title").focus({ preventScroll: true });
+}
+
+function emptyView() {
+  return el(
+    "div",
+    { class: "empty" },
+    el("h2", {}, "Nothing waits for you"),
+    el("p", {}, "Calls that need your decision appear here as they come."),
+  );
+}
+
+function announceOutcome({ request, outcome }) {
+  const left = count(board.pending.size, "request waits", "requests wait");
+  announce(`${resultText(outcome)}: ${nameOf(request)}. ${left}`);
+}
+
+function announce(text) {
+  byId("news").textContent = text;
+}
+
+function showHelp() {
+  byId("help").showModal();
+}
+
+show(false);

@@ -1,0 +1,198 @@
+/**
+ * Shows a request in full.
+ *
+ * @module
+ */
+import { el } from "./dom.js";
+import { parseJson } from "./json.js";
+import { argumentsView, blockView } from "./json_view.js";
+import { foreign, visible } from "./visible.js";
+
+const KINDS = {
+  tool: "Tool call",
+  shell: "Shell command",
+  shell_magic: "Shell cell",
+  resource: "Request for a resource",
+};
+
+const HINTS = [
+  ["readOnlyHint", "changes nothing", "changes things"],
+  ["destructiveHint", "may destroy things", "destroys nothing"],
+  ["idempotentHint", "the same again if called twice", "adds up if called twice"],
+  ["openWorldHint", "reaches the outside world", "stays within its own world"],
+];
+
+const RESULTS = {
+  allowed: "Allowed",
+  edited: "Allowed with edits",
+  denied: "Denied",
+  approval_timeout: "Expired",
+  approval_unavailable: "Refused",
+  cancelled: "Withdrawn",
+};
+
+const SCOPES = {
+  cell: "for this cell",
+  session: "for this session",
+  always: "always",
+};
+
+/** Whether it is about a shell command. */
+export function isShell({ kind }) {
+  return kind === "shell" || kind === "shell_magic";
+}
+
+/** A request's name in one line, as plain text for announcements. */
+export function nameOf(request) {
+  return isShell(request) ? KINDS[request.kind] : `${request.server}.${request.tool}`;
+}
+
+/** A request's name in one line. */
+export function nameView(request) {
+  if (isShell(request)) return el("span", {}, KINDS[request.kind]);
+  return el("span", {}, foreign(request.server), ".", foreign(request.tool, { class: "tool" }));
+}
+
+/** How a request ended, in a word or two. */
+export function resultText({ result }) {
+  return RESULTS[result] ?? "Ended";
+}
+
+/** A time of the day. */
+export function timeView(at) {
+  const date = new Date(at);
+  const text = date.toLocaleTimeString([], {
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  });
+  return el("time", { datetime: date.toISOString() }, text);
+}
+
+/**
+ * Shows all that is known of a request.
+ *
+ * @param request The request.
+ * @param outcome How it ended, if it has.
+ * @returns Elements.
+ */
+export function requestView(request, outcome) {
+  return [
+    el(
+      "p",
+      { class: "kind" },
+      KINDS[request.kind] ?? "Request",
+      " · asked at ",
+      timeView(request.askedAt),
+    ),
+    el("h2", { id: "request-title", tabindex: "-1" }, nameView(request)),
+    ...(request.title === undefined
+      ? []
+      : [el("p", { class: "says" }, "Title: ", foreign(request.title))]),
+    ...(outcome === undefined ? [] : [outcomeView(outcome)]),
+    ...(request.changes?.length > 0 ? [changesView(request.changes)] : []),
+    el(
+      "section",
+      { id: "arguments", class: "card", "aria-label": "Arguments" },
+      argumentsOf(request),
+    ),
+    facts(request),
+  ];
+}
+
+function outcomeView(outcome) {
+  const { result, reason, remember, byPage, endedAt } = outcome;
+  const how = byPage ? " here" : "";
+  const long = remember === undefined
+    ? ""
+    : ` ${SCOPES[remember.scope]}, for ${
+      remember.match === "tool" ? "all its arguments" : "these arguments"
+    }`;
+  const children = [
+    el(
+      "p",
+      {},
+      el("strong", { "data-result": result }, resultText(outcome)),
+      how,
+      long,
+      " at ",
+      timeView(endedAt),
+    ),
+  ];
+  if (reason !== undefined) children.push(el("p", {}, "Reason: ", foreign(reason)));
+  if (outcome.arguments !== undefined) {
+    children.push(
+      el("p", {}, "Sent instead of the arguments below:"),
+      argumentsView(parseJson(outcome.arguments)),
+    );
+  }
+  return el("section", { class: "card outcome", "aria-label": "Outcome" }, ...children);
+}
+
+function changesView(changes) {
+  return el(
+    "section",
+    { class: "card changes", "aria-label": "Changes" },
+    el("h3", {}, "Changed since it was allowed"),
+    el("ul", {}, ...changes.map((change) => el("li", {}, foreign(change)))),
+  );
+}
+
+function argumentsOf(request) {
+  const node = parseJson(request.arguments);
+  return isShell(request) ? shellView(node) : argumentsView(node);
+}
+
+/** A command is read as such; what comes with it is listed below. */
+function shellView(node) {
+  const [, cmd] = node.entries.find(([key]) => key === "cmd") ?? [];
+  if (cmd?.kind !== "string") return argumentsView(node);
+  const others = node.entries.filter(([key]) => key !== "cmd");
+  return el(
+    "div",
+    {},
+    blockView(cmd.value),
+    ...(others.length === 0 ? [] : [argumentsView({ kind: "object", entries: others })]),
+  );
+}
+
+function facts(request) {
+  const list = el("dl", { class: "facts" });
+  const add = (name, ...value) => list.append(el("dt", {}, name), el("dd", {}, ...value));
+  if (request.source !== undefined) {
+    const line = el("code", { class: "foreign", dir: "ltr" }, visible(request.source.text));
+    add("Called by", `line ${request.source.line}: `, line, note(" (the code says)"));
+  }
+  if (!isShell(request)) add("Server", foreign(request.server));
+  if (request.launch !== undefined) {
+    add("Started by", el("code", { class: "foreign", dir: "ltr" }, visible(request.launch)));
+  }
+  const hints = hintsOf(request.annotations);
+  if (hints.length > 0) {
+    add(
+      "The server says",
+      hints.join(", "),
+      note(" (nobody has checked that)"),
+    );
+  }
+  if (request.description !== undefined && request.description !== "") {
+    add(
+      "Its description",
+      request.description.length > 80
+        ? blockView(request.description)
+        : foreign(request.description),
+    );
+  }
+  return list;
+}
+
+function note(text) {
+  return el("span", { class: "note" }, text);
+}
+
+function hintsOf(annotations = {}) {
+  return HINTS.flatMap(([name, yes, no]) => {
+    if (annotations[name] === true) return [yes];
+    return annotations[name] === false ? [no] : [];
+  });
+}

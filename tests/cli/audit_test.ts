@@ -1,0 +1,97 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { AuditLog, type AuditLogOptions } from "../../src/audit/audit_log.ts";
+import { cliArguments, ipybox } from "../support/cli.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** A log with calls that were sent, and how they ended. */
+async function record(options: AuditLogOptions, from: number, to: number): Promise<void> {
+  await using log = new AuditLog(options);
+  for (let n = from; n <= to; n++) {
+    const id = `id-${n}`;
+    const time = new Date(n);
+    await log.append({
+      id,
+      time,
+      kind: "tool",
+      server: "s",
+      tool: "t",
+      arguments: { n, text: "\x1b[2J" },
+      decision: "allow",
+      by: "policy",
+    });
+    log.appendOutcome({ id, time, status: "ok", durationMs: 1 });
+  }
+}
+
+Deno.test("ipybox audit only reads", async () => {
+  await using folder = await TempFolder.create();
+  const cwd = folder.path;
+  assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
+    code: 0,
+    stdout: "0 lines are good\n",
+    stderr: "",
+  });
+  assertEquals((await ipybox(["audit"], { cwd })).stderr, "There are no entries yet\n");
+  assertEquals(await Array.fromAsync(Deno.readDir(cwd)), []);
+});
+
+Deno.test("ipybox audit tells how calls ended, and which have no outcome", async () => {
+  await using folder = await TempFolder.create();
+  const cwd = folder.path;
+  await record({ workspace: cwd }, 1, 1);
+  {
+    await using log = new AuditLog({ workspace: cwd });
+    await log.append({
+      id: "open",
+      time: new Date(2),
+      kind: "tool",
+      server: "s",
+      tool: "t",
+      arguments: {},
+      decision: "allow",
+      by: "approver",
+    });
+  }
+  const { stdout } = await ipybox(["audit"], { cwd });
+  assertEquals(stdout.trimEnd().split("\n"), [
+    '1970-01-01T00:00:00.001Z  allow  tool s.t({"n":1,"text":"\\u001b[2J"})  sent  (policy)',
+    "1970-01-01T00:00:00.001Z  ended  tool s.t  ok, 1 ms",
+    "1970-01-01T00:00:00.002Z  allow  tool s.t({})  sent  (approver)",
+  ]);
+  const verified = await ipybox(["audit", "--verify"], { cwd });
+  assertEquals(verified.stdout, "3 lines are good, calls without an outcome: 1\n");
+  const verdict = JSON.parse((await ipybox(["audit", "--verify", "--json"], { cwd })).stdout);
+  assertEquals([verdict.ok, verdict.unfinished], [true, 1]);
+});
+
+Deno.test("ipybox audit --follow waits for the log, and follows it across its files", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [...cliArguments, "audit", "--follow", "--json", "-n", "100", "--workspace", workspace],
+    stdin: "null",
+    stdout: "piped",
+    stderr: "inherit",
+  }).spawn();
+  const writing = record({ workspace, maxBytes: 1000, keep: 1000 }, 1, 30);
+  const seen: string[] = [];
+  let text = "";
+  for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {
+    const lines = (text + chunk).split("\n");
+    text = lines.pop() ?? "";
+    for (const line of lines) {
+      const { id, outcome } = JSON.parse(line);
+      seen.push(id ?? outcome);
+    }
+    if (seen.length >= 60) break;
+  }
+  await writing;
+  child.kill("SIGINT");
+  assertEquals((await child.status).code, 130);
+  const expected = Array.from({ length: 30 }, (_, n) => [`id-${n + 1}`, `id-${n + 1}`]).flat();
+  assertEquals(seen.toSorted(), expected.toSorted());
+  const files = (await Array.fromAsync(Deno.readDir(`${workspace}/.ipybox`))).map(({ name }) =>
+    name
+  );
+  assertMatch(files.join(" "), /audit\.\d+\.jsonl/);
+});

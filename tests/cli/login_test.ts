@@ -1,0 +1,164 @@
+/** `ipybox register`, `login` and `logout` with servers that ask for a login. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { cliArguments, type CliEnd, ipybox } from "../support/cli.ts";
+import { filesBelow } from "../support/files.ts";
+import { OAuthWorld, visit } from "../support/oauth.ts";
+import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { ipyboxAtTerminal } from "../support/terminal.ts";
+
+/** What a person does who is shown the page of a login. */
+type Person = (page: URL, child: Deno.ChildProcess) => unknown;
+
+/** Runs a command that waits for a login. */
+async function withPerson(
+  args: readonly string[],
+  env: Record<string, string>,
+  person: Person = visit,
+): Promise<CliEnd> {
+  const child = new Deno.Command(Deno.execPath(), {
+    args: [...cliArguments, ...args],
+    env: { NO_COLOR: "1", ...env },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  let stderr = "";
+  let acted = false;
+  const reading = (async () => {
+    for await (const text of child.stderr.pipeThrough(new TextDecoderStream())) {
+      stderr += text;
+      const page = /^ {2}(http\S+)\n[^]*Ctrl-C/m.exec(stderr)?.[1];
+      if (page === undefined || acted) continue;
+      acted = true;
+      await person(new URL(page), child);
+    }
+  })();
+  const [stdout, { code }] = await Promise.all([child.stdout.text(), child.status, reading]);
+  return { code, stdout, stderr };
+}
+
+Deno.test("a person logs in by register and login, and out by logout", async (t) => {
+  await using world = await OAuthWorld.create();
+  await using workspace = await TempFolder.create();
+  const { servers, state } = world;
+  const env = { XDG_STATE_HOME: state };
+  const at = ["--workspace", workspace.path];
+  const step = stepsOf(t);
+
+  await step("register without a terminal says how to log in, and registers nothing", async () => {
+    const args = ["register", "remote", "--url", servers.url, ...at];
+    const { code, stdout, stderr } = await ipybox(args, { env });
+    assertEquals({ code, stdout }, { code: 3, stdout: "" });
+    assertEquals(
+      stderr,
+      `ipybox: MCP server "remote" asks for a login: ` +
+        `run \`ipybox register --login ${args.slice(1).join(" ")}\`\n`,
+    );
+    assertEquals(await filesBelow(workspace.path), new Map());
+  });
+
+  await step("register --login prints the page, waits for the browser and registers", async () => {
+    const args = ["register", "remote", "--login", "--url", servers.url, ...at];
+    const { code, stdout, stderr } = await withPerson(args, env);
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stdout, "remote: 2 tools in mcptools/remote/\n");
+    assertMatch(stderr, /^To log in to remote, open this page of 127\.0\.0\.1:\d+ in a browser/);
+  });
+
+  await step("register again needs no login", async () => {
+    const { code } = await ipybox(["register", "remote", "--url", servers.url, ...at], { env });
+    assertEquals(code, 0);
+  });
+
+  await step("login makes a new one", async () => {
+    const { code, stdout, stderr } = await withPerson(["login", "remote", ...at], env);
+    assertEquals({ code, stdout }, { code: 0, stdout: "remote: logged in, 2 tools\n" }, stderr);
+    assertEquals(servers.count("/authorize"), 2);
+  });
+
+  await step("Ctrl-C gives up a login", async () => {
+    const { code, stderr } = await withPerson(
+      ["login", "remote", ...at],
+      env,
+      (_page, child) => child.kill("SIGINT"),
+    );
+    assertEquals(code, 130);
+    assertMatch(stderr, /ipybox: interrupted\n$/);
+  });
+
+  await step("a login that nobody makes ends", async () => {
+    const args = ["login", "remote", "--login-timeout", "0.2", ...at];
+    const { code, stderr } = await withPerson(args, env, () => {});
+    assertEquals(code, 1);
+    assertMatch(stderr, /cannot be logged in to: nobody logged in in time\n$/);
+  });
+
+  await step("logout revokes and deletes it", async () => {
+    const first = await ipybox(["logout", "remote", ...at], { env });
+    const second = await ipybox(["logout", "remote", ...at], { env });
+    assertEquals(first, { code: 0, stdout: "remote: logged out\n", stderr: "" });
+    assertEquals(second, { code: 0, stdout: "", stderr: "remote: there is no login\n" });
+    assertEquals(servers.revoked.length, 2);
+  });
+
+  await step("what was printed and written has no secret", async () => {
+    for (const [path, text] of await filesBelow(workspace.path)) {
+      for (const secret of servers.secrets) assert(!text.includes(secret), path);
+    }
+  });
+});
+
+Deno.test("at a terminal, register asks for the login by itself", async () => {
+  await using world = await OAuthWorld.create();
+  await using workspace = await TempFolder.create();
+  const args = ["register", "remote", "--url", world.servers.url, "--workspace", workspace.path];
+
+  const { code, output } = await ipyboxAtTerminal(args, [["Ctrl-C gives up.", "!\u0003"]]);
+
+  assertEquals(code, 130, output);
+  assertStringIncludes(output, `${world.servers.issuer}/authorize?response_type=code`);
+});
+
+Deno.test("login and logout take registered remote servers only", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  await Deno.writeTextFile(
+    `${workspace.path}/.ipybox/mcp.json`,
+    JSON.stringify({ mcpServers: { local: { command: "cat" } } }),
+  );
+  for (const command of ["login", "logout"]) {
+    for (const [name, words] of [["local", /is local/], ["none", /No server "none"/]] as const) {
+      const { code, stderr } = await ipybox([command, name, "--workspace", workspace.path]);
+      assertEquals(code, 2);
+      assertMatch(stderr, words);
+    }
+  }
+});
+
+Deno.test("register takes secrets as variables only, and keeps them so", async () => {
+  await using world = await OAuthWorld.create({ clients: { robot: "robot-secret" } });
+  await using workspace = await TempFolder.create();
+  const { servers, state } = world;
+  const register = (secret: string) => [
+    ...["register", "remote", "--url", servers.url, "--workspace", workspace.path],
+    ...["--client-id", "robot", "--client-secret", secret, "--issuer", servers.issuer],
+    "--client-credentials",
+  ];
+  const env = { XDG_STATE_HOME: state, ROBOT: "robot-secret" };
+
+  const literal = await ipybox(register("robot-secret"), { env });
+  const variable = await ipybox(register("${ROBOT}"), { env });
+
+  assertEquals(literal.code, 2);
+  assertMatch(literal.stderr, /--client-secret takes a variable/);
+  assert(!literal.stderr.includes("robot-secret"));
+  assertEquals(variable.code, 0, variable.stderr);
+  const registry = await Deno.readTextFile(`${workspace.path}/.ipybox/mcp.json`);
+  assertEquals(JSON.parse(registry).mcpServers.remote.oauth, {
+    clientId: "robot",
+    clientSecret: "${ROBOT}",
+    issuer: servers.issuer,
+    grant: "client_credentials",
+  });
+});

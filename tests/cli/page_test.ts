@@ -1,0 +1,60 @@
+/** `ipybox run --page`: a person decides in a browser, without a terminal. */
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { untilReady } from "../support/approval_page.ts";
+import { browserTest } from "../support/browser.ts";
+import { cliArguments } from "../support/cli.ts";
+import { rawServer } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const CODE = `
+from ipybox_runtime import ApprovalRejectedError, ToolRunner
+raw = ToolRunner("raw")
+print(raw.run_sync("count").text)
+try:
+    raw.run_sync("count")
+except ApprovalRejectedError as error:
+    print(error)
+`;
+
+browserTest("ipybox run --page prints a link, and asks there", async (browser) => {
+  await using folder = await TempFolder.create();
+  const registry = await ServerRegistry.open({ workspace: folder.path });
+  await registry.register("raw", rawServer());
+  await using child = new Deno.Command(Deno.execPath(), {
+    args: [...cliArguments, "run", "--page", "--workspace", folder.path, "-c", CODE],
+    env: { NO_COLOR: "1" },
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
+  }).spawn();
+  const [early, rest] = child.stderr.tee();
+  const stderr = new Response(rest).text();
+  const stdout = new Response(child.stdout).text();
+  const page = await browser.open(await linkIn(early));
+  await page.getByRole("heading", { name: "raw.count" }).waitFor();
+  await untilReady(page);
+  await page.keyboard.press("a");
+  await page.locator("#settled").getByText("Allowed").waitFor();
+  await page.getByRole("heading", { name: "raw.count" }).waitFor();
+  await untilReady(page);
+  await page.getByLabel("Reason").fill("once is enough");
+  await page.getByLabel("Reason").press("Enter");
+  assertEquals((await child.status).code, 0);
+  const output = await stdout;
+  assertMatch(output, /^1\n/);
+  assertStringIncludes(output, "once is enough");
+  assertStringIncludes(await stderr, "Refused raw.count(): once is enough");
+  await page.getByText("ipybox has ended").waitFor();
+});
+
+/** Waits for a link in a stream, and leaves the rest of the stream alone. */
+async function linkIn(stream: ReadableStream<Uint8Array>): Promise<string> {
+  let text = "";
+  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    const link = /^Approvals: (http:\S+)\n/m.exec(text)?.[1];
+    if (link !== undefined) return link;
+  }
+  throw new Error(`There is no link: ${text}`);
+}

@@ -1,0 +1,38 @@
+/** The limits of tool calls that an application sets, seen from the code in the kernel. */
+import { assertEquals } from "@std/assert";
+import { TestExecutor } from "../support/executor.ts";
+import { rawServer, until } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const RAW = "import ipybox_runtime as r\nraw = r.ToolRunner('raw')\n";
+
+Deno.test("CodeExecutor's limits of tool calls hold", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using test = await TestExecutor.start({
+    servers: { raw: rawServer("normal", journal) },
+    approval: "allow",
+    sandbox: false,
+    spareKernel: false,
+    callTimeoutMs: 2000,
+    maxConcurrentCalls: 1,
+    serverIdleMs: 1,
+  });
+  const { executor } = test;
+  const run = async (code: string) => (await executor.execute(RAW + code)).text;
+
+  const slow = "try:\n    raw.run_sync('sleep', {'ms': 60000})\nexcept r.ToolTimeoutError as e:\n" +
+    "    print(type(e).__name__)";
+  assertEquals(await run(slow), "ToolTimeoutError");
+
+  // Two at once would both be in time: the second one waits for the first, and its time runs.
+  const two = "import asyncio, time\nbegin = time.monotonic()\n" +
+    "await asyncio.gather(*(raw.run('sleep', {'ms': 250}) for _ in range(2)))\n" +
+    "print(time.monotonic() - begin >= 0.5)";
+  assertEquals(await run(two), "True");
+
+  // A server that was stopped meanwhile counts from the start.
+  const count = "print(raw.run_sync('count').text)";
+  await run(count);
+  await until(async () => await run(count) === "1");
+});

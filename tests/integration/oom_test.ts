@@ -1,0 +1,42 @@
+/** The system kills a kernel for want of memory: for real, in a control group that is too small. */
+import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
+import { KernelDiedError } from "../../src/errors.ts";
+import { MemoryGroup } from "../support/memory_group.ts";
+import { processesWith } from "../support/processes.ts";
+import { rejection } from "../support/kernel.ts";
+import { testIf } from "../support/skip.ts";
+import { TestExecutor } from "../support/executor.ts";
+
+const LIMIT_BYTES = 256 * 1024 ** 2;
+
+const lacking = await MemoryGroup.whyNot();
+
+for (const sandbox of [true, false]) {
+  testIf(lacking === undefined, lacking ?? "", {
+    name: `A kernel that memory ran out for is told as that (${sandbox ? "" : "no "}sandbox)`,
+    fn: async () => {
+      await using group = await MemoryGroup.create(LIMIT_BYTES);
+      await using test = await TestExecutor.start({ sandbox, spareKernel: false });
+      const { executor } = test;
+      const { text } = await executor.execute("import os; a = 1; os.environ['HOME']");
+      const [kernel = 0, ...others] = await processesWith(
+        `${text?.slice(1, -1)}/launcher/kernel.py`,
+      );
+      assertEquals(others, []);
+      await group.add(kernel);
+
+      const error = await rejection(executor.execute(
+        "print('before', flush=True)\nx = []\nwhile True: x.append(bytearray(b'x' * (8 << 20)))",
+      ));
+
+      assertInstanceOf(error, KernelDiedError);
+      assertEquals([error.signal, error.text], ["SIGKILL", "before"]);
+      assertMatch(
+        error.message,
+        /kernel died.*the system killed it \(SIGKILL\), as memory ran out/,
+      );
+      assertEquals(executor.state, "lost");
+      assertEquals((await executor.execute("'a' in globals()")).text, "False");
+    },
+  });
+}

@@ -1,0 +1,137 @@
+/** The Python project's documentation of sandboxed MCP servers, as it is written there. */
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { generateMcpSources } from "../../src/apigen/sources.ts";
+import { CodeExecutionError, ConfigError } from "../../src/errors.ts";
+import { rejection, TestExecutor } from "../support/executor.ts";
+import { npmRegistry } from "../support/npm_registry.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const registry = await npmRegistry();
+
+const serverParams = {
+  command: "srt",
+  args: [
+    "--settings",
+    "examples/sandbox-mcp.json",
+    "npx",
+    "-y",
+    "@modelcontextprotocol/server-filesystem",
+    ".",
+  ],
+};
+
+const settings = {
+  enableWeakerNestedSandbox: false,
+  filesystem: { denyRead: [".env"], allowWrite: [".", "~/.npm"], denyWrite: [] },
+  network: {
+    allowedDomains: [registry?.hostname ?? "registry.invalid"],
+    deniedDomains: [],
+    allowLocalBinding: true,
+  },
+};
+
+/** Makes `npx` run what code in the workspace says, unless it does not look there. */
+const PLANT = `
+import json, os
+for name in ("package.json", "node_modules/@modelcontextprotocol/server-filesystem/package.json"):
+    os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
+    with open(name, "w") as file:
+        json.dump({"name": "@modelcontextprotocol/server-filesystem", "version": "9999.0.0",
+                   "bin": {"mcp-server-filesystem": "./planted.js"}}, file)
+os.makedirs("node_modules/.bin", exist_ok=True)
+for name in ("planted.js", "node_modules/.bin/mcp-server-filesystem",
+             "node_modules/@modelcontextprotocol/server-filesystem/planted.js"):
+    with open(name, "w") as file:
+        file.write("#!/bin/sh\\necho planted > planted\\n")
+    os.chmod(name, 0o755)
+`;
+
+testIf(registry !== undefined, "no npm registry can be reached", {
+  name: "the documented filesystem server runs under srt, as it is written",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const workspace = folder.path;
+    await Deno.mkdir(`${workspace}/examples`);
+    await Deno.writeTextFile(`${workspace}/examples/sandbox-mcp.json`, JSON.stringify(settings));
+    await Deno.writeTextFile(`${workspace}/README.md`, "read me");
+    await Deno.writeTextFile(`${workspace}/.env`, "SECRET=of the user");
+
+    const tools = await generateMcpSources("filesystem", serverParams, {
+      rootDir: `${workspace}/mcptools`,
+      workspace,
+      connectTimeoutMs: 120_000,
+    });
+    assert(tools.some(({ module }) => module === "read_file"));
+
+    await using test = await TestExecutor.start({
+      workspace,
+      servers: { filesystem: serverParams },
+      connectTimeoutMs: 120_000,
+    });
+    const { executor } = test;
+    await executor.execute(PLANT);
+    const listed = await executor.execute(`
+from mcptools.filesystem.list_directory import run, Params
+result = run(Params(path="."))
+print(result.content)
+`);
+    assertStringIncludes(listed.text ?? "", "README.md");
+    assert(!(listed.text ?? "").includes("[FILE] planted\n"), "npx ran what code had planted");
+
+    const error = await rejection(executor.execute(`
+from mcptools.filesystem.read_file import run, Params
+result = run(Params(path=".env"))
+print(result.content)
+`));
+    assert(error instanceof CodeExecutionError);
+    assertMatch(error.message, /operation not permitted|permission denied/i);
+
+    const outcomes = await executor.execute(`
+import os
+def attempt(act):
+    try:
+        act()
+        return "done"
+    except OSError as error:
+        return type(error).__name__
+print(attempt(lambda: open("examples/sandbox-mcp.json", "w")))
+print(attempt(lambda: os.rename("examples", "old")))
+print(attempt(lambda: os.replace("README.md", "examples/sandbox-mcp.json")))
+`);
+    for (const outcome of outcomes.text?.split("\n") ?? []) assertMatch(outcome, /Error$/);
+    assertEquals(
+      JSON.parse(await Deno.readTextFile(`${workspace}/examples/sandbox-mcp.json`)),
+      settings,
+    );
+  },
+});
+
+Deno.test("settings that code could have written are refused for a sandbox", async () => {
+  await using test = await TestExecutor.start({
+    servers: { later: { command: "true", sandbox: "later.json" } },
+  });
+  const { executor, workspace } = test;
+  await executor.execute(`
+for name in ("mine.json", "later.json"):
+    with open(name, "w") as file:
+        file.write('{"filesystem": {"allowRead": ["/"]}}')
+`);
+  for (const settings of ["mine.json", `${workspace}/mine.json`]) {
+    const params = { command: "true", sandbox: settings };
+    const refused = () => executor.registerServer("mine", params);
+    await assertRejects(refused, ConfigError, "mine.json is where executed code may write");
+  }
+  const error = await rejection(executor.execute(`
+import ipybox_runtime
+ipybox_runtime.ToolRunner("later").run_sync("anything")
+`));
+  assert(error instanceof CodeExecutionError);
+  assertStringIncludes(error.message, "later.json is where executed code may write");
+});

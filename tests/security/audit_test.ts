@@ -1,0 +1,129 @@
+/** What the audit log must hold, whatever happens to the process and to the log. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
+import { ToolCallError } from "../../src/errors.ts";
+import type { Logger } from "../../src/log.ts";
+import { silentLogger } from "../../src/log.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { rejection } from "../support/executor.ts";
+import { rawServer, until } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const root = new URL("../../", import.meta.url);
+
+async function requests(journal: string): Promise<string[]> {
+  return (await Deno.readTextFile(journal).catch(() => "")).split("\n");
+}
+
+Deno.test("a call is in the log before its tool runs, and stays there when the process is killed", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  const script = `
+    import { ToolRunner } from ${JSON.stringify(new URL("mod.ts", root).href)};
+    const runner = await ToolRunner.start({
+      workspace: ${JSON.stringify(folder.path)},
+      servers: { raw: ${JSON.stringify(rawServer("normal", journal))} },
+      approval: "allow",
+    });
+    await runner.run("raw", "echo");
+    await runner.run("raw", "sleep", { ms: 1e9 });
+  `;
+  const path = `${folder.path}/host.ts`;
+  await Deno.writeTextFile(path, script);
+  const config = new URL("deno.json", root).pathname;
+  const host = new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "--no-check", "--config", config, path],
+    stdin: "null",
+  }).spawn();
+  await until(async () =>
+    (await requests(journal)).filter((line) => line === "tools/call").length === 2
+  );
+  host.kill("SIGKILL");
+  await host.status;
+
+  const lines = await Array.fromAsync(readAuditLog(folder.path));
+  const known = lines.map(({ tool, decision, status }) => [tool, decision, status]);
+  assertEquals(known.filter(([tool]) => tool === "sleep"), [["sleep", "allow", undefined]]);
+  const { ok, unfinished } = await verifyAuditLog(folder.path);
+  assert(ok);
+  assert(unfinished >= 1); // the first one's outcome may not have been written either
+});
+
+Deno.test("a call that cannot be noted is not made", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await Deno.mkdir(`${folder.path}/.ipybox`);
+  await Deno.symlink("/dev/null", `${folder.path}/.ipybox/audit.jsonl`);
+  const errors: string[] = [];
+  const log: Logger = { ...silentLogger, error: (message) => void errors.push(message) };
+  await using runner = await ToolRunner.start({
+    workspace: folder.path,
+    servers: { raw: rawServer("normal", journal) },
+    approval: "allow",
+    log,
+  });
+
+  const refused = await rejection(runner.run("raw", "count"));
+  const shell = await rejection(
+    runner.approve({
+      kind: "shell",
+      serverName: "ipybox",
+      toolName: "shell",
+      arguments: { cmd: "id" },
+    }),
+  );
+
+  for (const error of [refused, shell]) {
+    assert(error instanceof ToolCallError, String(error));
+    assertMatch(error.message, /cannot be noted in the audit log/);
+  }
+  assertEquals((await requests(journal)).includes("tools/call"), false);
+  assertStringIncludes(errors.join("\n"), "not a plain file");
+});
+
+Deno.test("a flood of refused calls pushes nothing out of the log", async () => {
+  await using folder = await TempFolder.create();
+  await using runner = await ToolRunner.start({
+    workspace: folder.path,
+    servers: { raw: rawServer() },
+    approval: { tools: "deny", shell: "allow" },
+    log: silentLogger,
+  });
+  const text = "x".repeat(60_000);
+  for (let n = 0; n < 1000; n++) await rejection(runner.run("raw", "count", { n, text }));
+  await rejection(runner.run("nowhere", "count"));
+  await runner[Symbol.asyncDispose]();
+
+  const { size } = await Deno.stat(`${folder.path}/.ipybox/audit.jsonl`);
+  assert(size < 2 ** 20, `${size}`);
+  const { ok, leftOut, first } = await verifyAuditLog(folder.path);
+  assertEquals([ok, first], [true, 1]);
+  const written = (await Array.fromAsync(readAuditLog(folder.path)))
+    .filter(({ decision, status }) => decision === "deny" || status === "unknown_server").length;
+  assertEquals(leftOut + written, 1001);
+});
+
+Deno.test("A23: a server or tool that was replaced shows in the log", async () => {
+  await using folder = await TempFolder.create();
+  await using runner = await ToolRunner.start({
+    workspace: folder.path,
+    servers: { raw: rawServer() },
+    approval: "allow",
+    log: silentLogger,
+  });
+  await runner.run("raw", "count");
+  await runner.run("raw", "count");
+  await runner.run("raw", "echo");
+  await runner.registerServer("raw", rawServer("normal", `${folder.path}/journal`));
+  await runner.run("raw", "count");
+  await runner[Symbol.asyncDispose]();
+
+  const [first, again, echo, replaced] = (await Array.fromAsync(readAuditLog(folder.path)))
+    .filter(({ id }) => id !== undefined);
+  assertMatch(`${first?.serverHash} ${first?.toolHash}`, /^[0-9a-f]{64} [0-9a-f]{64}$/);
+  assertEquals([again?.serverHash, again?.toolHash], [first?.serverHash, first?.toolHash]);
+  assertEquals(echo?.serverHash, first?.serverHash);
+  assert(echo?.toolHash !== first?.toolHash);
+  assert(replaced?.serverHash !== first?.serverHash);
+  assertEquals(replaced?.toolHash, first?.toolHash);
+});

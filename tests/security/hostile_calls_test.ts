@@ -1,0 +1,266 @@
+/** What hostile code can do to the calls that it may ask for: none runs that nobody allowed. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import type { ApprovalRequest } from "../../src/approval/request.ts";
+import { KernelDiedError } from "../../src/errors.ts";
+import { follow, rejection, until } from "../support/executor.ts";
+import { stepsOf } from "../support/steps.ts";
+import { attack, Siege, TOOLS } from "./siege.ts";
+
+const CALL = `'{"server":"raw","tool":"count","arguments":{}}'`;
+
+for (const sandbox of [true, false]) {
+  Deno.test(`hostile calls ${sandbox ? "in" : "without"} the sandbox`, async (t) => {
+    await using siege = await Siege.begin(sandbox);
+    const { executor, workspace } = siege;
+    const step = stepsOf(t);
+    let allowed = 0;
+
+    await step("with arguments that are no JSON, or too much of it, ask nobody", async () => {
+      const outcomes = await attack(
+        executor,
+        `
+results = {}
+def call(arguments):
+    return status(send(DOOR, request('{"server":"raw","tool":"count","arguments":' + arguments + "}")))
+for name, arguments in {
+    "NaN": '{"a":NaN}', "infinity": '{"a":-Infinity}', "1e400": '{"a":1e400}', "hex": '{"a":0x10}',
+    "no object": "[1]", "text": '"{}"', "deep": '{"a":' + "[" * 100_000 + "]" * 100_000 + "}",
+    "unclosed": '{"a":1', "after": '{}},{"a":{}', "single quotes": "{'a':1}", "comment": '{/**/}',
+}.items():
+    attempt(name, lambda: call(arguments))
+attempt("no UTF-8", lambda: status(send(DOOR, request(b'{"server":"raw","tool":"count","arguments":{"a":"\\xff"}}'))))
+attempt("two servers", lambda: status(send(DOOR, request('{"server":"raw","server":["raw"],"tool":"count","arguments":{}}'))))
+attempt("declared 1 GB", lambda: status(send(DOOR, request("", "Content-Length: 1000000000"), first=True)))
+attempt("both lengths", lambda: status(send(DOOR, request("0\\r\\n\\r\\n" + ${CALL},
+    "Transfer-Encoding: chunked", "Content-Length: 4"))))
+`,
+        () => assert(false, "It was asked about"),
+      );
+      const { "declared 1 GB": large, "both lengths": smuggled, ...others } = outcomes;
+      assertEquals(large, "413");
+      assertEquals(smuggled, "411"); // it takes no chunks, whatever else is said
+      for (const [name, outcome] of Object.entries(others)) assertEquals(outcome, "400", name);
+      await siege.checkDecisions(allowed);
+    });
+
+    await step("that are huge are shown whole", async () => {
+      const seen: number[] = [];
+      await attack(
+        executor,
+        `
+results = {}
+big = json.dumps({"a": "x" * 20_000_000, "b": {"c": [[[[1]]]]}})
+attempt("big", lambda: status(send(DOOR, request('{"server":"raw","tool":"count","arguments":' + big + "}"))))
+`,
+        (request) => {
+          seen.push(request.argumentsJson.length);
+          return request.reject();
+        },
+      );
+      assertEquals(seen, [20_000_000 + '{"a":"","b":{"c":[[[[1]]]]}}'.length]);
+      await siege.checkDecisions(allowed);
+    });
+
+    await step("by a patched runtime are asked about like others", async () => {
+      let asked = 0;
+      const { result } = await follow(
+        executor,
+        `
+import ipybox_runtime, ipybox_runtime.errors, ipybox_runtime.http, ipybox_runtime.tool_runner
+for module in [m for name, m in list(sys.modules.items()) if name.startswith("ipybox_runtime")]:
+    for name, value in list(vars(module).items()):
+        if isinstance(value, type) and issubclass(value, Exception):
+            value.__init__ = lambda self, *args, **kwargs: None
+        elif callable(value) and "approv" in name.lower():
+            setattr(module, name, lambda *args, **kwargs: {"approved": True})
+from ipybox_runtime import ToolRunner
+try:
+    ToolRunner("raw").run_sync("count", {})
+    print("it ran")
+except BaseException as error:
+    print("refused")
+`,
+        (request) => {
+          asked++;
+          return request.reject();
+        },
+      );
+      assertEquals([asked, result?.text], [1, "refused"]);
+      await siege.checkDecisions(allowed);
+    });
+
+    await step("that are replayed are asked about again, each for itself", async () => {
+      const ids: string[] = [];
+      const outcomes = await attack(
+        executor,
+        `
+results = {}
+same = request(${CALL})
+attempt("first", lambda: send(DOOR, same))
+attempt("again", lambda: send(DOOR, same))
+for name in ("id", "call_id", "approval_id", "approved", "decision"):
+    attempt(name, lambda: ask(DOOR, "POST", "/run",
+        {"server": "raw", "tool": "count", "arguments": {}, name: "known"})[0])
+for path in ("/approve/known", "/run/known", "/approval", "/answer"):
+    attempt(path, lambda: ask(DOOR, "POST", path, {"id": "known", "result": True})[0])
+`.replaceAll("known", "00000000-0000-4000-8000-000000000000"),
+        (request) => {
+          ids.push(request.id);
+          return ids.length === 1 ? request.accept() : request.reject();
+        },
+      );
+      allowed++;
+      assertEquals(new Set(ids).size, 2);
+      const { first = "", again = "", ...others } = outcomes;
+      assertMatch(first, /"text":"1"/);
+      assertMatch(again, /approval_rejected/);
+      for (const [name, outcome] of Object.entries(others)) {
+        assertMatch(outcome, name.startsWith("/") ? /^404$/ : /^400$/, name);
+      }
+      await siege.checkDecisions(allowed);
+    });
+
+    await step("that are changed after they were shown run as they were shown", async () => {
+      const shown: ApprovalRequest[] = [];
+      const asked = `${workspace}/asked`;
+      const attacking = attack(
+        executor,
+        `
+results = {}
+def once_asked():
+    while not os.path.exists("asked"):
+        time.sleep(0.01)
+    return request(${CALL})  # in the place of what was shown, on the same connection
+echo = '{"server":"raw","tool":"echo","arguments":{"path":"shown"}}'
+attempt("more", lambda: send(DOOR, request(echo, keep=True), once_asked))
+`,
+        (request) => {
+          shown.push(request);
+          if (request.toolName === "count") return request.reject("not shown");
+          Deno.writeTextFileSync(asked, "");
+          for (const change of [{ path: "changed" }, { path: "x", more: 1 }]) {
+            try {
+              Object.assign(request.toolArgs, change);
+            } catch {
+              // frozen, as it should be
+            }
+          }
+          return request.accept();
+        },
+      );
+      const { more = "" } = await attacking;
+      allowed++;
+      assertEquals(shown.map((request) => `${request}`), ["raw.echo(path='shown')", "raw.count()"]);
+      assertMatch(more, /shown.*not shown/s);
+      assertEquals(more.includes("changed"), false);
+      await siege.checkDecisions(allowed);
+    });
+
+    await step(
+      "by threads between executions are refused, and asked about in the next one",
+      async () => {
+        const reject = (request: ApprovalRequest) => request.reject("later");
+        await follow(
+          executor,
+          `
+answers = []
+def keep_calling():
+    while len(answers) < 1000 and not os.path.exists("enough"):
+        try:
+            answers.append(send(DOOR, request(${CALL})))
+        except OSError:
+            pass
+        time.sleep(0.01)
+thread = threading.Thread(target=keep_calling, daemon=True)
+thread.start()
+`,
+          reject,
+        );
+        const runner = async () => {
+          const { result } = await follow(
+            executor,
+            "print(len(answers))",
+            reject,
+          );
+          return Number(result?.text ?? 0);
+        };
+        const before = await runner();
+        await until("the thread calls", async () => await runner() > before + 3);
+        await Deno.writeTextFile(`${workspace}/enough`, "");
+        const outcomes = await attack(
+          executor,
+          `
+results = {}
+thread.join(30)
+results["kinds"] = repr(sorted({json.loads(text.split("\\r\\n\\r\\n", 1)[1])["error"]["type"]
+    for text in answers if "\\r\\n\\r\\n" in text and "error" in text and "Transfer-Encoding" not in text}))
+results["ran"] = repr([text for text in answers if '"result"' in text])
+`,
+          (request) => request.reject("later"),
+        );
+        assertMatch(outcomes.kinds ?? "", /approval_unavailable/);
+        assertEquals(outcomes.ran, "[]");
+        await siege.checkDecisions(allowed);
+      },
+    );
+
+    await step("by a kernel that dies are withdrawn, and cannot be approved any more", async () => {
+      const asked = Promise.withResolvers<ApprovalRequest>();
+      const dying = rejection(follow(
+        executor,
+        `
+threading.Thread(target=lambda: send(DOOR, request(${CALL})), daemon=True).start()
+while not os.path.exists("die"):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+`,
+        (request) => {
+          asked.resolve(request);
+          Deno.writeTextFileSync(`${workspace}/die`, "");
+        },
+      ));
+      const request = await asked.promise;
+      const error = await dying;
+      assert(error instanceof KernelDiedError, String(error));
+      await request.response;
+      assert(request.signal.aborted);
+      assertEquals(await request.accept(), false);
+      await siege.checkDecisions(allowed);
+    });
+
+    await step("by a process that outlives its kernel are refused", async () => {
+      const answers = `${workspace}/answers`;
+      await Deno.writeTextFile(
+        `${workspace}/outlive.py`,
+        `${TOOLS}
+while not os.path.exists("stop"):
+    try:
+        answer = send(DOOR, request(${CALL}))
+    except OSError:
+        break # the sandbox has ended
+    write_answer = open("answers", "a").write(answer.partition("\\r\\n\\r\\n")[2] + "\\n")
+`,
+      );
+      const refuse = (request: ApprovalRequest) => request.reject("no");
+      await rejection(follow(
+        executor,
+        `${TOOLS}
+child = subprocess.Popen([sys.executable, "outlive.py"], start_new_session=True)
+while not os.path.exists("answers"):
+    time.sleep(0.01)
+os.kill(os.getpid(), 9)
+`,
+        refuse,
+      ));
+      // The next kernel runs, and what is left of the old one goes on asking, if it may.
+      const count = async () => (await Deno.readTextFile(answers)).split("\n").length;
+      const before = await count();
+      for (let n = 0; n < 5; n++) await follow(executor, "import time; time.sleep(0.05)", refuse);
+      const after = await count();
+      assert(sandbox || after > before, "it should live on without the sandbox");
+      await Deno.writeTextFile(`${workspace}/stop`, "");
+      assertEquals(/"result"/.test(await Deno.readTextFile(answers)), false);
+      await siege.checkDecisions(allowed);
+    });
+  });
+}

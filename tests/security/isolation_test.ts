@@ -1,0 +1,174 @@
+/** What is kept from other kernels, other users of the machine, and from whoever looks for tokens. */
+import { assertEquals, assertMatch } from "@std/assert";
+import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { silentLogger } from "../../src/log.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
+import { testIf } from "../support/skip.ts";
+import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { attack, DENIED, Siege, TOOLS } from "./siege.ts";
+
+const linux = Deno.build.os === "linux";
+
+Deno.test("A24: code in one kernel gets nowhere in another one", async (t) => {
+  await using mine = await Siege.begin(true);
+  await using other = await Siege.begin(true);
+  const step = stepsOf(t);
+  await other.executor.execute(`open("private.txt", "w").write("of the other"); secret = 42`);
+
+  await step("not at its files and its generated APIs", async () => {
+    const outcomes = await attack(
+      mine.executor,
+      `
+results = {}
+other = ${JSON.stringify(other.workspace)}
+attempt("file", lambda: open(other + "/private.txt").read())
+attempt("list", lambda: os.listdir(other))
+attempt("APIs", lambda: os.listdir(other + "/mcptools"))
+attempt("state", lambda: open(other + "/.ipybox/mcp.json").read())
+attempt("log", lambda: open(other + "/.ipybox/audit.jsonl").read())
+attempt("write", lambda: write(other + "/evil.py"))
+attempt("link", lambda: (os.symlink(other, "other"), os.listdir("other")))
+`,
+    );
+    for (const [name, outcome] of Object.entries(outcomes)) assertMatch(outcome, DENIED, name);
+  });
+
+  await step("not at its processes and ports, and not with its own token", async () => {
+    const { port, token } = other.executor.applicationDoor;
+    const mark = crypto.randomUUID();
+    await other.executor.execute(`child = subprocess.Popen(["sh", "-c", "sleep 1000; : ${mark}"])`);
+    const look = `
+results = {}
+def visible():
+    mark = "-".join(${JSON.stringify(mark.split("-"))}).encode() # which this code does not contain
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if mark in open(f"/proc/{pid}/cmdline", "rb").read():
+                return True
+        except OSError:
+            pass
+    return False
+attempt("process", visible)
+attempt("application", lambda: ask(${port}, "GET", "/servers", token="${token}", wait=2)[0])
+`;
+    assertEquals((await attack(other.executor, look)).process, "True");
+    const outcomes = await attack(mine.executor, look);
+    assertEquals(outcomes.process, "False");
+    assertMatch(outcomes.application ?? "", /Error$/);
+    await other.executor.execute("child.kill()");
+    const { result } = await follow(other.executor, "print(secret)", () => {});
+    assertEquals(result?.text, "42");
+    await mine.checkDecisions(0);
+    await other.checkDecisions(0);
+  });
+});
+
+Deno.test("A24: the token of one kernel opens no other one's door", async () => {
+  await using one = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
+  await using other = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
+  for (const door of [other.kernelDoor, other.applicationDoor]) {
+    for (const { token } of [one.kernelDoor, one.applicationDoor]) {
+      const response = await fetch(new URL("/status", door.url), {
+        headers: { authorization: `Bearer ${token}` },
+      });
+      await response.text();
+      assertEquals(response.status, 401);
+    }
+  }
+});
+
+Deno.test("A7: no file that code in the sandbox can read has a token of the host", async () => {
+  await using siege = await Siege.begin(true);
+  const { token } = siege.executor.applicationDoor;
+  const digest = new Uint8Array(
+    await crypto.subtle.digest("SHA-256", new TextEncoder().encode(token)),
+  ).toHex();
+  const outcomes = await attack(
+    siege.executor,
+    `
+results = {}
+open("found.txt", "w").write(TOKEN) # so this would find the other one
+hashes, files = set(), 0
+places = ["/tmp", "/var/tmp", "/run", "/dev/shm", "/root", "/home", "/etc", os.getcwd(),
+    os.path.expanduser("~"), os.environ.get("PYTHONPATH", "").split(os.pathsep)[0]]
+for place in places:
+    for folder, _, names in os.walk(place):
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                if not os.path.isfile(path) or os.path.getsize(path) > 1_000_000:
+                    continue
+                with open(path, "rb") as file:
+                    text = file.read(1_000_000)
+            except OSError:
+                continue
+            files += 1
+            hashes |= {hashlib.sha256(found).hexdigest()
+                for found in re.findall(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])", text)}
+results["files"] = repr(files > 10)
+results["own token"] = repr(hashlib.sha256(TOKEN.encode()).hexdigest() in hashes)
+results["application's token"] = repr("${digest}" in hashes)
+`,
+  );
+  assertEquals(outcomes, {
+    files: "True",
+    "own token": "True",
+    "application's token": "False",
+  });
+});
+
+testIf(
+  linux && Deno.uid() === 0,
+  "only root can become another user",
+  {
+    name:
+      "A11: another user of the machine reaches no door without a token, and no file of the state",
+    fn: async () => {
+      await using workspace = await TempFolder.create();
+      await Deno.chmod(workspace.path, 0o755);
+      await using started = await TestExecutor.start({
+        workspace: workspace.path,
+        sandbox: false,
+        servers: { raw: rawServer() },
+      });
+      const { executor } = started;
+      const doors = await attack(
+        executor,
+        `${TOOLS}\nresults["door"] = DOOR\nask(DOOR, "POST", "/run",
+            {"server": "raw", "tool": "count", "arguments": {}})`,
+        (request) => request.reject(),
+      );
+      const { port } = executor.applicationDoor;
+      const script = `
+import encodings.idna, http.client, os  # all that is needed: this user may not see the files
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+for door in (${doors.door}, ${port}):
+    for path in ("run", "approval", "servers", "status"):
+        connection = http.client.HTTPConnection("127.0.0.1", door)
+        connection.request("GET", "/" + path)
+        print(connection.getresponse().status)
+        connection.close()
+for name in (".ipybox/audit.jsonl", ".ipybox/new"):
+    for mode in ("r", "a"):
+        try:
+            open("${workspace.path}/" + name, mode).close()
+            print("opened", name)
+        except PermissionError:
+            print("refused")
+`;
+      const other = await new Deno.Command("python3", {
+        args: ["-I", "-c", script],
+        cwd: "/",
+        stderr: "inherit",
+      }).output();
+      assertEquals(new TextDecoder().decode(other.stdout).trim().split("\n"), [
+        ...Array(8).fill("401"),
+        ...Array(4).fill("refused"),
+      ]);
+    },
+  },
+);

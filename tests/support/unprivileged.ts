@@ -1,0 +1,69 @@
+/** A user that has no other processes. */
+const USER = "61234";
+
+/**
+ * Root's home is closed to others, but Deno's cache and the Python of the tests lie in it, and perhaps
+ * this project. So in its place this one process sees a folder that others may enter, with the same
+ * folders in it.
+ */
+const SCRIPT = `
+stash=$(mktemp -d)
+mount --bind "$HOME" "$stash"
+mount -t tmpfs -o mode=755 tmpfs "$HOME"
+for folder in "$stash"/* "$stash"/.[!.]*; do
+  [ -d "$folder" ] || continue
+  mkdir "$HOME/\${folder##*/}"
+  mount --bind "$folder" "$HOME/\${folder##*/}"
+done
+umount "$stash"
+rmdir "$stash"
+exec setpriv --reuid ${USER} --regid ${USER} --clear-groups env HOME="$NEW_HOME" "$@"
+`;
+
+/** Why root cannot run something as another user on this machine; `undefined` where it can. */
+export async function whyNotUnprivileged(): Promise<string | undefined> {
+  if (Deno.uid() !== 0) return undefined;
+  const check = ["--mount", "setpriv", "--reuid", USER, "--clear-groups", "true"];
+  try {
+    const { success, stderr } = await new Deno.Command("unshare", { args: check }).output();
+    return success ? undefined : `root may not do all: ${new TextDecoder().decode(stderr)}`;
+  } catch (error) {
+    return `cannot become another user: ${error}`;
+  }
+}
+
+/**
+ * Runs a program of the tests as a user who is not root: the current one, or another.
+ *
+ * @param program Its path.
+ * @param folder A folder that it may write to: its home, and its first argument is one in it.
+ * @returns What it printed.
+ * @throws {Error} It failed.
+ */
+export async function runUnprivileged(program: string, folder: string): Promise<string> {
+  const [home, workspace] = [`${folder}/home`, `${folder}/workspace`];
+  for (const path of [folder, home, workspace]) {
+    await Deno.mkdir(path, { recursive: true });
+    await Deno.chmod(path, 0o777);
+  }
+  const command = [Deno.execPath(), "run", "-A", "--quiet", "--cached-only", program, workspace];
+  const [executable = "", ...args] = Deno.uid() === 0
+    ? ["unshare", "--mount", "--propagation", "private", "sh", "-ec", SCRIPT, "sh", ...command]
+    : command;
+  const { success, stdout, stderr } = await new Deno.Command(executable, {
+    args,
+    env: { NEW_HOME: home, NO_COLOR: "1", DENO_DIR: await denoDir() },
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  if (!success) throw new Error(`${program} failed: ${decoder.decode(stderr)}`);
+  return decoder.decode(stdout);
+}
+
+/** Where Deno caches, which depends on the home directory. */
+async function denoDir(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  const info: unknown = JSON.parse(new TextDecoder().decode(stdout));
+  if (typeof info === "object" && info !== null && "denoDir" in info) return String(info.denoDir);
+  throw new Error("Deno does not say where it caches");
+}
