@@ -15,7 +15,7 @@ const CELL = "execute_ipython_cell";
 const ALICE = "alice-alice-alice-alice";
 const BOB = "bob-bob-bob-bob-bob-bob";
 
-Deno.test("One owner's token opens nothing of another owner's session", async (t) => {
+Deno.test("A24: one owner's token opens nothing of another owner's session", async (t) => {
   const step = stepsOf(t);
   await using siege = await Siege.begin();
   const { victim, bob, url } = siege;
@@ -117,7 +117,7 @@ Deno.test("One owner's token opens nothing of another owner's session", async (t
   });
 });
 
-Deno.test("An approval that waits counts for the client only that was asked", async () => {
+Deno.test("A24: an approval that waits counts for the client only that was asked", async () => {
   await using siege = await Siege.begin();
   const { url, victim } = siege;
   const asked = Promise.withResolvers<void>();
@@ -181,7 +181,7 @@ Deno.test("An approval that waits counts for the client only that was asked", as
   assertMatch((await running).text, /the user did not allow it/);
 });
 
-Deno.test("Code in one session reaches nothing of another session, of the server or its tokens", async () => {
+Deno.test("A24: code in one session reaches nothing of another session, of the server or its tokens", async () => {
   await using siege = await Siege.begin();
   const { bob, victim, url } = siege;
   const folder = siege.folder(victim.legacy);
