@@ -4,7 +4,7 @@ import json
 import os
 from typing import TYPE_CHECKING
 
-from . import cell_source, messages, no_input, plain_output, streams, working_dir
+from . import cell_source, child_output, messages, no_input, plain_output, streams, working_dir
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -16,6 +16,7 @@ def start(config_json: str) -> None:
     config = json.loads(config_json)
     plain_output.install(shell)
     streams.install()
+    child_output.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)
     no_input.install(shell.kernel)
