@@ -2,7 +2,7 @@ import { dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { z } from "zod";
 import { abortable, anySignal } from "../../async/signals.ts";
 import { ConfigError } from "../../errors.ts";
-import { loginsFolder } from "../../process/logins_folder.ts";
+import { loginsFolder } from "../../process/user_folders.ts";
 import { ifPresent, replaceHostileFile } from "../hostile_files.ts";
 
 /** A token as it may stand in a header. */
