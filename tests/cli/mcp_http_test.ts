@@ -126,6 +126,39 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
   assertEquals((await post({ ...alice, ...inSession }, list)).status, 404);
 });
 
+Deno.test("What opens no session takes no room from those that do", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path, "--max-sessions", "1"]);
+  const { url, token } = server.address;
+  const post = async (body: string, accept = "application/json, text/event-stream") => {
+    const headers = {
+      accept,
+      authorization: `Bearer ${token}`,
+      "content-type": "application/json",
+    };
+    const response = await fetch(url, { method: "POST", headers, body });
+    await response.body?.cancel();
+    return response;
+  };
+  const initialize = JSON.stringify(INITIALIZE);
+  assertEquals((await post(initialize, "text/plain")).status, 406);
+  assertEquals((await post(initialize, "text/plain")).status, 406); // and not 503
+  const deep = "[".repeat(100_000) + "]".repeat(100_000);
+  for (const body of ["null", "3", '"x"', "[]", "{", "", '{"jsonrpc":"2.0","id":1}', deep]) {
+    assertEquals((await post(body)).status, 400, body.slice(0, 30));
+  }
+  const together = await Promise.all([1, 2, 3].map(() => post(initialize)));
+  assertEquals(together.map(({ status }) => status).sort(), [200, 503, 503]);
+  const id = together.find(({ ok }) => ok)?.headers.get("mcp-session-id") ?? "";
+  const headers = { authorization: `Bearer ${token}`, "mcp-session-id": id };
+  const long = new URL(`/sessions/${id}/files/${"a".repeat(300)}`, url);
+  const put = await fetch(long, { method: "PUT", headers, body: "x" });
+  assertEquals([put.status, (await put.json()).error.message.slice(-28)], [
+    403,
+    " has a name that is too long",
+  ]);
+});
+
 /** `fetch` does not let its caller choose this header. */
 async function statusWithHost(url: URL, host: string, token: string): Promise<number> {
   using connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
