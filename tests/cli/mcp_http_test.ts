@@ -1,10 +1,12 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { silentLogger } from "../../src/log.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
@@ -157,6 +159,20 @@ Deno.test("What opens no session takes no room from those that do", async () => 
     403,
     " has a name that is too long",
   ]);
+});
+
+Deno.test("Servers of HTTP sessions get their variables from the workspace's .env", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/.env`, "FROM_DOTENV=the value\n");
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  const env = { A: "${FROM_DOTENV}", B: "${workspaceFolder}" };
+  await registry.register("raw", { ...rawServer(), env });
+  await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
+  await using host = await McpHost.join(server.address, { kind: "1.x" });
+
+  const code = `${RAW}import json, os\nenv = json.loads(raw.run_sync("env").text)\n` +
+    `print(env["A"], env["B"] == os.getcwd(), os.path.exists("../../.env"))`;
+  assertEquals((await host.call(CELL, { code })).text, "the value True False");
 });
 
 /** `fetch` does not let its caller choose this header. */
