@@ -63,8 +63,8 @@ export const mcp: Command = {
     verbose: VERBOSE,
   },
   notes: [
-    "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it serves",
-    "http://127.0.0.1:PORT/mcp to clients that send the bearer token, which it",
+    "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it",
+    "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which it",
     "prints; there each session has a kernel of its own, and a folder in sessions/.",
     "",
     "Asking needs a client with elicitation, such as Claude Code, VS Code or Cursor;",

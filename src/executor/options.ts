@@ -2,7 +2,7 @@ import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 
@@ -36,6 +36,12 @@ export interface CodeExecutorOptions {
    * @default {{ tools: "ask", shell: "allow" }}
    */
   approval?: ApprovalSetting | undefined;
+  /**
+   * Gives the values of `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
+   */
+  variables?: VariableLookup | undefined;
   /**
    * Lets a person log in to remote MCP servers that ask for it. An execution's time limit goes on
    * meanwhile.

@@ -44,6 +44,7 @@ export async function startParts(
       callTimeoutMs: options.callTimeoutMs,
       maxConcurrentCalls: options.maxConcurrentCalls,
       serverIdleMs: options.serverIdleMs,
+      variables: options.variables,
       login: options.login,
       sampling: options.sampling,
       roots: options.roots,

@@ -5,7 +5,7 @@ import { readDotenv } from "./dotenv_file.ts";
 import type { VariableLookup } from "./server_params.ts";
 
 /** Stands for the workspace's path, by the name that editors use for it. */
-const WORKSPACE = "workspaceFolder";
+export const WORKSPACE_VARIABLE = "workspaceFolder";
 
 /** What every server started as a process gets of the host's environment. No secrets are in it. */
 const INHERITED: readonly string[] = [
@@ -52,7 +52,7 @@ export async function variableLookup(
   const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log);
   const dotenv = new Map(Object.entries(file));
   return (name) => {
-    if (name === WORKSPACE && workspace !== undefined) return resolve(workspace);
+    if (name === WORKSPACE_VARIABLE && workspace !== undefined) return resolve(workspace);
     return Deno.env.get(name) ?? dotenv.get(name);
   };
 }

@@ -2,7 +2,7 @@ import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 
 /** Options of `ToolRunner.start()`. */
 export interface ToolRunnerOptions {
@@ -72,6 +72,12 @@ export interface ToolRunnerOptions {
    * @default {undefined} they are not told
    */
   roots?: readonly Root[] | undefined;
+  /**
+   * Gives the values of `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
+   */
+  variables?: VariableLookup | undefined;
   /**
    * Lets a person log in to remote servers that ask for it.
    *
