@@ -205,6 +205,17 @@ print("begun", flush=True); time.sleep(1000)`;
   await untilNoneWith(workspace.path);
 });
 
+Deno.test("ipybox mcp says to whoever starts it by hand what it waits for", async () => {
+  await using workspace = await workspaceWithServer();
+
+  const end = await ipyboxAtTerminal(
+    ["mcp", "--workspace", workspace.path],
+    [["Waiting for MCP messages on stdin", "\x03"]],
+  );
+
+  assertEquals(end.code, 0, end.output);
+});
+
 Deno.test("what is allowed always is not asked about in the next run", async () => {
   await using workspace = await workspaceWithServer();
   const first = await run(workspace.path, `${COUNT}count()`, [[QUESTION, "a\n"], [HOW, "a\n"]]);
