@@ -24,6 +24,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
+import { outputColumns } from "./columns.ts";
 import { printable } from "./printable.ts";
 
 interface Entry {
@@ -128,7 +129,9 @@ export async function runCommandLine(
   try {
     if (name === undefined || name === "help" || name === "--help" || name === "-h") {
       const topic = name === "help" ? rest[0] : undefined;
-      io.out(topic === undefined ? overview() : helpText(await find(topic).load()));
+      io.out(
+        topic === undefined ? overview() : helpText(await find(topic).load(), outputColumns(io)),
+      );
       return name === undefined ? EXIT.usage : EXIT.ok;
     }
     if (name === "--version" || name === "-V") {
@@ -137,7 +140,7 @@ export async function runCommandLine(
     }
     const command = await find(name).load();
     if (asksForHelp(rest)) {
-      io.out(helpText(command));
+      io.out(helpText(command, outputColumns(io)));
       return EXIT.ok;
     }
     return await command.run(rest, io);

@@ -8,6 +8,7 @@ import type {
 import { Mutex } from "../async/mutex.ts";
 import { anySignal } from "../async/signals.ts";
 import { details, isShell, type ShownRequest, summary } from "./approval_text.ts";
+import { terminalColumns } from "./columns.ts";
 import type { CommandIo } from "./command.ts";
 import { editArguments } from "./edit_arguments.ts";
 
@@ -252,14 +253,5 @@ function parseAnswer(line: string): Answer | undefined {
       return { key: first, scope: SCOPE_OF_KEY[second], rest };
     default:
       return undefined;
-  }
-}
-
-/** How wide the terminal is; as wide as the narrowest usual one where that cannot be told. */
-function terminalColumns(): number {
-  try {
-    return Deno.consoleSize().columns || 80;
-  } catch {
-    return 80; // it is no terminal that has a size
   }
 }
