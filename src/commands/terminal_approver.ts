@@ -11,6 +11,7 @@ import { details, isShell, type ShownRequest, summary } from "./approval_text.ts
 import { terminalColumns } from "./columns.ts";
 import type { CommandIo } from "./command.ts";
 import { editArguments } from "./edit_arguments.ts";
+import { terminalSize } from "./terminal_size.ts";
 
 /** Asks the person at the terminal about one call after the other. */
 export class TerminalApprover {
@@ -109,7 +110,7 @@ class Dialogue {
 
   #shown(): ShownRequest {
     const argumentsJson = this.#argumentsJson;
-    return { request: this.#request, argumentsJson, columns: terminalColumns() };
+    return { request: this.#request, argumentsJson, columns: terminalSize().columns };
   }
 
   #question(): string {
@@ -126,7 +127,7 @@ class Dialogue {
       "[d]etails",
     ];
     const long = `${title}${more} ${keys.join(" ")} `;
-    if (long.length < terminalColumns()) return long;
+    if (long.length < terminalSize().columns) return long;
     return `${title}${more} [${keys.map((key) => key[1]).join("/")}/?] `;
   }
 
