@@ -8,7 +8,6 @@ import type {
 import { Mutex } from "../async/mutex.ts";
 import { anySignal } from "../async/signals.ts";
 import { details, isShell, type ShownRequest, summary } from "./approval_text.ts";
-import { terminalColumns } from "./columns.ts";
 import type { CommandIo } from "./command.ts";
 import { editArguments } from "./edit_arguments.ts";
 import { terminalSize } from "./terminal_size.ts";
