@@ -57,21 +57,18 @@ export function details(shown: ShownRequest): string {
   const { request, columns } = shown;
   const { annotations = {}, source, server, title, description, changes } = request;
   const rows = isShell(request) ? shellRows(shown, false) : callRows(shown, false);
-  const add = (label: string, ...texts: (string | undefined)[]) => {
-    const given = texts.filter((text) => text !== undefined && text !== "");
-    if (given.length === 0) return;
+  const add = (label: string, text: string | undefined, rowsOf = marked) => {
+    if (text === undefined || text === "") return;
     rows.push(`${label}:`);
-    for (const text of given) {
-      for (const line of String(text).split("\n")) rows.push(...marked(visible(line), columns));
-    }
+    for (const line of text.split("\n")) rows.push(...rowsOf(visible(line), columns));
   };
   add("Server", server?.launch);
-  add("Title, as the server says", title);
-  add("Description, as the server says", description);
+  add("Title, as the server says", title, prose);
+  add("Description, as the server says", description, prose);
   const hints = Object.entries(annotations).filter(([name]) => name !== "title");
   add("Hints of the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
   add("Line, as the code says", source && `${source.line}: ${source.text}`);
-  add("Changed since it was decided", ...changes ?? []);
+  add("Changed since it was decided", changes?.join("\n"));
   return rows.join("\n") + "\n";
 }
 
@@ -154,6 +151,21 @@ function lengthOf(text: string): number {
 
 function marked(text: string, columns: number): string[] {
   return wrapped(text, columns - MARK.length).map((row) => MARK + row);
+}
+
+/** Like {@linkcode marked}, for what is read and not sent: its words stay whole where they fit. */
+function prose(text: string, columns: number): string[] {
+  const rows: string[] = [];
+  let rest = text;
+  while (rest !== "") {
+    // A description may be megabytes: only what a row can hold is looked at.
+    const [row = ""] = wrapped(rest.slice(0, 2 * columns), columns - MARK.length);
+    const space = row.length < rest.length ? row.lastIndexOf(" ") : -1;
+    const end = space > row.length / 2 ? space + 1 : row.length;
+    rows.push(MARK + rest.slice(0, end).trimEnd());
+    rest = rest.slice(end);
+  }
+  return rows.length === 0 ? [MARK] : rows;
 }
 
 function wrapped(text: string, width: number): string[] {

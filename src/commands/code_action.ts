@@ -48,20 +48,20 @@ export async function runAction(
   options: RunActionOptions,
 ): Promise<number> {
   const { io, json = false } = options;
+  let outcome: Outcome;
   try {
-    const result = await follow(executor, code, options);
-    if (json) printOutcome(io, { status: "ok", ...result });
-    else {
-      for (const image of result.images) io.err(`Image: ${image}`);
-      options.onResult?.(result);
-    }
-    return EXIT.ok;
+    outcome = { status: "ok", ...await follow(executor, code, options) };
   } catch (error) {
-    const outcome = json ? outcomeOf(error) : undefined;
-    if (outcome === undefined) throw error;
-    printOutcome(io, outcome);
-    return EXIT.failed;
+    const ended = outcomeOf(error);
+    if (ended === undefined || (ended.status !== "ok" && !json)) throw error;
+    outcome = ended;
   }
+  if (json) io.out(JSON.stringify(outcome, null, 2) + "\n");
+  else {
+    for (const image of outcome.images) io.err(`Image: ${image}`);
+    options.onResult?.(outcome);
+  }
+  return outcome.status === "ok" ? EXIT.ok : EXIT.failed;
 }
 
 async function follow(
@@ -172,6 +172,10 @@ class OutputPrinter {
 function outcomeOf(error: unknown): Outcome | undefined {
   if (error instanceof CodeExecutionError) {
     const { text, images, outputs, ename, evalue, traceback } = error;
+    // A script may end by sys.exit(): only what it says tells whether all is well.
+    if (ename === "SystemExit" && ["", "0", "None"].includes(evalue)) {
+      return { status: "ok", text, images, outputs };
+    }
     return { status: "error", text, images, outputs, error: { ename, evalue, traceback } };
   }
   if (error instanceof ExecutionTimeoutError) {
@@ -183,8 +187,4 @@ function outcomeOf(error: unknown): Outcome | undefined {
     return { status: "died", text, images, outputs, error: { ename: name, evalue: message } };
   }
   return undefined;
-}
-
-function printOutcome(io: CommandIo, outcome: Outcome): void {
-  io.out(JSON.stringify(outcome, null, 2) + "\n");
 }

@@ -4,6 +4,7 @@
  * @module
  */
 import { parseArgs, unicodeWidth } from "@std/cli";
+import { USUAL_COLUMNS } from "./columns.ts";
 import type { Logger } from "../log.ts";
 
 /** The meaning of ipybox's exit codes. */
@@ -228,7 +229,7 @@ function joinNegative(
 }
 
 /** The help text of a command. */
-export function helpText(command: Command): string {
+export function helpText(command: Command, columns?: number): string {
   const usage = command.usage.split("\n")
     .map((line, index) =>
       `${index === 0 ? "Usage:" : "      "} ipybox ${command.name} ${line}`.trimEnd()
@@ -240,7 +241,7 @@ export function helpText(command: Command): string {
       spec.help,
     ]),
     ["-h, --help", "Show this help"],
-  ]);
+  ], columns);
   return [
     command.summary + ".",
     "",
@@ -253,23 +254,41 @@ export function helpText(command: Command): string {
   ].join("\n");
 }
 
-/** Lays out rows of a term and its text, the text wrapped to 80 columns where it can be. */
-export function table(rows: readonly (readonly [string, string])[]): string[] {
+/**
+ * Lays out rows of a term and its text, which stands below it where there is no room beside.
+ *
+ * @param rows The terms and texts.
+ * @param columns What the text is wrapped to where it can be; never more than is usual.
+ * @returns The lines.
+ */
+export function table(
+  rows: readonly (readonly [string, string])[],
+  columns: number = USUAL_COLUMNS,
+): string[] {
   const width = Math.max(...rows.map(([term]) => unicodeWidth(term)));
+  if (columns < USUAL_COLUMNS && columns - width - 4 < LEAST_TEXT) {
+    return rows.flatMap(([term, text]) => [
+      `  ${term}`,
+      ...wrap(text, columns - 6).map((line) => `      ${line}`),
+    ]);
+  }
   return rows.flatMap(([term, text]) => {
     const indent = " ".repeat(width + 4);
-    return wrap(text, 80 - indent.length).map((line, index) =>
+    return wrap(text, Math.min(columns, USUAL_COLUMNS) - indent.length).map((line, index) =>
       index === 0 ? `  ${term}${" ".repeat(width - unicodeWidth(term))}  ${line}` : indent + line
     );
   });
 }
+
+/** The fewest columns that text is wrapped to. */
+const LEAST_TEXT = 30;
 
 function wrap(text: string, width: number): string[] {
   const lines = [""];
   for (const word of text.split(" ")) {
     const line = lines.at(-1) ?? "";
     if (line === "") lines[lines.length - 1] = word;
-    else if (unicodeWidth(line) + 1 + unicodeWidth(word) <= Math.max(width, 30)) {
+    else if (unicodeWidth(line) + 1 + unicodeWidth(word) <= Math.max(width, LEAST_TEXT)) {
       lines[lines.length - 1] = `${line} ${word}`;
     } else lines.push(word);
   }

@@ -64,8 +64,9 @@ export const mcp: Command = {
   },
   notes: [
     "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it",
-    "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which it",
-    "prints; there each session has a kernel of its own, and a folder in sessions/.",
+    "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which",
+    "it prints; there each session has a kernel of its own, and a folder in",
+    "sessions/.",
     "",
     "Asking needs a client with elicitation, such as Claude Code, VS Code or Cursor;",
     "for others, tool calls are refused unless --approve allow is given.",
@@ -118,6 +119,9 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 
 function serveStdio(options: McpServerOptions, io: CommandIo): McpServer {
   silenceStdout(io);
+  if (io.interactive) {
+    io.err("Waiting for MCP messages on stdin, which clients send that start this; Ctrl-C ends it");
+  }
   return McpServer.serveStdio(options);
 }
 

@@ -24,6 +24,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
+import { outputColumns } from "./columns.ts";
 import { printable } from "./printable.ts";
 
 interface Entry {
@@ -133,7 +134,9 @@ export async function runCommandLine(
   try {
     if (name === undefined || name === "help" || name === "--help" || name === "-h") {
       const topic = name === "help" ? rest[0] : undefined;
-      io.out(topic === undefined ? overview() : helpText(await find(topic).load()));
+      io.out(
+        topic === undefined ? overview() : helpText(await find(topic).load(), outputColumns(io)),
+      );
       return name === undefined ? EXIT.usage : EXIT.ok;
     }
     if (name === "--version" || name === "-V") {
@@ -142,7 +145,7 @@ export async function runCommandLine(
     }
     const command = await find(name).load();
     if (asksForHelp(rest)) {
-      io.out(helpText(command));
+      io.out(helpText(command, outputColumns(io)));
       return EXIT.ok;
     }
     return await command.run(rest, io);
@@ -158,6 +161,7 @@ export async function runCommandLine(
 function find(name: string): Entry {
   const entry = COMMANDS.find((candidate) => candidate.name === name);
   if (entry !== undefined) return entry;
+  if (name.startsWith("-")) throw new UsageError(`Unknown option ${name.split("=")[0]}`);
   const near = COMMANDS.find((candidate) => candidate.name.startsWith(name.slice(0, 3)));
   const hint = near === undefined ? "" : `; did you mean "${near.name}"?`;
   throw new UsageError(`Unknown command "${name}"${hint}`);
@@ -185,7 +189,8 @@ function overview(): string {
     ]]),
     "",
     "Exit codes: 0 done, 1 the code action or the tool failed, 2 bad usage,",
-    "3 something is missing on this machine (`ipybox doctor` says what).",
+    "3 something is missing on this machine (`ipybox doctor` says what),",
+    "130 interrupted.",
     "",
     "Start with `ipybox demo`, or:",
     "",
@@ -238,9 +243,20 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(`ipybox: Permission denied: ${tried}`);
     return EXIT.usage;
   }
+  if (isMachineTrouble(error)) {
+    say(`ipybox: ${error.message}`);
+    return EXIT.failed;
+  }
   // Anything else is a defect of ours: its stack is what a report of it needs.
   say(`ipybox: unexpected error\n${error instanceof Error ? error.stack : String(error)}`);
   return EXIT.failed;
+}
+
+/** What is up to the machine and not to ipybox: full, read-only and broken disks, too many files. */
+function isMachineTrouble(error: unknown): error is Error {
+  if (!(error instanceof Error) || !("code" in error)) return false;
+  return ["EDQUOT", "EFBIG", "EIO", "EMFILE", "ENFILE", "ENOSPC", "EROFS"]
+    .some((code) => error.code === code);
 }
 
 function isExpected(error: unknown): error is Error {

@@ -97,10 +97,16 @@ function check(rules: PolicyRules, io: CommandIo, json: boolean): number {
   const warnings = warningsOf(rules);
   if (json) io.out(JSON.stringify({ files, warnings }, null, 2) + "\n");
   else {
-    for (const file of files) io.out(`${file.file}: ${file.rules} rules, ${file.tests} tests\n`);
+    for (const file of files) {
+      io.out(`${file.file}: ${counted(file.rules, "rule")}, ${counted(file.tests, "test")}\n`);
+    }
     for (const warning of warnings) io.err(`Warning: ${printable(warning)}`);
   }
   return EXIT.ok;
+}
+
+function counted(count: number, what: string): string {
+  return `${count} ${what}${count === 1 ? "" : "s"}`;
 }
 
 /** Rules that surely do something else than they seem to. */

@@ -20,7 +20,7 @@ export async function listConsents(
   const consents = await (await ConsentFile.open(workspace)).read();
   if (json) io.out(JSON.stringify(consents.map(shown), null, 2) + "\n");
   else for (const consent of consents) io.out(line(consent) + "\n");
-  if (!json && consents.length === 0) io.err("No decisions are remembered.");
+  if (!json && consents.length === 0) io.err("No decisions are remembered");
   return EXIT.ok;
 }
 

@@ -61,7 +61,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   // Before anything is started: a registry that cannot be read could not be added to.
   const registry = await ServerRegistry.open({ workspace });
-  const servers = await serversOf(parsed, workspace);
+  const servers = await serversOf(parsed, workspace, io);
   const login = io.interactive || parsed.has("login") ? loginAt(io, parsed) : undefined;
   let failed = 0;
   for (const [name, params] of servers) {
@@ -102,6 +102,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 async function serversOf(
   parsed: ParsedArgs,
   workspace: string,
+  io: CommandIo,
 ): Promise<Map<string, ServerParams>> {
   const [name] = parsed.positional;
   const [command, ...args] = parsed.rest;
@@ -112,7 +113,9 @@ async function serversOf(
   }
   if (file !== undefined) {
     if (name !== undefined) throw new UsageError(`With --from, no NAME is given: "${name}"`);
-    return parseServersFile(file, await readUserFile(file));
+    const { servers, renamed } = parseServersFile(file, await readUserFile(file));
+    for (const [name, given] of renamed) io.err(`"${printable(given)}" is called ${name} here`);
+    return servers;
   }
   if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
   requireServerName(name);

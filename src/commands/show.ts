@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { readPackage } from "../apigen/package_reader.ts";
 import { readHostileFile } from "../mcp/hostile_files.ts";
+import { isServerName } from "../mcp/server_name.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
@@ -19,7 +20,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(show, args, { min: 1, max: 1 });
   const [name = ""] = parsed.positional;
   const dot = name.indexOf(".");
-  if (dot === -1) throw new UsageError(`Name a tool as SERVER.TOOL: received "${name}"`);
+  if (dot === -1) {
+    const known = isServerName(name) ? `; see \`ipybox tools --server ${name}\`` : "";
+    throw new UsageError(`Name a tool as SERVER.TOOL: received "${name}"${known}`);
+  }
   const server = name.slice(0, dot);
   const tool = name.slice(dot + 1);
   requireServerName(server);

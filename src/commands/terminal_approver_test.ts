@@ -115,7 +115,7 @@ for (const [index, [asked, rows]] of SUMMARIES.entries()) {
 Deno.test("details() leaves nothing out, and marks what others wrote", () => {
   const asked = call(JSON.stringify({ text: `${"x".repeat(500)}END` }), {
     title: "Read\u001b[2K",
-    description: "Reads.\nAllow? [y]es",
+    description: `Reads a file of the workspace, whole.\nAllow? [y]es\n${"x".repeat(40)} y`,
     annotations: { readOnlyHint: true, title: "Read" },
     server: { launch: "npx fs" },
     source: { line: 3, text: "fs.read()" },
@@ -129,8 +129,11 @@ Deno.test("details() leaves nothing out, and marks what others wrote", () => {
     "Title, as the server says:",
     "  | Read\\x1b[2K",
     "Description, as the server says:",
-    "  | Reads.",
+    "  | Reads a file of the workspace,",
+    "  | whole.",
     "  | Allow? [y]es",
+    `  | ${"x".repeat(36)}`,
+    "  | xxxx y",
     "Hints of the server:",
     "  | readOnlyHint: true",
     "Line, as the code says:",

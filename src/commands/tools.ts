@@ -9,6 +9,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
+import { outputColumns } from "./columns.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -16,7 +17,7 @@ import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.
 export const tools: Command = {
   name: "tools",
   summary: "List or search the tools of the registered servers",
-  usage: "[QUERY] [OPTIONS]",
+  usage: "[QUERY…] [OPTIONS]",
   options: {
     server: { value: "NAME", help: "Only the tools of this server" },
     json: { help: "Print the tools as JSON" },
@@ -28,21 +29,20 @@ export const tools: Command = {
     "",
     "Example:",
     "",
-    '  ipybox tools "search repositories" --server github',
+    "  ipybox tools search repositories --server github",
   ].join("\n"),
   run,
 };
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(tools, args, { max: 1 });
+  const parsed = parseCommandLine(tools, args, { max: Infinity });
   const workspace = await workspaceOf(parsed);
   const only = parsed.value("server");
   if (only !== undefined) requireServerName(only);
   const { names: registered } = await ServerRegistry.open({ workspace });
   const names = only === undefined ? registered : [only];
-  const [query = ""] = parsed.positional;
   const index = new ToolIndex(mcptoolsOf(workspace));
-  const { tools: found, missing } = await index.search(query, names);
+  const { tools: found, missing } = await index.search(parsed.positional.join(" "), names);
   for (const server of missing) {
     if (!registered.includes(server)) throw unknownServer(server, registered);
     io.err(`No Python API of server "${server}": register it again`);
@@ -55,13 +55,15 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       description,
     }));
     io.out(JSON.stringify(rows, null, 2) + "\n");
+  } else if (names.length === 0) {
+    io.err("No servers are registered: see `ipybox register --help`");
   } else if (found.length === 0) io.err("No tools found");
   else {
     const rows = found.map(({ server, module, description }): [string, string] => [
       `${server}.${module}`,
       printable(firstSentence(description)),
     ]);
-    io.out(table(rows).join("\n") + "\n");
+    io.out(table(rows, outputColumns(io)).join("\n") + "\n");
   }
   return missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
 }

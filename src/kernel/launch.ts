@@ -170,9 +170,9 @@ export async function untilUp(
       throw new GatewayStartError(`The kernel gateway ${howEnded(last)}`, last, { cause });
     }
     const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
-    throw new GatewayStartError("The kernel gateway does not answer as it should", evidence, {
-      cause,
-    });
+    const why = cause instanceof Error ? `: ${cause.message}` : "";
+    const message = `The kernel gateway does not answer as it should${why}`;
+    throw new GatewayStartError(message, evidence, { cause });
   }
 }
 

@@ -118,8 +118,9 @@ async function connectStdio(
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, options);
   let said = () => "";
-  using _slow = whenSlow(() => {
-    log.warn(`MCP server "${serverName}" is still starting: ${commandLine}${said()}`);
+  using _slow = whenSlow((seconds) => {
+    const since = `after ${seconds} s`;
+    log.warn(`MCP server "${serverName}" is still starting ${since}: ${commandLine}${said()}`);
   });
   const launching = launchStdio(serverName, params, {
     workspace,
@@ -170,8 +171,9 @@ function lineOf(params: ServerParams): string {
 /** After this long, a person wants to know what is being waited for. */
 const SLOW_MS = 5000;
 
-function whenSlow(tell: () => void): Disposable {
-  const timer = setInterval(tell, SLOW_MS);
+function whenSlow(tell: (seconds: number) => void): Disposable {
+  let times = 0;
+  const timer = setInterval(() => tell(++times * SLOW_MS / 1000), SLOW_MS);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }
 

@@ -7,7 +7,8 @@ const PYTHON_KEYWORDS: readonly string[] = (
 /** The runtime's package lies beside the generated ones; `ipybox` is who asks for shell commands. */
 const RESERVED: readonly string[] = ["ipybox", "ipybox_runtime"];
 
-const SERVER_NAME = /^[a-z_][a-z0-9_]{0,63}$/;
+const MAX_LENGTH = 64;
+const SERVER_NAME = /^[a-z_][a-z0-9_]*$/;
 
 /**
  * Checks that a name can be a registered server's. It becomes a folder and a Python package, so it
@@ -21,7 +22,9 @@ export function checkServerName(name: string): void {
   const reason = whyInvalid(name);
   if (reason !== undefined) {
     const shown = JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
-    throw new TypeError(`Invalid MCP server name ${shown}: ${reason}`);
+    const valid = serverNameFrom(name);
+    const such = valid === undefined ? "" : `; "${valid}" would do`;
+    throw new TypeError(`Invalid MCP server name ${shown}: ${reason}${such}`);
   }
 }
 
@@ -30,9 +33,25 @@ export function isServerName(name: string): boolean {
   return whyInvalid(name) === undefined;
 }
 
+/**
+ * The name that a server can be registered by, where another program calls it as it likes.
+ *
+ * @param name The other program's name, such as `"Brave-Search"`.
+ * @returns A valid name such as `"brave_search"`, or `undefined` where nothing of it can be kept.
+ */
+export function serverNameFrom(name: string): string | undefined {
+  if (isServerName(name)) return name;
+  const words = name.toLowerCase().split(/[^a-z0-9_]+/).filter((word) => word !== "");
+  const joined = words.join("_").replace(/^(?=[0-9])/, "_").slice(0, MAX_LENGTH);
+  return [joined, `${joined}_server`].find((candidate) =>
+    /[a-z0-9]/.test(joined) && isServerName(candidate)
+  );
+}
+
 function whyInvalid(name: string): string | undefined {
-  if (!SERVER_NAME.test(name)) {
-    return "use lower-case letters, digits and _, not a digit first, at most 64 characters";
+  if (!SERVER_NAME.test(name) || name.length > MAX_LENGTH) {
+    return "use lower-case letters, digits and _, not a digit first, at most " +
+      `${MAX_LENGTH} characters`;
   }
   if (PYTHON_KEYWORDS.includes(name)) return "it is a Python keyword";
   if (RESERVED.includes(name) || name.startsWith("__")) return "it is reserved";

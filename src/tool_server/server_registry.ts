@@ -8,7 +8,7 @@ import {
   readHostileFile,
   replaceHostileFile,
 } from "../mcp/hostile_files.ts";
-import { checkServerName } from "../mcp/server_name.ts";
+import { checkServerName, serverNameFrom } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
@@ -52,7 +52,10 @@ export class ServerRegistry {
    * @throws {TypeError} A server's name cannot be one.
    */
   static async open(options: ServerRegistryOptions = {}): Promise<ServerRegistry> {
-    const registry = new ServerRegistry(options.workspace, checked(options.servers ?? {}));
+    const registry = new ServerRegistry(
+      options.workspace,
+      checked(Object.entries(options.servers ?? {})),
+    );
     await registry.reload();
     return registry;
   }
@@ -75,7 +78,7 @@ export class ServerRegistry {
   /** Reads the file again. Servers of this process stay. */
   async reload(): Promise<void> {
     const file = await this.#read();
-    const fromFile = checked(file.mcpServers, this.path);
+    const fromFile = checked(Object.entries(file.mcpServers), this.path);
     this.#servers = new Map([...fromFile, ...this.#given]);
   }
 
@@ -156,17 +159,41 @@ function parseRegistry(path: string, text: string): RegistryFile {
   return { ...file, mcpServers };
 }
 
+/** Servers of another program's file. */
+export interface ForeignServers {
+  /** Their parameters by the names that they can have here, in the file's order. */
+  readonly servers: Map<string, ServerParams>;
+  /** What the file calls those that cannot have its names here, by the names that they can have. */
+  readonly renamed: ReadonlyMap<string, string>;
+}
+
 /**
  * Reads servers from a file in the usual `{"mcpServers": {…}}` format, as other programs have them.
+ * Their names need not be Python's: `brave-search` becomes `brave_search`.
  *
  * @param path The file, for errors.
  * @param text Its text.
- * @returns The servers' parameters by name, in the file's order.
- * @throws {ConfigError} It is not that format; the message has line and column of bad JSON.
- * @throws {TypeError} A server's name cannot be one.
+ * @returns The servers, and which of them have other names here.
+ * @throws {ConfigError} It is not that format, with line and column of bad JSON; a server's name
+ * cannot be made one, or two become the same.
  */
-export function parseServersFile(path: string, text: string): Map<string, ServerParams> {
-  return checked(parseRegistry(path, text).mcpServers, path);
+export function parseServersFile(path: string, text: string): ForeignServers {
+  const renamed = new Map<string, string>();
+  const entries = new Map<string, unknown>();
+  for (const [given, params] of Object.entries(parseRegistry(path, text).mcpServers)) {
+    const name = serverNameFrom(given) ?? given;
+    if (entries.has(name)) {
+      const other = JSON.stringify(renamed.get(name) ?? name);
+      throw new ConfigError(
+        `Servers ${other} and ${
+          JSON.stringify(given)
+        } would both be "${name}" in Python, in ${path}`,
+      );
+    }
+    entries.set(name, params);
+    if (name !== given) renamed.set(name, given);
+  }
+  return { servers: checked(entries, path), renamed };
 }
 
 function parseJsonFile(path: string, text: string): unknown {
@@ -179,11 +206,11 @@ function parseJsonFile(path: string, text: string): unknown {
 }
 
 function checked(
-  servers: Readonly<Record<string, unknown>>,
+  servers: Iterable<readonly [name: string, params: unknown]>,
   path?: string,
 ): Map<string, ServerParams> {
   const result = new Map<string, ServerParams>();
-  for (const [name, params] of Object.entries(servers)) {
+  for (const [name, params] of servers) {
     try {
       checkServerName(name);
       result.set(name, parseServerParams(name, params));

@@ -121,11 +121,21 @@ Deno.test("ServerRegistry goes through no symbolic link", async () => {
 });
 
 Deno.test("parseServersFile() reads another program's file", () => {
-  const servers = parseServersFile(
+  const { servers, renamed } = parseServersFile(
     "x.json",
-    '{"mcpServers":{"b":{"command":"1"},"a":{"url":"http://h"}}}',
+    '{"mcpServers":{"Brave-search":{"command":"1"},"a":{"url":"http://h"},"class":{"command":"2"}}}',
   );
-  assertEquals([...servers.keys()], ["b", "a"]);
+  assertEquals([...servers.keys()], ["brave_search", "a", "class_server"]);
+  assertEquals([...renamed], [["brave_search", "Brave-search"], ["class_server", "class"]]);
+  for (const name of ["__proto__", "日本", "-", ""]) {
+    const text = JSON.stringify({ mcpServers: { a: { command: "1" } } }).replace(
+      '"a"',
+      `"${name}"`,
+    );
+    assertThrows(() => parseServersFile("x.json", text), ConfigError, "Invalid MCP server name");
+  }
+  const both = '{"mcpServers":{"a-b":{"command":"1"},"A_b":{"command":"2"}}}';
+  assertThrows(() => parseServersFile("x.json", both), ConfigError, '"a-b" and "A_b" would both');
   assertThrows(() => parseServersFile("x.json", "nope"), ConfigError, "x.json:1:");
 });
 

@@ -177,7 +177,7 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
   await using home = await TempFolder.create();
   const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
   const none = await ipybox(["policy", "consents"], options);
-  assertEquals(none, { code: 0, stdout: "", stderr: "No decisions are remembered.\n" });
+  assertEquals(none, { code: 0, stdout: "", stderr: "No decisions are remembered\n" });
   {
     await using runner = await ToolRunner.start({ workspace: workspace.path, log: silentLogger });
     await runner.registerServer("raw", rawServer());

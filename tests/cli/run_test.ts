@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { shellWord } from "../../src/mcp/shell_word.ts";
 import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
@@ -37,6 +38,19 @@ const cases: readonly Case[] = [
     code: 1,
     stdout: "",
     stderr: ["SyntaxError", "print(("],
+  },
+  {
+    name: "sys.exit() with a good exit code is a good end",
+    args: ["-c", "import sys; print('done'); sys.exit(0); print('never')"],
+    code: 0,
+    stdout: "done\n",
+  },
+  {
+    name: "sys.exit() with another one is exit code 1",
+    args: ["-c", "import sys; sys.exit('no such city')"],
+    code: 1,
+    stdout: "",
+    stderr: ["SystemExit: no such city"],
   },
   {
     name: "--timeout ends the code",
@@ -136,6 +150,7 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
   const outcomes: Record<string, [code: number, status: string, ename: string | undefined]> = {
     "print(1)\n2": [0, "ok", undefined],
     "print(1)\n1 / 0": [1, "error", "ZeroDivisionError"],
+    "print(1)\nraise SystemExit": [0, "ok", undefined],
     // What a kernel has sent leaves it a moment later.
     "print(1, flush=True)\nimport os, time; time.sleep(1); os._exit(1)": [
       1,
@@ -144,7 +159,7 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
     ],
   };
   for (const [source, [code, status, ename]] of Object.entries(outcomes)) {
-    await t.step(status, async () => {
+    await t.step(source, async () => {
       const args = ["run", "--json", "--no-sandbox", "-c", source];
       const end = await ipybox(args, { cwd: workspace.path });
       const outcome = JSON.parse(end.stdout);
@@ -159,20 +174,40 @@ Deno.test("ipybox run --json prints the outcome as one object", async (t) => {
 Deno.test("ipybox run does not mind when nobody reads its output any more", async () => {
   await using workspace = await TempFolder.create();
   const code = "import time\nwhile True:\n    print('line', flush=True)\n    time.sleep(0.01)";
-  const words = [Deno.execPath(), ...cliArguments, "run", "--no-sandbox", "-c", code];
-  const command = words.map((word) => `'${word.replaceAll("'", `'\\''`)}'`).join(" ");
 
-  const { stdout, stderr } = await new Deno.Command("bash", {
-    args: ["-c", `${command} | head -1; echo "code \${PIPESTATUS[0]}"`],
-    cwd: workspace.path,
-    env: { NO_COLOR: "1" },
-  }).output();
+  const { stdout, stderr } = await inBash(
+    `${commandLine("run", "--no-sandbox", "-c", code)} | head -1; echo "code \${PIPESTATUS[0]}"`,
+    workspace.path,
+  );
 
-  const decoder = new TextDecoder();
-  assertEquals(decoder.decode(stdout), "line\ncode 141\n");
-  assertEquals(decoder.decode(stderr).replace(/^ipybox: warning: No sandbox.*\n/, ""), "");
+  assertEquals(stdout, "line\ncode 141\n");
+  assertEquals(stderr.replace(/^ipybox: warning: No sandbox.*\n/, ""), "");
   await untilNoneWith(workspace.path);
 });
+
+Deno.test("a full disk is no defect of ipybox", async () => {
+  await using workspace = await TempFolder.create();
+
+  const { stdout, stderr } = await inBash(
+    `${commandLine("servers", "--json")} >/dev/full; echo "code $?"`,
+    workspace.path,
+  );
+
+  assertEquals(stdout, "code 1\n");
+  assertEquals(stderr, "ipybox: No space left on device (os error 28)\n");
+});
+
+function commandLine(...args: string[]): string {
+  return [Deno.execPath(), ...cliArguments, ...args].map(shellWord).join(" ");
+}
+
+async function inBash(command: string, cwd: string): Promise<{ stdout: string; stderr: string }> {
+  const env = { NO_COLOR: "1" };
+  const { stdout, stderr } = await new Deno.Command("bash", { args: ["-c", command], cwd, env })
+    .output();
+  const decoder = new TextDecoder();
+  return { stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+}
 
 for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 130]] as const) {
   Deno.test(`ipybox run ends at ${signal} and leaves no process`, async () => {

@@ -24,6 +24,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const { code, stdout, stderr } = await ipybox(["servers"], { cwd });
     assertEquals({ code, stdout }, { code: 0, stdout: "" });
     assertStringIncludes(stderr, "No servers are registered");
+    assertEquals(await ipybox(["tools", "echo"], { cwd }), { code, stdout, stderr });
   });
 
   await step("register generates the Python API and says what is in it", async () => {
@@ -63,7 +64,9 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
 
   await step("tools lists and searches", async () => {
     const all = await ipybox(["tools", "--json"], { cwd });
-    const found = await ipybox(["tools", "sum two numbers", "--server", "everything"], { cwd });
+    const found = await ipybox(["tools", "sum", "two", "numbers", "--server", "everything"], {
+      cwd,
+    });
     const nothing = await ipybox(["tools", "xylophone quartet"], { cwd });
     assert(JSON.parse(all.stdout).length > 13);
     assertEquals(found.stdout.trim().split(/\s+/)[0], "everything.get_sum");
@@ -110,17 +113,18 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
           mcpServers: {
             good: { ...raw, alwaysAllow: ["echo"] },
             bad: { command: "no-such-command" },
-            other: raw,
+            "Other-server": raw,
           },
         }),
       );
       const { code, stdout, stderr } = await ipybox(["register", "--from", file], { cwd });
       assertEquals(code, 1);
       assertStringIncludes(stdout, "good: ");
-      assertStringIncludes(stdout, "other: ");
+      assertStringIncludes(stdout, "other_server: ");
+      assertStringIncludes(stderr, '"Other-server" is called other_server here\n');
       assertStringIncludes(stderr, "no-such-command");
       const { stdout: json } = await ipybox(["servers", "--json"], { cwd });
-      assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other", "raw"]);
+      assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other_server", "raw"]);
     },
   );
 });

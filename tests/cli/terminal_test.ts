@@ -205,6 +205,29 @@ print("begun", flush=True); time.sleep(1000)`;
   await untilNoneWith(workspace.path);
 });
 
+Deno.test("ipybox mcp says to whoever starts it by hand what it waits for", async () => {
+  await using workspace = await workspaceWithServer();
+
+  const end = await ipyboxAtTerminal(
+    ["mcp", "--workspace", workspace.path],
+    [["Waiting for MCP messages on stdin", "\x03"]],
+  );
+
+  assertEquals(end.code, 0, end.output);
+});
+
+Deno.test("the help's options fit a narrow terminal", async () => {
+  const { code, output } = await ipyboxAtTerminal(["run", "--help"], [], { columns: 50 });
+
+  const lines = output.split(/\r?\n/);
+  const options = lines.slice(lines.indexOf("Options:") + 1, lines.indexOf("  -h, --help"));
+  assertEquals([code, options.slice(0, 2)], [0, [
+    "  -c, --code CODE",
+    "      The code itself, instead of a file",
+  ]]);
+  assertEquals(options.filter((line) => line.length > 50), []);
+});
+
 Deno.test("what is allowed always is not asked about in the next run", async () => {
   await using workspace = await workspaceWithServer();
   const first = await run(workspace.path, `${COUNT}count()`, [[QUESTION, "a\n"], [HOW, "a\n"]]);

@@ -45,7 +45,7 @@ Deno.test("a server that takes long to start is named, with what it says and wit
   Deno.env.delete("IPYBOX_TEST_SECRET");
   await assertRejects(() => call, ToolCallError);
   const words = [params.command, ...params.args ?? []].join(" ");
-  assert(message.startsWith(`MCP server "slow" is still starting: ${words}`), message);
+  assert(message.startsWith(`MCP server "slow" is still starting after 5 s: ${words}`), message);
   assert(!message.includes("the secret"));
 });
 

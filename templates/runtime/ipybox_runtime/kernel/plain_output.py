@@ -1,6 +1,7 @@
-"""Turns colours off, as output is read by models and programs and not shown on a terminal."""
+"""Turns off what only terminals are for: output is read by models and programs."""
 
 import os
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +11,8 @@ _COLOR_SWITCHES = ("CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR", "PY_COLORS")
 
 
 def install(shell: "InteractiveShell") -> None:
-    """Make IPython's own output and that of child processes plain text."""
+    """Make IPython's own output and that of child processes plain text, without advice on keys."""
+    warnings.filterwarnings("ignore", "To exit: use", module=r"IPython\.")
     for name in _COLOR_SWITCHES:
         os.environ.pop(name, None)
     os.environ["TERM"] = "dumb"
