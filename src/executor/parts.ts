@@ -40,6 +40,7 @@ export async function startParts(
       approvalTimeoutMs,
       audit: options.audit,
       consents: options.consents,
+      variables: options.variables,
       connectTimeoutMs,
       callTimeoutMs: options.callTimeoutMs,
       maxConcurrentCalls: options.maxConcurrentCalls,

@@ -24,11 +24,11 @@ const INHERITED: readonly string[] = [
 /** Options of {@linkcode variableLookup}. */
 export interface VariableLookupOptions {
   /**
-   * Whether the workspace's `.env` is read.
+   * Whether the workspace's `.env` is read, or the folder whose `.env` is read instead.
    *
    * @default {true}
    */
-  readonly dotenv?: boolean;
+  readonly dotenv?: boolean | string;
   /** Told of a `.env` that is left alone. */
   readonly log?: Logger | undefined;
 }
@@ -49,7 +49,8 @@ export async function variableLookup(
   options: VariableLookupOptions = {},
 ): Promise<VariableLookup> {
   const { dotenv: read = true, log } = options;
-  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log);
+  const folder = typeof read === "string" ? read : read ? workspace : undefined;
+  const file = folder === undefined ? {} : await readDotenv(folder, log);
   const dotenv = new Map(Object.entries(file));
   return (name) => {
     if (name === WORKSPACE && workspace !== undefined) return resolve(workspace);

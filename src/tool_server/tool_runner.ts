@@ -149,13 +149,16 @@ export class ToolRunner implements AsyncDisposable {
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
     const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
-    const variables = hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
+    const variables = options.variables ??
+      (hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false }));
     const settingsFiles = workspace === undefined
       ? []
       : await presentSettings(registry.entries, workspace);
-    const consentFile = workspace === undefined || options.consents === false
+    const { consents = true } = options;
+    const consentFolder = typeof consents === "string" ? consents : workspace;
+    const consentFile = consentFolder === undefined || consents === false
       ? undefined
-      : await ConsentFile.open(workspace, log);
+      : await ConsentFile.open(consentFolder, log);
     return new ToolRunner(registry, { variables, settingsFiles, consentFile }, options);
   }
 

@@ -2,7 +2,7 @@ import type { ApprovalSetting } from "../approval/policy.ts";
 import type { Logger } from "../log.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 
 /** Options of `ToolRunner.start()`. */
 export interface ToolRunnerOptions {
@@ -30,11 +30,17 @@ export interface ToolRunnerOptions {
   audit?: boolean | undefined;
   /**
    * Whether decisions that a person wanted to count always, in the workspace's
-   * `.ipybox/consents.json`, count here, and can be added.
+   * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.
    *
    * @default {true}
    */
-  consents?: boolean | undefined;
+  consents?: boolean | string | undefined;
+  /**
+   * Fills in `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
+   */
+  variables?: VariableLookup | undefined;
   /**
    * How long a server may take to start, in milliseconds.
    *

@@ -1,6 +1,7 @@
 import { cp } from "node:fs/promises";
 import { join } from "node:path";
 import { isPlainFolder } from "../../mcp/hostile_files.ts";
+import { variableLookup } from "../../mcp/variables.ts";
 import { ServerRegistry } from "../../tool_server/server_registry.ts";
 import { Session, type SessionOptions } from "../session.ts";
 
@@ -123,7 +124,7 @@ export class SessionPool implements AsyncDisposable {
   }
 
   async #open(owner: string): Promise<Entry> {
-    const { maxSessions } = this.#options;
+    const { maxSessions, workspace, session } = this.#options;
     if (this.#entries.size + this.#opening >= maxSessions) {
       throw new TooManySessionsError(
         `There are ${maxSessions} sessions already: close one, or start ipybox with a higher --max-sessions`,
@@ -133,12 +134,17 @@ export class SessionPool implements AsyncDisposable {
     try {
       const id = crypto.randomUUID();
       const folder = await this.#makeFolder(id);
-      const session = new Session({
+      const opened = new Session({
         ...this.#options.session,
         workspace: folder,
         servers: await this.#servers(),
+        // Its folder starts without a `.env` and without consents; what code or clients put there
+        // must not count.
+        variables: await variableLookup(folder, { dotenv: workspace, log: session.log }),
+        consents: session.consents ?? workspace,
+        label: `session ${id}`,
       });
-      const entry = this.#entry(owner, id, session, folder);
+      const entry = this.#entry(owner, id, opened, folder);
       this.#entries.set(id, entry);
       this.#watch(entry);
       return entry;
