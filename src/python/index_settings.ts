@@ -3,10 +3,13 @@
  *
  * @module
  */
-import { hostEnv } from "../process/host_env.ts";
+import { defaultIndex } from "./default_index.ts";
+import { installerEnvironment } from "./installer_environment.ts";
 
 /** Where packages come from. */
 export interface IndexSettings {
+  /** The addresses of the indexes. */
+  readonly indexes: readonly string[];
   /** The hosts that this takes, sorted. */
   readonly hosts: readonly string[];
   /** Local files and folders that this takes. */
@@ -16,10 +19,6 @@ export interface IndexSettings {
   /** The text of a configuration file, which `PIP_CONFIG_FILE` has to name, where one is needed. */
   readonly file: string | undefined;
 }
-
-/** The public index, which pip uses where nothing else is configured, and where its files are. */
-export const PYPI: string = "https://index.example/simple";
-const PYPI_FILES = "files.index.example";
 
 /** The options of pip that have to do with where packages come from. */
 const OPTIONS: ReadonlySet<string> = new Set([
@@ -66,16 +65,18 @@ export async function readIndexSettings(
     const reason = new TextDecoder().decode(stderr).trim().split("\n").at(-1);
     throw new Error(`Cannot tell which package index pip uses: ${reason}`);
   }
-  return indexSettings(new TextDecoder().decode(stdout));
+  const main = await defaultIndex([python, "-I", "-m", "pip", "install"], signal);
+  return indexSettings(new TextDecoder().decode(stdout), main);
 }
 
 /**
  * Reads what `pip config list` prints.
  *
  * @param listing Lines such as `global.index-url='https://index.example/simple'`.
+ * @param main The index that counts where none is configured.
  * @returns The settings.
  */
-export function indexSettings(listing: string): IndexSettings {
+export function indexSettings(listing: string, main: string): IndexSettings {
   const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
   for (const line of listing.split("\n")) {
     const [, section = "", option = "", value = ""] = /^(.+?)\.([a-z-]+)=(.*)$/.exec(line) ?? [];
@@ -84,12 +85,13 @@ export function indexSettings(listing: string): IndexSettings {
   const options = new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));
   const isOffline = /^(1|true|yes|on)$/i.test(options.get("no-index") ?? "");
   const indexes = isOffline ? [] : [
-    ...words(options.get("index-url") ?? PYPI),
+    ...words(options.get("index-url") ?? main),
     ...words(options.get("extra-index-url")),
   ];
   const links = words(options.get("find-links"));
   const certificates = ["cert", "client-cert"].flatMap((name) => options.get(name) ?? []);
   return {
+    indexes,
     hosts: hostsOfUrls([...indexes, ...links]),
     paths: pathsOf([...links, ...certificates]),
     env: {},
@@ -97,14 +99,13 @@ export function indexSettings(listing: string): IndexSettings {
   };
 }
 
-/** The hosts of those texts that are addresses, sorted, and where the public index has its files. */
+/** The hosts of those texts that are addresses, sorted. */
 export function hostsOfUrls(texts: readonly string[]): string[] {
   const hosts = new Set<string>();
   for (const text of texts) {
     const url = URL.parse(text);
     if (url !== null && /^https?:$/.test(url.protocol)) hosts.add(url.hostname);
   }
-  if (hosts.has(new URL(PYPI).hostname)) hosts.add(PYPI_FILES);
   return [...hosts].sort();
 }
 
@@ -125,14 +126,6 @@ function configFile(options: ReadonlyMap<string, string>): string {
   // A line break in a value goes on in the next line, which is indented.
   const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
   return `[global]\n${lines.join("\n")}\n`;
-}
-
-/** What an installer may know: where it finds its configuration, the index and the network. */
-export function installerEnvironment(): Record<string, string> {
-  const wanted =
-    /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|XDG_.*|PIP_.*|UV_.*|SSL_CERT_.*|(HTTPS?|ALL|NO)_PROXY)$/i;
-  const all = hostEnv("PATH") === undefined ? {} : Deno.env.toObject();
-  return Object.fromEntries(Object.entries(all).filter(([name]) => wanted.test(name)));
 }
 
 /** The text of a Python string literal, as `repr()` writes it. */

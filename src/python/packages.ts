@@ -15,7 +15,10 @@ import { OutputTail } from "../process/output_tail.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { type IndexSettings, installerEnvironment, readIndexSettings } from "./index_settings.ts";
+import { defaultIndex } from "./default_index.ts";
+import { fileHosts } from "./file_hosts.ts";
+import { type IndexSettings, readIndexSettings } from "./index_settings.ts";
+import { installerEnvironment } from "./installer_environment.ts";
 import { managedDirectory, type PythonEnvironment } from "./managed.ts";
 import type { Requirement } from "./requirement.ts";
 import { readUvSettings } from "./uv_settings.ts";
@@ -62,6 +65,8 @@ interface Installer {
 }
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
+/** What an index certainly has, and what a build from a repository may need of it. */
+const BUILD_BACKEND = "setuptools";
 
 /**
  * The folder for the packages of one workspace.
@@ -110,7 +115,8 @@ export class PackageFolder {
    * Installs a package and what it needs. What kernels themselves need keeps its version.
    *
    * The installer, and what it builds, runs in a sandbox: it writes only to this folder, and reaches
-   * only the package indexes that pip or uv is configured to use, or the host of the Git repository too.
+   * only the package indexes that pip or uv is configured to use and the hosts of their files, or the
+   * host of the Git repository too.
    *
    * @param requirement What to install.
    * @param options What stops it, and who is told of what the installer says.
@@ -150,7 +156,10 @@ export class PackageFolder {
     if (this.#sandbox === false) return { command, args, env: installerEnvironment() };
     const settings = program.isPip
       ? await readIndexSettings(executable, signal)
-      : await readUvSettings(installerEnvironment());
+      : await readUvSettings(
+        installerEnvironment(),
+        await defaultIndex(program.command.slice(0, 3), signal),
+      );
     if (settings.file !== undefined) {
       await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
     }
@@ -171,7 +180,7 @@ export class PackageFolder {
       writable: this.path,
       readable: await existing([prefix, basePrefix, command, ...settings.paths]),
       hostPrivate: `${root}/host`,
-      hosts: hostsOf(settings, requirement),
+      hosts: await this.#hosts(settings, requirement, signal),
       ...(config === undefined ? {} : { config }),
     }, { log: this.#log, signal });
   }
@@ -192,6 +201,16 @@ export class PackageFolder {
       `Cannot install packages: ${python} has no pip, and there is no uv on the PATH`,
       `${python} -m ensurepip`,
     );
+  }
+
+  /** What may be reached: the indexes, where they have their files, and a repository's host. */
+  async #hosts(
+    { indexes, hosts }: IndexSettings,
+    { name, host }: Requirement,
+    signal: AbortSignal,
+  ): Promise<string[]> {
+    const files = await fileHosts(indexes, name ?? BUILD_BACKEND, { signal, log: this.#log });
+    return [...new Set([...hosts, ...files, ...(host === undefined ? [] : [host])])];
   }
 
   async #config(): Promise<SandboxConfig | undefined> {
@@ -250,10 +269,6 @@ async function findProgram(name: string): Promise<string | undefined> {
     if (path !== undefined) return path;
   }
   return undefined;
-}
-
-function hostsOf({ hosts }: IndexSettings, { host }: Requirement): string[] {
-  return host === undefined ? [...hosts] : [...hosts, host];
 }
 
 /** Where paths really are; those that are not there are left out. */

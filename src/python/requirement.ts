@@ -2,6 +2,8 @@
 export interface Requirement {
   /** It, as installers read it. */
   readonly text: string;
+  /** The package's name; `undefined` where only its repository is known. */
+  readonly name: string | undefined;
   /** The host of its Git repository; `undefined` for a package of the index. */
   readonly host: string | undefined;
 }
@@ -28,12 +30,14 @@ const MAX_LENGTH = 500;
 export function parseRequirement(text: string): Requirement {
   const trimmed = text.trim();
   if (trimmed.length <= MAX_LENGTH) {
-    if (INDEXED.test(trimmed)) return { text: trimmed, host: undefined };
+    if (INDEXED.test(trimmed)) {
+      return { text: trimmed, name: /^[A-Za-z0-9._-]+/.exec(trimmed)?.[0], host: undefined };
+    }
     const address = REPOSITORY.exec(trimmed)?.[1];
     const url = address === undefined ? null : URL.parse(address);
     const isPlain = url !== null && url.username === "" && url.password === "" && url.port === "" &&
       url.hostname.includes(".") && url.pathname.length > 1;
-    if (isPlain) return { text: trimmed, host: url.hostname };
+    if (isPlain) return { text: trimmed, name: undefined, host: url.hostname };
   }
   throw new TypeError(
     `Cannot install ${JSON.stringify(text.slice(0, 200))}: give a package's name, such as ` +

@@ -11,7 +11,9 @@ Deno.test("parseRequirement() reads packages of the index with extras and versio
       "torch===2.0.0+cu118",
     ]
   ) {
-    assertEquals(parseRequirement(` ${text} `), { text, host: undefined });
+    const { name, ...rest } = parseRequirement(` ${text} `);
+    assertEquals(rest, { text, host: undefined });
+    assertEquals(name, /^[\w.-]+/.exec(text)?.[0]);
   }
 });
 

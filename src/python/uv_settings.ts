@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { parse } from "@std/toml";
 import { z } from "zod";
 import { ConfigError } from "../errors.ts";
-import { hostsOfUrls, type IndexSettings, pathsOf, PYPI, words } from "./index_settings.ts";
+import { hostsOfUrls, type IndexSettings, pathsOf, words } from "./index_settings.ts";
 
 const urls = z.union([z.string(), z.array(z.string())]).optional();
 const table = {
@@ -42,18 +42,20 @@ export interface UvTable {
  * Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more.
  *
  * @param env The host's variables.
+ * @param main The index that counts where none is configured.
  * @returns The settings.
  * @throws {ConfigError} A file is damaged.
  */
 export async function readUvSettings(
   env: Readonly<Record<string, string>>,
+  main: string,
 ): Promise<IndexSettings> {
   const { HOME, XDG_CONFIG_HOME, UV_CONFIG_FILE } = env;
   const folder = XDG_CONFIG_HOME ?? (HOME === undefined ? undefined : join(HOME, ".config"));
   const files = UV_CONFIG_FILE !== undefined
     ? [UV_CONFIG_FILE]
     : ["/etc/uv/uv.toml", ...(folder === undefined ? [] : [join(folder, "uv", "uv.toml")])];
-  return uvSettings(await Promise.all(files.map(readConfig)), env);
+  return uvSettings(await Promise.all(files.map(readConfig)), env, main);
 }
 
 /**
@@ -61,13 +63,15 @@ export async function readUvSettings(
  *
  * @param configs Its files, the later one counting more.
  * @param env The host's variables.
+ * @param fallback The index that counts where none is configured.
  * @returns The settings.
  */
 export function uvSettings(
   configs: readonly UvConfig[],
   env: Readonly<Record<string, string>>,
+  fallback: string,
 ): IndexSettings {
-  let main = PYPI;
+  let main = fallback;
   let extra: string[] = [];
   let links: string[] = [];
   let isOffline = false;
@@ -90,6 +94,7 @@ export function uvSettings(
   links = links.filter((link) => link !== "");
   const certificates = env.SSL_CERT_FILE;
   return {
+    indexes: isOffline ? [] : [main, ...extra],
     hosts: hostsOfUrls(isOffline ? links : [main, ...extra, ...links]),
     paths: pathsOf(certificates === undefined ? links : [...links, certificates]),
     env: {

@@ -80,7 +80,9 @@ def oom_kills():
     """How many processes of this machine the system has killed for want of memory, if it says so."""
     try:
         with open("/proc/vmstat") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), None)
+            return next(
+                (int(line.split()[1]) for line in file if line.startswith("oom_kill ")), None
+            )
     except OSError:
         return None
 

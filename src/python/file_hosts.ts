@@ -1,0 +1,85 @@
+/**
+ * On which hosts a package index has its files: often not its own.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { anySignal } from "../async/signals.ts";
+import { type Logger, silentLogger } from "../log.ts";
+
+/** Options of {@linkcode fileHosts}. */
+export interface FileHostsOptions {
+  /** Gives up. */
+  readonly signal?: AbortSignal;
+  /** Told of indexes that do not say. */
+  readonly log?: Logger;
+}
+
+/** How long an index may take to answer. */
+const TIMEOUT_MS = 15_000;
+/** The longest page that is read. */
+const MAX_BYTES = 32 * 2 ** 20;
+const JSON_PAGE = "application/vnd.pypi.simple.v1+json";
+
+const jsonPage = z.object({ files: z.array(z.object({ url: z.string() })) });
+
+/**
+ * Asks package indexes where they have the files of a package, by the simple repository API (PEP 503
+ * and PEP 691).
+ *
+ * @param indexes The indexes' addresses.
+ * @param name The package.
+ * @param options Who is told where an index does not say.
+ * @returns The hosts, sorted; without those of indexes that do not know the package.
+ */
+export async function fileHosts(
+  indexes: readonly string[],
+  name: string,
+  options: FileHostsOptions = {},
+): Promise<string[]> {
+  const { signal, log = silentLogger } = options;
+  const normalized = name.toLowerCase().replace(/[-_.]+/g, "-");
+  const found = await Promise.all(indexes.map(async (index) => {
+    try {
+      return await hostsAt(new URL(`${index.replace(/\/*$/, "")}/${normalized}/`), signal);
+    } catch (error) {
+      signal?.throwIfAborted();
+      // The installer is about to say what is wrong with it.
+      log.debug(`Cannot tell where a package index has the files of ${normalized}: ${error}`);
+      return [];
+    }
+  }));
+  return [...new Set(found.flat())].sort();
+}
+
+async function hostsAt(page: URL, signal: AbortSignal | undefined): Promise<string[]> {
+  const { username, password } = page;
+  const headers = new Headers({ accept: `${JSON_PAGE}, text/html;q=0.5` });
+  if (username !== "") {
+    const pair = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+    headers.set("authorization", `Basic ${new TextEncoder().encode(pair).toBase64()}`);
+    page.username = page.password = "";
+  }
+  const response = await fetch(page, {
+    headers,
+    signal: anySignal(AbortSignal.timeout(TIMEOUT_MS), signal),
+  });
+  const text = await textOf(response);
+  if (!response.ok) throw new Error(`${page.origin} answers with ${response.status}`);
+  const type = response.headers.get("content-type") ?? "";
+  const links = type.startsWith(JSON_PAGE)
+    ? jsonPage.parse(JSON.parse(text)).files.map(({ url }) => url)
+    : [...text.matchAll(/<a\s[^>]*?href="([^"]*)"/gi)].map(([, href = ""]) => href);
+  const urls = links.map((link) => URL.parse(link, response.url)).filter((url) => url !== null);
+  return urls.filter(({ protocol }) => /^https?:$/.test(protocol)).map(({ hostname }) => hostname);
+}
+
+async function textOf(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const piece of response.body ?? []) {
+    text += decoder.decode(piece, { stream: true });
+    if (text.length > MAX_BYTES) throw new Error(`its page is above ${MAX_BYTES} bytes`);
+  }
+  return text + decoder.decode();
+}
