@@ -1,5 +1,5 @@
 import { settledWithin } from "../async/signals.ts";
-import type { ApprovalCall, ApprovalRequest } from "../approval/request.ts";
+import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
 import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { PageLink } from "../approval_page/page_link.ts";
 import type { Logger } from "../log.ts";
@@ -65,11 +65,7 @@ export class PageAsker {
    * @param request The request.
    */
   async decide(request: ApprovalRequest): Promise<void> {
-    using _watch = this.#page.onChange((state) => {
-      if (state === "away") void request.reject(this.#instruction());
-    });
-    if (await this.#isThere(request)) await request.response;
-    else await request.reject(this.#instruction());
+    await this.#leave(request, (reason) => void request.reject(reason));
   }
 
   /**
@@ -77,12 +73,23 @@ export class PageAsker {
    *
    * @param call What would be done.
    * @param signal Withdraws it.
-   * @returns `undefined` once it is approved, or why it is not.
+   * @returns The decision. Where nobody is there, the type of the refusal says so, too.
    */
-  async confirm(call: ApprovalCall, signal: AbortSignal): Promise<string | undefined> {
-    const approver = (request: ApprovalRequest) => this.decide(request);
-    const response = await this.#page.ask(call, { signal, approver });
-    return response.accepted ? undefined : response.reason;
+  async confirm(call: ApprovalCall, signal: AbortSignal): Promise<ApprovalResponse> {
+    const approver = async (request: ApprovalRequest) =>
+      await this.#leave(
+        request,
+        (reason) => request.withdraw({ accepted: false, type: "approval_unavailable", reason }),
+      );
+    return await this.#page.ask(call, { signal, approver });
+  }
+
+  async #leave(request: ApprovalRequest, refuse: (reason: string) => void): Promise<void> {
+    using _watch = this.#page.onChange((state) => {
+      if (state === "away") refuse(this.#instruction());
+    });
+    if (await this.#isThere(request)) await request.response;
+    else refuse(this.#instruction());
   }
 
   /** Whether somebody is at the page, or comes in time. */
@@ -114,8 +121,8 @@ export class PageAsker {
     this.#link.refresh();
     return `the user's approval is needed, and no approval page is open; it was not done. ` +
       `Tell the user: "Open ${this.#page.address} in a browser on the machine where ipybox runs, ` +
-      `type the code from the log of this MCP server (its stderr), leave the page open, and tell ` +
-      `me." Then try again: it will wait for the user's decision there. The code is for the user ` +
+      `type the newest code in the log of this MCP server (its stderr; good for 5 minutes), leave ` +
+      `the page open, and tell me." Then try again: it will wait for the user's decision there. The code is for the user ` +
       `only: do not look for it, and do not open the page yourself`;
   }
 }

@@ -15,7 +15,8 @@ const change: ApprovalCall = {
   arguments: sealObject({}),
 };
 const never = new AbortController().signal;
-const NOBODY = /no approval page is open.*Open http:\/\/127\.0\.0\.1:1234\/page\/ in a browser/;
+const NOBODY =
+  /^approval_unavailable: .*no approval page is open.*Open http:\/\/127\.0\.0\.1:1234\/page\/ in a browser/;
 
 /** A page that nobody has opened, with whoever asks there, and what the log was told. */
 class Asking implements Disposable {
@@ -29,8 +30,9 @@ class Asking implements Disposable {
   });
 
   /** Asks, and gives what came of it: `undefined` for an approval. */
-  ask(): Promise<string | undefined> {
-    return this.asker.confirm(change, never);
+  async ask(): Promise<string | undefined> {
+    const response = await this.asker.confirm(change, never);
+    return response.accepted ? undefined : `${response.type}: ${response.reason}`;
   }
 
   [Symbol.dispose](): void {
@@ -89,7 +91,7 @@ Deno.test("PageAsker gives a denial's reason, and no word more", async () => {
   const asked = asking.ask();
   const [{ id }] = JSON.parse(asking.desk.board.snapshot()).pending;
   await asking.desk.board.decide(id, { decision: "deny", reason: "not that one" });
-  assertEquals(await asked, "not that one");
+  assertEquals(await asked, "approval_rejected: not that one");
   assertEquals(asking.links, []);
 });
 

@@ -97,7 +97,7 @@ browserTest("Changes are shown on the page as they will be done", async (browser
   await page.getByRole("heading", { name: "ipybox.unregister_mcp_server" }).waitFor();
   await untilReady(page);
   await page.keyboard.press("d");
-  assertEquals((await removed).isError, true);
+  assertEquals((await removed).text, 'Removing the server "mine": Rejected');
   assertEquals((await ServerRegistry.open({ workspace: workspace.path })).names, ["mine"]);
 
   const name = "git+https://example.org/owner/name";
@@ -190,6 +190,8 @@ browserTest("Over HTTP each session has a page of its own", async (browser) => {
   await using http = await HttpMcp.start(["--workspace", workspace.path, "--no-sandbox"]);
   await using first = await McpHost.join(http.address);
   await using second = await McpHost.join(http.address);
+
+  await first.execute("open('.env', 'w').write('RAW_MODE=unknown')"); // not read
 
   const [own, other] = [await refusedIn(first), await refusedIn(second)];
   assert(own.folder !== other.folder && own.address.port !== other.address.port);

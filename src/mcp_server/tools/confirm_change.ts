@@ -48,9 +48,11 @@ export async function confirmChange(
         const work = { activity: "Waiting for the user's approval on the approval page" };
         using _progress = RequestProgress.of(work, ctx, session.log);
         const { page } = await session.parts;
-        const refusal = await page.confirm(callOf(change), ctx.mcpReq.signal);
-        if (refusal !== undefined) throw new Error(`${what}: ${refusal}. Without that: ${byHand}`);
-        return undefined;
+        const response = await page.confirm(callOf(change), ctx.mcpReq.signal);
+        if (response.accepted) return undefined;
+        const { type, reason } = response;
+        const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
+        throw new Error(`${what}: ${reason}${otherwise}`);
       }
       const answer = await session.rounds.confirm(description, ctx);
       if (typeof answer === "object") return answer;
