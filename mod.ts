@@ -114,6 +114,7 @@ export { KernelGateway } from "./src/kernel/gateway.ts";
 export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
 export type { ByteStream } from "./src/net/byte_stream.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
+export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
 export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
 export { silentLogger, stderrLogger } from "./src/log.ts";
 export type { Logger, LogLevel } from "./src/log.ts";

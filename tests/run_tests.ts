@@ -53,6 +53,8 @@ const PROGRAMS = [
   "npm:@cyanheads/git-mcp-server@2.15.3",
   "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
   "npm:@modelcontextprotocol/conformance@0.1.16",
+  "npm:@modelcontextprotocol/inspector@2.12.0",
+  "npm:mcporter@0.12.3",
   "npm:pyright@1.1.414",
 ];
 

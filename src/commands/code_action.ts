@@ -14,6 +14,8 @@ export interface RunActionOptions {
   /** Whether the outcome is printed as one JSON object, instead of the output as it comes. */
   readonly json?: boolean;
   readonly timeoutMs?: number | undefined;
+  /** Whether the code goes into IPython's history. */
+  readonly storeHistory?: boolean;
   /** Decides on each tool call. */
   readonly decide: (request: ApprovalRequest) => Promise<void>;
   /** Answers what MCP servers ask; without it, all of it is declined. */
@@ -67,7 +69,7 @@ async function follow(
   code: string,
   options: RunActionOptions,
 ): Promise<ExecutionResult> {
-  const { io, json = false, timeoutMs, decide, answer } = options;
+  const { io, json = false, timeoutMs, storeHistory, decide, answer } = options;
   const output = new OutputPrinter(io);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
   // Not awaited: other output, and other requests, may come meanwhile.
@@ -83,6 +85,7 @@ async function follow(
       timeoutMs,
       signal: io.signal,
       chunks: !json,
+      storeHistory,
       elicitations: answer !== undefined,
     });
     for await (const event of stream) {
@@ -115,7 +118,8 @@ class OutputPrinter {
   readonly #io: CommandIo;
   readonly #held: ChunkEvent[] = [];
   #questions = 0;
-  #open = false;
+  /** Where a line was left open. */
+  #open: ChunkEvent["stream"] | undefined;
 
   constructor(io: CommandIo) {
     this.#io = io;
@@ -143,8 +147,9 @@ class OutputPrinter {
   }
 
   endLine(): void {
-    if (this.#open) this.#io.out("\n");
-    this.#open = false;
+    if (this.#open === "stdout") this.#io.out("\n");
+    if (this.#open === "stderr") this.#io.errText("\n");
+    this.#open = undefined;
   }
 
   #writeHeld(): void {
@@ -153,11 +158,14 @@ class OutputPrinter {
 
   #write({ stream, text }: ChunkEvent): void {
     const { interactive, stdoutIsTerminal } = this.#io;
-    if (stream === "stderr") this.#io.errText(interactive ? printableOutput(text) : text);
-    else {
+    const open = text.endsWith("\n") ? undefined : stream;
+    if (stream === "stdout") {
       this.#io.out(stdoutIsTerminal ? printableOutput(text) : text);
-      this.#open = !text.endsWith("\n");
-    }
+      this.#open = open;
+    } else if (interactive) {
+      this.#io.errText(printableOutput(text));
+      this.#open = open;
+    } else this.#io.errText(text);
   }
 }
 

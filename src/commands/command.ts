@@ -77,6 +77,16 @@ export interface CommandIo {
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
   /** Leaves the terminal to another program, such as an editor. For whoever was just answered. */
   lend<T>(use: () => Promise<T>): Promise<T>;
+  /** Has what is typed come key by key and without echo, except for questions, until disposed of. */
+  keys(): KeyInput;
+  /** Has Ctrl-C do this, and not end the command, until disposed of. */
+  onInterrupt(act: () => void): Disposable;
+}
+
+/** What is typed at a terminal, key by key. */
+export interface KeyInput extends Disposable {
+  /** The next bytes, or `null` at the end of the terminal. Nothing is read ahead of that. */
+  next(): Promise<Uint8Array | null>;
 }
 
 /** The command line was used wrongly. */

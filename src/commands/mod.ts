@@ -90,6 +90,11 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./run.ts")).run,
   },
   {
+    name: "repl",
+    summary: "Run code in an interactive session",
+    load: async () => (await import("./repl.ts")).repl,
+  },
+  {
     name: "actions",
     summary: "List, show, check and run saved code actions",
     load: async () => (await import("./actions.ts")).actions,

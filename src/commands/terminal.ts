@@ -5,7 +5,7 @@
  */
 import { anySignal } from "../async/signals.ts";
 import { type Logger, stderrLogger } from "../log.ts";
-import { type CommandIo, StdoutClosedError } from "./command.ts";
+import { type CommandIo, type KeyInput, StdoutClosedError } from "./command.ts";
 
 /** The I/O of a running command line; disposing it gives the signals back. */
 export class Terminal implements CommandIo, Disposable {
@@ -15,15 +15,21 @@ export class Terminal implements CommandIo, Disposable {
   readonly stdoutIsTerminal: boolean = Deno.stdout.isTerminal();
   readonly color: boolean = Deno.stderr.isTerminal() && !Deno.noColor;
   #interrupt = new AbortController();
-  #lines = new TerminalLines();
+  #input = new TerminalInput();
+  #onInterrupt: (() => void) | undefined;
   #onSignal = () => {
     // The first Ctrl-C asks for a clean end; who asks twice does not want to wait for it.
-    if (this.#interrupt.signal.aborted) Deno.exit(130);
+    if (this.#interrupt.signal.aborted) {
+      this.#input[Symbol.dispose]();
+      Deno.exit(130);
+    }
     this.#interrupt.abort(new DOMException("Interrupted", "AbortError"));
   };
+  #onSigint = () => (this.#onInterrupt ?? this.#onSignal)();
 
   constructor() {
-    for (const signal of SIGNALS) Deno.addSignalListener(signal, this.#onSignal);
+    Deno.addSignalListener("SIGINT", this.#onSigint);
+    for (const signal of END_SIGNALS) Deno.addSignalListener(signal, this.#onSignal);
   }
 
   get signal(): AbortSignal {
@@ -56,55 +62,106 @@ export class Terminal implements CommandIo, Disposable {
     const stop = anySignal(this.signal, signal);
     this.errText(question);
     const shown = performance.now();
-    let line = await this.#lines.next(stop);
+    let line = await this.#input.next(stop);
     // Nobody reads and answers as fast as this: it was typed before the question stood there.
     while (line !== null && performance.now() - shown < READING_MS) {
       this.errText(`Typed too early, please answer again.\n${question}`);
-      line = await this.#lines.next(stop);
+      line = await this.#input.next(stop);
     }
     if (line === null) this.errText("\n");
     return line;
   }
 
   async lend<T>(use: () => Promise<T>): Promise<T> {
-    return await this.#lines.lend(use);
+    return await this.#input.lend(use);
+  }
+
+  keys(): KeyInput {
+    return this.#input.keys();
+  }
+
+  onInterrupt(act: () => void): Disposable {
+    this.#onInterrupt = act;
+    return { [Symbol.dispose]: () => this.#onInterrupt = undefined };
   }
 
   [Symbol.dispose](): void {
-    for (const signal of SIGNALS) Deno.removeSignalListener(signal, this.#onSignal);
+    this.#input[Symbol.dispose]();
+    Deno.removeSignalListener("SIGINT", this.#onSigint);
+    for (const signal of END_SIGNALS) Deno.removeSignalListener(signal, this.#onSignal);
   }
 }
 
-/** A terminal that is closed sends SIGHUP. */
-const SIGNALS: readonly Deno.Signal[] = Deno.build.os === "windows"
-  ? ["SIGINT"]
-  : ["SIGINT", "SIGTERM", "SIGHUP"];
+/** Signals that end the command; a terminal that is closed sends SIGHUP. */
+const END_SIGNALS: readonly Deno.Signal[] = Deno.build.os === "windows"
+  ? []
+  : ["SIGTERM", "SIGHUP"];
 
 /** How long a question stands before an answer to it counts. */
 const READING_MS = 250;
 
 /**
- * Lines typed at the terminal, each for the question that stood there when it was typed.
+ * What is typed at the terminal: lines, each for the question that stood there when it was typed, and
+ * keys for whoever takes them meanwhile.
  *
  * Once asked, it goes on reading and drops what nobody waits for: an answer typed ahead, or after
  * its question was withdrawn, must not approve the next call. Only after an answer it waits for a
  * moment, in which whoever asked may lend the terminal to another program.
+ *
+ * With keys it reads only for whoever waits: a read that began before a question would not see the
+ * Ctrl-D at it.
  */
-class TerminalLines {
+class TerminalInput implements Disposable {
   #waiting: ((line: string | null) => void) | undefined;
+  #keyMode = false;
+  #taker: ((bytes: Uint8Array | null) => void) | undefined;
+  /** Keys that came while nobody waited for any. */
+  #early: Uint8Array[] = [];
   #reading = false;
-  #lent: Promise<unknown> = Promise.resolve();
+  #raw = false;
+  #text = "";
+  #decoder = new TextDecoder();
+  #lent: Promise<unknown> | undefined;
 
   async lend<T>(use: () => Promise<T>): Promise<T> {
-    const using = use();
-    this.#lent = using.catch(() => {}); // whoever borrows it is told
-    return await using;
+    const lent = Promise.withResolvers<void>();
+    this.#lent = lent.promise;
+    this.#setMode();
+    try {
+      return await use();
+    } finally {
+      this.#lent = undefined;
+      this.#setMode();
+      lent.resolve();
+    }
+  }
+
+  keys(): KeyInput {
+    this.#keyMode = true;
+    this.#setMode();
+    return {
+      next: () => this.#nextKeys(),
+      [Symbol.dispose]: () => this[Symbol.dispose](),
+    };
+  }
+
+  async #nextKeys(): Promise<Uint8Array | null> {
+    const early = this.#early.shift();
+    if (early !== undefined) return early;
+    const { promise, resolve } = Promise.withResolvers<Uint8Array | null>();
+    this.#taker = resolve;
+    if (!this.#reading) this.#read();
+    return await promise;
   }
 
   async next(signal: AbortSignal): Promise<string | null> {
     if (signal.aborted) return null;
     const answer = Promise.withResolvers<string | null>();
     this.#waiting = answer.resolve;
+    this.#text = "";
+    this.#decoder = new TextDecoder();
+    this.#early = [];
+    this.#setMode();
     const withdraw = () => answer.resolve(null);
     signal.addEventListener("abort", withdraw, { once: true });
     if (!this.#reading) this.#read();
@@ -112,30 +169,69 @@ class TerminalLines {
       return await answer.promise;
     } finally {
       this.#waiting = undefined;
+      this.#setMode();
       signal.removeEventListener("abort", withdraw);
     }
   }
 
+  /** Gives the terminal back as it was. */
+  [Symbol.dispose](): void {
+    this.#keyMode = false;
+    this.#setMode();
+  }
+
+  /** Keys come one by one and without echo; questions and other programs have lines. */
+  #setMode(): void {
+    const raw = this.#keyMode && this.#waiting === undefined && this.#lent === undefined;
+    if (raw === this.#raw) return;
+    this.#raw = raw;
+    Deno.stdin.setRaw(raw, { cbreak: raw }); // Ctrl-C stays a signal
+  }
+
   async #read(): Promise<void> {
     this.#reading = true;
-    const decoder = new TextDecoder();
     const chunk = new Uint8Array(4096);
-    let text = "";
     for (;;) {
       const size = await Deno.stdin.read(chunk);
-      if (size === null) break;
-      text += decoder.decode(chunk.subarray(0, size), { stream: true });
-      const end = text.indexOf("\n");
-      if (end === -1) continue;
-      const line = text.slice(0, end);
-      text = "";
-      if (this.#waiting === undefined) continue;
-      this.#waiting(line);
-      await new Promise((resolve) => setTimeout(resolve)); // whoever asked goes on before that
-      await this.#lent;
+      const question = this.#waiting;
+      if (size === null) {
+        if (question === undefined || !this.#keyMode) break;
+        question(null); // Ctrl-D was for that; keys may follow
+        await this.#afterAnswer();
+      } else if (question !== undefined) {
+        await this.#addToLine(chunk.subarray(0, size), question);
+      } else if (this.#keyMode) this.#giveKeys(chunk.slice(0, size));
+      if (this.#keyMode && this.#waiting === undefined && this.#taker === undefined) {
+        this.#reading = false;
+        return;
+      }
     }
     this.#reading = false;
     this.#waiting?.(null);
+    this.#taker?.(null);
+  }
+
+  #giveKeys(bytes: Uint8Array): void {
+    const taker = this.#taker;
+    this.#taker = undefined;
+    if (taker === undefined) this.#early.push(bytes);
+    else taker(bytes);
+  }
+
+  async #addToLine(bytes: Uint8Array, answer: (line: string) => void): Promise<void> {
+    this.#text += this.#decoder.decode(bytes, { stream: true });
+    // What was typed before the question, key by key, has another end of the line.
+    const end = this.#text.search(/[\r\n]/);
+    if (end === -1) return;
+    const line = this.#text.slice(0, end);
+    this.#text = "";
+    answer(line);
+    await this.#afterAnswer();
+  }
+
+  async #afterAnswer(): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve)); // whoever asked goes on before that
+    await this.#lent;
   }
 }
 

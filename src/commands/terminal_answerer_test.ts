@@ -28,6 +28,8 @@ async function ask(
     interactive,
     stdoutIsTerminal: true,
     lend: (use) => use(),
+    keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
+    onInterrupt: () => ({ [Symbol.dispose]: () => {} }),
     color: false,
     signal: new AbortController().signal,
     ask: (text) => {

@@ -10,6 +10,7 @@ import { anySignal } from "../async/signals.ts";
 import { details, isShell, type ShownRequest, summary } from "./approval_text.ts";
 import type { CommandIo } from "./command.ts";
 import { editArguments } from "./edit_arguments.ts";
+import { terminalSize } from "./terminal_size.ts";
 
 /** Asks the person at the terminal about one call after the other. */
 export class TerminalApprover {
@@ -108,7 +109,7 @@ class Dialogue {
 
   #shown(): ShownRequest {
     const argumentsJson = this.#argumentsJson;
-    return { request: this.#request, argumentsJson, columns: terminalColumns() };
+    return { request: this.#request, argumentsJson, columns: terminalSize().columns };
   }
 
   #question(): string {
@@ -125,7 +126,7 @@ class Dialogue {
       "[d]etails",
     ];
     const long = `${title}${more} ${keys.join(" ")} `;
-    if (long.length < terminalColumns()) return long;
+    if (long.length < terminalSize().columns) return long;
     return `${title}${more} [${keys.map((key) => key[1]).join("/")}/?] `;
   }
 
@@ -252,14 +253,5 @@ function parseAnswer(line: string): Answer | undefined {
       return { key: first, scope: SCOPE_OF_KEY[second], rest };
     default:
       return undefined;
-  }
-}
-
-/** How wide the terminal is; as wide as the narrowest usual one where that cannot be told. */
-function terminalColumns(): number {
-  try {
-    return Deno.consoleSize().columns || 80;
-  } catch {
-    return 80; // it is no terminal that has a size
   }
 }

@@ -165,6 +165,8 @@ async function ask(
       return Promise.resolve(answer);
     },
     lend: (use) => use(),
+    keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
+    onInterrupt: () => ({ [Symbol.dispose]: () => {} }),
   };
   const request = new ApprovalRequest(asked, {
     scopes: ["cell", "session", "always"],

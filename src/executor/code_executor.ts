@@ -10,6 +10,7 @@ import { abortable, anySignal } from "../async/signals.ts";
 import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
+import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
@@ -208,6 +209,14 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
+   * it may catch and go on, unlike a cancelled one.
+   */
+  async interrupt(): Promise<void> {
+    if (this.#current?.execution !== undefined) await (await this.#kernel.client()).interrupt();
+  }
+
+  /**
    * Cancels the execution under way, if there is one: its events end without a result. Those that
    * wait for their turn go on.
    *
@@ -218,6 +227,53 @@ export class CodeExecutor implements AsyncDisposable {
     if (current === undefined) return "kept";
     current.cancel.abort(new DOMException("The execution was cancelled", "AbortError"));
     return await (current.execution?.state ?? "kept"); // it may not have begun
+  }
+
+  /**
+   * Says whether code can be run as it stands, or wants more lines.
+   *
+   * @param code IPython code, as far as it is typed.
+   * @param options How long the answer is waited for.
+   * @returns Its status, and what its next line begins with.
+   * @throws {DOMException} A `TimeoutError` when code ran for longer than `timeoutMs`.
+   *
+   * @example
+   * ```ts
+   * import { CodeExecutor } from "@ipybox/ipybox";
+   *
+   * await using executor = await CodeExecutor.start();
+   * console.error(await executor.isComplete("for x in y:")); // incomplete, 4 spaces
+   * ```
+   */
+  async isComplete(code: string, options: TypedCodeOptions = {}): Promise<CodeStatus> {
+    return await (await this.#kernel.client()).isComplete(code, options);
+  }
+
+  /**
+   * Says what can stand at a position of code. Tool calls that completing it would make are refused.
+   *
+   * @param code IPython code, as far as it is typed.
+   * @param cursor The position, as an index of the string.
+   * @param options How long the answer is waited for.
+   * @returns The completions, and what of the code each of them replaces.
+   * @throws {RangeError} `cursor` is no position between two characters of the code.
+   * @throws {DOMException} A `TimeoutError` when code ran for longer than `timeoutMs`.
+   *
+   * @example
+   * ```ts
+   * import { CodeExecutor } from "@ipybox/ipybox";
+   *
+   * await using executor = await CodeExecutor.start();
+   * const { matches } = await executor.complete("impo", 4);
+   * console.error(matches); // ["import"]
+   * ```
+   */
+  async complete(
+    code: string,
+    cursor: number,
+    options: TypedCodeOptions = {},
+  ): Promise<CodeCompletions> {
+    return await (await this.#kernel.client()).complete(code, cursor, options);
   }
 
   /**
@@ -326,7 +382,8 @@ export class CodeExecutor implements AsyncDisposable {
         events.add({ type: "elicitation", request });
       });
     using _cell = span.run(() => this.#tools.runner.enterCell(code));
-    const execution = execute(code, { signal: anySignal(stop, budget.signal) });
+    const signal = anySignal(stop, budget.signal);
+    const execution = execute(code, { signal, storeHistory: options.storeHistory });
     if (this.#current !== undefined) this.#current.execution = execution;
     const followed = events.follow(execution, { chunks });
     try {

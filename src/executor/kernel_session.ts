@@ -60,6 +60,15 @@ export class KernelSession implements AsyncDisposable {
     };
   }
 
+  /**
+   * Sees to it that there is a gateway, without an execution that could be told of its end.
+   *
+   * @returns The client of its kernel.
+   */
+  async client(): Promise<KernelClient> {
+    return (await this.#usable(({ life }) => life.ended && life.told)).client;
+  }
+
   /** Replaces the kernel by a fresh one, and the gateway too where it has ended. */
   async reset(): Promise<void> {
     const before = await this.#parts.catch(() => undefined); // #usable() starts another

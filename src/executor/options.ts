@@ -190,6 +190,12 @@ export interface StreamOptions extends ExecuteOptions {
    */
   chunks?: boolean | undefined;
   /**
+   * Whether the code is added to IPython's history (`In`, `Out`, `_`).
+   *
+   * @default {false}
+   */
+  storeHistory?: boolean | undefined;
+  /**
    * Whether questions of MCP servers come as events, to be answered. Otherwise they are declined.
    *
    * @default {false}

@@ -1,18 +1,28 @@
+import { Deadline } from "../async/deadline.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal, settledWithin } from "../async/signals.ts";
 import { CodeExecutionError, KernelDiedError, type KernelState } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { ArtifactFolder } from "./artifact_folder.ts";
+import { briefRequest } from "./brief_request.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import { KernelKeeper } from "./kernel_keeper.ts";
-import type { JsonObject } from "./jupyter.ts";
+import type { JsonObject, RequestContent } from "./jupyter.ts";
 import type { OutputCollector } from "./output_collector.ts";
 import { limitHint } from "./limit_hint.ts";
 import { interrupt, type Running, untilSettled } from "./running.ts";
 import { cleanTraceback } from "./traceback.ts";
+import {
+  type CodeCompletions,
+  codeCompletions,
+  type CodeStatus,
+  codeStatus,
+  toCodePoints,
+  type TypedCodeOptions,
+} from "./typed_code.ts";
 
 export type { GatewayAddress } from "./gateway_connection.ts";
 
@@ -185,6 +195,58 @@ export class KernelClient implements AsyncDisposable {
   }
 
   /**
+   * Says whether code can be run as it stands, or wants more lines.
+   *
+   * @param code IPython code, as far as it is typed.
+   * @param options How long the answer is waited for.
+   * @returns Its status, and what its next line begins with.
+   * @throws {DOMException} A `TimeoutError` when the kernel was busy for longer than `timeoutMs`.
+   * @throws {KernelDiedError} The kernel died meanwhile.
+   *
+   * @example
+   * ```ts
+   * import type { KernelClient } from "@ipybox/ipybox";
+   *
+   * async function wantsMore(client: KernelClient): Promise<boolean> {
+   *   return (await client.isComplete("for x in y:")).status === "incomplete"; // true
+   * }
+   * ```
+   */
+  async isComplete(code: string, options: TypedCodeOptions = {}): Promise<CodeStatus> {
+    return codeStatus(await this.#ask({ type: "is_complete_request", code }, options));
+  }
+
+  /**
+   * Says what can stand at a position of code.
+   *
+   * @param code IPython code, as far as it is typed.
+   * @param cursor The position, as an index of the string.
+   * @param options How long the answer is waited for.
+   * @returns The completions, and what of the code each of them replaces.
+   * @throws {RangeError} `cursor` is no position between two characters of the code.
+   * @throws {DOMException} A `TimeoutError` when the kernel was busy for longer than `timeoutMs`.
+   * @throws {KernelDiedError} The kernel died meanwhile.
+   *
+   * @example
+   * ```ts
+   * import type { KernelClient } from "@ipybox/ipybox";
+   *
+   * async function complete(client: KernelClient, code: string): Promise<string[]> {
+   *   const { matches, start, end } = await client.complete(code, code.length);
+   *   return matches.map((match) => code.slice(0, start) + match + code.slice(end));
+   * }
+   * ```
+   */
+  async complete(
+    code: string,
+    cursor: number,
+    options: TypedCodeOptions = {},
+  ): Promise<CodeCompletions> {
+    const request = { type: "complete_request", code, cursor: toCodePoints(code, cursor) } as const;
+    return codeCompletions(await this.#ask(request, options), code);
+  }
+
+  /**
    * Replaces the kernel by a fresh one. An execution under way ends with an `AbortError`; those that
    * wait for their turn run in the fresh kernel.
    */
@@ -206,6 +268,17 @@ export class KernelClient implements AsyncDisposable {
     this.#closed.abort(new DOMException("The kernel client was closed", "AbortError"));
     await this.#keeper[Symbol.asyncDispose]();
     this.#connection[Symbol.dispose]();
+  }
+
+  /** Asks the kernel something between two executions. */
+  async #ask(content: RequestContent, options: TypedCodeOptions): Promise<JsonObject> {
+    const { timeoutMs = 5000, signal: given } = options;
+    const { interruptGraceMs: graceMs = 2000 } = this.#options;
+    using timeout = new Deadline(timeoutMs);
+    const signal = anySignal(given, timeout.signal, this.#closed.signal);
+    using _turn = await this.#turns.acquire(signal);
+    const kernel = await abortable(this.#keeper.usable(), signal);
+    return await briefRequest(kernel, content, { signal, graceMs });
   }
 
   /** Waits for its turn, runs the code and says how it ended. */

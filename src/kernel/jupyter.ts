@@ -32,6 +32,13 @@ export type RequestContent =
     readonly code: string;
     readonly silent: boolean;
     readonly storeHistory: boolean;
+  }
+  | { readonly type: "is_complete_request"; readonly code: string }
+  | {
+    readonly type: "complete_request";
+    readonly code: string;
+    /** Where, in code points. */
+    readonly cursor: number;
   };
 
 /** The parts of a received message that we use. Its content is still to be checked. */
@@ -58,24 +65,33 @@ export function encodeRequest(
 }
 
 function messageOf(request: RequestContent, session: string): IMessage {
-  if (request.type === "kernel_info_request") {
-    const { type: msgType, channel = "shell" } = request;
-    return { ...createMessage({ msgType, channel: "shell", session, content: {} }), channel };
+  const common = { channel: "shell", session } as const;
+  switch (request.type) {
+    case "kernel_info_request": {
+      const { type: msgType, channel = "shell" } = request;
+      return { ...createMessage({ ...common, msgType, content: {} }), channel };
+    }
+    case "is_complete_request":
+      return createMessage({ ...common, msgType: request.type, content: { code: request.code } });
+    case "complete_request": {
+      const { type: msgType, code, cursor } = request;
+      return createMessage({ ...common, msgType, content: { code, cursor_pos: cursor } });
+    }
+    case "execute_request":
+      return createMessage({
+        ...common,
+        msgType: request.type,
+        content: {
+          code: request.code,
+          silent: request.silent,
+          store_history: request.storeHistory,
+          user_expressions: {},
+          allow_stdin: false,
+          // Else the kernel refuses the requests that follow a failed one for a moment.
+          stop_on_error: false,
+        },
+      });
   }
-  return createMessage({
-    msgType: request.type,
-    channel: "shell",
-    session,
-    content: {
-      code: request.code,
-      silent: request.silent,
-      store_history: request.storeHistory,
-      user_expressions: {},
-      allow_stdin: false,
-      // Else the kernel refuses the requests that follow a failed one for a moment.
-      stop_on_error: false,
-    },
-  });
 }
 
 /**

@@ -46,6 +46,8 @@ export class Kernel implements AsyncDisposable {
   readonly #id: string;
   readonly #options: KernelOptions;
   readonly #session: string = crypto.randomUUID();
+  /** Of requests about code being typed: what that writes, be it later, belongs to no execution. */
+  readonly #asideSession: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
   readonly #end = new AbortController();
   readonly #late = new LateOutput();
@@ -96,7 +98,8 @@ export class Kernel implements AsyncDisposable {
     content: RequestContent,
     onOutput?: (message: JupyterMessage) => void,
   ): KernelRequest {
-    const { id, data } = encodeRequest(content, this.#session);
+    const aside = content.type === "complete_request" || content.type === "is_complete_request";
+    const { id, data } = encodeRequest(content, aside ? this.#asideSession : this.#session);
     const request = new KernelRequest(onOutput);
     if (this.ended.aborted) {
       request.fail(this.ended.reason);

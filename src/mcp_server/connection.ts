@@ -17,6 +17,8 @@ export interface ServerForOptions {
   readonly version: string;
   /** Whether tools say that they take the argument `session`. */
   readonly sessionArgument?: boolean;
+  /** Adds more to the server before it is connected. */
+  readonly extend?: ((server: SdkMcpServer, session: Session) => void) | undefined;
 }
 
 /**
@@ -27,7 +29,7 @@ export interface ServerForOptions {
  * @returns The server, to be connected.
  */
 export function serverFor(session: Session, options: ServerForOptions): SdkMcpServer {
-  const { version, sessionArgument = false } = options;
+  const { version, sessionArgument = false, extend } = options;
   const declare = sessionArgument ? withSession : asItIs;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
     instructions: INSTRUCTIONS,
@@ -41,6 +43,7 @@ export function serverFor(session: Session, options: ServerForOptions): SdkMcpSe
   registerReset(server, session, declare);
   registerResources(server, session);
   registerPrompts(server, session);
+  extend?.(server, session);
   const listening = session.onResourcesChanged(() => {
     if (!server.isConnected()) return;
     server.server.sendResourceListChanged().catch((error: unknown) => {

@@ -1,5 +1,6 @@
 import type { Logger } from "../../log.ts";
 import { readJsonBody, Refused } from "../../tool_server/door.ts";
+import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
 import type { BearerTokens } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy_sessions.ts";
@@ -20,6 +21,8 @@ export interface HttpMcpServerOptions {
   readonly allowedHosts: readonly string[];
   readonly version: string;
   readonly log: Logger;
+  /** Adds more to the server of each connection: see {@linkcode ServerForOptions.extend}. */
+  readonly extend?: ServerForOptions["extend"];
 }
 
 /** Code and its results pass here, files do not. */
@@ -51,10 +54,10 @@ export class HttpMcpServer implements AsyncDisposable {
    * @throws {Deno.errors.AddrInUse} The port is taken.
    */
   constructor(options: HttpMcpServerOptions) {
-    const { pool, version, log, hostname, port, allowedHosts } = options;
+    const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;
-    this.#legacy = new LegacySessions(pool, version);
-    this.#modern = new ModernHandlers(pool, version, log);
+    this.#legacy = new LegacySessions(pool, { version, extend });
+    this.#modern = new ModernHandlers(pool, { version, extend }, log);
     this.#server = Deno.serve(
       { hostname, port, signal: this.#cut.signal, onListen() {} },
       (request) => this.#handle(request),

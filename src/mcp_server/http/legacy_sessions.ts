@@ -1,4 +1,4 @@
-import { serverFor } from "../connection.ts";
+import { serverFor, type ServerForOptions } from "../connection.ts";
 import { isInitializeRequest, WebStandardStreamableHTTPServerTransport } from "../sdk.ts";
 import { rpcError } from "./rpc_error.ts";
 import type { PooledSession, SessionPool } from "./session_pool.ts";
@@ -15,16 +15,16 @@ interface Connected {
  */
 export class LegacySessions implements AsyncDisposable {
   readonly #pool: SessionPool;
-  readonly #version: string;
+  readonly #told: ServerForOptions;
   readonly #connected = new Map<string, Connected>();
 
   /**
    * @param pool The sessions.
-   * @param version The version that clients are told.
+   * @param told What clients are told.
    */
-  constructor(pool: SessionPool, version: string) {
+  constructor(pool: SessionPool, told: ServerForOptions) {
     this.#pool = pool;
-    this.#version = version;
+    this.#told = told;
   }
 
   /**
@@ -72,7 +72,7 @@ export class LegacySessions implements AsyncDisposable {
       sessionIdGenerator: () => id,
       onsessionclosed: async () => void await this.#pool.close(owner, id),
     });
-    const server = serverFor(pooled.session, { version: this.#version });
+    const server = serverFor(pooled.session, this.#told);
     await server.connect(transport);
     pooled.onClose(() => {
       this.#connected.delete(id);

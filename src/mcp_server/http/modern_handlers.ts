@@ -1,8 +1,9 @@
 import { z } from "zod";
 import type { Logger } from "../../log.ts";
-import { serverFor } from "../connection.ts";
+import { serverFor, type ServerForOptions } from "../connection.ts";
 import { failure } from "../failure.ts";
 import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
+import { withErrorStatus } from "./error_status.ts";
 import { registerSessionTools } from "./session_tools.ts";
 import type { PooledSession, SessionPool } from "./session_pool.ts";
 import { untilSent } from "./until_sent.ts";
@@ -45,19 +46,19 @@ interface Owned {
  */
 export class ModernHandlers implements AsyncDisposable {
   readonly #pool: SessionPool;
-  readonly #version: string;
+  readonly #told: ServerForOptions;
   readonly #log: Logger;
   readonly #owned = new Map<string, Owned>();
   readonly #serving = new WeakMap<Request, PooledSession>();
 
   /**
    * @param pool The sessions.
-   * @param version The version that clients are told.
+   * @param told What clients are told.
    * @param log Told of requests that are refused.
    */
-  constructor(pool: SessionPool, version: string, log: Logger) {
+  constructor(pool: SessionPool, told: ServerForOptions, log: Logger) {
     this.#pool = pool;
-    this.#version = version;
+    this.#told = told;
     this.#log = log;
   }
 
@@ -84,7 +85,9 @@ export class ModernHandlers implements AsyncDisposable {
     this.#serving.set(signalled, pooled);
     const use = pooled.use();
     try {
-      const response = await owned.handler.fetch(signalled, { parsedBody: body });
+      const response = await withErrorStatus(
+        await owned.handler.fetch(signalled, { parsedBody: body }),
+      );
       const onGone = () => gone.abort(new DOMException("The client has gone", "AbortError"));
       return untilSent(response, { use, onGone });
     } catch (error) {
@@ -101,10 +104,7 @@ export class ModernHandlers implements AsyncDisposable {
     const handler = createMcpHandler(({ requestInfo }) => {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
-      const server = serverFor(pooled.session, {
-        version: this.#version,
-        sessionArgument: true,
-      });
+      const server = serverFor(pooled.session, { ...this.#told, sessionArgument: true });
       registerSessionTools(server, { pool: this.#pool, owner, current: pooled });
       return server;
     }, {

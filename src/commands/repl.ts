@@ -1,0 +1,125 @@
+import { Mutex } from "../async/mutex.ts";
+import { CodeExecutor } from "../executor/code_executor.ts";
+import { type Logger, stderrLogger } from "../log.ts";
+import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { printable } from "./printable.ts";
+import { historyPath, InputHistory } from "./repl/input_history.ts";
+import { ReplSession } from "./repl/session.ts";
+import {
+  approvalOf,
+  APPROVE,
+  APPROVE_SHELL,
+  kernelEnvOf,
+  PYTHON,
+  SANDBOX,
+  sandboxOf,
+  VERBOSE,
+  WORKSPACE,
+  workspaceOf,
+} from "./shared.ts";
+import { TerminalAnswerer } from "./terminal_answerer.ts";
+import { TerminalApprover } from "./terminal_approver.ts";
+
+/** `ipybox repl`: an interactive session. */
+export const repl: Command = {
+  name: "repl",
+  summary: "Run code in an interactive session",
+  usage: "[OPTIONS]",
+  options: {
+    approve: APPROVE,
+    "approve-shell": APPROVE_SHELL,
+    timeout: { value: "SECONDS", help: "Stop a cell after this time, approvals excluded" },
+    workspace: WORKSPACE,
+    ...SANDBOX,
+    python: PYTHON,
+    verbose: VERBOSE,
+  },
+  notes: [
+    "Cells share their variables. Enter runs a complete cell, Ctrl-C interrupts it,",
+    "Tab completes, NAME? shows documentation, :help lists the rest, Ctrl-D ends.",
+    "",
+    "What was typed is kept in ~/.local/state/ipybox/history (or $XDG_STATE_HOME).",
+    "",
+    "Example:",
+    "",
+    "  ipybox repl --workspace project --approve ask",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(repl, args);
+  const timeout = parsed.positiveNumber("timeout");
+  if (!io.interactive || Deno.env.get("TERM") === "dumb") {
+    throw new UsageError(
+      "A session needs a terminal: use `ipybox run -` for code that comes from stdin",
+    );
+  }
+  const workspace = await workspaceOf(parsed);
+  const sandbox = sandboxOf(parsed);
+  const { policy, ...modes } = await approvalOf(parsed, workspace);
+  const kernelEnv = await kernelEnvOf(workspace);
+  const { names } = await ServerRegistry.open({ workspace });
+  io.err(
+    [
+      `ipybox in ${printable(workspace)}`,
+      `sandbox ${sandbox === false ? "off" : "on"}`,
+      `${names.length} server${names.length === 1 ? "" : "s"}`,
+      ":help",
+    ].join(" · "),
+  );
+  const turns = new Mutex();
+  const approver = new TerminalApprover(io, "--approve allow", turns);
+  const answerer = new TerminalAnswerer(io, turns);
+  await using parts = new AsyncDisposableStack();
+  // Given back before the end is waited for, so that Ctrl-C works there.
+  using session = new ReplSession({
+    io,
+    workspace,
+    history: await openHistory(workspace, io),
+    timeoutMs: timeout === undefined ? undefined : timeout * 1000,
+    decide: (request) => approver.decide(request),
+    answer: (request) => answerer.answer(request),
+  });
+  const ending = new AbortController();
+  const started = CodeExecutor.start({
+    workspace,
+    approval: policy ?? modes,
+    kernelEnv,
+    python: parsed.value("python"),
+    sandbox,
+    signal: AbortSignal.any([io.signal, ending.signal]),
+    log: asideOf(session, parsed.has("verbose")),
+  });
+  parts.defer(async () => {
+    ending.abort();
+    const executor = await started.catch(() => undefined); // told by the session
+    await executor?.[Symbol.asyncDispose]();
+  });
+  await session.run(started);
+  return EXIT.ok;
+}
+
+/** The history of the sessions before, or of this one only where it cannot be kept. */
+async function openHistory(workspace: string, io: CommandIo): Promise<InputHistory> {
+  try {
+    const path = await historyPath(workspace);
+    if (path !== undefined) return await InputHistory.open(path);
+    io.err("What you type is not kept: the folder for that is in the workspace, or there is none.");
+  } catch (error) {
+    io.err(`What you type is not kept: ${printable(String(error))}`);
+  }
+  return await InputHistory.open(undefined);
+}
+
+/** Logs above what is being typed. */
+function asideOf(session: ReplSession, verbose: boolean): Logger {
+  // A message that is not written must not disturb what is typed.
+  const { debug, info, warn, error } = stderrLogger(verbose ? "debug" : "warn");
+  const aside = (write: (message: string) => void) => (message: string): void =>
+    session.aside(() => write(message));
+  return verbose
+    ? { debug: aside(debug), info: aside(info), warn: aside(warn), error: aside(error) }
+    : { debug, info, warn: aside(warn), error: aside(error) };
+}

@@ -1,0 +1,36 @@
+import { assert, assertEquals } from "@std/assert";
+import { unicodeWidth } from "@std/cli";
+import { choiceRows, completed } from "./completion.ts";
+
+Deno.test("code is completed as far as that is clear", () => {
+  const of = (matches: string[]) => completed("x = os.ge;", { matches, start: 4, end: 9 });
+  assertEquals(of(["os.getcwd"]), { text: "x = os.getcwd;", cursor: 13, choices: [] });
+  assertEquals(of(["os.getcwd", "os.getcwdb"]), {
+    text: "x = os.getcwd;",
+    cursor: 13,
+    choices: [],
+  });
+  assertEquals(of(["os.gea", "os.geb"]), {
+    text: "x = os.ge;",
+    cursor: 9,
+    choices: ["os.gea", "os.geb"],
+  });
+  assertEquals(of([]), { text: "x = os.ge;", cursor: 9, choices: [] });
+});
+
+Deno.test("names that would not be seen as they are complete nothing", () => {
+  const matches = ["a\nimport evil", "a\x1b[2J", "a\u202eb", "a\u200b", "abc"];
+  assertEquals(completed("a", { matches, start: 0, end: 1 }).text, "abc");
+});
+
+Deno.test("characters beyond 16 bits are not cut in half", () => {
+  assertEquals(completed("x", { matches: ["x😀", "x😁"], start: 0, end: 1 }).text, "x");
+});
+
+Deno.test("choices are shown in columns, without what they have in common before a dot", () => {
+  assertEquals(choiceRows(["a.bc", "a.bd", "a.é"], 80), "bc  bd  é\n");
+  const many = Array.from({ length: 150 }, (_, n) => `日本${n}`);
+  const rows = choiceRows(many, 40).split("\n");
+  for (const row of rows) assert(unicodeWidth(row) < 40, row);
+  assertEquals(rows.at(-2), "… 50 more");
+});

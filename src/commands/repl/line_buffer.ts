@@ -1,0 +1,154 @@
+const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
+
+/** Code that is being typed, and where. Positions are between what a person takes for characters. */
+export class LineBuffer {
+  #text = "";
+  #cursor = 0;
+  #killed = "";
+
+  /** The code. */
+  get text(): string {
+    return this.#text;
+  }
+
+  /** Where the next character goes, as an index of the text. */
+  get cursor(): number {
+    return this.#cursor;
+  }
+
+  /** The line with the cursor, up to it. */
+  get beforeInLine(): string {
+    return this.#text.slice(this.#lineStart(), this.#cursor);
+  }
+
+  /** Whether the cursor is on the last line. */
+  get onLastLine(): boolean {
+    return !this.#text.includes("\n", this.#cursor);
+  }
+
+  /** Replaces all, and puts the cursor at the end or where it is told. */
+  set(text: string, cursor: number = text.length): void {
+    this.#text = text;
+    this.#cursor = cursor;
+  }
+
+  insert(text: string): void {
+    this.#replace(this.#cursor, this.#cursor, text);
+  }
+
+  /** Begins a line that is indented as this one. */
+  insertLine(indent: string = /^[ \t]*/.exec(this.beforeInLine)?.[0] ?? ""): void {
+    this.insert(`\n${indent}`);
+  }
+
+  /** Deletes the character before the cursor, or a level of indentation. */
+  backspace(): void {
+    const before = this.beforeInLine;
+    const spaces = /^ +$/.test(before) ? (before.length - 1) % 4 + 1 : 0;
+    this.#replace(spaces > 0 ? this.#cursor - spaces : this.#previous(), this.#cursor, "");
+  }
+
+  delete(): void {
+    this.#replace(this.#cursor, this.#next(), "");
+  }
+
+  /** Deletes up to a position and keeps that for {@linkcode yank}. */
+  kill(to: "lineStart" | "lineEnd" | "wordStart" | "wordEnd" | "spaceBefore"): void {
+    const position = {
+      lineStart: () => this.#lineStart(),
+      // At its end, the line is joined with the next one.
+      lineEnd: () => Math.max(this.#lineEnd(), Math.min(this.#cursor + 1, this.#lineEnd() + 1)),
+      wordStart: () => this.#wordStart(WORD_BEFORE),
+      wordEnd: () => this.#wordEnd(),
+      spaceBefore: () => this.#wordStart(/\S*\s*$/),
+    }[to]();
+    const [from, end] = [Math.min(position, this.#cursor), Math.max(position, this.#cursor)];
+    this.#killed = this.#text.slice(from, end);
+    this.#replace(from, end, "");
+  }
+
+  /** Inserts what was deleted last by {@linkcode kill}. */
+  yank(): void {
+    this.insert(this.#killed);
+  }
+
+  move(to: "left" | "right" | "lineStart" | "lineEnd" | "wordStart" | "wordEnd" | "end"): void {
+    this.#cursor = {
+      left: () => this.#previous(),
+      right: () => this.#next(),
+      lineStart: () => this.#lineStart(),
+      lineEnd: () => this.#lineEnd(),
+      wordStart: () => this.#wordStart(WORD_BEFORE),
+      wordEnd: () => this.#wordEnd(),
+      end: () => this.#text.length,
+    }[to]();
+  }
+
+  /** Goes to the line above, or says that there is none. */
+  up(): boolean {
+    const start = this.#lineStart();
+    if (start === 0) return false;
+    const above = start === 1 ? 0 : this.#text.lastIndexOf("\n", start - 2) + 1;
+    this.#goTo(above, this.#column());
+    return true;
+  }
+
+  /** Goes to the line below, or says that there is none. */
+  down(): boolean {
+    const end = this.#lineEnd();
+    if (end === this.#text.length) return false;
+    this.#goTo(end + 1, this.#column());
+    return true;
+  }
+
+  #replace(from: number, to: number, text: string): void {
+    this.#text = this.#text.slice(0, from) + text + this.#text.slice(to);
+    this.#cursor = from + text.length;
+  }
+
+  #goTo(lineStart: number, column: number): void {
+    this.#cursor = lineStart;
+    const end = this.#lineEnd();
+    for (let left = column; left > 0 && this.#cursor < end; left--) this.#cursor = this.#next();
+  }
+
+  /** How many characters of the line are before the cursor. */
+  #column(): number {
+    return [...graphemes.segment(this.beforeInLine)].length;
+  }
+
+  #previous(): number {
+    if (this.#cursor === 0) return 0;
+    return graphemes.segment(this.#text).containing(this.#cursor - 1)?.index ?? 0;
+  }
+
+  #next(): number {
+    const here = graphemes.segment(this.#text).containing(this.#cursor);
+    return here === undefined ? this.#text.length : here.index + here.segment.length;
+  }
+
+  #lineStart(): number {
+    return this.#cursor === 0 ? 0 : this.#text.lastIndexOf("\n", this.#cursor - 1) + 1;
+  }
+
+  #lineEnd(): number {
+    const end = this.#text.indexOf("\n", this.#cursor);
+    return end === -1 ? this.#text.length : end;
+  }
+
+  #wordStart(pattern: RegExp): number {
+    const before = this.#text.slice(Math.max(0, this.#cursor - MAX_WORD), this.#cursor);
+    return this.#cursor - (pattern.exec(before)?.[0].length ?? 0);
+  }
+
+  #wordEnd(): number {
+    const after = this.#text.slice(this.#cursor, this.#cursor + MAX_WORD);
+    return this.#cursor + (/^[^\p{L}\p{N}_]*[\p{L}\p{N}_]*/u.exec(after)?.[0].length ?? 0);
+  }
+}
+
+/** How far the end of a word is looked for. */
+const MAX_WORD = 1000;
+
+/** A word and what follows it up to the cursor. */
+const WORD_BEFORE = /[\p{L}\p{N}_]*[^\p{L}\p{N}_]*$/u;

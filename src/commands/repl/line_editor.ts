@@ -1,0 +1,257 @@
+import type { CodeCompletions, CodeStatus } from "../../kernel/typed_code.ts";
+import { choiceRows, completed } from "./completion.ts";
+import type { InputHistory } from "./input_history.ts";
+import { LineBuffer } from "./line_buffer.ts";
+import { LineScreen, type LineView, type TerminalSize } from "./line_screen.ts";
+import { type Key, PASTE_OFF, PASTE_ON, type TypedKeys } from "./typed_keys.ts";
+
+/** What a {@linkcode LineEditor} works with. */
+export interface LineEditorOptions {
+  readonly keys: TypedKeys;
+  readonly history: InputHistory;
+  /** Writes to the terminal. */
+  readonly write: (text: string) => void;
+  readonly size: () => TerminalSize;
+  readonly color: boolean;
+  /** Whether Enter ends the code, or begins another line. */
+  readonly isComplete: (code: string) => Promise<CodeStatus>;
+  readonly complete: (code: string, cursor: number) => Promise<CodeCompletions>;
+}
+
+/** Searches the history backwards for a text. */
+interface Search {
+  query: string;
+  /** The entry that was found last. */
+  at: number;
+  /** What was typed before. */
+  readonly before: string;
+}
+
+/** Lets a person type code at a terminal, on one line or more. */
+export class LineEditor {
+  readonly #options: LineEditorOptions;
+  readonly #screen: LineScreen;
+  #buffer = new LineBuffer();
+  #prompt = "";
+  #active = false;
+  #search: Search | undefined;
+  /** Where in the history the person is, and what was typed before going there. */
+  #place = { at: 0, draft: "" };
+
+  constructor(options: LineEditorOptions) {
+    this.#options = options;
+    this.#screen = new LineScreen(options.write, options.size);
+  }
+
+  /**
+   * Reads code.
+   *
+   * @param prompt What the first line begins with.
+   * @param signal Gives up.
+   * @returns The code, empty after Ctrl-C; `undefined` after Ctrl-D, or when the terminal has gone.
+   */
+  async read(prompt: string, signal: AbortSignal): Promise<string | undefined> {
+    const { write, keys, history } = this.#options;
+    this.#prompt = prompt;
+    this.#buffer = new LineBuffer();
+    this.#place = { at: history.entries.length, draft: "" };
+    this.#active = true;
+    write(PASTE_ON);
+    try {
+      for (;;) {
+        if (keys.isEmpty) this.#draw();
+        const key = await keys.next(signal);
+        const end = await this.#press(key);
+        if (end !== undefined) return end.code;
+      }
+    } finally {
+      this.#search = undefined;
+      this.#buffer.move("end");
+      this.#draw();
+      write(PASTE_OFF);
+      this.#screen.leave();
+      this.#active = false;
+    }
+  }
+
+  /** Lets others write above what is being typed. */
+  aside(write: () => void): void {
+    if (this.#active) this.#screen.clear();
+    write();
+    if (this.#active) this.#draw();
+  }
+
+  /** Draws it again, as when the terminal has another size. */
+  refresh(): void {
+    if (this.#active) this.#draw();
+  }
+
+  #draw(): void {
+    const { text, cursor } = this.#buffer;
+    const search = this.#search;
+    const prompt = search === undefined ? this.#prompt : `(search: ${search.query}): `;
+    const continuation = "...: ".padStart(this.#prompt.length);
+    const view: LineView = { prompt, continuation, text, cursor };
+    // Executed code cannot write colours: a prompt that has one is ours.
+    this.#screen.draw(view, (row, index) => {
+      const head = index === 0 ? prompt : continuation;
+      if (!this.#options.color || !row.startsWith(head)) return row;
+      return `\x1b[1;32m${head}\x1b[0m${row.slice(head.length)}`;
+    });
+  }
+
+  /** The entry of the history that stands there, as it was. */
+  get #recalled(): string | undefined {
+    return this.#options.history.entries[this.#place.at];
+  }
+
+  /** Does what a key means; has the code once that is all. */
+  async #press(key: Key): Promise<{ readonly code: string | undefined } | undefined> {
+    if (key.type === "end") return { code: undefined };
+    if (this.#search !== undefined && this.#pressInSearch(this.#search, key)) return undefined;
+    if (key.type === "text" || key.type === "paste") {
+      this.#buffer.insert(key.text);
+      return undefined;
+    }
+    switch (key.name) {
+      case "return":
+        return await this.#enter();
+      case "ctrl-c":
+        this.#buffer.move("end");
+        this.#draw();
+        this.#buffer.insert("^C");
+        return { code: "" };
+      case "ctrl-d":
+        if (this.#buffer.text === "") return { code: undefined };
+        this.#buffer.delete();
+        return undefined;
+      case "tab":
+        await this.#complete();
+        return undefined;
+      case "ctrl-l":
+        this.#screen.wipe();
+        return undefined;
+      case "ctrl-r":
+        this.#search = { query: "", at: this.#place.at, before: this.#buffer.text };
+        return undefined;
+      case "up":
+      case "ctrl-p":
+        if (!this.#buffer.up()) this.#goInHistory(-1);
+        return undefined;
+      case "down":
+      case "ctrl-n":
+        if (!this.#buffer.down()) this.#goInHistory(1);
+        return undefined;
+      default:
+        EDITS[key.name]?.(this.#buffer);
+        return undefined;
+    }
+  }
+
+  async #enter(): Promise<{ readonly code: string } | undefined> {
+    const buffer = this.#buffer;
+    const { text } = buffer;
+    if (text.trim() === "" || text.startsWith(":")) return { code: text.trim() };
+    // What ran before is complete: it runs again, where nothing was changed.
+    if (text === this.#recalled && buffer.cursor === text.length) return { code: text };
+    if (!buffer.onLastLine) {
+      buffer.insertLine();
+      return undefined;
+    }
+    // An empty line ends a block, also where its indentation is there already.
+    const asked = text.replace(/\n[ \t]+$/, "\n");
+    const { status, indent } = await this.#options.isComplete(asked);
+    const goesOn = status === "incomplete" ||
+      status === "unknown" && text.includes("\n") && !/\n[ \t]*$/.test(text);
+    if (!goesOn) return { code: text.trimEnd() };
+    buffer.insertLine(indent);
+    return undefined;
+  }
+
+  async #complete(): Promise<void> {
+    const buffer = this.#buffer;
+    const before = buffer.beforeInLine;
+    if (before.trim() === "") {
+      buffer.insert(" ".repeat(4 - before.length % 4));
+      return;
+    }
+    const found = await this.#options.complete(buffer.text, buffer.cursor);
+    const { text, cursor, choices } = completed(buffer.text, found);
+    buffer.set(text, cursor);
+    if (choices.length === 0) return;
+    const { write, size } = this.#options;
+    this.aside(() => write(choiceRows(choices, size().columns)));
+  }
+
+  #goInHistory(step: -1 | 1): void {
+    const { entries } = this.#options.history;
+    const at = this.#place.at + step;
+    if (at < 0 || at > entries.length) return;
+    if (this.#place.at === entries.length) this.#place.draft = this.#buffer.text;
+    this.#place.at = at;
+    this.#buffer.set(entries[at] ?? this.#place.draft);
+  }
+
+  /** Whether the key was for the search; another one ends it and means what it always means. */
+  #pressInSearch(search: Search, key: Key): boolean {
+    if (key.type === "text") {
+      search.query += key.text;
+      this.#find(search, search.at);
+    } else if (key.type === "key" && key.name === "backspace") {
+      search.query = [...search.query].slice(0, -1).join("");
+      this.#find(search, this.#options.history.entries.length);
+    } else if (key.type === "key" && key.name === "ctrl-r") {
+      this.#find(search, search.at - 1);
+    } else if (key.type === "key" && /^(ctrl-[cg]|(meta-)?escape)$/.test(key.name)) {
+      this.#buffer.set(search.before);
+      this.#search = undefined;
+    } else {
+      if (key.type === "key" && key.name === "return") this.#buffer.move("end");
+      this.#search = undefined;
+      return false;
+    }
+    return true;
+  }
+
+  /** Shows the last entry, from one on backwards, that has what is searched for. */
+  #find(search: Search, from: number): void {
+    const { entries } = this.#options.history;
+    for (let at = Math.min(from, entries.length - 1); at >= 0; at--) {
+      const entry = entries[at] ?? "";
+      const found = entry.indexOf(search.query);
+      if (found === -1) continue;
+      search.at = this.#place.at = at;
+      this.#buffer.set(entry, found);
+      return;
+    }
+  }
+}
+
+const EDITS: Readonly<Record<string, (buffer: LineBuffer) => void>> = {
+  "enter": (buffer) => buffer.insertLine(),
+  "meta-return": (buffer) => buffer.insertLine(),
+  "meta-enter": (buffer) => buffer.insertLine(),
+  "backspace": (buffer) => buffer.backspace(),
+  "ctrl-h": (buffer) => buffer.backspace(),
+  "delete": (buffer) => buffer.delete(),
+  "left": (buffer) => buffer.move("left"),
+  "ctrl-b": (buffer) => buffer.move("left"),
+  "right": (buffer) => buffer.move("right"),
+  "ctrl-f": (buffer) => buffer.move("right"),
+  "home": (buffer) => buffer.move("lineStart"),
+  "ctrl-a": (buffer) => buffer.move("lineStart"),
+  "end": (buffer) => buffer.move("lineEnd"),
+  "ctrl-e": (buffer) => buffer.move("lineEnd"),
+  "ctrl-left": (buffer) => buffer.move("wordStart"),
+  "meta-b": (buffer) => buffer.move("wordStart"),
+  "meta-left": (buffer) => buffer.move("wordStart"),
+  "ctrl-right": (buffer) => buffer.move("wordEnd"),
+  "meta-f": (buffer) => buffer.move("wordEnd"),
+  "meta-right": (buffer) => buffer.move("wordEnd"),
+  "ctrl-w": (buffer) => buffer.kill("spaceBefore"),
+  "meta-backspace": (buffer) => buffer.kill("wordStart"),
+  "meta-d": (buffer) => buffer.kill("wordEnd"),
+  "ctrl-u": (buffer) => buffer.kill("lineStart"),
+  "ctrl-k": (buffer) => buffer.kill("lineEnd"),
+  "ctrl-y": (buffer) => buffer.yank(),
+};

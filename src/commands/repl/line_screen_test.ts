@@ -1,0 +1,49 @@
+import { unicodeWidth } from "@std/cli";
+import { assert, assertEquals } from "@std/assert";
+import { layout, LineScreen, type LineView } from "./line_screen.ts";
+
+function view(text: string, cursor: number = text.length): LineView {
+  return { prompt: "In [1]: ", continuation: "   ...: ", text, cursor };
+}
+
+Deno.test("code is laid out on rows that leave the last column empty", () => {
+  assertEquals(layout(view("a\nbc"), 80), {
+    rows: ["In [1]: a", "   ...: bc"],
+    row: 1,
+    column: 10,
+  });
+  assertEquals(layout(view("abcdef", 2), 12), { rows: ["In [1]: abc", "def"], row: 0, column: 10 });
+  assertEquals(layout(view("日本語", 1), 12), { rows: ["In [1]: 日", "本語"], row: 1, column: 0 });
+  assertEquals(layout(view("a\tb", 2), 80).column, 13);
+});
+
+Deno.test("no row of any text is as wide as the terminal, and its escapes are shown", () => {
+  const text = "\x1b[2J日本\u202e\n" + "👩‍👩‍👧é".repeat(40) + "\x07\u200b".repeat(20);
+  for (const columns of [2, 8, 9, 10, 40, 41, 80]) {
+    const { rows, row, column } = layout(view(text, 30), columns);
+    for (const line of rows) {
+      assert(unicodeWidth(line) <= Math.max(columns - 1, 2), JSON.stringify([columns, line]));
+      // deno-lint-ignore no-control-regex -- control characters are what this is about
+      assert(!/[\x00-\x1f\x7f\u202e]/.test(line), line);
+    }
+    assert(row < rows.length && column <= unicodeWidth(rows[row] ?? ""));
+  }
+});
+
+Deno.test("a screen draws over what it has drawn, and of much only what is around the cursor", () => {
+  let written = "";
+  const screen = new LineScreen((text) => written += text, () => ({ columns: 80, rows: 4 }));
+  screen.draw(view("a\nb", 0));
+  assertEquals(written, "\r\x1b[JIn [1]: a\r\n   ...: b\x1b[1A\r\x1b[8C");
+
+  written = "";
+  screen.draw(view("a\nb", 3));
+  assertEquals(written, "\r\x1b[JIn [1]: a\r\n   ...: b\r\x1b[9C");
+
+  written = "";
+  screen.draw(view(Array.from({ length: 10 }, (_, n) => n).join("\n"), 10));
+  assertEquals(
+    written,
+    "\x1b[1A\r\x1b[J   ...: 3\r\n   ...: 4\r\n   ...: 5\r\n   ...: 6\x1b[1A\r\x1b[8C",
+  );
+});

@@ -1,0 +1,258 @@
+import {
+  CodeExecutionError,
+  ConfigError,
+  ExecutionTimeoutError,
+  KernelDiedError,
+} from "../../errors.ts";
+import { abortable, anySignal, settledWithin } from "../../async/signals.ts";
+import type { CodeExecutor } from "../../executor/code_executor.ts";
+import type { CodeCompletions, CodeStatus } from "../../kernel/typed_code.ts";
+import { runAction, type RunActionOptions } from "../code_action.ts";
+import { type CommandIo, UsageError } from "../command.ts";
+import { printable } from "../printable.ts";
+import { terminalSize } from "../terminal_size.ts";
+import type { InputHistory } from "./input_history.ts";
+import { LineEditor } from "./line_editor.ts";
+import { runMetaCommand } from "./meta_commands.ts";
+import { TypedKeys } from "./typed_keys.ts";
+
+/** What a {@linkcode ReplSession} works with. */
+export interface ReplSessionOptions {
+  readonly io: CommandIo;
+  readonly workspace: string;
+  readonly history: InputHistory;
+  readonly timeoutMs: number | undefined;
+  /** Decides on each tool call. */
+  readonly decide: RunActionOptions["decide"];
+  /** Answers what MCP servers ask. */
+  readonly answer: NonNullable<RunActionOptions["answer"]>;
+}
+
+/** How long code may go on after Ctrl-C before it is said what else can be done. */
+const PATIENCE_MS = 1000;
+
+/** How long a completion may take, of which a person can tire before by Ctrl-C. */
+const COMPLETE_TIMEOUT_MS = 30_000;
+
+/** Cells that are typed at a terminal, run one after the other. Disposing gives the terminal back. */
+export class ReplSession implements Disposable {
+  readonly #options: ReplSessionOptions;
+  readonly #keys: TypedKeys;
+  readonly #editor: LineEditor;
+  readonly #terminal = new DisposableStack();
+  #started: Promise<CodeExecutor> = Promise.reject(new Error("The session does not run yet"));
+  #stop = new AbortController();
+  #onInterrupt: () => void = () => this.#keys.interrupt();
+  #count = 1;
+  #asked = false;
+
+  /** @param options Where, and who approves. */
+  constructor(options: ReplSessionOptions) {
+    const { io, history } = options;
+    this.#options = options;
+    this.#started.catch(() => {}); // run() has another
+    const input = this.#terminal.use(io.keys());
+    this.#keys = new TypedKeys(() => input.next());
+    this.#editor = new LineEditor({
+      keys: this.#keys,
+      history,
+      write: (text) => io.errText(text),
+      size: terminalSize,
+      color: io.color,
+      isComplete: (code) => this.#isComplete(code),
+      complete: (code, cursor) => this.#complete(code, cursor),
+    });
+    this.#terminal.use(io.onInterrupt(() => this.#onInterrupt()));
+    const refresh = () => this.#editor.refresh();
+    Deno.addSignalListener("SIGWINCH", refresh);
+    this.#terminal.defer(() => Deno.removeSignalListener("SIGWINCH", refresh));
+  }
+
+  /** Lets others write to the terminal, above what is being typed. */
+  aside(write: () => void): void {
+    this.#editor.aside(write);
+  }
+
+  /**
+   * Runs cells until the person ends that.
+   *
+   * @param started Runs the cells. A person can type the first one before it is there.
+   * @throws {unknown} Why it did not start.
+   */
+  async run(started: Promise<CodeExecutor>): Promise<void> {
+    const { io, history } = this.#options;
+    this.#started = started;
+    const failed = new AbortController();
+    started.catch((error: unknown) => failed.abort(error));
+    const signal = anySignal(io.signal, failed.signal);
+    for (;;) {
+      const code = await this.#editor.read(`In [${this.#count}]: `, signal);
+      if (code === undefined || /^(exit|quit)(\(\))?$|^:q(uit)?$/.test(code)) return;
+      if (code === "") continue;
+      await history.add(code).catch((error: unknown) => io.err(`Not kept: ${error}`));
+      await this.#interruptible(() =>
+        code.startsWith(":") ? this.#obey(code) : this.#runCell(code)
+      );
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#terminal.dispose();
+  }
+
+  /** Does something that Ctrl-C ends, other than by {@linkcode #runCell}'s own way. */
+  async #interruptible(act: () => Promise<void>): Promise<void> {
+    this.#stop = new AbortController();
+    const before = this.#onInterrupt;
+    this.#onInterrupt = () => this.#stop.abort(new DOMException("Ctrl-C", "AbortError"));
+    try {
+      await act();
+    } catch (error) {
+      if (error !== this.#stop.signal.reason) throw error;
+    } finally {
+      this.#onInterrupt = before;
+    }
+  }
+
+  async #isComplete(code: string): Promise<CodeStatus> {
+    const answer = await this.#help((executor, signal) => executor.isComplete(code, { signal }));
+    return answer ?? { status: "unknown", indent: "" };
+  }
+
+  async #complete(code: string, cursor: number): Promise<CodeCompletions> {
+    const answer = await this.#help((executor, signal) =>
+      executor.complete(code, cursor, { signal, timeoutMs: COMPLETE_TIMEOUT_MS })
+    );
+    return answer ?? { matches: [], start: cursor, end: cursor };
+  }
+
+  /** Asks the kernel about what is typed; `undefined` where it does not answer. */
+  async #help<T>(
+    ask: (executor: CodeExecutor, signal: AbortSignal) => Promise<T>,
+  ): Promise<T | undefined> {
+    let answer: T | undefined;
+    await this.#interruptible(async () => {
+      const signal = anySignal(this.#stop.signal, this.#options.io.signal);
+      const executor = await this.#executor();
+      try {
+        answer = await abortable(ask(executor, signal), signal);
+      } catch (error) {
+        // Running the code tells more of a kernel that has died, or that is busy.
+        if (signal.aborted) throw error;
+      }
+    });
+    return answer;
+  }
+
+  /** The executor, once it is there. */
+  async #executor(): Promise<CodeExecutor> {
+    const { io } = this.#options;
+    const waited = await settledWithin(this.#started, PATIENCE_MS);
+    if (!waited) this.aside(() => io.err("The kernel is starting…"));
+    return await abortable(this.#started, anySignal(this.#stop.signal, io.signal));
+  }
+
+  async #obey(line: string): Promise<void> {
+    const { io, workspace } = this.#options;
+    const executor = await this.#executor();
+    try {
+      const outcome = await runMetaCommand(line, { io, workspace, executor });
+      if (outcome === "reset") this.#count = 1;
+    } catch (error) {
+      if (!(error instanceof UsageError || error instanceof ConfigError)) throw error;
+      io.err(printable(error.message));
+    }
+  }
+
+  async #runCell(code: string): Promise<void> {
+    const { io, timeoutMs, decide, answer } = this.#options;
+    const executor = await this.#executor();
+    const interrupts = new Interrupts(executor, (text) => io.err(text));
+    this.#onInterrupt = () => interrupts.next();
+    this.#asked = false;
+    try {
+      await runAction(executor, code, {
+        io,
+        timeoutMs,
+        storeHistory: true,
+        decide: async (request) => {
+          this.#asked = true;
+          await decide(request);
+        },
+        answer: async (request) => {
+          this.#asked = true;
+          await answer(request);
+        },
+      });
+    } catch (error) {
+      if (io.signal.aborted) throw error;
+      this.#tell(error);
+    } finally {
+      interrupts.end();
+      // What was typed for a question that was then withdrawn is no code.
+      if (this.#asked) this.#keys.drop();
+    }
+    this.#count++;
+    if (executor.state === "lost") {
+      io.err("A fresh kernel goes on, without the variables.");
+      this.#count = 1;
+    } else if (interrupts.count > 0) io.err("Interrupted; the variables are kept.");
+  }
+
+  /** Says why a cell has no result. */
+  #tell(error: unknown): void {
+    const { io } = this.#options;
+    if (error instanceof CodeExecutionError) {
+      for (const image of error.images) io.err(`Image: ${printable(image)}`);
+      const lines = printable(error.traceback.trimEnd()).split("\n");
+      const last = lines.findLastIndex((line) => line.startsWith(error.ename));
+      io.err(
+        lines.map((line, at) => io.color && at === last ? `\x1b[1;31m${line}\x1b[0m` : line)
+          .join("\n"),
+      );
+    } else if (error instanceof ExecutionTimeoutError || error instanceof KernelDiedError) {
+      for (const image of error.images) io.err(`Image: ${printable(image)}`);
+      io.err(printable(error.message));
+    } else throw error;
+  }
+}
+
+/** What Ctrl-C means to a cell, each time more. */
+class Interrupts {
+  count = 0;
+  readonly #executor: CodeExecutor;
+  readonly #say: (text: string) => void;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #over = false;
+
+  constructor(executor: CodeExecutor, say: (text: string) => void) {
+    this.#executor = executor;
+    this.#say = say;
+  }
+
+  next(): void {
+    if (this.#over) return;
+    this.count++;
+    clearTimeout(this.#timer);
+    if (this.count === 1) {
+      this.#watch(this.#executor.interrupt());
+      this.#timer = setTimeout(
+        () => this.#say("Still running. Ctrl-C again ends it, with the kernel if need be."),
+        PATIENCE_MS,
+      );
+    } else if (this.count === 2) {
+      this.#watch(this.#executor.cancel());
+    } else this.#watch(this.#executor.reset());
+  }
+
+  end(): void {
+    this.#over = true;
+    clearTimeout(this.#timer);
+  }
+
+  #watch(interrupted: Promise<unknown>): void {
+    interrupted.catch((error: unknown) => {
+      if (!this.#over) this.#say(`It could not be interrupted: ${printable(String(error))}`);
+    });
+  }
+}

@@ -1,0 +1,121 @@
+/**
+ * What a kernel says of code that is being typed. Its answers come from where executed code runs, so
+ * they are checked.
+ *
+ * Positions are counted in code points on Jupyter's wire, and in UTF-16 code units here.
+ *
+ * @module
+ */
+import type { JsonObject } from "./jupyter.ts";
+
+/** How long a kernel is asked about code that is being typed. */
+export interface TypedCodeOptions {
+  /**
+   * How long an answer is waited for, in milliseconds: a kernel that runs code gives none before its
+   * end, and its first completion takes a second.
+   *
+   * @default {5000}
+   */
+  readonly timeoutMs?: number | undefined;
+  /** Gives up. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Whether code can be run as it stands. */
+export interface CodeStatus {
+  /** `"incomplete"` code wants more lines; `"invalid"` code has an error that more cannot mend. */
+  readonly status: "complete" | "incomplete" | "invalid" | "unknown";
+  /** What the next line of incomplete code begins with: spaces and tabs. */
+  readonly indent: string;
+}
+
+/** What can stand at a position of code. */
+export interface CodeCompletions {
+  /** The texts, of which each can replace what stands from `start` to `end`. */
+  readonly matches: readonly string[];
+  /** Where they begin, as an index of the code's string. */
+  readonly start: number;
+  /** Where what they replace ends. */
+  readonly end: number;
+}
+
+/** The most matches, and the longest one, that are taken. */
+const MAX_MATCHES = 10_000;
+const MAX_MATCH_LENGTH = 1000;
+const MAX_INDENT = 1000;
+
+const STATUSES = ["complete", "incomplete", "invalid", "unknown"] as const;
+
+/**
+ * Reads the reply to an `is_complete_request`.
+ *
+ * @param reply The reply's content.
+ * @returns The status; `"unknown"` where the kernel says nothing of use.
+ */
+export function codeStatus(reply: JsonObject): CodeStatus {
+  const status = STATUSES.find((known) => known === reply.status) ?? "unknown";
+  const { indent } = reply;
+  const usable = status === "incomplete" && typeof indent === "string" &&
+    indent.length <= MAX_INDENT && /^[ \t]*$/.test(indent);
+  return { status, indent: usable ? indent : "" };
+}
+
+/**
+ * Reads the reply to a `complete_request`.
+ *
+ * @param reply The reply's content.
+ * @param code The code that was sent.
+ * @returns The completions; none where the kernel says nothing of use.
+ */
+export function codeCompletions(reply: JsonObject, code: string): CodeCompletions {
+  const { status, matches, cursor_start: first, cursor_end: last } = reply;
+  const none = { matches: [], start: code.length, end: code.length };
+  if (status !== "ok" || !Array.isArray(matches)) return none;
+  const start = fromCodePoints(code, first);
+  const end = fromCodePoints(code, last);
+  if (start === undefined || end === undefined || start > end) return none;
+  const usable = matches.slice(0, MAX_MATCHES).filter((match): match is string =>
+    typeof match === "string" && match.length <= MAX_MATCH_LENGTH
+  );
+  return { matches: [...new Set(usable)], start, end };
+}
+
+/**
+ * A position in code points.
+ *
+ * @param code The code.
+ * @param index The position as an index of the string.
+ * @returns How many code points stand before it.
+ * @throws {RangeError} It is no position between two characters of the code.
+ */
+export function toCodePoints(code: string, index: number): number {
+  const inside = Number.isInteger(index) && index >= 0 && index <= code.length;
+  if (!inside || isLowSurrogate(code, index) && isHighSurrogate(code, index - 1)) {
+    throw new RangeError(
+      `The cursor must stand between two characters of the code, not at ${index}`,
+    );
+  }
+  let points = 0;
+  for (const _character of code.slice(0, index)) points++;
+  return points;
+}
+
+/** The index of a position in code points, or `undefined` for what is no position in the code. */
+function fromCodePoints(code: string, points: unknown): number | undefined {
+  if (typeof points !== "number" || !Number.isInteger(points) || points < 0) return undefined;
+  let index = 0;
+  let left = points;
+  for (const character of code) {
+    if (left-- === 0) return index;
+    index += character.length;
+  }
+  return left === 0 ? index : undefined;
+}
+
+function isHighSurrogate(text: string, index: number): boolean {
+  return (text.charCodeAt(index) & 0xfc00) === 0xd800;
+}
+
+function isLowSurrogate(text: string, index: number): boolean {
+  return (text.charCodeAt(index) & 0xfc00) === 0xdc00;
+}

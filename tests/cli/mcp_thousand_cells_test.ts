@@ -1,0 +1,69 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+
+const CELL = "execute_ipython_cell";
+/** Keeping the text of the cells in between would be 100 MB, and their images 30 MB. */
+const MAX_GROWTH_BYTES = 24e6;
+
+const PREPARE = `${RAW}
+import io, os
+import matplotlib.image
+from IPython.display import Image, display
+def show():
+    file = io.BytesIO()
+    pixels = [list(os.urandom(400)) for _ in range(400)]
+    matplotlib.image.imsave(file, pixels, cmap="gray")
+    display(Image(file.getvalue()))`;
+
+Deno.test("ipybox mcp needs no more memory after 1000 cells", async () => {
+  await using workspace = await workspaceWithServer();
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--approve", "allow"],
+  });
+  await host.execute(PREPARE);
+
+  await leastMemory(host, 300); // caches and the heap have their size by then
+  const warm = await leastMemory(host, 100);
+  await leastMemory(host, 500);
+  const end = await leastMemory(host, 100);
+
+  assert(end - warm < MAX_GROWTH_BYTES, `from ${warm} to ${end} bytes`);
+});
+
+/** Runs cells of all kinds, and gives the least memory meanwhile: what is above it is garbage. */
+async function leastMemory(host: McpHost, cells: number): Promise<number> {
+  let least = Infinity;
+  for (let i = 0; i < cells; i++) {
+    await runOne(host, i);
+    const status = await Deno.readTextFile(`/proc/${host.pid}/status`);
+    least = Math.min(least, Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024);
+  }
+  return least;
+}
+
+async function runOne(host: McpHost, i: number): Promise<void> {
+  const cell = (code: string) => host.call(CELL, { code }, { onProgress() {} });
+  switch (i % 10) {
+    case 0: {
+      const { content } = await cell("show()");
+      assertEquals(content.filter(({ type }) => type === "image").length, 1);
+      return;
+    }
+    case 3: {
+      const { isError, text } = await cell(
+        `print("x" * 200_000)\nraise ValueError("y" * 200_000)`,
+      );
+      assertEquals(isError, true);
+      assertMatch(text, /ValueError/);
+      return;
+    }
+    case 6: {
+      const { structuredContent } = await cell(`raw.run_sync("count", {"text": "z" * 200_000})`);
+      assertEquals(structuredContent?.tool_call_count, 1);
+      return;
+    }
+  }
+  const { text } = await cell(`print("x" * 200_000)\n"end of ${i}"`);
+  assertMatch(text, new RegExp(`'end of ${i}'$`, "m"));
+}

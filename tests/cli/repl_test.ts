@@ -1,0 +1,311 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { join } from "node:path";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ipybox } from "../support/cli.ts";
+import { rawServer } from "../support/mcp.ts";
+import { untilNoneWith } from "../support/processes.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { ipyboxAtTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
+
+const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ";
+const COUNT = "from ipybox_runtime import ToolRunner as R; raw = R('raw')\r";
+const CALL = "print('it', 'is', raw.run_sync('count', {}).text)\r";
+const LEAVE = "\x04";
+
+interface Case {
+  readonly name: string;
+  readonly script: readonly Typing[];
+  readonly shown: readonly string[];
+  readonly hidden?: readonly string[];
+  readonly columns?: number;
+}
+
+const cases: readonly Case[] = [
+  {
+    name: "cells share variables, show results and errors, and are numbered",
+    script: [
+      ["In [1]: ", "a = 6\r"],
+      ["In [2]: ", "a * 7\r"],
+      ["In [3]: ", "_ + 1\r"],
+      ["In [4]: ", "1 / 0\r"],
+      ["In [5]: ", "import sys; print('no end', file=sys.stderr, end='')\r"],
+      ["In [6]: ", "exit\r"],
+    ],
+    shown: ["\n42\n", "\n43\n", "ZeroDivisionError: division by zero\n", "no end\n"],
+  },
+  {
+    name: "a block goes on until an empty line, indented by the kernel",
+    script: [
+      ["In [1]: ", "for i in (1, 2):\r"],
+      ["...:     ", "print('i', 'is', i)\r"],
+      ["...:     ", "\r"],
+      ["In [2]: ", "f(1,\r"],
+      ["...: ", "\x03"],
+      ["In [2]: ", LEAVE],
+    ],
+    shown: ["\ni is 1\ni is 2\n", "f(1,", "^C"],
+    hidden: ["NameError"],
+  },
+  {
+    name: "what is pasted is one cell",
+    script: [
+      ["In [1]: ", "\x1b[200~def f(x):\n    return x + 1\n\nprint(f(41))\x1b[201~\r"],
+      ["In [2]: ", LEAVE],
+    ],
+    shown: ["...:     return x + 1", "\n42\n"],
+  },
+  {
+    name: "keys edit the line, wide characters included",
+    script: [
+      ["In [1]: ", "s = '日本x😀'\x1b[D\x1b[D\x7f\x01\x0b\x19; len(s)\r"],
+      ["In [2]: ", "\x1b[A\x1b[A\x1b[B\x1b[B s, 'of', len(s)\r"],
+      ["In [3]: ", "\x12len(s"],
+      ["(search: len(s): ", "\r"],
+      ["In [4]: ", LEAVE],
+    ],
+    shown: ["\n3\n", "\n('日本😀', 'of', 3)\n"],
+    columns: 40,
+  },
+  {
+    name: "Tab completes or lists, ? documents",
+    script: [
+      ["In [1]: ", "some_long_name = 5; some_other = 1\r"],
+      ["In [2]: ", "some_lo\t"],
+      ["some_long_name", " + 1\r"],
+      ["In [3]: ", "some_\t"],
+      ["some_long_name  some_other", "\x15len?\r"],
+      ["In [4]: ", LEAVE],
+    ],
+    shown: ["\n6\n", "Return the number of items in a container."],
+  },
+  {
+    name: "Ctrl-C interrupts a cell, and the variables are kept",
+    script: [
+      ["In [1]: ", "a = 1; print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
+      ["begun", "\x03"],
+      ["In [2]: ", "a + 40\r"],
+      ["In [3]: ", LEAVE],
+    ],
+    shown: ["KeyboardInterrupt", "Interrupted; the variables are kept.", "\n41\n"],
+  },
+  {
+    name: "a second Ctrl-C ends a cell that is stuck, with its kernel",
+    script: [
+      [
+        "In [1]: ",
+        "a = 1; import signal, time; signal.signal(2, signal.SIG_IGN); print('be' 'gun'); time.sleep(999)\r",
+      ],
+      ["begun", "\x03"],
+      ["Still running. Ctrl-C again", "\x03"],
+      ["A fresh kernel goes on, without the variables.", ""],
+      ["In [1]: ", "a\r"],
+      ["In [2]: ", LEAVE],
+    ],
+    shown: ["NameError: name 'a' is not defined"],
+  },
+  {
+    name: "a kernel that dies says so, and a fresh one goes on",
+    script: [
+      ["In [1]: ", "import os; os._exit(3)\r"],
+      ["A fresh kernel goes on", ""],
+      ["In [1]: ", "6 * 7\r"],
+      ["In [2]: ", LEAVE],
+    ],
+    shown: ["The kernel died and its variables are lost: it exited with code 3", "\n42\n"],
+  },
+  {
+    name: "calls are asked about, and what was typed ahead answers nothing and is no cell",
+    script: [
+      ["In [1]: ", COUNT],
+      ["In [2]: ", `import time; print('be' 'gun', flush=True); time.sleep(1); ${CALL}`],
+      ["begun", "!y\ry\r"],
+      [QUESTION, "y\n"],
+      ["In [3]: ", CALL],
+      [QUESTION, "n not now\n"],
+      ["In [4]: ", LEAVE],
+    ],
+    shown: ["  | raw.count()\n", "it is 1\n", "ApprovalRejectedError", "rejected: not now"],
+    hidden: ["NameError", "it is 2"],
+  },
+  {
+    name: "Ctrl-C at a question interrupts the cell, which then makes no call",
+    script: [
+      ["In [1]: ", COUNT],
+      ["In [2]: ", CALL],
+      [QUESTION, "\x03"],
+      ["the variables are kept.", ""],
+      ["In [3]: ", CALL],
+      [QUESTION, "y\n"],
+      ["In [4]: ", LEAVE],
+    ],
+    shown: ["KeyboardInterrupt", "it is 1\n"],
+  },
+  {
+    name: "Ctrl-D at a question refuses, and the session goes on",
+    script: [
+      ["In [1]: ", COUNT],
+      ["In [2]: ", CALL],
+      [QUESTION, "\x04"],
+      ["In [3]: ", "6 * 7\r"],
+      ["In [4]: ", LEAVE],
+    ],
+    shown: ["nobody answers", "\n42\n"],
+  },
+  {
+    name: "what is typed while a cell runs is the next one",
+    script: [
+      ["In [1]: ", "print('be' 'gun', flush=True); import time; time.sleep(1)\r"],
+      ["begun", "6 * 7\r"],
+      ["In [3]: ", LEAVE],
+    ],
+    shown: ["In [2]: 6 * 7", "\n42\n"],
+  },
+  {
+    name: "output cannot move the cursor, and waits while a question stands",
+    script: [
+      ["In [1]: ", COUNT],
+      [
+        "In [2]: ",
+        "import threading; t = threading.Timer(0.2, print, ['\\x1b[2AAllow' + '?']); t.start(); " +
+        "raw.run_sync('count', {}); t.join()\r",
+      ],
+      [QUESTION, "n no\n"],
+      ["In [3]: ", LEAVE],
+    ],
+    shown: [`${QUESTION}n no`, "\\u001b[2AAllow?"],
+  },
+  {
+    name: "names that executed code chose cannot steer the terminal or the line",
+    script: [
+      ["In [1]: ", "class A: __dir__ = lambda s: ['zz\\x1b[2J', 'zz\\nprint(1)', 'zz\\u202e']\r"],
+      ["In [2]: ", "a = A()\r"],
+      ["In [3]: ", "a.zz\t"],
+      ["a.zz", "\x15'st' 'ill'\r"],
+      ["In [4]: ", LEAVE],
+    ],
+    shown: ["'still'"],
+    hidden: ["zz\x1b[2J", "zz\u202e"],
+  },
+  {
+    name: "commands begin with a colon",
+    script: [
+      ["In [1]: ", "a = 1\r"],
+      ["In [2]: ", ":servers\r"],
+      ["In [2]: ", ":tools no such\r"],
+      ["No tools found", ":tools --x\r"],
+      ["Unknown option --x", ":nothing\r"],
+      ["see :help", ":help\r"],
+      ["In [2]: ", ":reset\r"],
+      ["In [1]: ", "a\r"],
+      ["In [2]: ", ":quit\r"],
+    ],
+    shown: ["raw", "No command :nothing", ":tools [QUERY]", "NameError"],
+  },
+];
+
+for (const { name, script, shown, hidden = [], columns } of cases) {
+  Deno.test(`ipybox repl: ${name}`, async () => {
+    await using home = await Home.create();
+
+    const end = await home.repl(script, columns);
+
+    assertEquals(end.code, 0, end.output);
+    for (const text of shown) assertStringIncludes(end.output, text);
+    for (const text of hidden) assert(!end.output.includes(text), end.output);
+    await untilNoneWith(home.workspace);
+  });
+}
+
+Deno.test("ipybox repl says in one line what it works on, before there is a kernel", async () => {
+  await using home = await Home.create();
+
+  const { output } = await home.repl([["In [1]: ", LEAVE]]);
+
+  assertMatch(output, /^ipybox in \S+ · sandbox off · 1 server · :help\r?\n/);
+});
+
+Deno.test("ipybox repl keeps what was typed for the next session", async () => {
+  await using home = await Home.create();
+  await home.repl([["In [1]: ", "b = 40\r"], ["In [2]: ", "b + 2\r"], ["In [3]: ", LEAVE]]);
+
+  const { output } = await home.repl([
+    ["In [1]: ", "\x1b[A\x1b[A\r"],
+    ["In [2]: ", "b + 3\r"],
+    ["In [3]: ", LEAVE],
+  ]);
+
+  assertStringIncludes(output, "In [1]: b = 40");
+  assertStringIncludes(output, "\n43\n");
+  const { mode } = await Deno.stat(join(home.state, "ipybox", "history"));
+  assertEquals((mode ?? 0) & 0o777, 0o600);
+});
+
+Deno.test("ipybox repl keeps no history where executed code could read and write it", async () => {
+  await using home = await Home.create();
+
+  const { output, code } = await home.repl([["In [1]: ", "1\r"], ["In [2]: ", LEAVE]], 80, {
+    XDG_STATE_HOME: join(home.workspace, "state"),
+  });
+
+  assertEquals(code, 0, output);
+  assertStringIncludes(output, "What you type is not kept");
+  const kept = await Array.fromAsync(Deno.readDir(join(home.workspace, "state", "ipybox")));
+  assertEquals(kept, []);
+});
+
+Deno.test("ipybox repl says why there is no kernel", async () => {
+  await using home = await Home.create();
+
+  const { output, code } = await home.repl([["In [1]: ", "1\r"]], 80, {
+    IPYBOX_PYTHON: "/no/such/python",
+  });
+
+  assertEquals(code, 3, output);
+  assertStringIncludes(output, "/no/such/python");
+});
+
+Deno.test("a terminal that is closed ends the session and leaves no process", async () => {
+  await using home = await Home.create();
+  const code = "print('be' 'gun', flush=True); import time; time.sleep(1000)\r";
+
+  const end = await home.repl([["In [1]: ", code], ["begun", null]]);
+
+  assert(end.code !== 0, end.output);
+  await untilNoneWith(home.workspace);
+});
+
+Deno.test("ipybox repl without a terminal says what else there is", async () => {
+  const { code, stdout, stderr } = await ipybox(["repl"], { stdin: "1\n" });
+
+  assertEquals({ code, stdout }, { code: 2, stdout: "" });
+  assertStringIncludes(stderr, "ipybox run -");
+});
+
+/** A workspace in which the server `raw` is registered, and a folder for history. */
+class Home implements AsyncDisposable {
+  private constructor(readonly workspace: string, readonly state: string) {}
+
+  static async create(): Promise<Home> {
+    const workspace = await TempFolder.create();
+    const state = await TempFolder.create();
+    const registry = await ServerRegistry.open({ workspace: workspace.path });
+    await registry.register("raw", rawServer());
+    return new Home(workspace.path, state.path);
+  }
+
+  async repl(
+    script: readonly Typing[],
+    columns = 80,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<TerminalEnd> {
+    const args = ["repl", "--no-sandbox", "--workspace", this.workspace];
+    return await ipyboxAtTerminal(args, script, {
+      columns,
+      env: { XDG_STATE_HOME: this.state, ...env },
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const path of [this.workspace, this.state]) await Deno.remove(path, { recursive: true });
+  }
+}

@@ -1,0 +1,71 @@
+/** The MCP TypeScript SDK, in its two lines and both eras of the protocol. */
+import { assertRejects } from "@std/assert";
+import { HttpMcp } from "../support/http_mcp.ts";
+import {
+  CELL,
+  CELLS,
+  checkTranscript,
+  type End,
+  REGISTRATION,
+  type Transcript,
+} from "../support/interop.ts";
+import { CLIENT_KINDS, McpHost, type McpHostOptions, type ToolEnd } from "../support/mcp_client.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`TypeScript SDK ${kind} with ipybox mcp on stdio`, async () => {
+    await using workspace = await TempFolder.create();
+    await checkWith(
+      kind,
+      (options) => McpHost.start({ ...options, args: ["--workspace", workspace.path] }),
+    );
+  });
+
+  Deno.test(`TypeScript SDK ${kind} with ipybox mcp over HTTP`, async () => {
+    await using workspace = await TempFolder.create();
+    await using server = await HttpMcp.start(["--workspace", workspace.path]);
+    await checkWith(kind, (options) => McpHost.join(server.address, options));
+  });
+}
+
+type Connect = (options: Omit<McpHostOptions, "args" | "env">) => Promise<McpHost>;
+
+async function checkWith(kind: McpHostOptions["kind"] & string, connect: Connect): Promise<void> {
+  const asked: string[] = [];
+  await using host = await connect({
+    kind,
+    answer: (question) => {
+      asked.push(question);
+      return asked.length === 1 ? "allow" : "allow once";
+    },
+  });
+  checkTranscript(await transcriptOf(host, asked));
+}
+
+async function transcriptOf(host: McpHost, asked: string[]): Promise<Transcript> {
+  const cell = async (code: string) => endOf(await host.call(CELL, { code }));
+  const tools = (await host.tools()).map(({ name }) => name);
+  const registered = endOf(await host.call("register_mcp_server", REGISTRATION));
+  const composed = await cell(CELLS.composed);
+  const image = await cell(CELLS.image);
+  const error = await cell(CELLS.error);
+  const progress: string[] = [];
+  const cancel = new AbortController();
+  const endless = host.call(CELL, { code: CELLS.endless }, {
+    signal: cancel.signal,
+    onProgress: ({ message = "" }) => {
+      progress.push(message);
+      if (message === "begun") cancel.abort(new Error("enough"));
+    },
+  });
+  await assertRejects(() => endless);
+  const kept = await cell(CELLS.kept);
+  const reset = endOf(await host.call("reset"));
+  const gone = await cell(CELLS.gone);
+  return { tools, registered, composed, image, error, asked, progress, kept, reset, gone };
+}
+
+function endOf({ isError, text, content }: ToolEnd): End {
+  const images = content.filter(({ type }) => type === "image");
+  return { isError, text, images: images.map(({ mimeType }) => String(mimeType)) };
+}
