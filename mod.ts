@@ -16,8 +16,15 @@
  * }
  * ```
  *
- * Python and the sandbox are set up once, by `deno run -A jsr:@ipybox/ipybox/cli setup`. The README
- * says which Deno permissions a script needs, and why.
+ * Python and the sandbox are set up once, by `deno run -A jsr:@ipybox/ipybox/cli setup`.
+ *
+ * Permissions that a script needs:
+ * - `net=127.0.0.1`: the kernel gateway and the door for approvals; and the hosts of remote servers
+ * - `read`, `write` of the workspace: generated APIs, the registry, images
+ * - `read`, `write` of `/tmp` or `TMPDIR`: the session's private folder
+ * - `read` of `~/.cache/ipybox` and of `npm` in Deno's cache: Python and the sandbox runtime
+ * - `env=HOME,IPYBOX_PYTHON,PATH,XDG_CACHE_HOME`: where Python and programs are found
+ * - `run` of that Python, of `deno` (the sandbox runtime), and of the commands of MCP servers
  *
  * @module
  */

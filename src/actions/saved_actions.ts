@@ -21,6 +21,8 @@ export interface SavedAction {
 const ROOT = "gentools";
 /** Names become paths and modules, so only these are looked at. */
 const NAME = /^[A-Za-z][A-Za-z0-9_]{0,99}$/;
+/** Where a summary must end: what follows may be anything. */
+const MAX_HEAD = 4096;
 /** The first line of the text that a module begins with, after comments. */
 const SUMMARY = /^\s*(?:#[^\n]*\n\s*)*[rR]?("""|''')\s*([^\n]*?)\s*(?:\1|\n)/;
 
@@ -38,7 +40,8 @@ export async function listActions(workspace: string): Promise<SavedAction[]> {
     for (const name of await foldersIn(join(root, category))) {
       const api = await readHostileFile(join(root, category, name, "api.py"));
       if (api === undefined) continue;
-      actions.push({ name: `${category}.${name}`, summary: SUMMARY.exec(api)?.[2] ?? "" });
+      const summary = SUMMARY.exec(api.slice(0, MAX_HEAD))?.[2] ?? "";
+      actions.push({ name: `${category}.${name}`, summary });
     }
   }
   return actions;

@@ -27,6 +27,8 @@ const PYRIGHT = "npm:pyright@1.1.414/pyright";
 const FOLDERS = ["gentools", "mcpparse", "mcptools"] as const;
 const MAX_FILES = 20_000;
 const MAX_FILE_BYTES = 4 * 2 ** 20;
+/** Of one folder's files together: what costs code nothing, as holes do, would fill the disk here. */
+const MAX_BYTES = 128 * 2 ** 20;
 
 /**
  * Checks the types of a workspace's saved actions, without running anything of them.
@@ -125,7 +127,7 @@ async function fetchPyright(signal: AbortSignal | undefined): Promise<void> {
 
 /** Copies a tree's plain Python files. Links are left out, as they may lead anywhere. */
 async function copyPython(workspace: string, copy: string, top: string): Promise<void> {
-  let files = 0;
+  let [files, room] = [0, MAX_BYTES];
   const folders = [top];
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     const from = join(workspace, folder);
@@ -136,7 +138,10 @@ async function copyPython(workspace: string, copy: string, top: string): Promise
       if (!isFile || !/\.pyi?$/.test(name)) continue;
       if (++files > MAX_FILES) throw new Error(`${top} has more than ${MAX_FILES} files`);
       const bytes = await readHostileBytes(join(from, name), MAX_FILE_BYTES);
-      if (bytes !== undefined) await Deno.writeFile(join(copy, folder, name), bytes);
+      if (bytes === undefined) continue;
+      room -= bytes.length;
+      if (room < 0) throw new Error(`${top} has more than ${MAX_BYTES / 2 ** 20} MiB of Python`);
+      await Deno.writeFile(join(copy, folder, name), bytes);
     }
   }
 }

@@ -369,3 +369,32 @@ Deno.test("an approver cannot remember edited arguments that the policy denies",
   await assertRejects(() => gate.authorize(ASKED), ToolCallError, "rejected");
   assertEquals((await consents.recall(ASKED, [])).decision, undefined);
 });
+
+Deno.test("a store that fails while calls wait fails those calls, and nothing else", async () => {
+  let fails = false;
+  const store: ConsentStore = {
+    list: () => fails ? Promise.reject(new Error("disk full")) : Promise.resolve([]),
+    add: () => Promise.resolve(),
+    reload: () => Promise.resolve(),
+  };
+  const channel = new ApprovalChannel();
+  const gate = new ApprovalGate(approvalPolicy("ask"), channel, new Consents({ store }));
+  const requests: ApprovalRequest[] = [];
+  using _approver = channel.attach((request) => void requests.push(request));
+  const [first, second] = [gate.authorize(ASKED), gate.authorize(call("{}"))];
+  const failing = assertRejects(() => second, Error, "disk full");
+  await untilBoth(channel);
+  fails = true;
+  await requests[0]?.accept({ remember: { scope: "session", match: "arguments" } });
+  assertEquals(await first, ASKED.arguments);
+  await failing;
+});
+
+/** Waits until two requests are pending. */
+async function untilBoth(channel: ApprovalChannel): Promise<void> {
+  const both = Promise.withResolvers<void>();
+  using _watch = channel.onPendingChange((pending) => {
+    if (pending === 2) both.resolve();
+  });
+  if (channel.pending < 2) await both.promise;
+}

@@ -100,8 +100,10 @@ export class ApprovalGate {
       // An answer to another request may decide this one too.
       const decided = new AbortController();
       using _watch = this.#consents.watch(async () => {
-        const { decision } = await this.#consents.recall(call, facets);
-        if (decision !== undefined) decided.abort();
+        // What fails here fails once more where the call is looked at anew, and is told from there.
+        const isOver = await this.#consents.recall(call, facets)
+          .then(({ decision }) => decision !== undefined, () => true);
+        if (isOver) decided.abort();
       });
       const response = await this.#channel.request({ ...call, changes: found.changes }, {
         signal: anySignal(signal, decided.signal),

@@ -19,9 +19,9 @@ const SECRET_TEXTS: readonly (readonly [pattern: RegExp, kept: string])[] = [
   [/\b(bearer|basic)\s+[^\s"']+/gi, "$1 "],
   [/(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g, "$1"],
   [new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"), "$1"],
-  [new RegExp(String.raw`(--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"), "$1"],
+  [new RegExp(String.raw`((?<![\w-])--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"), "$1"],
   [/\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza)[\w-]{8,}/g, "$1"],
-  [/\b(eyJ)[\w-]{8,}\.[\w-]+\.[\w-]*/g, "$1"],
+  [/\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g, "$1"],
 ];
 
 /** Longer texts are not even looked at, and nothing of them is logged. */

@@ -42,7 +42,7 @@ export function summary(shown: ShownRequest): string {
   }
   if (changes !== undefined) {
     rows.push("Changed since it was decided:");
-    rows.push(...folded(changes.flatMap((change) => marked(change, columns)), "changes"));
+    rows.push(...folded(changes.flatMap((change) => marked(visible(change), columns)), "changes"));
   }
   return rows.join("\n") + "\n";
 }

@@ -55,6 +55,11 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./register.ts")).register,
   },
   {
+    name: "servers",
+    summary: "List the registered MCP servers",
+    load: async () => (await import("./servers.ts")).servers,
+  },
+  {
     name: "unregister",
     summary: "Forget an MCP server and delete its Python API",
     load: async () => (await import("./unregister.ts")).unregister,
@@ -68,11 +73,6 @@ export const COMMANDS: readonly Entry[] = [
     name: "logout",
     summary: "End the login to a remote MCP server",
     load: async () => (await import("./logout.ts")).logout,
-  },
-  {
-    name: "servers",
-    summary: "List the registered MCP servers",
-    load: async () => (await import("./servers.ts")).servers,
   },
   {
     name: "tools",
@@ -100,6 +100,11 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./actions.ts")).actions,
   },
   {
+    name: "mcp",
+    summary: "Serve code execution to MCP clients",
+    load: async () => (await import("./mcp.ts")).mcp,
+  },
+  {
     name: "policy",
     summary: "Check, test and explain which calls need approval",
     load: async () => (await import("./policy.ts")).policy,
@@ -108,11 +113,6 @@ export const COMMANDS: readonly Entry[] = [
     name: "audit",
     summary: "Show or verify the log of tool calls and decisions",
     load: async () => (await import("./audit.ts")).audit,
-  },
-  {
-    name: "mcp",
-    summary: "Serve code execution to MCP clients",
-    load: async () => (await import("./mcp.ts")).mcp,
   },
 ];
 

@@ -81,12 +81,12 @@ const SUMMARIES: readonly (readonly [asked: ApprovalCall, rows: readonly string[
     "  line 3: fs.read() # \\u202e\\x1b[2K an…",
   ]],
   [
-    call("{}", { changes: ["description was 'a', is 'b'", "parameter 'path' was added and more"] }),
+    call("{}", { changes: ["description was 'a', is 'b'", "parameter 'path' was\u001b[2K added"] }),
     [
       "  | fs.read()",
       "Changed since it was decided:",
       "  | description was 'a', is 'b'",
-      "  | parameter 'path' was added and more",
+      "  | parameter 'path' was\\x1b[2K added",
     ],
   ],
   [shell("ls -l\nAllow? [y/N] \u001b[2Jy\n"), [

@@ -37,6 +37,12 @@ export interface CodeExecutorOptions {
    */
   approval?: ApprovalSetting | undefined;
   /**
+   * Gives the values of `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
+   */
+  variables?: VariableLookup | undefined;
+  /**
    * Lets a person log in to remote MCP servers that ask for it. An execution's time limit goes on
    * meanwhile.
    *
@@ -112,12 +118,6 @@ export interface CodeExecutorOptions {
    * @default {true}
    */
   consents?: boolean | string | undefined;
-  /**
-   * Fills in `${VAR}` in servers' parameters.
-   *
-   * @default {undefined} the environment, then the workspace's `.env`
-   */
-  variables?: VariableLookup | undefined;
   /**
    * How long an MCP server may take to start, in milliseconds.
    *

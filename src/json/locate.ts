@@ -51,29 +51,34 @@ class Scanner {
     return this.#at;
   }
 
-  /** Reads a value, or the start of one that has values in it. */
+  /** Reads a value, or the start of one that has values in it, down to the first of these. */
   #value(): boolean {
-    switch (this.#next()) {
-      case '"':
-        return this.#string();
-      case "{":
-        this.#at++;
-        return this.#enter("}", () => this.#member());
-      case "[":
-        this.#at++;
-        return this.#enter("]", () => this.#value());
-      default:
-        return this.#take(SCALAR) !== "";
+    for (;;) {
+      switch (this.#next()) {
+        case '"':
+          return this.#string();
+        case "{":
+          if (this.#isEmpty("}")) return true;
+          if (!this.#name()) return false;
+          break;
+        case "[":
+          if (this.#isEmpty("]")) return true;
+          break;
+        default:
+          return this.#take(SCALAR) !== "";
+      }
     }
   }
 
-  #enter(closing: "}" | "]", inside: () => boolean): boolean {
+  /** Goes over an opening bracket, and over the closing one if that comes next. */
+  #isEmpty(closing: "}" | "]"): boolean {
+    this.#at++;
     if (this.#next() === closing) {
       this.#at++;
       return true;
     }
     this.#open.push(closing);
-    return inside();
+    return false;
   }
 
   #afterValue(): boolean {
@@ -92,9 +97,13 @@ class Scanner {
   }
 
   #member(): boolean {
+    return this.#name() && this.#value();
+  }
+
+  #name(): boolean {
     if (this.#next() !== '"' || !this.#string() || this.#next() !== ":") return false;
     this.#at++;
-    return this.#value();
+    return true;
   }
 
   #string(): boolean {

@@ -37,3 +37,14 @@ Deno.test("locateJsonError() reads all of a text up to what was broken in it", (
     assert(found <= at && /^([\w.+-]*|\\[\da-fu]*)$/i.test(between), `${found} ${at} ${broken}`);
   }));
 });
+
+Deno.test("locateJsonError() finds mistakes at any depth", () => {
+  const depth = 200_000;
+  for (const [open, width] of [["[", 1], ['{"a":', 5]] as const) {
+    assertEquals(locateJsonError(`${open.repeat(depth)}x`), {
+      line: 1,
+      column: depth * width + 1,
+      found: 'unexpected "x"',
+    });
+  }
+});

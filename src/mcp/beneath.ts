@@ -126,21 +126,23 @@ function inside(folder: FileHandle): string {
   return `/proc/self/fd/${folder.fd}`;
 }
 
-async function* piecesOf(handle: FileHandle): AsyncGenerator<Uint8Array> {
-  try {
-    for (;;) {
-      const buffer = new Uint8Array(64 * 1024);
-      const { bytesRead } = await handle.read(buffer, 0, buffer.length, null);
-      if (bytesRead === 0) return;
-      yield buffer.subarray(0, bytesRead);
-    }
-  } finally {
-    await handle.close();
-  }
-}
-
+/** Also who cancels before the first piece has the file closed. */
 function bytesOf(handle: FileHandle): ReadableStream<Uint8Array> {
-  return ReadableStream.from(piecesOf(handle));
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      try {
+        const buffer = new Uint8Array(64 * 1024);
+        const { bytesRead } = await handle.read(buffer, 0, buffer.length, null);
+        if (bytesRead > 0) return controller.enqueue(buffer.subarray(0, bytesRead));
+      } catch (error) {
+        await handle.close();
+        throw error;
+      }
+      await handle.close();
+      controller.close();
+    },
+    cancel: () => handle.close(),
+  });
 }
 
 /** Does something with a path, and says in our words what is wrong with it. */
@@ -156,6 +158,8 @@ async function told<T>(parts: readonly string[], step: () => Promise<T>): Promis
         throw new BeneathError("refused", `${path} is a symbolic link`, { cause });
       case "ENOTDIR":
         throw new BeneathError("refused", `${path} is no folder, or a symbolic link`, { cause });
+      case "ENAMETOOLONG":
+        throw new BeneathError("refused", `${path} has a name that is too long`, { cause });
       case "EISDIR":
       case "ENOTEMPTY":
         throw new BeneathError("refused", `${path} is a folder`, { cause });

@@ -68,3 +68,25 @@ Deno.test("A pipe is refused at once, although nobody writes to it", async () =>
 
   await assertRejects(() => read(folder.path, "pipe"), BeneathError, "is not a plain file");
 });
+
+Deno.test({
+  name: "A file is closed that nobody began to read",
+  ignore: Deno.build.os !== "linux", // the only system on which files are reached so
+  async fn() {
+    await using folder = await TempFolder.create();
+    const path = `${folder.path}/a`;
+    await Deno.writeTextFile(path, "x".repeat(200_000));
+    const { bytes } = await openBeneath(folder.path, ["a"]);
+    assertEquals(await isOpen(path), true);
+    await bytes.cancel();
+    assertEquals(await isOpen(path), false);
+  },
+});
+
+/** Whether this process has the file open. */
+async function isOpen(path: string): Promise<boolean> {
+  const files = await Array.fromAsync(Deno.readDir("/proc/self/fd"), async ({ name }) => {
+    return await Deno.readLink(`/proc/self/fd/${name}`).catch(() => ""); // that of this listing
+  });
+  return files.includes(path);
+}

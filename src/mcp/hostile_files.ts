@@ -4,11 +4,18 @@
  *
  * @module
  */
+import { constants } from "node:fs";
+import { open as openNode } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { ConfigError } from "../errors.ts";
 
 /** The largest file that is read. What is larger was not written by us. */
 const MAX_BYTES = 4 * 2 ** 20;
+/** How often a file is looked at anew that another process replaces just then. */
+const ATTEMPTS = 100;
+
+/** Why a file is not read. */
+type Unread = "missing" | "not a plain file" | "too large" | "being replaced";
 
 /**
  * Reads a text file that must be a plain file.
@@ -18,13 +25,17 @@ const MAX_BYTES = 4 * 2 ** 20;
  * @throws {ConfigError} It is a symbolic link, no file, or larger than 4 MiB.
  */
 export async function readHostileFile(path: string): Promise<string | undefined> {
-  const before = await lstatIfPresent(path);
-  if (before === undefined) return undefined;
-  if (!before.isFile) throw new ConfigError(`Cannot read ${path}: it is not a plain file`);
-  if (before.size > MAX_BYTES) throw new ConfigError(`Cannot read ${path}: it is above 4 MiB`);
-  const bytes = await readSame(path, before, MAX_BYTES);
-  if (bytes !== undefined) return new TextDecoder().decode(bytes);
-  throw new ConfigError(`Cannot read ${path}: it was replaced while it was opened`);
+  const read = await readPlain(path, MAX_BYTES);
+  switch (read) {
+    case "missing":
+      return undefined;
+    case "not a plain file":
+    case "being replaced":
+      throw new ConfigError(`Cannot read ${path}: it is ${read}`);
+    case "too large":
+      throw new ConfigError(`Cannot read ${path}: it is above 4 MiB`);
+  }
+  return new TextDecoder().decode(read);
 }
 
 /**
@@ -38,9 +49,23 @@ export async function readHostileBytes(
   path: string,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  const before = await lstatIfPresent(path);
-  if (!before?.isFile || before.size > maxBytes) return undefined;
-  return await readSame(path, before, maxBytes);
+  const read = await readPlain(path, maxBytes);
+  return typeof read === "string" ? undefined : read;
+}
+
+async function readPlain(
+  path: string,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | Unread> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const before = await lstatIfPresent(path);
+    if (before === undefined) return "missing";
+    if (!before.isFile) return "not a plain file";
+    if (before.size > maxBytes) return "too large";
+    const bytes = await readSame(path, before, maxBytes);
+    if (bytes !== undefined) return bytes;
+  }
+  return "being replaced";
 }
 
 /** Reads a file, if it still is the one that was looked at. */
@@ -49,19 +74,26 @@ async function readSame(
   before: Deno.FileInfo,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  using file = await Deno.open(path);
-  const opened = await file.stat();
-  if (opened.ino !== before.ino || opened.dev !== before.dev || opened.size > maxBytes) {
-    return undefined;
+  // `Deno.open()` would wait for ever for somebody to write to a pipe that has been put there.
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK;
+  const file = await ifPresent(openNode(path, flags));
+  if (file === undefined) return undefined;
+  try {
+    const opened = await file.stat();
+    if (opened.ino !== before.ino || opened.dev !== before.dev || opened.size > maxBytes) {
+      return undefined;
+    }
+    const bytes = new Uint8Array(opened.size);
+    let size = 0;
+    while (size < bytes.length) {
+      const { bytesRead } = await file.read(bytes, size, bytes.length - size);
+      if (bytesRead === 0) break;
+      size += bytesRead;
+    }
+    return bytes.subarray(0, size);
+  } finally {
+    await file.close();
   }
-  const bytes = new Uint8Array(opened.size);
-  let size = 0;
-  while (size < bytes.length) {
-    const read = await file.read(bytes.subarray(size));
-    if (read === null) break;
-    size += read;
-  }
-  return bytes.subarray(0, size);
 }
 
 /**
@@ -144,18 +176,19 @@ export async function openIfPresent(
   path: string,
   options: Pick<Deno.OpenOptions, "read" | "append">,
 ): Promise<Deno.FsFile | undefined> {
-  try {
-    const before = await Deno.lstat(path);
-    if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
-    const file = await Deno.open(path, options);
-    const opened = await file.stat();
-    if (opened.ino === before.ino && opened.dev === before.dev) return file;
-    file.close();
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
+  const before = await lstatIfPresent(path);
+  if (before === undefined) return undefined;
+  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+  using stack = new DisposableStack();
+  const file = await ifPresent(Deno.open(path, options));
+  if (file === undefined) return undefined;
+  stack.use(file);
+  const opened = await file.stat();
+  if (opened.ino !== before.ino || opened.dev !== before.dev) {
+    throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
   }
-  throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
+  stack.move();
+  return file;
 }
 
 /**
@@ -201,10 +234,22 @@ export async function makePlainFolder(folder: string): Promise<void> {
  * @returns What is there, or `undefined` where nothing is.
  */
 export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
+  return await ifPresent(Deno.lstat(path));
+}
+
+/**
+ * Takes what is not there for nothing.
+ *
+ * @param found What is looked up or opened.
+ * @returns It, or `undefined` where it is not there.
+ */
+export async function ifPresent<T>(found: Promise<T>): Promise<T | undefined> {
   try {
-    return await Deno.lstat(path);
+    return await found;
   } catch (error) {
+    // Node's functions have errors of their own.
     if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
     throw error;
   }
 }

@@ -1,6 +1,12 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { ConfigError } from "../errors.ts";
-import { isPlainFolder, readHostileFile, replaceHostileFile } from "./hostile_files.ts";
+import {
+  isPlainFolder,
+  openIfPresent,
+  readHostileBytes,
+  readHostileFile,
+  replaceHostileFile,
+} from "./hostile_files.ts";
 
 async function inFolder(test: (folder: string) => Promise<void>): Promise<void> {
   const folder = await Deno.makeTempDir();
@@ -9,6 +15,20 @@ async function inFolder(test: (folder: string) => Promise<void>): Promise<void> 
   } finally {
     await Deno.remove(folder, { recursive: true });
   }
+}
+
+/** Does something over and over. */
+function whileReading(act: (turn: number) => Promise<void>): { end: () => Promise<void> } {
+  let ended = false;
+  const turns = (async () => {
+    for (let turn = 0; !ended; turn++) await act(turn);
+  })();
+  return {
+    end: async () => {
+      ended = true;
+      await turns;
+    },
+  };
 }
 
 Deno.test("readHostileFile() reads plain files and nothing through links", async () => {
@@ -21,6 +41,47 @@ Deno.test("readHostileFile() reads plain files and nothing through links", async
     await assertRejects(() => readHostileFile(folder), ConfigError, "not a plain file");
     await Deno.truncate(`${folder}/plain`, 5 * 2 ** 20);
     await assertRejects(() => readHostileFile(`${folder}/plain`), ConfigError, "4 MiB");
+  });
+});
+
+Deno.test("readHostileBytes() waits for no pipe that is put in a file's place", async () => {
+  await inFolder(async (folder) => {
+    const [path, plain, pipe] = [`${folder}/file`, `${folder}/plain`, `${folder}/pipe`];
+    await Deno.writeTextFile(plain, "text");
+    assertEquals((await new Deno.Command("mkfifo", { args: [pipe] }).output()).code, 0);
+    const turns = whileReading(async (turn) => {
+      await Deno.link(turn % 2 === 0 ? plain : pipe, `${folder}/next`);
+      await Deno.rename(`${folder}/next`, path);
+    });
+    for (let reading = 0; reading < 1000; reading++) {
+      const bytes = await readHostileBytes(path, 10);
+      assertEquals([undefined, 4].includes(bytes?.length), true);
+    }
+    await turns.end();
+  });
+});
+
+Deno.test("readHostileFile() reads what another process replaces all the time", async () => {
+  await inFolder(async (folder) => {
+    const path = `${folder}/file`;
+    await replaceHostileFile(path, "0");
+    const turns = whileReading((turn) => replaceHostileFile(path, `${turn}`));
+    for (let reading = 0; reading < 300; reading++) {
+      assertEquals(/^\d+$/.test(await readHostileFile(path) ?? ""), true);
+    }
+    await turns.end();
+  });
+});
+
+Deno.test("openIfPresent() opens plain files only", async () => {
+  await inFolder(async (folder) => {
+    assertEquals(await openIfPresent(`${folder}/none`, { read: true }), undefined);
+    await Deno.writeTextFile(`${folder}/plain`, "text");
+    using file = await openIfPresent(`${folder}/plain`, { read: true });
+    assertEquals((await file?.stat())?.size, 4);
+    await Deno.symlink(`${folder}/plain`, `${folder}/link`);
+    const link = () => openIfPresent(`${folder}/link`, { read: true });
+    await assertRejects(link, ConfigError, "not a plain file");
   });
 });
 

@@ -5,7 +5,7 @@ import { readDotenv } from "./dotenv_file.ts";
 import type { VariableLookup } from "./server_params.ts";
 
 /** Stands for the workspace's path, by the name that editors use for it. */
-const WORKSPACE = "workspaceFolder";
+export const WORKSPACE_VARIABLE = "workspaceFolder";
 
 /** What every server started as a process gets of the host's environment. No secrets are in it. */
 const INHERITED: readonly string[] = [
@@ -24,11 +24,11 @@ const INHERITED: readonly string[] = [
 /** Options of {@linkcode variableLookup}. */
 export interface VariableLookupOptions {
   /**
-   * Whether the workspace's `.env` is read, or the folder whose `.env` is read instead.
+   * Whether the workspace's `.env` is read.
    *
    * @default {true}
    */
-  readonly dotenv?: boolean | string;
+  readonly dotenv?: boolean;
   /** Told of a `.env` that is left alone. */
   readonly log?: Logger | undefined;
 }
@@ -49,11 +49,10 @@ export async function variableLookup(
   options: VariableLookupOptions = {},
 ): Promise<VariableLookup> {
   const { dotenv: read = true, log } = options;
-  const folder = typeof read === "string" ? read : read ? workspace : undefined;
-  const file = folder === undefined ? {} : await readDotenv(folder, log);
+  const file = workspace === undefined || !read ? {} : await readDotenv(workspace, log);
   const dotenv = new Map(Object.entries(file));
   return (name) => {
-    if (name === WORKSPACE && workspace !== undefined) return resolve(workspace);
+    if (name === WORKSPACE_VARIABLE && workspace !== undefined) return resolve(workspace);
     return Deno.env.get(name) ?? dotenv.get(name);
   };
 }

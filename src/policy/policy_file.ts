@@ -3,6 +3,7 @@ import type { z } from "zod";
 import { ConfigError } from "../errors.ts";
 import { JsonPlaceError, type LocatedJson, parseLocated, pointerOf } from "../json/located.ts";
 import { isPlainFolder, readHostileFile } from "../mcp/hostile_files.ts";
+import { settingsFolder } from "../process/user_folders.ts";
 import { PolicyRules, type PolicySource } from "./policy_rules.ts";
 import { isInReach } from "./reach.ts";
 import { policySchema } from "./schema.ts";
@@ -76,9 +77,8 @@ export function policyFiles(workspace: string | undefined): Map<string, string> 
   if (workspace !== undefined) {
     files.set(".ipybox/policy.json", join(workspace, ".ipybox", "policy.json"));
   }
-  const home = Deno.env.get("HOME");
-  const config = Deno.env.get("XDG_CONFIG_HOME") || (home && join(home, ".config"));
-  if (config) files.set("the user's policy.json", join(config, "ipybox", "policy.json"));
+  const settings = settingsFolder();
+  if (settings !== undefined) files.set("the user's policy.json", join(settings, "policy.json"));
   return files;
 }
 

@@ -15,7 +15,7 @@ export type Substitution = (reader: ShellReader) => void;
 const WORD_END = /[ \t\n;&|<>()]/;
 const NAME = /[A-Za-z_][A-Za-z0-9_]*/y;
 const PARAMETER_OPERATOR = /:?[-+=?]|%%?|##?/y;
-const ARITHMETIC = /[\w\s+\-*/%<>=!&|^~?:,()]*?(?=\)\))/y;
+const ARITHMETIC = /[\d\s+\-*/%<>=!&|^~?:,()]*?(?=\)\))/y;
 
 /** Reads the words of a shell line, and hands each command substitution in them on. */
 export class ShellReader {
@@ -165,10 +165,10 @@ export class ShellReader {
     return found;
   }
 
-  /** Only what cannot run anything: bash evaluates the subscripts of arrays as commands. */
+  /** Only numbers: what a variable holds is worked out too, and bash runs what is in subscripts there. */
   #arithmetic(): void {
     if (this.#takePattern(ARITHMETIC) === undefined || !this.take("))")) {
-      throw new ShellSyntaxError("it has arithmetic that is more than numbers and names");
+      throw new ShellSyntaxError("it has arithmetic that is more than numbers");
     }
   }
 
@@ -239,7 +239,7 @@ class WordBuilder {
   }
 
   finish(): ReadWord {
-    const expands = /[*?[]|\{.*(,|\.\.).*\}|(^|[=:])~/s.test(this.#unquoted);
+    const expands = /[*?[]|(^|[=:])~/.test(this.#unquoted) || hasBraces(this.#unquoted);
     return {
       text: this.#text,
       dynamic: this.#dynamic || expands,
@@ -247,4 +247,10 @@ class WordBuilder {
       plain: this.#plainLength === undefined,
     };
   }
+}
+
+/** Whether bash makes several words of it, as of `{a,b}` and `{1..9}`. */
+function hasBraces(text: string): boolean {
+  const [start, end] = [text.indexOf("{"), text.lastIndexOf("}")];
+  return start >= 0 && start < end && /,|\.\./.test(text.slice(start, end));
 }

@@ -68,6 +68,9 @@ const WRAPPERS: ReadonlyMap<string, Wrapper> = new Map<string, Wrapper>([
 
 const SHELLS: ReadonlySet<string> = new Set(["sh", "bash", "dash", "ash"]);
 
+/** How many wrappers may stand before a command. */
+const MAX_WRAPPERS = 16;
+
 /** Where a system keeps its programs: a name there means the same as the name alone. */
 const SYSTEM_FOLDER = /^\/(usr\/(local\/)?)?s?bin\/(?=[^/]+$)/;
 
@@ -76,10 +79,16 @@ const SYSTEM_FOLDER = /^\/(usr\/(local\/)?)?s?bin\/(?=[^/]+$)/;
  *
  * @param command The command.
  * @param parse Takes a script apart.
+ * @param depth How many wrappers stand before it.
  * @returns The command, its name without the folder where that is the system's, and what it starts.
  * @throws {ShellSyntaxError} What it starts cannot be told for sure.
  */
-export function unwrapCommand(command: ShellCommand, parse: ScriptParser): ShellCommand[] {
+export function unwrapCommand(
+  command: ShellCommand,
+  parse: ScriptParser,
+  depth = 0,
+): ShellCommand[] {
+  if (depth > MAX_WRAPPERS) throw new ShellSyntaxError("it nests too deeply");
   const [first, ...rest] = command.words;
   if (first === undefined || command.redirection) return [command];
   if (first.dynamic) {
@@ -94,16 +103,17 @@ export function unwrapCommand(command: ShellCommand, parse: ScriptParser): Shell
       : [{ ...named, wrapper: true }, ...inherit(command, parse(script))];
   }
   if (name === "eval") {
-    return [{ ...named, wrapper: true }, ...inherit(command, parse(joined(rest)))];
+    return [{ ...named, wrapper: true }, ...inherit(command, parse(joined(operandsOf(rest))))];
   }
-  if (name === "trap" && rest.length > 1) {
-    const [action, ...signals] = rest;
+  if (name === "trap" && operandsOf(rest).length > 1) {
+    const [action, ...signals] = operandsOf(rest);
     if (action === undefined || signals.some(({ dynamic }) => dynamic)) throw unclear(name);
     return [named, ...inherit(command, parse(joined([action])))];
   }
+  if (evaluates(name, rest)) throw unclear(name);
   if (name === "find") {
     const started = startedByFind(rest).map((words) => ({ ...command, words }));
-    return [named, ...started.flatMap((inner) => unwrapCommand(inner, parse))];
+    return [named, ...started.flatMap((inner) => unwrapCommand(inner, parse, depth + 1))];
   }
   const started = startedBy(name, rest);
   if (started === undefined) return [named];
@@ -113,7 +123,38 @@ export function unwrapCommand(command: ShellCommand, parse: ScriptParser): Shell
     assigned: command.assigned || started.assigned === true,
   };
   const raises = WRAPPERS.get(name)?.raises === true;
-  return [{ ...named, wrapper: !raises }, ...unwrapCommand(inner, parse)];
+  return [{ ...named, wrapper: !raises }, ...unwrapCommand(inner, parse, depth + 1)];
+}
+
+/** What comes after the `--` that ends options, if there is one. */
+function operandsOf(args: readonly ShellWord[]): readonly ShellWord[] {
+  return args[0]?.text === "--" && !args[0].dynamic ? args.slice(1) : args;
+}
+
+/** Builtins that run what is in their arguments, or change what later commands mean. */
+const RUNNING: ReadonlySet<string> = new Set(
+  ["alias", "bind", "compgen", "complete", "enable", "fc", "let"],
+);
+/** Builtins that take names of variables. */
+const NAMING: ReadonlySet<string> = new Set([
+  ...["[", "declare", "export", "getopts", "local", "mapfile", "printf", "read", "readarray"],
+  ...["readonly", "test", "typeset", "unset", "wait"],
+]);
+/** A name with a subscript, in which bash runs command substitutions; also behind its option. */
+const SUBSCRIPT = /^(-\w+)?[A-Za-z_]\w*\[/;
+/** Their options that make numbers of texts, by working them out, or that name a command. */
+const RUNNING_OPTIONS: ReadonlyMap<string, RegExp> = new Map([
+  ...["declare", "local", "readonly", "typeset"].map((name) => [name, /^[-+]\w*i/] as const),
+  ...["mapfile", "readarray"].map((name) => [name, /^-\w*C/] as const),
+]);
+
+/** Whether bash may run what is in an argument of a builtin. */
+function evaluates(name: string, args: readonly ShellWord[]): boolean {
+  const option = RUNNING_OPTIONS.get(name);
+  return RUNNING.has(name) ||
+    args.some(({ text }) =>
+      NAMING.has(name) && SUBSCRIPT.test(text) || option?.test(text) === true
+    );
 }
 
 function inherit(outer: ShellCommand, commands: readonly ShellCommand[]): ShellCommand[] {
@@ -183,7 +224,7 @@ function scriptOf(args: readonly ShellWord[]): string | undefined {
 
 /** A shell's other options are not known here: a script after them cannot be told for sure. */
 function laterScript(args: readonly ShellWord[]): undefined {
-  if (args[0]?.text.startsWith("-") && args.some(({ text }) => /^-\w*c/.test(text))) {
+  if (/^[-+]/.test(args[0]?.text ?? "") && args.some(({ text }) => /^-\w*c/.test(text))) {
     throw unclear("sh");
   }
 }

@@ -3,7 +3,6 @@ import { allDone } from "../async/all.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
-import { loginsFolder } from "../process/logins_folder.ts";
 import type { Logger } from "../log.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
@@ -11,6 +10,7 @@ import { writeSettings } from "./launch.ts";
 import { sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
+import { refuseUserFoldersIn, userFolders } from "./user_folders.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 
 /** How the sandbox differs from its defaults. */
@@ -94,13 +94,14 @@ export async function prepareSandbox(
   }
   const home = hostEnv("HOME");
   refuseWideWorkspace(workspace, home);
-  const logins = await loginsWithin(workspace);
+  await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
-  const [config, srt, protectedPaths] = await allDone([
+  const [config, srt, protectedPaths, ownFolders] = await allDone([
     userConfig(options),
     findSrt({ path, log, signal }),
     findProtectedPaths(workspace),
+    userFolders(),
   ]);
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
@@ -111,7 +112,7 @@ export async function prepareSandbox(
     readable: [...folders.readable, ...srt.readable],
     protectedPaths: {
       ...protectedPaths,
-      unreadable: [...protectedPaths.unreadable, ...logins],
+      unreadable: [...protectedPaths.unreadable, ...ownFolders],
     },
     config,
     ...(home === undefined ? {} : { home }),
@@ -197,30 +198,6 @@ async function readOnlyInside(options: SandboxOptions, workspace: string): Promi
     return real === undefined ? [] : [resolve(file), real]; // what is not there would be made
   }));
   return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
-}
-
-/**
- * The folder of the logins to MCP servers, which no setting of the user's opens.
- *
- * @throws {ConfigError} It is in the workspace, or would be.
- */
-async function loginsWithin(workspace: string): Promise<string[]> {
-  const folder = loginsFolder();
-  if (folder === undefined) return [];
-  const real = await Deno.realPath(folder).catch((error: unknown) => {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    const isDenied = error instanceof Deno.errors.NotCapable ||
-      error instanceof Deno.errors.PermissionDenied;
-    if (isDenied) return undefined; // nor can it be used then
-    throw error;
-  });
-  if (`${real ?? folder}/`.startsWith(`${workspace}/`)) {
-    throw new ConfigError(
-      `Cannot use ${workspace} as workspace: logins to MCP servers are kept in ${folder}; ` +
-        "choose a folder of its own",
-    );
-  }
-  return real === undefined ? [] : [real];
 }
 
 /** A workspace can be read whole. The home directory must not be. */

@@ -10,6 +10,7 @@ import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
 import { findProtectedPaths, makeOwnFolders, type ProtectedPaths } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
+import { userFolders } from "./user_folders.ts";
 
 /** A program that is to run in a sandbox of its own, and what it is given. */
 export interface ServerProgram {
@@ -152,11 +153,12 @@ async function userConfig(
 }
 
 async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
-  const found = await findProtectedPaths(workspace);
-  if (!openReads) return found;
+  const [found, ownFolders] = await allDone([findProtectedPaths(workspace), userFolders()]);
+  if (!openReads) return { ...found, unreadable: [...found.unreadable, ...ownFolders] };
   // Which secrets it may read is what the user's settings say; the host's own state it never may.
   const state = join(workspace, ".ipybox");
-  return { ...found, unreadable: found.unreadable.filter((path) => path === state) };
+  const unreadable = found.unreadable.filter((path) => path === state);
+  return { ...found, unreadable: [...unreadable, ...ownFolders] };
 }
 
 /** What the arguments name, as far as it is there: a script, a folder to work on. */

@@ -10,6 +10,7 @@ import {
   requireMethod,
   requireToken,
 } from "./door.ts";
+import { OpenSockets } from "./open_sockets.ts";
 import { PageDoor } from "./page_door.ts";
 import type { ToolRunner } from "./tool_runner.ts";
 import { errorText } from "./wire.ts";
@@ -33,7 +34,7 @@ export interface ApplicationDoorOptions {
 /** The door for the application: approvals, the registry, and reset. */
 export class ApplicationDoor {
   readonly #options: ApplicationDoorOptions;
-  readonly #sockets = new Set<WebSocket>();
+  readonly #sockets = new OpenSockets();
   readonly #pages: PageDoor;
 
   /** @param options Who does the work, and the token. */
@@ -72,10 +73,13 @@ export class ApplicationDoor {
     }
   }
 
-  /** Closes the approval WebSockets, and those of pages. */
-  close(): void {
-    this.#pages.close();
-    for (const socket of this.#sockets) socket.close(1001);
+  /**
+   * Closes the approval WebSockets, and those of pages.
+   *
+   * @returns Resolves when the other sides have closed them too.
+   */
+  async close(): Promise<void> {
+    await Promise.all([this.#pages.close(), this.#sockets.close()]);
   }
 
   async #route(request: Request): Promise<Response> {
@@ -106,7 +110,6 @@ export class ApplicationDoor {
     const { runner, log } = this.#options;
     const { response, socket } = await upgradeApprover(request, runner.channel, log);
     this.#sockets.add(socket);
-    socket.addEventListener("close", () => this.#sockets.delete(socket));
     return response;
   }
 

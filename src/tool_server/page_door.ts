@@ -11,6 +11,7 @@ import {
 import { parseDecision } from "../approval_page/page_wire.ts";
 import type { Logger } from "../log.ts";
 import { readJsonBody, Refused, requireMethod } from "./door.ts";
+import { OpenSockets } from "./open_sockets.ts";
 
 /** What {@linkcode PageDoor} is made of. */
 export interface PageDoorOptions {
@@ -48,7 +49,7 @@ const IDLE_S = 30;
  */
 export class PageDoor {
   readonly #options: PageDoorOptions;
-  readonly #sockets = new Set<WebSocket>();
+  readonly #sockets = new OpenSockets();
 
   /** @param options Who is served with what. */
   constructor(options: PageDoorOptions) {
@@ -73,9 +74,13 @@ export class PageDoor {
     }
   }
 
-  /** Tells open pages that this is the end. */
-  close(): void {
-    for (const socket of this.#sockets) socket.close(1001);
+  /**
+   * Tells open pages that this is the end.
+   *
+   * @returns Resolves when they have taken note.
+   */
+  async close(): Promise<void> {
+    await this.#sockets.close();
   }
 
   async #route(request: Request): Promise<Response> {
@@ -152,7 +157,6 @@ export class PageDoor {
     const { socket, response } = Deno.upgradeWebSocket(request, { idleTimeout: IDLE_S });
     const stack = new DisposableStack();
     this.#sockets.add(socket);
-    stack.defer(() => this.#sockets.delete(socket));
     socket.onopen = () => {
       stack.use(desk.enter());
       stack.use(desk.board.onMessage((message) => socket.send(message)));

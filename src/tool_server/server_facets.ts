@@ -113,17 +113,18 @@ function json(value: unknown): string {
   return canonicalJson(toExact(value));
 }
 
-/** The command and its arguments as a shell would take them. */
+/** The command and its arguments, told apart: nothing of them is invisible. */
 function commandWords({ command, args = [] }: StdioServerParams): string[] {
   return [command, ...args].map((word, index, words) => {
     const option = words[index - 1];
     const isValue = option !== undefined && /^--?[a-z]/i.test(option) && !word.startsWith("-");
     if (isValue && isSecretName(option) && !hasVariable(word)) return "…";
-    return shellWord(hasVariable(word) ? word : redactText(word));
+    return visibleWord(hasVariable(word) ? word : redactText(word));
   });
 }
 
-function shellWord(word: string): string {
+/** Not for a shell, unlike `shellWord()`: people see each character, and `${VAR}` as it is. */
+function visibleWord(word: string): string {
   return /^[\w@%+=:,./${}~-]+$/.test(word) ? word : quoted(word);
 }
 

@@ -148,7 +148,8 @@ export class ToolRunner implements AsyncDisposable {
     const registry = await ServerRegistry.open({ workspace, servers });
     // A `.env` that is there now is out of reach for executed code, and is read whenever a server
     // starts. Where there is none, code can put one, so none is read.
-    const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
+    const isKnown = options.variables !== undefined;
+    const hasDotenv = workspace !== undefined && !isKnown && await hasOwnDotenv(workspace, log);
     const variables = options.variables ??
       (hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false }));
     const settingsFiles = workspace === undefined

@@ -36,12 +36,6 @@ export interface ToolRunnerOptions {
    */
   consents?: boolean | string | undefined;
   /**
-   * Fills in `${VAR}` in servers' parameters.
-   *
-   * @default {undefined} the environment, then the workspace's `.env`
-   */
-  variables?: VariableLookup | undefined;
-  /**
    * How long a server may take to start, in milliseconds.
    *
    * @default {30000}
@@ -78,6 +72,12 @@ export interface ToolRunnerOptions {
    * @default {undefined} they are not told
    */
   roots?: readonly Root[] | undefined;
+  /**
+   * Gives the values of `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
+   */
+  variables?: VariableLookup | undefined;
   /**
    * Lets a person log in to remote servers that ask for it.
    *

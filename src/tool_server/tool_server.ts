@@ -116,7 +116,7 @@ export class ToolServer implements AsyncDisposable {
       token,
     });
     const applicationDoor: Door = listen((request) => door.handle(request), token, stack);
-    stack.defer(() => door.close());
+    stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
     const kernelDoorAt = port === undefined ? undefined : doorAt("127.0.0.1", port, kernelToken);
     const page = new ApprovalPage(desk, () => applicationDoor.url);
@@ -180,12 +180,20 @@ function listen(
   stack: AsyncDisposableStack,
 ): Door {
   const cut = new AbortController();
+  const underWay = new Set<Promise<unknown>>();
   const server = Deno.serve(
     { hostname: "127.0.0.1", port: 0, signal: cut.signal, onListen() {} },
-    handler,
+    (request, { completed }) => {
+      // It rejects when the other side has hung up, which is an end like any other.
+      const over = completed.catch(() => {}).finally(() => underWay.delete(over));
+      underWay.add(over);
+      return handler(request);
+    },
   );
   stack.defer(async () => {
-    if (!await settledWithin(server.shutdown(), FAREWELL_MS)) cut.abort();
+    await settledWithin(Promise.all(underWay), FAREWELL_MS);
+    // Not shutdown(), which waits for clients, and after which nothing can cut them off.
+    cut.abort();
     await server.finished;
   });
   const { hostname, port } = server.addr;

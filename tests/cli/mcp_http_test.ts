@@ -1,10 +1,12 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { silentLogger } from "../../src/log.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
@@ -124,6 +126,53 @@ Deno.test("Who has no token, another owner's handle, or is a web page gets nothi
   await closed.body?.cancel();
   assertEquals(closed.status, 200);
   assertEquals((await post({ ...alice, ...inSession }, list)).status, 404);
+});
+
+Deno.test("What opens no session takes no room from those that do", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path, "--max-sessions", "1"]);
+  const { url, token } = server.address;
+  const post = async (body: string, accept = "application/json, text/event-stream") => {
+    const headers = {
+      accept,
+      authorization: `Bearer ${token}`,
+      "content-type": "application/json",
+    };
+    const response = await fetch(url, { method: "POST", headers, body });
+    await response.body?.cancel();
+    return response;
+  };
+  const initialize = JSON.stringify(INITIALIZE);
+  assertEquals((await post(initialize, "text/plain")).status, 406);
+  assertEquals((await post(initialize, "text/plain")).status, 406); // and not 503
+  const deep = "[".repeat(100_000) + "]".repeat(100_000);
+  for (const body of ["null", "3", '"x"', "[]", "{", "", '{"jsonrpc":"2.0","id":1}', deep]) {
+    assertEquals((await post(body)).status, 400, body.slice(0, 30));
+  }
+  const together = await Promise.all([1, 2, 3].map(() => post(initialize)));
+  assertEquals(together.map(({ status }) => status).sort(), [200, 503, 503]);
+  const id = together.find(({ ok }) => ok)?.headers.get("mcp-session-id") ?? "";
+  const headers = { authorization: `Bearer ${token}`, "mcp-session-id": id };
+  const long = new URL(`/sessions/${id}/files/${"a".repeat(300)}`, url);
+  const put = await fetch(long, { method: "PUT", headers, body: "x" });
+  assertEquals([put.status, (await put.json()).error.message.slice(-28)], [
+    403,
+    " has a name that is too long",
+  ]);
+});
+
+Deno.test("Servers of HTTP sessions get their variables from the workspace's .env", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/.env`, "FROM_DOTENV=the value\n");
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  const env = { A: "${FROM_DOTENV}", B: "${workspaceFolder}" };
+  await registry.register("raw", { ...rawServer(), env });
+  await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
+  await using host = await McpHost.join(server.address, { kind: "1.x" });
+
+  const code = `${RAW}import json, os\nenv = json.loads(raw.run_sync("env").text)\n` +
+    `print(env["A"], env["B"] == os.getcwd(), os.path.exists("../../.env"))`;
+  assertEquals((await host.call(CELL, { code })).text, "the value True False");
 });
 
 /** `fetch` does not let its caller choose this header. */

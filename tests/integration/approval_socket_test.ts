@@ -179,6 +179,16 @@ Deno.test("reset and end refuse what waits for approval", async () => {
   await client.closed;
 });
 
+Deno.test("a tool server that ends says so to its approver", async () => {
+  const server = await start();
+  const { socket } = await rude(server);
+  const gone = Promise.withResolvers<CloseEvent>();
+  socket.onclose = (event) => gone.resolve(event);
+  await server[Symbol.asyncDispose]();
+  const { code, wasClean } = await gone.promise;
+  assertEquals([code, wasClean], [1001, true]);
+});
+
 Deno.test("ApprovalClient says why it cannot connect", async () => {
   await using server = await start();
   const { url } = server.applicationDoor;

@@ -16,6 +16,28 @@ Deno.test("No output is lost", async (t) => {
     assertEquals(lost, []);
   });
 
+  await t.step("what programs and C code write comes with its execution, and whole", async () => {
+    const lost: number[] = [];
+    for (let i = 0; i < 100; i++) {
+      const text = await kernel.text(`import os\n_ = os.write(${1 + i % 2}, b"x" * 60000)`);
+      if (text?.length !== 60_000) lost.push(i);
+    }
+    assertEquals(lost, []);
+    assertEquals(await kernel.text("_ = os.system('echo a')"), "a");
+    assertEquals(
+      await kernel.text("_ = os.write(1, ('a' + '€' * 999).encode())"),
+      "a" + "€".repeat(999),
+    );
+    const code = `import time
+if os.fork() == 0:
+    while not os.path.exists("over"): time.sleep(0.01)
+    os.write(1, b"late")
+    os._exit(0)`;
+    assertEquals(await kernel.text(code), null);
+    const next = `open("over", "w").close()\n_ = os.wait()`;
+    assertEquals(await kernel.text(next), "late");
+  });
+
   await t.step("chunks arrive when they are produced, from stdout and stderr apart", async () => {
     const code = `import os, sys, time
 print("first", flush=True)

@@ -22,10 +22,12 @@ testIf(hasRuff, "the Python of IPYBOX_PYTHON has no ruff; `deno task test` sets 
 Deno.test("pyright, when it is strict, finds no error in the runtime", async () => {
   await using directory = await TempDirectory.create();
   const target = `${directory.path}/ipybox_runtime`;
-  await Deno.mkdir(target);
   const source = `${root}templates/runtime/ipybox_runtime`;
-  for await (const { name, isFile } of Deno.readDir(source)) {
-    if (isFile) await Deno.copyFile(`${source}/${name}`, `${target}/${name}`);
+  for (const folder of ["", "/kernel"]) {
+    await Deno.mkdir(target + folder);
+    for await (const { name, isFile } of Deno.readDir(source + folder)) {
+      if (isFile) await Deno.copyFile(`${source}${folder}/${name}`, `${target}${folder}/${name}`);
+    }
   }
   const config = { typeCheckingMode: "strict", pythonVersion: "3.11", reportPrivateUsage: false };
   await Deno.writeTextFile(`${directory.path}/pyrightconfig.json`, JSON.stringify(config));

@@ -49,7 +49,7 @@ class Machine implements AsyncDisposable {
     );
   }
 
-  /** What the example needs, as the README says it. */
+  /** What the example needs, as docs/permissions.md says it. */
   get permissions(): readonly Permission[] {
     const { workspace, temporary, cache, python, denoDir } = this;
     const npm = `${denoDir}/npm`;
@@ -100,7 +100,7 @@ class Machine implements AsyncDisposable {
   }
 }
 
-Deno.test("examples/quickstart.ts runs with the permissions of the README", async () => {
+Deno.test("examples/quickstart.ts runs with the permissions of docs/permissions.md", async () => {
   await using machine = await Machine.create();
 
   const { code, stdout, stderr } = await machine.run(machine.permissions);

@@ -266,6 +266,28 @@ Deno.test("A12: names that are no names register nothing", async () => {
   });
 });
 
+Deno.test("a tool server ends although a request never comes whole", async () => {
+  const server = await ToolServer.start({ log: silentLogger });
+  const { hostname, port, token } = server.applicationDoor;
+  using connection = await Deno.connect({ hostname, port });
+  const headers = [
+    "PUT /servers/files HTTP/1.1",
+    `Host: ${hostname}:${port}`,
+    `Authorization: Bearer ${token}`,
+    "Content-Type: application/json",
+    "Content-Length: 100",
+    "Expect: 100-continue", // whose answer tells that the request is being read
+  ];
+  await writeAll(connection, encoder.encode(`${headers.join("\r\n")}\r\n\r\n`));
+  const buffer = new Uint8Array(100);
+  const size = await connection.read(buffer);
+  assertMatch(new TextDecoder().decode(buffer.subarray(0, size ?? 0)), /^HTTP\/1.1 100 /);
+
+  await server[Symbol.asyncDispose]();
+
+  assertEquals(await connection.read(buffer).catch(() => null), null);
+});
+
 Deno.test("A14: a body that is too large is refused while it comes, whatever it declares", async () => {
   await running(async ({ kernelDoor }, started) => {
     assertEquals(await post(kernelDoor, "/run", "", { "Content-Length": "99999999999" }), 413);

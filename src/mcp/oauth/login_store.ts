@@ -2,8 +2,8 @@ import { dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { z } from "zod";
 import { abortable, anySignal } from "../../async/signals.ts";
 import { ConfigError } from "../../errors.ts";
-import { loginsFolder } from "../../process/logins_folder.ts";
-import { replaceHostileFile } from "../hostile_files.ts";
+import { loginsFolder } from "../../process/user_folders.ts";
+import { ifPresent, replaceHostileFile } from "../hostile_files.ts";
 
 /** A token as it may stand in a header. */
 export const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
@@ -114,7 +114,7 @@ export class LoginStore {
    * @throws {ConfigError} Others can read the file, or it is none of ours.
    */
   async read(): Promise<Login | undefined> {
-    const file = await openIfPresent(this.path);
+    const file = await ifPresent(Deno.open(this.path));
     if (file === undefined) return undefined;
     using _file = file;
     // Of the file that was opened: another process may replace it at any moment.
@@ -177,15 +177,6 @@ export class LoginStore {
         cause: error,
       });
     }
-  }
-}
-
-async function openIfPresent(path: string): Promise<Deno.FsFile | undefined> {
-  try {
-    return await Deno.open(path);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
   }
 }
 

@@ -48,15 +48,20 @@ export class LegacySessions implements AsyncDisposable {
     }
     const { pooled, transport } = known ?? await this.#connect(owner);
     const use = pooled.use();
+    let isNeeded = known !== undefined;
     try {
       const response = await transport.handleRequest(
         request,
         body === undefined ? {} : { parsedBody: body },
       );
+      isNeeded ||= response.ok;
       return untilSent(response, { use });
     } catch (error) {
       use[Symbol.dispose]();
       throw error;
+    } finally {
+      // Its client was not told of it, so nobody could use or close it.
+      if (!isNeeded) await this.#pool.close(owner, pooled.id);
     }
   }
 

@@ -3,15 +3,22 @@ import type { Logger } from "../../log.ts";
 import { serverFor, type ServerForOptions } from "../connection.ts";
 import { failure } from "../failure.ts";
 import { createMcpHandler, type McpHttpHandler, SdkMcpServer } from "../sdk.ts";
+import { rpcError } from "./rpc_error.ts";
 import { withErrorStatus } from "./error_status.ts";
 import { registerSessionTools } from "./session_tools.ts";
 import type { PooledSession, SessionPool } from "./session_pool.ts";
 import { untilSent } from "./until_sent.ts";
 
+/** A request or a notification. */
+const message = z.object({ jsonrpc: z.literal("2.0"), method: z.string() });
+
 /** A tool call, as far as it says which session it is for. */
 const forSession = z.object({
   method: z.literal("tools/call"),
-  params: z.object({ name: z.string(), arguments: z.object({ session: z.string() }) }),
+  params: z.object({
+    name: z.string().regex(/^\w{1,100}$/),
+    arguments: z.object({ session: z.string() }),
+  }),
 });
 
 /** Answers a call for a session that there is not, so that the model reads what to do. */
@@ -72,6 +79,9 @@ export class ModernHandlers implements AsyncDisposable {
    * @throws {TooManySessionsError} There are too many sessions for another one.
    */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
+    if (body !== undefined && !message.safeParse(body).success) {
+      return rpcError(400, -32600, "The body is no JSON-RPC request"); // no session for that
+    }
     const call = forSession.safeParse(body).data?.params;
     const named = call?.arguments.session;
     const pooled = named === undefined

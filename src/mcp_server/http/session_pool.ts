@@ -1,7 +1,8 @@
 import { cp } from "node:fs/promises";
 import { join } from "node:path";
 import { isPlainFolder } from "../../mcp/hostile_files.ts";
-import { variableLookup } from "../../mcp/variables.ts";
+import type { VariableLookup } from "../../mcp/server_params.ts";
+import { variableLookup, WORKSPACE_VARIABLE } from "../../mcp/variables.ts";
 import { ServerRegistry } from "../../tool_server/server_registry.ts";
 import { Session, type SessionOptions } from "../session.ts";
 
@@ -138,10 +139,8 @@ export class SessionPool implements AsyncDisposable {
         ...this.#options.session,
         workspace: folder,
         servers: await this.#servers(),
-        // Its folder starts without a `.env` and without consents; what code or clients put there
-        // must not count.
-        variables: await variableLookup(folder, { dotenv: workspace, log: session.log }),
-        consents: session.consents ?? workspace,
+        variables: await this.#variables(folder),
+        consents: session.consents ?? workspace, // what its own folder says must not count
         label: `session ${id}`,
       });
       const entry = this.#entry(owner, id, opened, folder);
@@ -218,6 +217,13 @@ export class SessionPool implements AsyncDisposable {
       await cp(generated, join(folder, "mcptools"), { recursive: true });
     }
     return folder;
+  }
+
+  /** The workspace's `.env` is the user's; one in a session's folder would be the code's. */
+  async #variables(folder: string): Promise<VariableLookup> {
+    const { workspace, session: { log } } = this.#options;
+    const lookup = await variableLookup(workspace, { log });
+    return (name) => name === WORKSPACE_VARIABLE ? folder : lookup(name);
   }
 
   async #servers(): Promise<SessionOptions["servers"]> {

@@ -2,9 +2,9 @@
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from . import cell_source, messages, no_input, plain_output, streams, working_dir
+from . import cell_source, child_output, messages, no_input, plain_output, streams, working_dir
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -16,6 +16,7 @@ def start(config_json: str) -> None:
     config = json.loads(config_json)
     plain_output.install(shell)
     streams.install()
+    child_output.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)
     no_input.install(shell.kernel)
@@ -40,7 +41,7 @@ def _guard_commands(shell: "InteractiveShell", guard: str) -> None:
     shell_approval.install(shell, one_process)
 
 
-def _shell() -> "InteractiveShell":
+def _shell() -> Any:  # of a class that has a kernel, and no types
     from IPython import get_ipython
 
     shell = get_ipython()

@@ -3,7 +3,7 @@
 A larger one would cost the connection, and so the kernel with all its variables.
 """
 
-from typing import Any
+from typing import Any, cast
 
 _LARGEST_MESSAGE = 60 << 20  # bytes of JSON; headers come on top
 _KEPT = 4 << 20  # characters that are kept of a text that must be cut
@@ -17,8 +17,9 @@ def install(session: Any) -> None:
         packed = pack(content)
         if len(packed) <= _LARGEST_MESSAGE or not isinstance(content, dict):
             return packed
-        packed = pack(_shortened(content))
-        return packed if len(packed) <= _LARGEST_MESSAGE else pack(_emptied(content))
+        parts = cast("dict[str, Any]", content)
+        packed = pack(_shortened(parts))
+        return packed if len(packed) <= _LARGEST_MESSAGE else pack(_emptied(parts))
 
     session.pack = pack_fitting
 
@@ -44,7 +45,8 @@ def _emptied(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bundle(data: dict[str, Any]) -> dict[str, Any]:
-    kept, notes = {}, []
+    kept: dict[str, Any] = {}
+    notes: list[str] = []
     for mime, value in data.items():
         size = len(value) if isinstance(value, str) else len(repr(value))
         if mime == "text/plain" or size <= _KEPT:

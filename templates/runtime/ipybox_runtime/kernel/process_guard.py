@@ -12,7 +12,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar
 from enum import Enum
 from typing import Any, NoReturn
@@ -87,7 +87,7 @@ def install() -> OneProcess:
     current: ContextVar[_Grant | None] = ContextVar("grant", default=None)
 
     @contextlib.contextmanager
-    def one_process(recognises: Callable[[Sequence[str]], bool]) -> Iterator[None]:
+    def one_process(recognises: Callable[[Sequence[str]], bool]) -> Generator[None, None, None]:
         # The event loop that runs scripts in another thread takes the context along.
         token = current.set(_Grant(recognises))
         try:
@@ -167,7 +167,7 @@ def _replace_unaudited(current: ContextVar[_Grant | None]) -> None:
 
     _posixsubprocess.fork_exec = guarded
     if hasattr(subprocess, "_fork_exec"):  # since Python 3.11 it has a name of its own for it
-        subprocess._fork_exec = guarded
+        setattr(subprocess, "_fork_exec", guarded)  # noqa: B010, as its types do not name it
     for name in (f"spawn{suffix}" for suffix in _SPAWNS):
         if hasattr(os, name):
             setattr(os, name, _refuse(f"os.{name}"))

@@ -32,7 +32,8 @@ def install(shell: InteractiveShell, one_process: OneProcess) -> None:
     _ask_before_commands(shell, approve, one_process)
     _ask_before_scripts(shell, approve, one_process)
     # It starts a window of its own, which nobody would see, and by no shell.
-    shell.magics_manager.magics["line"].pop("qtconsole", None)
+    manager: Any = shell.magics_manager
+    manager.magics["line"].pop("qtconsole", None)
 
 
 def unguarded(
@@ -78,6 +79,8 @@ def _ask_before_commands(
 ) -> None:
     """Replace ``!cmd``, ``x = !cmd`` and all that is made of them: ``%sx``, ``%pip``, aliases."""
     as_it_is = _WithoutExpansion(shell)
+    kind: Any = type(shell)
+    instance: Any = shell
     interpreter = os.environ.get("SHELL")
 
     def approved(cmd: str) -> str:
@@ -90,22 +93,21 @@ def _ask_before_commands(
     def system_by(run: Callable[[Any, str], None]) -> Callable[[str], None]:
         def system(cmd: str) -> None:
             # A depth of 1 is the frame of whoever called, with its local variables.
-            text = approved(shell.var_expand(_plain(cmd), depth=1))
+            text = approved(instance.var_expand(_plain(cmd), depth=1))
             with one_process(_shell_command(text)):
                 run(as_it_is, text)
 
         return _like(run, system)
 
-    get = type(shell).getoutput
+    get = kind.getoutput
 
     def getoutput(cmd: str, split: bool = True, depth: int = 0) -> Any:
-        text = approved(shell.var_expand(_plain(cmd), depth=depth + 1))
+        text = approved(instance.var_expand(_plain(cmd), depth=depth + 1))
         with one_process(_shell_command(text)):
             return get(as_it_is, text, split=split)
 
-    instance: Any = shell
-    instance.system_piped = system_by(type(shell).system_piped)
-    instance.system_raw = system_by(type(shell).system_raw)
+    instance.system_piped = system_by(kind.system_piped)
+    instance.system_raw = system_by(kind.system_raw)
     instance.system = instance.system_piped
     instance.getoutput = _like(get, getoutput)
 
@@ -116,10 +118,12 @@ def _ask_before_scripts(
     one_process: OneProcess,
 ) -> None:
     """Replace ``%%script``, by which ``%%bash``, ``%%perl`` and the like do their work."""
-    from IPython.core.magics.script import ScriptMagics
-    from IPython.utils.process import arg_split
+    from IPython.core.magics import script
+    from IPython.utils import process
 
-    run = ScriptMagics.shebang
+    magics: Any = script.ScriptMagics
+    arg_split: Any = vars(process)["arg_split"]  # which it takes from a module for this system
+    run = magics.shebang
 
     def shebang(self: Any, line: str, cell: str) -> Any:
         line, cell = _plain(line), _plain(cell)
@@ -131,11 +135,12 @@ def _ask_before_scripts(
         with one_process(lambda command_line: list(command_line) == program):
             return run(self, line, text)
 
-    ScriptMagics.shebang = _like(run, shebang)
-    cell_magics = shell.magics_manager.magics["cell"]
+    magics.shebang = _like(run, shebang)
+    manager: Any = shell.magics_manager
+    cell_magics = manager.magics["cell"]
     # Before IPython 9 magics are not made when they are first used, but have been made by now.
     instance = getattr(cell_magics.get("script"), "__self__", None)
-    if isinstance(instance, ScriptMagics):
+    if instance is not None and isinstance(instance, magics):
         cell_magics["script"] = instance.shebang
 
 
@@ -153,5 +158,5 @@ def _like(original: Any, replacement: _Function) -> _Function:
     """Give a replacement the name, the help and the options of the original, but no way to it."""
     for name in ("__doc__", "__name__", "__qualname__", "__module__"):
         setattr(replacement, name, getattr(original, name))
-    vars(replacement).update(vars(original))
+    vars(replacement).update(original.__dict__)
     return replacement

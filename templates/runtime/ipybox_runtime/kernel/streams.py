@@ -14,7 +14,8 @@ _LARGEST_MESSAGE = 1 << 20
 
 def install() -> None:
     """Limit the size of the messages of stdout and stderr."""
-    for stream in (sys.stdout, sys.stderr):
+    streams: list[Any] = [sys.stdout, sys.stderr]
+    for stream in streams:
         flush_buffers = getattr(stream, "_flush_buffers", None)
         if flush_buffers is not None:  # ipykernel's own name, which it may change
             stream._flush_buffers = lambda inner=flush_buffers: _in_pieces(inner())

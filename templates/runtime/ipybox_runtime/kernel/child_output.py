@@ -1,0 +1,82 @@
+"""Takes what child processes and C code write to stdout and stderr into the cell that ran them.
+
+ipykernel reads it in threads of its own, some time later: the cell could be over by then, and what
+had been written came with the next one or not at all. Its threads also cut characters in two.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextvars
+import os
+import select
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+# Bytes; a pipe seldom holds more.
+_LARGEST_READ = 1 << 16
+
+
+def install(shell: InteractiveShell) -> None:
+    """Read what is there at the end of each cell, and all the time as before."""
+    readers: list[_Reader] = []
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "_fid", None) is not None:  # ipykernel's own names, which it may change
+            _stop_own_thread(stream)
+            readers.append(_Reader(stream))
+    # A context of its own, or what it reads would belong to the cell that starts it.
+    for reader in readers:
+        contextvars.Context().run(reader.start)
+
+    def take_all(_result: object = None) -> None:
+        for reader in readers:
+            reader.take()
+
+    shell.events.register("post_run_cell", take_all)
+
+
+def _stop_own_thread(stream: Any) -> None:
+    stream._should_watch = False
+    os.write(stream._original_stdstream_fd, b"\0")  # wakes it, and is not passed on
+    stream.watch_fd_thread.join()
+    stream._should_watch = True
+
+
+class _Reader(threading.Thread):
+    """Reads the pipe behind stdout or stderr."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(daemon=True)
+        self._stream = stream
+        self._fd: int = stream._fid
+        self._process = os.getpid()
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._turn = threading.Lock()
+        os.set_blocking(self._fd, False)
+        stream.watch_fd_thread = self  # which the stream waits for when it is closed
+
+    def run(self) -> None:
+        """Read until the stream is closed."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        poll.poll()
+        while self._stream._should_watch and self.take():
+            poll.poll()
+
+    def take(self) -> bool:
+        """Pass on what has been written by now; says whether more can come."""
+        if os.getpid() != self._process:
+            return False  # in a fork it is the parent's to read
+        with self._turn:
+            try:
+                data = os.read(self._fd, _LARGEST_READ)
+            except BlockingIOError:
+                return True
+            self._stream.write(self._decoder.decode(data))
+            if data:
+                os.write(self._stream._original_stdstream_copy, data)
+        return data != b""
