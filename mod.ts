@@ -46,7 +46,7 @@ export { generateMcpSources } from "./src/apigen/sources.ts";
 export type { GenerateMcpSourcesOptions } from "./src/apigen/sources.ts";
 export type { GeneratedTool } from "./src/apigen/generate.ts";
 export type { StaleTools } from "./src/apigen/stale.ts";
-export { ApprovalPage } from "./src/approval_page/approval_page.ts";
+export { ApprovalPage, type PageAskOptions } from "./src/approval_page/approval_page.ts";
 export type { ApprovalPageOptions } from "./src/approval_page/page_desk.ts";
 export type { PageState } from "./src/approval_page/presence.ts";
 export { ApprovalChannel } from "./src/approval/channel.ts";

@@ -18,7 +18,16 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
   actions: ["assets", "kernel", "mcp"],
-  mcp_server: ["approval", "apigen", "executor", "kernel", "mcp", "python", "tool_server"],
+  mcp_server: [
+    "approval",
+    "apigen",
+    "approval_page",
+    "executor",
+    "kernel",
+    "mcp",
+    "python",
+    "tool_server",
+  ],
 };
 
 /** Imported from everywhere; they import nothing of ours (a class may name a type of what it carries). */

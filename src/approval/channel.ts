@@ -30,6 +30,8 @@ export interface ApprovalChannelOptions {
 export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
   /** Withdraws the request when the call that needs it ends. */
   signal?: AbortSignal | undefined;
+  /** Is asked instead of the approver that is attached. */
+  approver?: Approver | undefined;
 }
 
 /**
@@ -193,7 +195,7 @@ export class ApprovalChannel {
 
   async #ask(call: ApprovalCall, options: ApprovalWaitOptions): Promise<ApprovalResponse> {
     const { signal, scopes, check } = options;
-    const approver = this.#approver ?? this.#deputy;
+    const approver = options.approver ?? this.#approver ?? this.#deputy;
     if (signal?.aborted) return CANCELLED;
     if (approver === undefined) return unavailable("Approval channel not connected");
 

@@ -71,6 +71,7 @@ export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
     shell_magic: shell,
     resource: resources,
     elicitation: elicitations,
+    change: "ask",
   } as const;
   for (const mode of Object.values(byKind)) {
     if (!MODES.includes(mode)) {
@@ -104,4 +105,5 @@ const DENIED = {
   shell_magic: "Shell commands are denied",
   resource: "Requests for resources are denied",
   elicitation: "Questions of servers are declined",
+  change: "Changes are denied",
 } as const;

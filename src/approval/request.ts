@@ -12,9 +12,16 @@ import { describeCall } from "./call_text.ts";
 /**
  * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
  * for a resource, a prompt or a completion. The question of a server (`"elicitation"`) is only judged
- * by policies: whoever is asked answers it or declines.
+ * by policies: whoever is asked answers it or declines. A change of the setup (`"change"`), such as a
+ * server's registration, is only asked about on the approval page.
  */
-export type ApprovalKind = "tool" | "shell" | "shell_magic" | "resource" | "elicitation";
+export type ApprovalKind =
+  | "tool"
+  | "shell"
+  | "shell_magic"
+  | "resource"
+  | "elicitation"
+  | "change";
 
 /** What an MCP server says of a tool's nature. Hints of a server, which nobody has checked. */
 export interface ToolAnnotations {

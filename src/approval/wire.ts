@@ -85,7 +85,8 @@ const serverMessage: z.ZodType<ServerMessage> = z.union([
       server_name: z.string(),
       tool_name: z.string(),
       tool_args: exactObject,
-      kind: z.enum(["tool", "shell", "shell_magic", "resource", "elicitation"]).default("tool"),
+      kind: z.enum(["tool", "shell", "shell_magic", "resource", "elicitation", "change"])
+        .default("tool"),
       annotations: z.looseObject({
         title: z.string().optional(),
         readOnlyHint: z.boolean().optional(),

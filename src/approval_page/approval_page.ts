@@ -1,6 +1,19 @@
-import type { ApprovalRequest } from "../approval/request.ts";
+import type { Approver } from "../approval/channel.ts";
+import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
 import type { PageDesk } from "./page_desk.ts";
 import type { PageState } from "./presence.ts";
+
+/** Options of {@linkcode ApprovalPage.ask}. */
+export interface PageAskOptions {
+  /** Withdraws the request. */
+  signal?: AbortSignal | undefined;
+  /**
+   * Sees that the request is decided, also where nobody comes to a page.
+   *
+   * @default {undefined} as {@linkcode ApprovalPage.decide} does
+   */
+  approver?: Approver | undefined;
+}
 
 /**
  * The web page on which a person decides on approvals, as the application sees it.
@@ -61,6 +74,14 @@ export class ApprovalPage {
     return url;
   }
 
+  /**
+   * Where a person can type a link's code, to the same effect. It opens nothing by itself, so whoever
+   * may not decide may know it.
+   */
+  get address(): URL {
+    return new URL("/page/", this.#origin());
+  }
+
   /** Calls back whenever {@linkcode state} has changed, until disposed. */
   onChange(callback: (state: PageState) => void): Disposable {
     return this.#desk.presence.onChange(callback);
@@ -101,5 +122,18 @@ export class ApprovalPage {
     });
     if (this.state === "away") reject();
     await request.response;
+  }
+
+  /**
+   * Asks pages, and no other approver, about something that is no call of executed code, such as a
+   * change of the setup. It can be allowed or denied as it is; neither is remembered.
+   *
+   * @param call What is to be decided.
+   * @param options What withdraws it.
+   * @returns The decision, or why there is none. Never rejects.
+   */
+  async ask(call: ApprovalCall, options: PageAskOptions = {}): Promise<ApprovalResponse> {
+    const { signal, approver = (request) => this.decide(request) } = options;
+    return await this.#desk.ask(call, { signal, approver });
   }
 }

@@ -1,4 +1,5 @@
-import type { ApprovalChannel } from "../approval/channel.ts";
+import type { ApprovalChannel, ApprovalWaitOptions } from "../approval/channel.ts";
+import type { ApprovalCall, ApprovalResponse } from "../approval/request.ts";
 import { type PageSession, PageSessions } from "./page_sessions.ts";
 import { type PageState, Presence } from "./presence.ts";
 import { RequestBoard } from "./request_board.ts";
@@ -68,6 +69,15 @@ export class PageDesk implements Disposable {
       if (used) this.presence.expect(this.#graceMs); // the page itself comes next
       expected[Symbol.dispose]();
     });
+  }
+
+  /** Asks about something that can only be allowed or denied as it is. */
+  async ask(
+    call: ApprovalCall,
+    options: Pick<ApprovalWaitOptions, "signal" | "approver">,
+  ): Promise<ApprovalResponse> {
+    const check = () => "this cannot be edited: deny it, and say what should be different";
+    return await this.#channel.request(call, { ...options, check });
   }
 
   /** Exchanges a code for a session; `undefined` where the code is not good, or no longer. */

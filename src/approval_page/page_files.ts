@@ -4,6 +4,8 @@ import { asset } from "../assets/mod.ts";
 export interface PageFile {
   readonly type: string;
   text(): string;
+  /** Whether it has a form that browsers send. */
+  readonly sends?: boolean;
 }
 
 const SCRIPT = "text/javascript; charset=utf-8";
@@ -14,11 +16,17 @@ export const STYLE: PageFile = {
   text: () => asset("approval_page/page.css"),
 };
 
+/** What browsers show beside the title. */
+export const ICON: PageFile = {
+  type: "image/svg+xml",
+  text: () => asset("approval_page/icon.svg"),
+};
+
 /** The files by their names in the page's folder; the page itself has the empty one. */
 export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFile>([
   file("", "text/html; charset=utf-8", () => asset("approval_page/page.html")),
   ["page.css", STYLE],
-  file("icon.svg", "image/svg+xml", () => asset("approval_page/icon.svg")),
+  ["icon.svg", ICON],
   file("main.js", SCRIPT, () => asset("approval_page/main.js")),
   file("board.js", SCRIPT, () => asset("approval_page/board.js")),
   file("decision.js", SCRIPT, () => asset("approval_page/decision.js")),
@@ -31,6 +39,13 @@ export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFil
   file("request.js", SCRIPT, () => asset("approval_page/request.js")),
   file("visible.js", SCRIPT, () => asset("approval_page/visible.js")),
 ]);
+
+/** The page on which a link's code is typed. */
+export const CODE_PAGE: PageFile = {
+  type: "text/html; charset=utf-8",
+  text: () => asset("approval_page/code.html"),
+  sends: true,
+};
 
 /** The page that says that there is nothing here, or no longer. */
 export const CLOSED_PAGE: PageFile = {
@@ -47,9 +62,10 @@ function file(name: string, type: string, text: () => string): [string, PageFile
  * site frames or reads it, and no browser keeps it.
  *
  * @param host The door's host and port.
+ * @param sends Whether a form may be sent to the door.
  * @returns The headers.
  */
-export function pageHeaders(host: string): Record<string, string> {
+export function pageHeaders(host: string, sends: boolean = false): Record<string, string> {
   return {
     "content-security-policy": [
       "default-src 'none'",
@@ -58,7 +74,7 @@ export function pageHeaders(host: string): Record<string, string> {
       "img-src 'self'",
       `connect-src 'self' ws://${host}`, // not every browser counts WebSockets as 'self'
       "base-uri 'none'",
-      "form-action 'none'",
+      `form-action ${sends ? "'self'" : "'none'"}`,
       "frame-ancestors 'none'",
       "require-trusted-types-for 'script'",
       "trusted-types 'none'",

@@ -36,8 +36,8 @@ export class PageSessions {
    * @returns The code.
    */
   invite(lifeMs: number, onEnd: (used: boolean) => void): string {
-    const code = randomHex(32);
-    this.#invitations.set(hash(code), { until: performance.now() + lifeMs, onEnd });
+    const code = randomCode();
+    this.#invitations.set(hash(normalized(code)), { until: performance.now() + lifeMs, onEnd });
     this.#dropOldInvitations();
     return code;
   }
@@ -45,11 +45,11 @@ export class PageSessions {
   /**
    * Exchanges a code for a session. A code works once.
    *
-   * @param code The code, as it came.
+   * @param code The code, as it came: people may type it in lower case, without its dashes.
    * @returns The session, or `undefined` for a code that is unknown, used or void.
    */
   redeem(code: string): PageSession | undefined {
-    const key = hash(code);
+    const key = hash(normalized(code));
     const invitation = this.#invitations.get(key);
     if (invitation === undefined) return undefined;
     this.#invitations.delete(key);
@@ -84,6 +84,20 @@ export class PageSessions {
       onEnd(false);
     }
   }
+}
+
+/** Without the letters that look like digits or like each other: people may type it. */
+const ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/** 80 random bits in groups of four characters: beyond guessing while it is good. */
+function randomCode(): string {
+  const letters = [...crypto.getRandomValues(new Uint8Array(16))]
+    .map((byte) => ALPHABET.charAt(byte % ALPHABET.length)); // 256 is a multiple of 32
+  return letters.join("").replace(/.{4}(?=.)/g, "$&-");
+}
+
+function normalized(code: string): string {
+  return code.replace(/[\s-]/g, "").toUpperCase();
 }
 
 function randomHex(bytes: number): string {

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { FakeTime } from "../../tests/support/fake_time.ts";
 import { ApprovalChannel } from "../approval/channel.ts";
 import type { ApprovalCall } from "../approval/request.ts";
@@ -68,9 +68,10 @@ Deno.test("a code opens one page, once, and only in time", () => {
   using time = new FakeTime();
   using desk = new PageDesk(new ApprovalChannel(), { linkTimeoutMs: 1000 });
   const [early, late] = [desk.invite(), desk.invite()];
-  assertEquals(desk.redeem(early.toUpperCase()), undefined);
+  assertMatch(early, /^[0-9A-HJ-KM-NP-TV-Z]{4}(-[0-9A-HJ-KM-NP-TV-Z]{4}){3}$/);
+  assertEquals(desk.redeem(early.slice(1)), undefined);
   assertEquals(desk.redeem(""), undefined);
-  const session = desk.redeem(early);
+  const session = desk.redeem(` ${early.toLowerCase().replaceAll("-", " ")}`); // it was typed
   assertEquals(desk.redeem(early), undefined);
   time.advance(1001);
   assertEquals(desk.redeem(late), undefined);
@@ -101,4 +102,19 @@ Deno.test("a board keeps so many decisions and says how many it has dropped", as
   for (let n = 0; n < 510; n++) await channel.request(call);
   const { settled, dropped, pending } = JSON.parse(desk.board.snapshot());
   assertEquals([settled.length, dropped, pending.length], [500, 10, 0]);
+});
+
+Deno.test("a change is asked about on pages alone, and allowed as it is", async () => {
+  const channel = new ApprovalChannel();
+  using desk = new PageDesk(channel);
+  using _page = desk.enter();
+  using _approver = channel.attach((request) => void request.accept());
+  const change: ApprovalCall = { ...call, kind: "change" };
+  const asked = refusal(desk.ask(change, { approver: () => {} }));
+  const [{ id }] = JSON.parse(desk.board.snapshot()).pending;
+  const edited = { decision: "allow", arguments: sealObject({ other: 1 }) } as const;
+  await assertRejects(() => desk.board.decide(id, edited), TypeError, "cannot be edited");
+  assertEquals(channel.pending, 1);
+  assertEquals(await desk.board.decide(id, { decision: "allow" }), "counted");
+  assertEquals(await asked, "accepted");
 });

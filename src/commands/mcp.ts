@@ -40,6 +40,7 @@ export const mcp: Command = {
         "Tool calls and registrations: ask the client's user, allow or deny, or a policy file (default: ask, with the workspace's and your own policy)",
     },
     "approve-shell": APPROVE_SHELL,
+    page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
     http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any that is free)" },
     host: { value: "HOST", help: "With --http, the address to listen at (default: 127.0.0.1)" },
     "allow-host": {
@@ -68,8 +69,9 @@ export const mcp: Command = {
     "it prints; there each session has a kernel of its own, and a folder in",
     "sessions/.",
     "",
-    "Asking needs a client with elicitation, such as Claude Code, VS Code or Cursor;",
-    "for others, tool calls are refused unless --approve allow is given.",
+    "Clients with elicitation, such as Claude Code, VS Code or Cursor, ask their",
+    "user. For others, or with --page, a local web page asks. Its link and its code",
+    "go to stderr, for you: what the client's model is told does not open it.",
     "",
     "Variables KERNEL_ENV_X=v of the environment or of the workspace's .env reach the",
     "kernel as X.",
@@ -100,6 +102,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     kernelEnv: await kernelEnvOf(workspace),
     sandbox: sandboxOf(parsed),
     python: parsed.value("python"),
+    page: parsed.has("page"),
     version: config.version,
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   };

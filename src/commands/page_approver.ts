@@ -1,16 +1,14 @@
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ApprovalPage } from "../approval_page/approval_page.ts";
+import { PageLink } from "../approval_page/page_link.ts";
 import type { CommandIo } from "./command.ts";
 import { printable } from "./printable.ts";
-
-/** A link that is older is about to be void, and another one is given. */
-const FRESH_MS = 2 * 60_000;
 
 /** Asks the person at the approval page, who need not be at a terminal. */
 export class PageApprover {
   readonly #io: CommandIo;
   readonly #page: ApprovalPage;
-  #linkedAt = 0;
+  readonly #link: PageLink;
 
   /**
    * Prints a link to the page.
@@ -21,22 +19,17 @@ export class PageApprover {
   constructor(io: CommandIo, page: ApprovalPage) {
     this.#io = io;
     this.#page = page;
-    this.#link();
+    this.#link = new PageLink(page, (link) => io.err(`Approvals: ${link}`));
+    this.#link.refresh();
   }
 
   /** Leaves a call to the page, with a new link where the one before leads nowhere any more. */
   async decide(request: ApprovalRequest): Promise<void> {
-    const stale = performance.now() - this.#linkedAt > FRESH_MS;
-    if (this.#page.state === "away" || (!this.#page.connected && stale)) this.#link();
+    this.#link.refresh();
     await this.#page.decide(request);
     const response = await request.response;
     if (!response.accepted && response.type === "approval_rejected") {
       this.#io.err(`Refused ${request}: ${printable(response.reason)}`);
     }
-  }
-
-  #link(): void {
-    this.#linkedAt = performance.now();
-    this.#io.err(`Approvals: ${this.#page.url()}`);
   }
 }

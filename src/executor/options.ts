@@ -113,11 +113,11 @@ export interface CodeExecutorOptions {
   audit?: boolean | undefined;
   /**
    * Whether decisions that a person wanted to count always, in the workspace's
-   * `.ipybox/consents.json`, count here, and can be added.
+   * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.
    *
    * @default {true}
    */
-  consents?: boolean | undefined;
+  consents?: boolean | string | undefined;
   /**
    * How long an MCP server may take to start, in milliseconds.
    *

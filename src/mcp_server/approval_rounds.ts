@@ -13,6 +13,7 @@ import type { ElicitationRequest } from "../mcp/elicitation.ts";
 import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";
 import { formSchema } from "./form_schema.ts";
+import type { PageAsker } from "./page_asker.ts";
 import { visibleLines } from "./visible_lines.ts";
 import {
   acceptedContent,
@@ -210,29 +211,32 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
 }
 
 /**
- * Answers in place of a client's user who cannot be asked.
+ * Leaves approvals to the approval page, where the client cannot ask its user, or is not to; and
+ * declines the questions that it cannot ask.
  *
  * @param run The cell.
  * @param waiting What it waits for.
- * @param can What the client can ask.
- * @returns What is left to be asked.
+ * @param by What the client can ask, and where else approvals are asked for.
+ * @returns What is left to be asked by the client.
  */
-export async function refuseUnaskable(
+export function leaveUnaskable(
   run: CellRun,
   waiting: Waiting,
-  can: ClientAbilities,
-): Promise<Waiting> {
-  if (!can.form) {
-    const reason = "this MCP client cannot ask its user for approval (it has no elicitation); " +
-      "the user can allow tool calls by starting `ipybox mcp` with `--approve allow`";
-    for (const request of waiting.approvals) await run.decide(request.id, "deny", reason);
+  by: { readonly can: ClientAbilities; readonly page: PageAsker; readonly prefersPage: boolean },
+): Waiting {
+  const { can, page } = by;
+  const usesPage = by.prefersPage || !can.form;
+  if (usesPage) {
+    for (const request of waiting.approvals) {
+      run.leave(request, (request) => page.decide(request));
+    }
   }
   const isAskable = ({ question }: ElicitationRequest) => can[question.kind];
   for (const request of waiting.questions) {
     if (!isAskable(request)) run.answer(request.id, "decline");
   }
   return {
-    approvals: can.form ? waiting.approvals : [],
+    approvals: usesPage ? [] : waiting.approvals,
     questions: waiting.questions.filter(isAskable),
   };
 }

@@ -1,3 +1,4 @@
+import type { Approver } from "../approval/channel.ts";
 import type { ApprovalRequest, RememberScope } from "../approval/request.ts";
 import type { KernelState } from "../errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
@@ -52,6 +53,8 @@ export class CellRun {
   readonly #startedAt = performance.now();
   #approvals: ApprovalRequest[] = [];
   #questions: ElicitationRequest[] = [];
+  /** How many calls wait for somebody else than the client's user. */
+  #elsewhere = 0;
   #outcome: CellOutcome | undefined;
   #lastText = "";
   #news = Promise.withResolvers<void>();
@@ -82,6 +85,7 @@ export class CellRun {
   get activity(): string {
     if (this.#approvals.length > 0) return "Waiting for the user's approval";
     if (this.#questions.length > 0) return "Waiting for the user's answer";
+    if (this.#elsewhere > 0) return "Waiting for the user's approval on the approval page";
     if (this.#calls.running !== "") return `Calling ${this.#calls.running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
     return lines.at(-1)?.trim() ?? "Running";
@@ -112,6 +116,19 @@ export class CellRun {
     } finally {
       signal.removeEventListener("abort", cancel);
     }
+  }
+
+  /**
+   * Leaves a waiting call to somebody else, who decides it at some time.
+   *
+   * @param request The request.
+   * @param approver Sees that it is decided.
+   */
+  leave(request: ApprovalRequest, approver: Approver): void {
+    this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
+    this.#elsewhere++;
+    request.response.then(() => this.#elsewhere--);
+    void approver(request);
   }
 
   /**

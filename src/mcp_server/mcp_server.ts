@@ -10,10 +10,11 @@ import { Session, type SessionOptions } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveStdio}. */
 export interface McpServerOptions
-  extends Omit<SessionOptions, "approval" | "changes" | "requireShellEscape"> {
+  extends Omit<SessionOptions, "approval" | "changes" | "label" | "requireShellEscape"> {
   /**
    * What becomes of tool calls and requests for resources that code makes, and of changes that the
-   * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or all are allowed or denied.
+   * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or on the approval
+   * page where the client has none, or all are allowed or denied.
    *
    * @default {"ask"}
    */

@@ -11,11 +11,14 @@ import { PackageFolder } from "../python/packages.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
+import { PageAsker } from "./page_asker.ts";
 
 /** What the tools of one MCP session work with. */
 export interface SessionParts {
   readonly executor: CodeExecutor;
   readonly packages: PackageFolder;
+  /** Asks the user where the client cannot. */
+  readonly page: PageAsker;
   /** Where the whole output of cells goes: where images go too. */
   readonly outputs: ArtifactFolder;
 }
@@ -29,6 +32,15 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" 
    * @default {"ask"}
    */
   changes?: ApprovalMode | undefined;
+  /**
+   * Whether the approval page is asked, its link being shown at the start, even where the client can
+   * ask its user.
+   *
+   * @default {false} only where the client cannot ask
+   */
+  page?: boolean | undefined;
+  /** What this session is called in the log, where a server has several. */
+  label?: string | undefined;
 }
 
 /**
@@ -45,6 +57,8 @@ export class Session implements AsyncDisposable {
   readonly artifacts: Artifacts;
   /** What becomes of changes that the client asks for. */
   readonly changes: ApprovalMode;
+  /** Whether the approval page is asked even where the client can ask. */
+  readonly prefersPage: boolean;
   readonly log: Logger;
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
@@ -56,6 +70,7 @@ export class Session implements AsyncDisposable {
   constructor(options: SessionOptions) {
     this.#options = options;
     this.changes = options.changes ?? "ask";
+    this.prefersPage = options.page ?? false;
     this.log = options.log ?? stderrLogger();
     this.artifacts = new Artifacts(() => this.resourcesChanged());
     this.parts.catch((error: unknown) => {
@@ -159,7 +174,9 @@ export class Session implements AsyncDisposable {
       packagesDir: packages.path,
       signal,
     });
-    return { executor, packages, outputs };
+    const page = new PageAsker({ page: executor.page, label: this.#options.label, log: this.log });
+    if (this.prefersPage) page.invite();
+    return { executor, packages, outputs, page };
   }
 
   /** The Python that runs the kernel; the managed one is built where it is missing. */

@@ -154,7 +154,7 @@ export class PolicyRules implements ApprovalPolicy {
   #match(rule: PolicyRule, call: ApprovalCall, command: ShellCommand | undefined): Match {
     const { kind, server, tool } = rule;
     return all([
-      sure(kind === undefined || many(kind).includes(call.kind)),
+      sure(kind === undefined || many(kind).some((one) => one === call.kind)),
       sure(server === undefined || many(server).some((one) => matchesGlob(one, call.serverName))),
       sure(tool === undefined || many(tool).some((one) => matchesGlob(one, call.toolName))),
       this.#matchCommand(rule, call, command),

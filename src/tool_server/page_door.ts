@@ -1,6 +1,8 @@
 import type { PageDesk } from "../approval_page/page_desk.ts";
 import {
   CLOSED_PAGE,
+  CODE_PAGE,
+  ICON,
   PAGE_FILES,
   type PageFile,
   pageHeaders,
@@ -35,6 +37,7 @@ const IDLE_S = 30;
  *
  * | request | does |
  * | --- | --- |
+ * | `GET /page/` | asks for a one-time code, which whoever comes by this address has elsewhere |
  * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
  * | `GET /page/ID/session` | says whether the cookie is good |
@@ -86,7 +89,13 @@ export class PageDoor {
       requireMethod(request, "GET");
       return this.#open(request, searchParams.get("code") ?? "");
     }
-    if (pathname === "/page/page.css") return this.#file(STYLE); // of the closed page
+    if (pathname === "/page/") {
+      requireMethod(request, "GET");
+      return this.#file(CODE_PAGE);
+    }
+    // Of the pages that need no session:
+    if (pathname === "/page/page.css") return this.#file(STYLE);
+    if (pathname === "/page/icon.svg") return this.#file(ICON);
     const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
     if (!this.#options.desk.hasSession(id)) return this.#file(CLOSED_PAGE, 404);
     const decided = /^requests\/([0-9a-f.-]+)$/.exec(rest)?.[1];
@@ -181,7 +190,9 @@ export class PageDoor {
   }
 
   #file(file: PageFile, status = 200): Response {
-    return this.#answer(file.text(), status, { "content-type": file.type });
+    const { type, sends = false } = file;
+    const headers = { ...pageHeaders(this.#options.host(), sends), "content-type": type };
+    return new Response(file.text(), { status, headers });
   }
 
   #json(value: unknown, status = 200): Response {

@@ -155,9 +155,11 @@ export class ToolRunner implements AsyncDisposable {
     const settingsFiles = workspace === undefined
       ? []
       : await presentSettings(registry.entries, workspace);
-    const consentFile = workspace === undefined || options.consents === false
+    const { consents = true } = options;
+    const consentFolder = typeof consents === "string" ? consents : workspace;
+    const consentFile = consentFolder === undefined || consents === false
       ? undefined
-      : await ConsentFile.open(workspace, log);
+      : await ConsentFile.open(consentFolder, log);
     return new ToolRunner(registry, { variables, settingsFiles, consentFile }, options);
   }
 

@@ -30,11 +30,11 @@ export interface ToolRunnerOptions {
   audit?: boolean | undefined;
   /**
    * Whether decisions that a person wanted to count always, in the workspace's
-   * `.ipybox/consents.json`, count here, and can be added.
+   * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.
    *
    * @default {true}
    */
-  consents?: boolean | undefined;
+  consents?: boolean | string | undefined;
   /**
    * How long a server may take to start, in milliseconds.
    *

@@ -6,7 +6,7 @@
 import { byId, el } from "./dom.js";
 import { Guard } from "./guard.js";
 import { formatJson, parseJson } from "./json.js";
-import { isShell } from "./request.js";
+import { isChange, isShell } from "./request.js";
 
 /** What stands behind "Allow" and "Deny". */
 const SUFFIX = { once: "", cell: " · cell", session: " · session", always: " · always" };
@@ -75,6 +75,7 @@ export class DecisionForm {
     this.#reason.value = "";
     fill(this.#scope, ["once", ...request.scopes].map((scope) => [scope, SCOPES[scope]]));
     fill(this.#match, isShell(request) ? SHELL_MATCHES : MATCHES);
+    this.#edit.hidden = isChange(request);
     this.#tell("");
     this.#guard.arm();
   }
@@ -154,7 +155,7 @@ export class DecisionForm {
   }
 
   #openEditor() {
-    if (this.#request === undefined) return;
+    if (this.#request === undefined || isChange(this.#request)) return;
     const text = formatJson(parseJson(this.#request.arguments));
     this.#editor = el("textarea", {
       id: "editor",

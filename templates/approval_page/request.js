@@ -13,6 +13,7 @@ const KINDS = {
   shell: "Shell command",
   shell_magic: "Shell cell",
   resource: "Request for a resource",
+  change: "Change of the setup",
 };
 
 const HINTS = [
@@ -40,6 +41,11 @@ const SCOPES = {
 /** Whether it is about a shell command. */
 export function isShell({ kind }) {
   return kind === "shell" || kind === "shell_magic";
+}
+
+/** Whether it is about ipybox's setup, rather than a call of executed code. */
+export function isChange({ kind }) {
+  return kind === "change";
 }
 
 /** A request's name in one line, as plain text for announcements. */
@@ -163,7 +169,7 @@ function facts(request) {
     const line = el("code", { class: "foreign", dir: "ltr" }, visible(request.source.text));
     add("Called by", `line ${request.source.line}: `, line, note(" (the code says)"));
   }
-  if (!isShell(request)) add("Server", foreign(request.server));
+  if (!isShell(request) && !isChange(request)) add("Server", foreign(request.server));
   if (request.launch !== undefined) {
     add("Started by", el("code", { class: "foreign", dir: "ltr" }, visible(request.launch)));
   }
@@ -177,7 +183,7 @@ function facts(request) {
   }
   if (request.description !== undefined && request.description !== "") {
     add(
-      "Its description",
+      isChange(request) ? "What it does" : "Its description",
       request.description.length > 80
         ? blockView(request.description)
         : foreign(request.description),

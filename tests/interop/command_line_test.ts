@@ -44,7 +44,7 @@ for (const { client, newer } of CLIENTS) {
     await step("is told what to do where a registration needs approval", async () => {
       const { isError, text } = await client.call({ command }, "register_mcp_server", REGISTRATION);
       assertEquals(isError, true);
-      assertStringIncludes(text, "needs the user's approval");
+      assertStringIncludes(text, "the user's approval is needed");
       assertStringIncludes(text, "ipybox register everything --");
     });
 
@@ -63,7 +63,7 @@ for (const { client, newer } of CLIENTS) {
     await step("is told what to do where a tool call needs approval", async () => {
       const { isError, text } = await client.call({ command }, CELL, { code: CELLS.composed });
       assertEquals(isError, true);
-      assertStringIncludes(text, "--approve allow");
+      assertStringIncludes(text, "no approval page is open");
     });
 
     await step("over HTTP", async () => {

@@ -83,7 +83,7 @@ export class TestBrowser implements AsyncDisposable {
     context.on("weberror", (error) => void this.problems.push(String(error.error())));
     context.on("console", (message) => {
       if (message.type() === "error" || message.type() === "warning") {
-        this.problems.push(message.text());
+        this.problems.push(`${message.text()} ${message.location().url}`);
       }
     });
     const page = await context.newPage();

@@ -6,12 +6,15 @@ import { TempCache } from "./temp_cache.ts";
 export class HttpMcp implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;
   readonly #parts: AsyncDisposableStack;
+  readonly #said: string[];
 
   private constructor(
     process: Deno.ChildProcess,
     parts: AsyncDisposableStack,
     readonly address: HttpAddress,
+    said: string[],
   ) {
+    this.#said = said;
     this.#process = process;
     this.#parts = parts;
   }
@@ -34,7 +37,8 @@ export class HttpMcp implements AsyncDisposable {
       stderr: "piped",
     }).spawn();
     const [shown, rest] = process.stderr.pipeThrough(new TextDecoderStream()).tee();
-    const drained = rest.pipeTo(new WritableStream());
+    const said: string[] = [];
+    const drained = rest.pipeTo(new WritableStream({ write: (piece) => void said.push(piece) }));
     parts.defer(() => drained);
     parts.defer(async () => {
       end(process, "SIGTERM");
@@ -48,9 +52,14 @@ export class HttpMcp implements AsyncDisposable {
       const ready = token !== undefined ||
         args.some((arg) => /^--(no-token|token-file)$/.test(arg));
       if (url === undefined || !ready || !text.endsWith("\n")) continue;
-      return new HttpMcp(process, parts.move(), { url: new URL(url), token: token ?? "" });
+      return new HttpMcp(process, parts.move(), { url: new URL(url), token: token ?? "" }, said);
     }
     throw new Error(`ipybox mcp --http ended: ${text}`);
+  }
+
+  /** What it has written to stderr. */
+  get stderr(): string {
+    return this.#said.join("");
   }
 
   /** Ends it. */

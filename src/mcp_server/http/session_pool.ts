@@ -125,7 +125,7 @@ export class SessionPool implements AsyncDisposable {
   }
 
   async #open(owner: string): Promise<Entry> {
-    const { maxSessions } = this.#options;
+    const { maxSessions, workspace, session } = this.#options;
     if (this.#entries.size + this.#opening >= maxSessions) {
       throw new TooManySessionsError(
         `There are ${maxSessions} sessions already: close one, or start ipybox with a higher --max-sessions`,
@@ -135,13 +135,15 @@ export class SessionPool implements AsyncDisposable {
     try {
       const id = crypto.randomUUID();
       const folder = await this.#makeFolder(id);
-      const session = new Session({
+      const opened = new Session({
         ...this.#options.session,
         workspace: folder,
         servers: await this.#servers(),
         variables: await this.#variables(folder),
+        consents: session.consents ?? workspace, // what its own folder says must not count
+        label: `session ${id}`,
       });
-      const entry = this.#entry(owner, id, session, folder);
+      const entry = this.#entry(owner, id, opened, folder);
       this.#entries.set(id, entry);
       this.#watch(entry);
       return entry;

@@ -1,4 +1,7 @@
+import type { ApprovalCall } from "../../approval/request.ts";
+import { sealObject, toExact } from "../../json/exact.ts";
 import { abilitiesOf } from "../client_abilities.ts";
+import { RequestProgress } from "../request_progress.ts";
 import type { InputRequiredResult, SdkMcpServer, ServerContext } from "../sdk.ts";
 import type { Session } from "../session.ts";
 
@@ -10,6 +13,12 @@ export interface Change {
   readonly what: string;
   /** How the user can do it without the client. */
   readonly byHand: string;
+  /** The tool that the client has called. */
+  readonly tool: string;
+  /** Its parameters, as they count. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** What that does, where the parameters do not tell. */
+  readonly effect?: string | undefined;
 }
 
 /**
@@ -23,22 +32,27 @@ export interface Change {
  * @throws {Error} It is not approved, or nobody can be asked.
  */
 export async function confirmChange(
-  { description, what, byHand }: Change,
+  change: Change,
   session: Session,
   server: SdkMcpServer,
   ctx: ServerContext,
 ): Promise<InputRequiredResult | undefined> {
+  const { description, what, byHand } = change;
   switch (session.changes) {
     case "allow":
       return undefined;
     case "deny":
       throw new Error(`${what} is not allowed here (\`ipybox mcp --approve deny\`). ${byHand}`);
     case "ask": {
-      if (!abilitiesOf(server, ctx).form) {
-        throw new Error(
-          `${what} needs the user's approval, and this MCP client cannot ask for it ` +
-            `(it has no elicitation). ${byHand}`,
-        );
+      if (session.prefersPage || !abilitiesOf(server, ctx).form) {
+        const work = { activity: "Waiting for the user's approval on the approval page" };
+        using _progress = RequestProgress.of(work, ctx, session.log);
+        const { page } = await session.parts;
+        const response = await page.confirm(callOf(change), ctx.mcpReq.signal);
+        if (response.accepted) return undefined;
+        const { type, reason } = response;
+        const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
+        throw new Error(`${what}: ${reason}${otherwise}`);
       }
       const answer = await session.rounds.confirm(description, ctx);
       if (typeof answer === "object") return answer;
@@ -46,4 +60,15 @@ export async function confirmChange(
       return undefined;
     }
   }
+}
+
+/** The change as the approval page shows it. */
+function callOf({ tool, parameters, effect }: Change): ApprovalCall {
+  return {
+    kind: "change",
+    serverName: "ipybox",
+    toolName: tool,
+    arguments: sealObject(toExact(parameters)),
+    description: effect,
+  };
 }

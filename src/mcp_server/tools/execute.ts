@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { refuseUnaskable } from "../approval_rounds.ts";
+import { leaveUnaskable } from "../approval_rounds.ts";
 import { RequestProgress } from "../request_progress.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
 import { CellRun } from "../cell_run.ts";
@@ -62,7 +62,9 @@ export function registerExecute(
         if (step.type === "ended") {
           return await reportCell(step.outcome, session, { limit, links: knowsLinks(server, ctx) });
         }
-        const { approvals, questions } = await refuseUnaskable(run, step.waiting, can);
+        const { page } = await session.parts;
+        const by = { can, page, prefersPage: session.prefersPage };
+        const { approvals, questions } = leaveUnaskable(run, step.waiting, by);
         if (approvals.length + questions.length === 0) continue;
         const isOpen = ctx.mcpReq.envelope === undefined;
         if (isOpen) parts.move(); // its client waits on, and must hear that the cell is alive

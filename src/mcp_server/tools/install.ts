@@ -51,6 +51,10 @@ export function registerInstall(
             `sandbox, can reach ${requirement.host}:\n\n${visibleLines(requirement.text)}`,
           what: "Installing from a Git repository",
           byHand: "Ask the user, or install a package of the package index instead",
+          tool: "install_package",
+          parameters: { package_name: requirement.text },
+          effect:
+            `Installs from a Git repository. The installation, in a sandbox, can reach ${requirement.host}`,
         };
         const question = await confirmChange(change, session, server, ctx);
         if (question !== undefined) return question;

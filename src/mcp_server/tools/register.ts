@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { checkServerName } from "../../mcp/server_name.ts";
 import { parseServerParams } from "../../mcp/server_params.ts";
+import { launchText } from "../../tool_server/server_facets.ts";
 import { explained } from "../failure.ts";
 import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
@@ -67,6 +68,11 @@ export function registerRegister(
           `outside the code's sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
         what: `Registering the server "${name}"`,
         byHand: `Ask the user to run: ${registerCommand(name, params)}`,
+        tool: "register_mcp_server",
+        parameters: { server_name: name, server_params: params },
+        effect: `Registers this, which is started or reached outside the code's sandbox: ${
+          launchText(params)
+        }`,
       };
       const question = await confirmChange(change, session, server, ctx);
       if (question !== undefined) return question;

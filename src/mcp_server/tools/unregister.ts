@@ -45,6 +45,9 @@ export function registerUnregister(
         description: `Remove the MCP server "${name}" and its Python API?`,
         what: `Removing the server "${name}"`,
         byHand: `Ask the user to run: ipybox unregister ${name}`,
+        tool: "unregister_mcp_server",
+        parameters: { server_name: name },
+        effect: "Removes the MCP server and its Python API",
       };
       const question = await confirmChange(change, session, server, ctx);
       if (question !== undefined) return question;

@@ -1,0 +1,128 @@
+import { settledWithin } from "../async/signals.ts";
+import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
+import type { ApprovalPage } from "../approval_page/approval_page.ts";
+import { PageLink } from "../approval_page/page_link.ts";
+import type { Logger } from "../log.ts";
+
+/** How long a page is waited for that is expected: clients give up on calls that take long. */
+const PATIENCE_MS = 15_000;
+
+/** Options of {@linkcode PageAsker}. */
+export interface PageAskerOptions {
+  /** The page of the session. */
+  readonly page: ApprovalPage;
+  /** Whose page it is, such as `session X`, where a server has several. */
+  readonly label?: string | undefined;
+  /** Where links go. */
+  readonly log: Logger;
+  /**
+   * How long a page is waited for that is expected, in milliseconds.
+   *
+   * @default {15000}
+   */
+  readonly patienceMs?: number | undefined;
+}
+
+/**
+ * Asks a client's user on the approval page, where the client cannot ask.
+ *
+ * The client's model reads whatever a tool answers, and may have a browser or a shell of its own. So
+ * answers only name the page's address, which opens nothing. What opens it is the code, which goes to
+ * the log: what the user reads, and the model is not shown.
+ */
+export class PageAsker {
+  readonly #page: ApprovalPage;
+  readonly #link: PageLink;
+  readonly #patienceMs: number;
+  /** Whether nobody came by the link that was shown last. */
+  #inVain = false;
+
+  /** @param options The page, and where its links go. */
+  constructor(options: PageAskerOptions) {
+    const { page, label, log, patienceMs = PATIENCE_MS } = options;
+    this.#page = page;
+    this.#patienceMs = patienceMs;
+    const whose = label === undefined ? "" : ` of ${label}`;
+    this.#link = new PageLink(page, (link) => {
+      this.#inVain = false;
+      const code = link.searchParams.get("code");
+      log.warn(
+        `Approvals${whose}: ${link}\n` +
+          `  or ${page.address} with the code ${code} (once, within 5 minutes; only for you)`,
+      );
+    });
+  }
+
+  /** Shows a link, where none leads to the page. */
+  invite(): void {
+    this.#link.refresh();
+  }
+
+  /**
+   * Leaves a request to whoever is at the page. Where nobody is, or everybody leaves, it is rejected,
+   * and the reason says what the user is to do.
+   *
+   * @param request The request.
+   */
+  async decide(request: ApprovalRequest): Promise<void> {
+    await this.#leave(request, (reason) => void request.reject(reason));
+  }
+
+  /**
+   * Asks about a change of the setup.
+   *
+   * @param call What would be done.
+   * @param signal Withdraws it.
+   * @returns The decision. Where nobody is there, the type of the refusal says so, too.
+   */
+  async confirm(call: ApprovalCall, signal: AbortSignal): Promise<ApprovalResponse> {
+    const approver = async (request: ApprovalRequest) =>
+      await this.#leave(
+        request,
+        (reason) => request.withdraw({ accepted: false, type: "approval_unavailable", reason }),
+      );
+    return await this.#page.ask(call, { signal, approver });
+  }
+
+  async #leave(request: ApprovalRequest, refuse: (reason: string) => void): Promise<void> {
+    using _watch = this.#page.onChange((state) => {
+      if (state === "away") refuse(this.#instruction());
+    });
+    if (await this.#isThere(request)) await request.response;
+    else refuse(this.#instruction());
+  }
+
+  /** Whether somebody is at the page, or comes in time. */
+  async #isThere(request: ApprovalRequest): Promise<boolean> {
+    switch (this.#page.state) {
+      case "open":
+        this.#inVain = false;
+        return true;
+      case "away":
+        return false;
+      case "expected": {
+        if (this.#inVain) return false;
+        const gone = new AbortController();
+        const opened = this.#page.whenConnected(gone.signal).catch(() => {}); // it waited in vain
+        try {
+          const settled = Promise.race([opened, request.response]);
+          if (await settledWithin(settled, this.#patienceMs)) return true;
+          this.#inVain = !this.#page.connected;
+          return this.#page.connected;
+        } finally {
+          gone.abort();
+        }
+      }
+    }
+  }
+
+  /** What the model passes on to the user, and what it cannot do itself. */
+  #instruction(): string {
+    this.#link.refresh();
+    return `the user's approval is needed, and no approval page is open; it was not done. ` +
+      `Tell the user: "Open ${this.#page.address} in a browser on the machine where ipybox runs, ` +
+      `type the newest code in the log of this MCP server (its stderr; good for 5 minutes), leave ` +
+      `the page open, and tell me." Then try again: it will wait for the user's decision there. The code is for the user ` +
+      `only: do not look for it, and do not open the page yourself`;
+  }
+}
