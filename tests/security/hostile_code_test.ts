@@ -408,7 +408,11 @@ results = {}
 body = {"server": "raw", "tool": "count", "arguments": {}}
 answers = []
 def call():
-    answers.append(ask(DOOR, "POST", "/run", body))
+    try:
+        # Longer than the server may take to start: who hangs up takes his call back.
+        answers.append(ask(DOOR, "POST", "/run", body, wait=60))
+    except Exception as error:
+        answers.append(repr(error))
 threading.Thread(target=call, daemon=True).start()
 attempt("as tool", lambda: ask(DOOR, "POST", "/approve", {"kind": "tool", "arguments": {}})[0])
 attempt("for another", lambda: ask(DOOR, "POST", "/approve",
@@ -427,7 +431,7 @@ for port in ${siege.sandbox ? "open_ports()" : "[DOOR]"}:
             "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
             "Sec-WebSocket-Protocol": "ipybox.approval.v1",
         })[0])
-while not os.path.exists("asked"):
+while not os.path.exists("asked") and not answers:
     time.sleep(0.01)
 results["answers"] = repr(answers)
 `;
