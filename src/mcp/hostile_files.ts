@@ -176,19 +176,20 @@ export async function openIfPresent(
   path: string,
   options: Pick<Deno.OpenOptions, "read" | "append">,
 ): Promise<Deno.FsFile | undefined> {
-  const before = await lstatIfPresent(path);
-  if (before === undefined) return undefined;
-  if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
-  using stack = new DisposableStack();
-  const file = await ifPresent(Deno.open(path, options));
-  if (file === undefined) return undefined;
-  stack.use(file);
-  const opened = await file.stat();
-  if (opened.ino !== before.ino || opened.dev !== before.dev) {
-    throw new ConfigError(`Cannot open ${path}: it was replaced while it was opened`);
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const before = await lstatIfPresent(path);
+    if (before === undefined) return undefined;
+    if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+    using stack = new DisposableStack();
+    const file = await ifPresent(Deno.open(path, options));
+    if (file === undefined) return undefined;
+    stack.use(file);
+    const opened = await file.stat();
+    if (opened.ino !== before.ino || opened.dev !== before.dev) continue; // another one by now
+    stack.move();
+    return file;
   }
-  stack.move();
-  return file;
+  throw new ConfigError(`Cannot open ${path}: it is being replaced`);
 }
 
 /**
