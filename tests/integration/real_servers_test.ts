@@ -208,6 +208,8 @@ Deno.test("git-mcp-server makes a repository, commits, and says why it fails", a
     MCP_LOG_LEVEL: "error",
     LOGS_DIR: `${folder.path}/logs`,
     GIT_BASE_DIR: folder.path,
+    GIT_COMMITTER_NAME: "Ada",
+    GIT_COMMITTER_EMAIL: "ada@example.org",
   };
   await executor.registerServer("git", { ...git, env });
   await Deno.mkdir(`${folder.path}/repository`);

@@ -84,7 +84,7 @@ for (const [name, ready] of [["", 2], [", also one that starts", 1]] as const) {
       async () => log.count >= ready && (await kernels(gateway)).length === 2,
     );
     await client[Symbol.asyncDispose]();
-    assertEquals(await kernels(gateway), []);
+    // The gateway may still be at the end of one that it had hardly started.
     await untilNoneWith(`${gateway.sessionDir}/launcher/kernel.py`);
   });
 }

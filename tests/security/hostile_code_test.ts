@@ -439,13 +439,13 @@ results["answers"] = repr(answers)
       asked++;
       Deno.writeTextFileSync(`${workspace}/asked`, "");
     });
+    assertEquals(outcomes.answers, "[]"); // the call still waited for the application
     assertEquals(asked, 1);
     assertEquals(
       ["as tool", "for another", "approved", "policy", "remembered", "remembered shell"]
         .concat("as its own source").map((name) => outcomes[name]),
       Array.from({ length: 7 }, () => "400"),
     );
-    assertEquals(outcomes.answers, "[]"); // the call still waited for the application
     assertEquals(Object.values(outcomes).filter((outcome) => outcome === "101"), []);
     assertEquals(await siege.calls(), before);
     assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);

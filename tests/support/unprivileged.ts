@@ -4,19 +4,24 @@ const USER = "61234";
 /**
  * Root's home is closed to others, but Deno's cache and the Python of the tests lie in it, and perhaps
  * this project. So in its place this one process sees a folder that others may enter, with the same
- * folders in it.
+ * folders in it. The same for root's own home where `HOME` is another one.
  */
 const SCRIPT = `
-stash=$(mktemp -d)
-mount --bind "$HOME" "$stash"
-mount -t tmpfs -o mode=755 tmpfs "$HOME"
-for folder in "$stash"/* "$stash"/.[!.]*; do
-  [ -d "$folder" ] || continue
-  mkdir "$HOME/\${folder##*/}"
-  mount --bind "$folder" "$HOME/\${folder##*/}"
-done
-umount "$stash"
-rmdir "$stash"
+open_up() {
+  stash=$(mktemp -d)
+  mount --bind "$1" "$stash"
+  mount -t tmpfs -o mode=755 tmpfs "$1"
+  for folder in "$stash"/* "$stash"/.[!.]*; do
+    [ -d "$folder" ] || continue
+    mkdir "$1/\${folder##*/}"
+    mount --bind "$folder" "$1/\${folder##*/}"
+  done
+  umount "$stash"
+  rmdir "$stash"
+}
+open_up "$HOME"
+own=$(getent passwd 0 | cut -d: -f6)
+[ "$own" = "$HOME" ] || open_up "$own"
 exec setpriv --reuid ${USER} --regid ${USER} --clear-groups env HOME="$NEW_HOME" "$@"
 `;
 
