@@ -75,7 +75,7 @@ for (const sandbox of [true, false]) {
     await Deno.mkdir(`${workspace.path}/mcptools/demo`, { recursive: true });
     await Deno.writeTextFile(`${workspace.path}/mcptools/demo/__init__.py`, "ANSWER = 42");
     await Deno.writeTextFile(`${workspace.path}/json.py`, "raise RuntimeError('shadowed')");
-    Deno.env.set("IPYBOX_TEST_SECRET", "leaked");
+    Deno.env.set("IPYBOX_TEST_SECRET_GATEWAY", "leaked");
     try {
       await using gateway = await start(workspace, {
         sandbox,
@@ -89,7 +89,8 @@ for (const sandbox of [true, false]) {
         "JUPYTER_DATA_DIR JUPYTER_NO_CONFIG JUPYTER_RUNTIME_DIR LANG MINE MPLCONFIGDIR PATH " +
         "PYTHONPATH TMPDIR";
       for (const name of expected.split(" ")) assert(names.split(/\s/).includes(name), name);
-      const secret = "import os; print('IPYBOX_TEST_SECRET' in os.environ, os.environ['MINE'])";
+      const secret =
+        "import os; print('IPYBOX_TEST_SECRET_GATEWAY' in os.environ, os.environ['MINE'])";
       assertEquals(await kernel.run(secret), "False a $HOME {b} 'c'\n");
       assertEquals(
         await kernel.run("import ipybox_runtime, mcptools.demo; print(mcptools.demo.ANSWER)"),
@@ -98,7 +99,7 @@ for (const sandbox of [true, false]) {
       const url = await kernel.run("print(os.environ['IPYBOX_TOOL_URL'], os.environ['HOME'])");
       assertMatch(url, /^http:\/\/127\.0\.0\.1:\d+ \/.*\/session\n$/);
     } finally {
-      Deno.env.delete("IPYBOX_TEST_SECRET");
+      Deno.env.delete("IPYBOX_TEST_SECRET_GATEWAY");
     }
   });
 

@@ -118,8 +118,8 @@ Deno.test("CodeExecutor runs code in a kernel that keeps its state", async (t) =
 });
 
 Deno.test("CodeExecutor hands its options on to the kernel", async (t) => {
-  Deno.env.set("IPYBOX_TEST_SECRET", "of the host");
-  using _secret = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_SECRET") };
+  Deno.env.set("IPYBOX_TEST_SECRET_EXECUTOR", "of the host");
+  using _secret = { [Symbol.dispose]: () => Deno.env.delete("IPYBOX_TEST_SECRET_EXECUTOR") };
   await using test = await TestExecutor.start({
     sandbox: false,
     kernelEnv: { GREETING: "hello" },
@@ -132,7 +132,7 @@ Deno.test("CodeExecutor hands its options on to the kernel", async (t) => {
 
   await step("kernelEnv reaches it, the host's environment does not", async () => {
     const { text } = await executor.execute(
-      "import os; print(os.environ['GREETING'], os.environ.get('IPYBOX_TEST_SECRET'))",
+      "import os; print(os.environ['GREETING'], os.environ.get('IPYBOX_TEST_SECRET_EXECUTOR'))",
     );
     assertEquals(text, "hello None");
   });

@@ -199,15 +199,19 @@ Deno.test("a cancelled call is cancelled at the server", async () => {
 });
 
 Deno.test("a server gets the usual environment and its own, and no secrets of the host", async () => {
-  Deno.env.set("IPYBOX_TEST_SECRET", "secret");
+  Deno.env.set("IPYBOX_TEST_SECRET_SERVERS", "secret");
   try {
-    const params = { ...rawServer(), env: { GIVEN: "${IPYBOX_TEST_SECRET}!" } };
+    const params = { ...rawServer(), env: { GIVEN: "${IPYBOX_TEST_SECRET_SERVERS}!" } };
     await using connection = await connectMcp("raw", params);
     const environment = JSON.parse(await text(connection, "env"));
-    const { GIVEN, PATH, IPYBOX_TEST_SECRET } = environment;
-    assertEquals([GIVEN, PATH, IPYBOX_TEST_SECRET], ["secret!", Deno.env.get("PATH"), undefined]);
+    const { GIVEN, PATH, IPYBOX_TEST_SECRET_SERVERS } = environment;
+    assertEquals([GIVEN, PATH, IPYBOX_TEST_SECRET_SERVERS], [
+      "secret!",
+      Deno.env.get("PATH"),
+      undefined,
+    ]);
   } finally {
-    Deno.env.delete("IPYBOX_TEST_SECRET");
+    Deno.env.delete("IPYBOX_TEST_SECRET_SERVERS");
   }
 });
 

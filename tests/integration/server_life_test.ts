@@ -30,9 +30,9 @@ function starts(journal: string): number[] {
 }
 
 Deno.test("a server that takes long to start is named, with what it says and without secrets", async () => {
-  Deno.env.set("IPYBOX_TEST_SECRET", "the secret");
+  Deno.env.set("IPYBOX_TEST_SECRET_LIFE", "the secret");
   const told = Promise.withResolvers<string>();
-  const params = rawServer("hang", "${IPYBOX_TEST_SECRET}");
+  const params = rawServer("hang", "${IPYBOX_TEST_SECRET_LIFE}");
   await using runner = await ToolRunner.start({
     servers: { slow: params },
     approval: "allow",
@@ -42,7 +42,7 @@ Deno.test("a server that takes long to start is named, with what it says and wit
   const call = runner.run("slow", "count", {}, { signal: cancel.signal });
   const message = await told.promise;
   cancel.abort();
-  Deno.env.delete("IPYBOX_TEST_SECRET");
+  Deno.env.delete("IPYBOX_TEST_SECRET_LIFE");
   await assertRejects(() => call, ToolCallError);
   const words = [params.command, ...params.args ?? []].join(" ");
   assert(message.startsWith(`MCP server "slow" is still starting after 5 s: ${words}`), message);

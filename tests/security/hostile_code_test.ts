@@ -6,7 +6,7 @@ import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { attack, DENIED, Siege, TOOLS } from "./siege.ts";
+import { attack, DENIED, SECRET, Siege, TOOLS } from "./siege.ts";
 
 const linux = Deno.build.os === "linux";
 
@@ -255,7 +255,7 @@ for process in filter(str.isdigit, os.listdir("/proc")):
         except OSError:
             pass
 results["tokens"] = " ".join(set(re.findall("[0-9a-f]{64}", seen)))
-results["secret"] = repr(os.environ.get("IPYBOX_TEST_SECRET"))
+results["secret"] = repr(os.environ.get("${SECRET}"))
 `,
     );
     const { tokens = "", secret, ...answers } = outcomes;

@@ -104,6 +104,12 @@ export class CanaryPort implements AsyncDisposable {
   }
 }
 
+/**
+ * The variable with the host's secret. Files that are tested at once share one environment: none may
+ * take away another one's.
+ */
+export const SECRET: string = `IPYBOX_TEST_SECRET_${crypto.randomUUID().replaceAll("-", "")}`;
+
 /** A host with secrets, and an executor whose code is hostile. */
 export class Siege implements AsyncDisposable {
   readonly #parts: AsyncDisposableStack;
@@ -127,15 +133,15 @@ export class Siege implements AsyncDisposable {
     const home = parts.use(await TempFolder.create(Deno.env.get("HOME") ?? "/"));
     await Deno.writeTextFile(`${home.path}/canary`, "of the user");
     const canary = parts.use(new CanaryPort());
-    Deno.env.set("IPYBOX_TEST_SECRET", "of the host");
-    parts.defer(() => Deno.env.delete("IPYBOX_TEST_SECRET"));
+    Deno.env.set(SECRET, "of the host");
+    parts.defer(() => Deno.env.delete(SECRET));
     const workspace = parts.use(await TempFolder.create());
     await Deno.writeTextFile(`${workspace.path}/.env`, "API_KEY=of the file\n");
     await Deno.mkdir(`${workspace.path}/.ipybox`);
     await Deno.mkdir(`${workspace.path}/mcptools/good`, { recursive: true });
     await Deno.writeTextFile(`${workspace.path}/mcptools/good/__init__.py`, "GOOD = True\n");
     const journal = `${home.path}/journal`;
-    const server = { ...rawServer("normal", journal), env: { KEY: "${IPYBOX_TEST_SECRET}" } };
+    const server = { ...rawServer("normal", journal), env: { KEY: `\${${SECRET}}` } };
     await Deno.writeTextFile(
       `${workspace.path}/.ipybox/mcp.json`,
       JSON.stringify({ mcpServers: { raw: server } }),
