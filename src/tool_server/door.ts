@@ -6,6 +6,7 @@
 
 import { Deadline } from "../async/deadline.ts";
 import { abortable } from "../async/signals.ts";
+import { LOOPBACK_HOSTS } from "../net/loopback.ts";
 import { sameToken } from "../net/same_token.ts";
 
 /** A request that is refused before it is looked at. */
@@ -20,8 +21,6 @@ export class Refused extends Error {
     super(message);
   }
 }
-
-const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 
 /** How long a body may take to arrive. */
 export const BODY_TIMEOUT_MS = 60_000;
@@ -51,7 +50,7 @@ export interface DoorRequest {
  */
 export function refusePages(request: DoorRequest): void {
   const host = request.headers.get("host") ?? "";
-  if (!LOOPBACK.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
+  if (!LOOPBACK_HOSTS.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
   if (request.headers.has("origin")) throw new Refused(403, "Requests of web pages are refused");
 }
 

@@ -1,4 +1,5 @@
 import type { Logger } from "../../log.ts";
+import { LOOPBACK_HOSTS } from "../../net/loopback.ts";
 import { readJsonBody, Refused } from "../../tool_server/door.ts";
 import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
@@ -27,7 +28,6 @@ export interface HttpMcpServerOptions {
 
 /** Code and its results pass here, files do not. */
 const MAX_BODY_BYTES = 16 * 2 ** 20;
-const LOOPBACK: readonly string[] = ["127.0.0.1", "localhost", "[::1]"];
 /** Who everybody is where there are no tokens. */
 const EVERYBODY = "everybody";
 
@@ -65,7 +65,7 @@ export class HttpMcpServer implements AsyncDisposable {
     const name = hostname.includes(":") ? `[${hostname}]` : hostname;
     this.url = new URL(`http://${name}:${this.#server.addr.port}/mcp`);
     this.#hosts = new Set(
-      [...LOOPBACK, name, ...allowedHosts].map((host) => host.toLowerCase()),
+      [...LOOPBACK_HOSTS, name, ...allowedHosts].map((host) => host.toLowerCase()),
     );
   }
 
