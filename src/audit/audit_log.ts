@@ -1,4 +1,3 @@
-import { stringifyExact } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import {
   type AuditEntry,
@@ -124,12 +123,12 @@ export class AuditLog implements AsyncDisposable {
    */
   async append(entry: AuditEntry): Promise<boolean> {
     const fields = entryFields(entry, this.#options.redact);
-    const text = stringifyExact(fields);
+    const text = JSON.stringify(fields); // all of it is exact, or our own
     switch (this.#flood.judge(entry, text.length)) {
       case "all":
         return await this.#add(text);
       case "shorter":
-        return await this.#add(stringifyExact(withoutDetails(fields)));
+        return await this.#add(JSON.stringify(withoutDetails(fields)));
       case "count":
         this.#summaryTimer ??= setTimeout(() => this.#addSummary(), COUNT_MS);
         Deno.unrefTimer(this.#summaryTimer);
@@ -144,7 +143,7 @@ export class AuditLog implements AsyncDisposable {
    * @param outcome How a request ended whose line has no status.
    */
   appendOutcome(outcome: AuditOutcome): void {
-    void this.#queue(stringifyExact(outcomeFields(outcome)));
+    void this.#queue(JSON.stringify(outcomeFields(outcome)));
     this.#gathering ??= setTimeout(() => this.#begin(), GATHER_MS);
   }
 
@@ -184,7 +183,7 @@ export class AuditLog implements AsyncDisposable {
     clearTimeout(this.#summaryTimer);
     this.#summaryTimer = undefined;
     const summary = this.#flood.takeSummary();
-    if (summary !== undefined) void this.#add(stringifyExact(summary));
+    if (summary !== undefined) void this.#add(JSON.stringify(summary));
   }
 
   async #writeAll(): Promise<void> {

@@ -1,4 +1,4 @@
-import { type ExactJson, type ExactObject, isExactObject, stringifyExact } from "../json/exact.ts";
+import { type ExactJson, type ExactObject, isExactObject } from "../json/exact.ts";
 import { matchesGlob } from "../policy/match.ts";
 import { sha256 } from "../json/digest.ts";
 
@@ -43,14 +43,14 @@ const MAX_DEPTH = 32;
  */
 export function redactArguments(args: ExactObject, names: readonly string[] = []): ExactJson {
   const redacted = redact(args, names, 0);
-  if (stringifyExact(redacted).length <= MAX_JSON || !isExactObject(redacted)) return redacted;
+  if (lengthOf(redacted) <= MAX_JSON || !isExactObject(redacted)) return redacted;
   const shorter = Object.fromEntries(
     Object.entries(redacted).map(([name, value]) => [
       name,
-      stringifyExact(value).length <= MAX_VALUE ? value : summaryOf(value),
+      lengthOf(value) <= MAX_VALUE ? value : summaryOf(value),
     ]),
   );
-  return stringifyExact(shorter).length <= MAX_JSON ? shorter : summaryOf(redacted);
+  return lengthOf(shorter) <= MAX_JSON ? shorter : summaryOf(redacted);
 }
 
 /**
@@ -60,7 +60,7 @@ export function redactArguments(args: ExactObject, names: readonly string[] = []
  * @returns What stands in its place.
  */
 export function summaryOf(value: unknown): ExactObject {
-  const text = stringifyExact(value);
+  const text = JSON.stringify(value);
   return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
 }
 
@@ -107,6 +107,11 @@ export function redactText(text: string): string {
   const cut = result.length - KEPT_TEXT;
   return `${result.slice(0, KEPT_TEXT)}… [cut: ${cut} of ${result.length} characters, ` +
     `SHA-256 of all ${sha256(result)}]`;
+}
+
+/** Of exact JSON, which writes itself as it came. */
+function lengthOf(value: ExactJson): number {
+  return JSON.stringify(value).length;
 }
 
 function isList(value: ExactJson): value is readonly ExactJson[] {

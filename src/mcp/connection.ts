@@ -76,7 +76,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #belongings: AsyncDisposable | undefined;
   readonly #hooks: ServerHooks;
   readonly #lost = Promise.withResolvers<void>();
-  #tools: Promise<readonly Tool[]> | undefined;
+  #tools: readonly Tool[] | undefined;
   #changes = 0;
   #usable = true;
   #forgotten = false;
@@ -141,7 +141,7 @@ export class McpConnection implements AsyncDisposable {
     } as const;
     try {
       const { tools } = await this.#client.listTools(undefined, requestOptions);
-      if (changes === this.#changes) this.#tools = Promise.resolve(tools);
+      if (changes === this.#changes) this.#tools = tools;
       return tools;
     } catch (error) {
       throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
@@ -157,8 +157,18 @@ export class McpConnection implements AsyncDisposable {
    * @throws {ToolCallError} The server does not give its list.
    */
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
-    const tools = await (this.#tools ?? this.listTools(defined({ signal })));
+    const tools = this.#tools ?? await this.listTools(defined({ signal }));
     return tools.find((tool) => tool.name === name);
+  }
+
+  /**
+   * Finds one tool in the server's list, if that is known.
+   *
+   * @param name The tool's name on the wire.
+   * @returns The tool, or `undefined` where it is not listed or not known.
+   */
+  knownTool(name: string): Tool | undefined {
+    return this.#tools?.find((tool) => tool.name === name);
   }
 
   /**
@@ -191,7 +201,7 @@ export class McpConnection implements AsyncDisposable {
     } catch (error) {
       throw await this.#explain(error, {
         cancelled: aborted(signal),
-        timedOut: deadline.signal.aborted,
+        timedOut: deadline.passed,
       });
     }
   }
@@ -224,7 +234,7 @@ export class McpConnection implements AsyncDisposable {
     } catch (error) {
       throw await this.#explain(error, {
         cancelled: aborted(signal),
-        timedOut: deadline.signal.aborted,
+        timedOut: deadline.passed,
       });
     }
   }

@@ -86,6 +86,8 @@ export class McpPool implements AsyncDisposable {
     toolName: string,
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
+    const known = this.#slot(serverName).connected?.knownTool(toolName);
+    if (known !== undefined) return known; // without a turn, which asking takes
     return await this.#use(serverName, signal, (connection, signal) => {
       return connection.findTool(toolName, signal);
     });
