@@ -2,18 +2,28 @@ import { LONGEST_TIMER_MS } from "./signals.ts";
 
 /**
  * A timer whose time is set again and again, mostly without ever coming: moving it on costs no timer.
- * It keeps no program from ending. Disposing it leaves none behind.
+ * Disposing it leaves none behind.
  */
 export class Alarm implements Disposable {
   readonly #ring: () => void;
+  readonly #keepsAlive: boolean;
   #at = Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** When the timer fires, which is no later than the time that is set. */
   #timerAt = Infinity;
 
-  /** @param ring Called when the time has come, once for each time that was set. */
-  constructor(ring: () => void) {
+  /**
+   * @param ring Called when the time has come, once for each time that was set.
+   * @param options Whether a program that has nothing else to do waits for it; else it is lost then.
+   */
+  constructor(ring: () => void, { keepsAlive = false }: { readonly keepsAlive?: boolean } = {}) {
     this.#ring = ring;
+    this.#keepsAlive = keepsAlive;
+  }
+
+  /** Whether a time is set that has not come yet. */
+  get isSet(): boolean {
+    return this.#at !== Infinity;
   }
 
   /**
@@ -41,7 +51,7 @@ export class Alarm implements Disposable {
     this.#stop();
     this.#timerAt = this.#at;
     this.#timer = setTimeout(() => this.#fire(), this.#at - performance.now());
-    Deno.unrefTimer(this.#timer);
+    if (!this.#keepsAlive) Deno.unrefTimer(this.#timer);
   }
 
   #stop(): void {

@@ -11,7 +11,7 @@ Deno.test("Alarm rings once, no earlier than the time that was set last", async 
   alarm.set(5);
   const begin = performance.now();
   alarm.set(40);
-  const stay = setTimeout(() => {}, 60_000); // an alarm keeps no program from ending
+  const stay = setTimeout(() => {}, 60_000); // this alarm keeps no program from ending
   assert(await rung.promise - begin >= 39);
   clearTimeout(stay);
   assertEquals(rings, 1);
@@ -36,3 +36,16 @@ Deno.test("Alarm does not ring for times that were taken back, or never come", a
   setTimeout(later.resolve, 20); // its own timers are before this one
   await later.promise;
 });
+
+for (const keepsAlive of [true, false]) {
+  Deno.test(`Alarm ${keepsAlive ? "keeps a program" : "keeps no program"} from ending`, async () => {
+    const { code, stdout } = await new Deno.Command(Deno.execPath(), {
+      args: [
+        "eval",
+        `import { Alarm } from ${JSON.stringify(new URL("alarm.ts", import.meta.url).href)};
+         new Alarm(() => console.log("rung"), { keepsAlive: ${keepsAlive} }).set(50);`,
+      ],
+    }).output();
+    assertEquals([code, new TextDecoder().decode(stdout)], [0, keepsAlive ? "rung\n" : ""]);
+  });
+}

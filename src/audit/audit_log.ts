@@ -1,3 +1,4 @@
+import { Alarm } from "../async/alarm.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import {
   type AuditEntry,
@@ -97,7 +98,7 @@ export class AuditLog implements AsyncDisposable {
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
   #summaryTimer: ReturnType<typeof setTimeout> | undefined;
-  #gathering: ReturnType<typeof setTimeout> | undefined;
+  readonly #gathering = new Alarm(() => this.#begin(), { keepsAlive: true });
   #failed = false;
   #closed = false;
 
@@ -144,7 +145,7 @@ export class AuditLog implements AsyncDisposable {
    */
   appendOutcome(outcome: AuditOutcome): void {
     void this.#queue(JSON.stringify(outcomeFields(outcome)));
-    this.#gathering ??= setTimeout(() => this.#begin(), GATHER_MS);
+    if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
   }
 
   /** Waits until all is written, or could not be. */
@@ -158,6 +159,7 @@ export class AuditLog implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     await this.flush();
+    this.#gathering[Symbol.dispose]();
     this.#file[Symbol.dispose]();
   }
 
@@ -174,8 +176,7 @@ export class AuditLog implements AsyncDisposable {
   }
 
   #begin(): void {
-    clearTimeout(this.#gathering);
-    this.#gathering = undefined;
+    this.#gathering.unset();
     this.#writing ??= this.#writeAll();
   }
 

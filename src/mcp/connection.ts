@@ -55,6 +55,8 @@ export interface McpConnectionParts {
   readonly belongings?: AsyncDisposable;
 }
 
+/** What the SDK takes of a result: all of it, as it came. */
+const AS_IT_CAME = z.unknown();
 /** The SDK needs some limit; ours are signals. */
 const NO_TIMEOUT = LONGEST_TIMER_MS;
 /** How long ending a session may take. */
@@ -225,7 +227,7 @@ export class McpConnection implements AsyncDisposable {
     const request = { signal: anySignal(signal, deadline.signal), timeout: NO_TIMEOUT };
     const meta = asMeta(traceContext());
     const ask = (params: Readonly<Record<string, unknown>>) =>
-      this.#client.request({ method, params: { ...params, ...meta } }, z.unknown(), request);
+      this.#client.request({ method, params: { ...params, ...meta } }, AS_IT_CAME, request);
     try {
       if (isListMethod(method)) {
         return { items: this.#offers(method) ? await listAll(method, ask) : [] };
@@ -264,7 +266,7 @@ export class McpConnection implements AsyncDisposable {
       return await this.#client.callTool(params, { ...options, toolDefinition: rest });
     }
     // A plain request leaves the result as it came.
-    return await this.#client.request({ method: "tools/call", params }, z.unknown(), options);
+    return await this.#client.request({ method: "tools/call", params }, AS_IT_CAME, options);
   }
 
   /** Waits until no change of the list was reported for a while. */

@@ -170,7 +170,7 @@ export class McpPool implements AsyncDisposable {
     using _turn = await slot.turn(signal).catch((error) => {
       throw cancelled(error);
     });
-    const connection = await this.#connection(serverName, slot, signal);
+    const connection = slot.connected ?? await this.#connection(serverName, slot, signal);
     try {
       return await use(connection, signal);
     } catch (error) {
