@@ -196,7 +196,7 @@ export type {
 export { ServerRegistry } from "./src/tool_server/server_registry.ts";
 export type { ServerRegistryOptions } from "./src/tool_server/server_registry.ts";
 export { ToolRunner } from "./src/tool_server/tool_runner.ts";
-export type { CatalogCall, ToolCall } from "./src/tool_server/tool_runner.ts";
+export type { CatalogCall, ToolCall } from "./src/tool_server/approved_calls.ts";
 export type { ToolRunnerOptions } from "./src/tool_server/tool_runner_options.ts";
 export type { CatalogMethod } from "./src/mcp/catalog.ts";
 export { ToolServer } from "./src/tool_server/tool_server.ts";

@@ -2,55 +2,22 @@ import { ApprovalChannel } from "../approval/channel.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { AuditLog } from "../audit/audit_log.ts";
-import { AuditTrail, type RequestNotes } from "../audit/audit_trail.ts";
-import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
-import { type Logger, stderrLogger } from "../log.ts";
-import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
-import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
+import { stderrLogger } from "../log.ts";
+import type { CallToolOptions } from "../mcp/call_options.ts";
 import type { ToolResult } from "../mcp/content.ts";
-import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/elicitation.ts";
-import type { Tool } from "../mcp/sdk.ts";
-import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
-import { hasOwnDotenv } from "../mcp/dotenv_file.ts";
-import { presentSettings } from "../mcp/sandbox_settings.ts";
-import { variableLookup } from "../mcp/variables.ts";
-import { ConsentFile } from "../policy/consent_file.ts";
+import { loadTelemetry } from "../telemetry/span.ts";
 import { Approvals } from "./approvals.ts";
-import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
-import { captureTrace, loadTelemetry, type Span, type Within } from "../telemetry/span.ts";
-import { CallWatch } from "./call_watch.ts";
+import { ApprovedCalls, type CatalogCall, type ToolCall } from "./approved_calls.ts";
+import { CallReporter } from "./call_reporter.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
-import { targetHashes } from "./target_hashes.ts";
-import type { ToolRunnerOptions } from "./tool_runner_options.ts";
+import { ServerMessages } from "./server_messages.ts";
 import { ServerRegistry } from "./server_registry.ts";
-
-/** A call of a tool whose arguments are sealed. */
-export interface ToolCall {
-  /** The registered server. */
-  readonly serverName: string;
-  /** The tool's name on the wire. */
-  readonly toolName: string;
-  /** The arguments, which are sent as they are. */
-  readonly arguments: ExactObject;
-  /** The line that calls, as far as the code that calls tells the truth. */
-  readonly source?: CallSource | undefined;
-}
-
-/** A request for what a server offers beside tools. */
-export interface CatalogCall {
-  /** The registered server. */
-  readonly serverName: string;
-  /** What is asked, in the protocol's own names. */
-  readonly method: CatalogMethod;
-  /** The parameters, in the protocol's own names. */
-  readonly params: Readonly<Record<string, unknown>>;
-  /** The line that asks, as far as the code that asks tells the truth. */
-  readonly source?: CallSource | undefined;
-}
+import type { ToolRunnerOptions } from "./tool_runner_options.ts";
+import { openWorkspaceFiles, type WorkspaceFiles } from "./workspace_files.ts";
 
 /**
  * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
@@ -77,8 +44,6 @@ export class ToolRunner implements AsyncDisposable {
   /** Where servers' questions are asked. */
   readonly elicitations: ElicitationChannel;
 
-  readonly #trail: AuditTrail;
-  readonly #audit: AuditLog | undefined;
   /**
    * Where `${VAR}` in servers' parameters comes from, unless it is the environment and the
    * workspace's `.env` at the time.
@@ -93,38 +58,33 @@ export class ToolRunner implements AsyncDisposable {
 
   readonly #pool: McpPool;
   readonly #approvals: Approvals;
-  readonly #log: Logger;
-  readonly #callTimeoutMs: number | undefined;
-  readonly #changed = new Set<string>();
-  #withinExecution: Within = (work) => work();
+  readonly #audit: AuditLog | undefined;
+  readonly #reporter: CallReporter;
+  readonly #calls: ApprovedCalls;
+  readonly #messages: ServerMessages;
 
-  private constructor(
-    registry: ServerRegistry,
-    found: FoundInWorkspace,
-    options: ToolRunnerOptions,
-  ) {
-    const { variables, settingsFiles, consentFile } = found;
+  private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
+    const { variables, settingsFiles, consentFile } = files;
     const { workspace, connectTimeoutMs, login, log = stderrLogger() } = options;
+    const { approvalTimeoutMs: timeoutMs, callTimeoutMs, sampling, roots } = options;
     this.registry = registry;
     this.variables = variables;
     this.settingsFiles = settingsFiles;
-    const { approvalTimeoutMs: timeoutMs } = options;
-    this.channel = new ApprovalChannel({ timeoutMs, log });
-    this.elicitations = new ElicitationChannel({ timeoutMs, log });
+    const channel = new ApprovalChannel({ timeoutMs, log });
+    const elicitations = new ElicitationChannel({ timeoutMs, log });
     const policy = approvalPolicy(options.approval ?? {});
-    this.#approvals = new Approvals({ policy, channel: this.channel, consentFile, log });
-    this.#audit = workspace === undefined || options.audit === false
-      ? undefined
-      : new AuditLog({ workspace, redact: policy.redact, log });
-    this.#trail = new AuditTrail(this.#audit);
-    this.#log = log;
-    this.#callTimeoutMs = options.callTimeoutMs;
-    this.#pool = new McpPool({
+    const approvals = new Approvals({ policy, channel, consentFile, log });
+    this.channel = channel;
+    this.elicitations = elicitations;
+    this.#approvals = approvals;
+    const { events } = this;
+    const messages = new ServerMessages({ events, elicitations, approvals, sampling, roots, log });
+    const pool = new McpPool({
       registry,
       log,
       maxConcurrentCalls: options.maxConcurrentCalls,
       idleMs: options.serverIdleMs,
-      hooks: (serverName) => this.#hooks(serverName, options),
+      hooks: (serverName) => messages.hooks(serverName),
       connect: {
         settingsFiles,
         ...(variables === undefined ? {} : { variables }),
@@ -132,6 +92,22 @@ export class ToolRunner implements AsyncDisposable {
         ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
         ...(login === undefined ? {} : { login }),
       },
+    });
+    this.#messages = messages;
+    this.#pool = pool;
+    this.#audit = workspace === undefined || options.audit === false
+      ? undefined
+      : new AuditLog({ workspace, redact: policy.redact, log });
+    const reporter = new CallReporter(this.#audit, events);
+    this.#reporter = reporter;
+    this.#calls = new ApprovedCalls({
+      registry,
+      pool,
+      approvals,
+      reporter,
+      events,
+      callTimeoutMs,
+      log,
     });
   }
 
@@ -143,24 +119,10 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ConfigError} The registry cannot be read.
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
-    const { workspace, servers, log = stderrLogger() } = options;
+    const { workspace, servers } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
-    // A `.env` that is there now is out of reach for executed code, and is read whenever a server
-    // starts. Where there is none, code can put one, so none is read.
-    const isKnown = options.variables !== undefined;
-    const hasDotenv = workspace !== undefined && !isKnown && await hasOwnDotenv(workspace, log);
-    const variables = options.variables ??
-      (hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false }));
-    const settingsFiles = workspace === undefined
-      ? []
-      : await presentSettings(registry.entries, workspace);
-    const { consents = true } = options;
-    const consentFolder = typeof consents === "string" ? consents : workspace;
-    const consentFile = consentFolder === undefined || consents === false
-      ? undefined
-      : await ConsentFile.open(consentFolder, log);
-    return new ToolRunner(registry, { variables, settingsFiles, consentFile }, options);
+    return new ToolRunner(registry, await openWorkspaceFiles(registry, options), options);
   }
 
   /**
@@ -168,7 +130,7 @@ export class ToolRunner implements AsyncDisposable {
    * until they are registered anew.
    */
   get changedServers(): string[] {
-    return [...this.#changed].sort();
+    return this.#messages.changedServers;
   }
 
   /**
@@ -213,38 +175,7 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} There is no result; its type says why.
    */
   async runCall(call: ToolCall, options: CallToolOptions = {}): Promise<ToolResult> {
-    const { serverName, toolName } = call;
-    const { signal, timeoutMs, onProgress } = options;
-    const callId = crypto.randomUUID();
-    const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    const work = async (notes: RequestNotes): Promise<ToolResult> => {
-      const { onDecision, onTarget, beforeSending } = notes;
-      this.#approvals.refuseDenied(asked, onDecision); // before a server is started for it
-      const params = this.#pool.requireRegistered(serverName);
-      const tool = await this.#definition(serverName, toolName, signal);
-      onTarget(targetHashes(params, tool));
-      const options = { signal, onDecision };
-      const args = await this.#approvals.authorizeTool(asked, { params, tool }, options);
-      await beforeSending();
-      this.#requireUnchanged(serverName, params);
-      using _running = this.events.track(serverName, callId);
-      return await this.#pool.callTool(serverName, toolName, args, {
-        signal,
-        timeoutMs: shorter(timeoutMs, this.#callTimeoutMs),
-        onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
-      });
-    };
-    const failed = ({ isError }: ToolResult) => isError === true;
-    return await this.#traced(
-      { method: "tools/call", serverName, target: toolName, callId },
-      (traced) =>
-        this.#record(
-          asked,
-          (notes) => work(traced(notes)),
-          (result) => failed(result) ? "tool_error" : "ok",
-        ),
-      failed,
-    );
+    return await this.#calls.callTool(call, options);
   }
 
   /**
@@ -260,37 +191,7 @@ export class ToolRunner implements AsyncDisposable {
     request: CatalogCall,
     options: CallToolOptions = {},
   ): Promise<Readonly<Record<string, unknown>>> {
-    const { serverName, method, source } = request;
-    const { signal } = options;
-    const args = sealObject(toExact(request.params));
-    const callId = crypto.randomUUID();
-    const asked: ApprovalCall = {
-      kind: "resource",
-      callId,
-      serverName,
-      toolName: method,
-      arguments: args,
-      source,
-    };
-    const work = async ({ onDecision, onTarget, beforeSending }: RequestNotes) => {
-      this.#approvals.refuseDenied(asked, onDecision);
-      const params = this.#pool.requireRegistered(serverName);
-      onTarget(targetHashes(params));
-      const deciding = { signal, onDecision };
-      const approved = isListMethod(method)
-        ? args
-        : await this.#approvals.authorizeCatalog(asked, { params, method }, deciding);
-      const timeoutMs = shorter(options.timeoutMs, this.#callTimeoutMs);
-      const checked = checkCatalogParams(method, approved); // an approver may have edited them
-      if (!isListMethod(method)) await beforeSending();
-      this.#requireUnchanged(serverName, params);
-      return await this.#pool.catalog(serverName, method, checked, { signal, timeoutMs });
-    };
-    const target = method === "prompts/get" ? String(request.params.name) : undefined;
-    return await this.#traced(
-      { method, serverName, target, callId },
-      (traced) => this.#record(asked, (notes) => work(traced(notes))),
-    );
+    return await this.#calls.catalog(request, options);
   }
 
   /**
@@ -302,13 +203,7 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    const record = () =>
-      this.#record(
-        call,
-        ({ onDecision }) => this.#approvals.authorizeShell(call, { signal, onDecision }),
-        () => "approved", // how the command ends is not told here
-      );
-    return await this.#withinExecution(record);
+    return await this.#calls.approveShell(call, signal);
   }
 
   /**
@@ -319,8 +214,7 @@ export class ToolRunner implements AsyncDisposable {
    * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
    */
   enterCell(code: string): Disposable {
-    this.#trail.setCode(code); // threads that it leaves go on calling
-    this.#withinExecution = captureTrace();
+    this.#reporter.enterCell(code);
     return this.#approvals.enterCell(code);
   }
 
@@ -345,7 +239,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
     const undo = await this.registry.register(serverName, params);
-    this.#changed.delete(serverName);
+    this.#messages.forgetChange(serverName);
     return undo;
   }
 
@@ -359,7 +253,7 @@ export class ToolRunner implements AsyncDisposable {
   async unregisterServer(serverName: string): Promise<boolean> {
     const removed = await this.registry.unregister(serverName);
     await this.#pool.drop(serverName);
-    this.#changed.delete(serverName);
+    this.#messages.forgetChange(serverName);
     return removed;
   }
 
@@ -379,116 +273,4 @@ export class ToolRunner implements AsyncDisposable {
     await this.#pool[Symbol.asyncDispose]();
     await this.#audit?.[Symbol.asyncDispose]();
   }
-
-  /** Makes a request within a span that tells what was decided of it. */
-  async #traced<T>(
-    request: McpRequest,
-    work: (traced: (notes: RequestNotes) => RequestNotes) => Promise<T>,
-    failed?: (result: T) => boolean,
-  ): Promise<T> {
-    const params = this.registry.get(request.serverName);
-    const run = (span: Span) =>
-      work((notes) => ({
-        ...notes,
-        onDecision: (made) => {
-          span.set({ "ipybox.approval.decision": made.decision, "ipybox.approval.by": made.by });
-          notes.onDecision(made);
-        },
-      }));
-    return await this.#withinExecution(() => traceMcpRequest({ ...request, params }, run, failed));
-  }
-
-  /** What was approved is for the server that it was approved for. */
-  #requireUnchanged(serverName: string, params: ServerParams): void {
-    const current = this.registry.get(serverName);
-    if (current === params || JSON.stringify(current) === JSON.stringify(params)) return;
-    const message = `MCP server "${serverName}" was registered anew before it could be called`;
-    throw new ToolCallError("cancelled", message);
-  }
-
-  /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
-  async #definition(
-    serverName: string,
-    toolName: string,
-    signal: AbortSignal | undefined,
-  ): Promise<Tool | undefined> {
-    try {
-      return await this.#pool.findTool(serverName, toolName, signal);
-    } catch (error) {
-      if (!(error instanceof ToolCallError) || error.type !== "protocol_error") throw error;
-      this.#log.debug(`${serverName}: ${error.message}`);
-      return undefined;
-    }
-  }
-
-  /** Tells whoever called and whoever watches. Without either, the server is not asked for it. */
-  #progress(
-    call: { callId: string; serverName: string; toolName: string },
-    onProgress: CallToolOptions["onProgress"],
-  ): CallToolOptions["onProgress"] {
-    if (onProgress === undefined && !this.events.watched) return undefined;
-    return ({ progress, total, message }: ToolProgress) => {
-      this.events.tell({ type: "progress", ...call, progress, total, message });
-      onProgress?.({ progress, total, message });
-    };
-  }
-
-  /** Notes a request in the audit log, and tells whoever follows calls. */
-  async #record<T>(
-    call: ApprovalCall,
-    run: (notes: RequestNotes) => Promise<T>,
-    statusOf?: (result: T) => string,
-  ): Promise<T> {
-    using watch = new CallWatch(this.events, call);
-    const result = await watch.run(() =>
-      this.#trail.record(
-        call,
-        (notes) => run({ ...notes, onDecision: (made) => watch.decided(made, notes.onDecision) }),
-        statusOf,
-      )
-    );
-    watch.status = statusOf?.(result) ?? "ok";
-    return result;
-  }
-
-  /** Passes a server's question on, unless the policy denies it. */
-  async #elicit(
-    serverName: string,
-    question: ElicitationQuestion,
-    signal: AbortSignal,
-  ): Promise<ElicitationAnswer> {
-    const source = { serverName, callId: this.events.onlyCall(serverName) };
-    const refusal = this.#approvals.refusalOf(source, question);
-    if (refusal === undefined) return await this.elicitations.ask(source, question, signal);
-    this.#log.debug(`Declined a question of MCP server "${serverName}": ${refusal}`);
-    return { action: "decline" };
-  }
-
-  #hooks(serverName: string, { sampling, roots }: ToolRunnerOptions): ServerHooks {
-    return {
-      sample: sampling,
-      roots,
-      elicit: (question, signal) => this.#elicit(serverName, question, signal),
-      onLog: (message) => {
-        const callId = this.events.onlyCall(serverName);
-        this.events.tell({ type: "log", serverName, callId, ...message });
-      },
-      onToolsChanged: () => {
-        this.#changed.add(serverName);
-        this.events.tell({ type: "tools_changed", serverName });
-      },
-    };
-  }
-}
-
-/** What a runner finds in its workspace when it starts. */
-interface FoundInWorkspace {
-  readonly variables: VariableLookup | undefined;
-  readonly settingsFiles: readonly string[];
-  readonly consentFile: ConsentFile | undefined;
-}
-
-function shorter(one: number | undefined, other: number | undefined): number | undefined {
-  const shortest = Math.min(one ?? Infinity, other ?? Infinity);
-  return shortest === Infinity ? undefined : shortest;
 }

@@ -10,7 +10,7 @@ import { type ExactObject, parseExact, sealObject, stringifyExact } from "../jso
 import type { ToolProgress } from "../mcp/call_options.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
-import type { CatalogCall, ToolCall } from "./tool_runner.ts";
+import type { CatalogCall, ToolCall } from "./approved_calls.ts";
 
 /** All words for `error.type`. Each is an exception class of the Python runtime. */
 export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [

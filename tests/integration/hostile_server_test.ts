@@ -2,7 +2,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { ToolCallError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
-import { type ToolCall, ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import type { ToolCall } from "../../src/tool_server/approved_calls.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
 import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
 import { isAlive, rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";

@@ -1,0 +1,203 @@
+import type { ApprovalCall, CallSource } from "../approval/request.ts";
+import { ToolCallError } from "../errors.ts";
+import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
+import type { Logger } from "../log.ts";
+import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
+import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
+import type { ToolResult } from "../mcp/content.ts";
+import type { Tool } from "../mcp/sdk.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+import type { Approvals } from "./approvals.ts";
+import type { CallReporter } from "./call_reporter.ts";
+import type { McpPool } from "./mcp_pool.ts";
+import type { ServerEvents } from "./server_events.ts";
+import type { ServerRegistry } from "./server_registry.ts";
+import { targetHashes } from "./target_hashes.ts";
+
+/** A call of a tool whose arguments are sealed. */
+export interface ToolCall {
+  /** The registered server. */
+  readonly serverName: string;
+  /** The tool's name on the wire. */
+  readonly toolName: string;
+  /** The arguments, which are sent as they are. */
+  readonly arguments: ExactObject;
+  /** The line that calls, as far as the code that calls tells the truth. */
+  readonly source?: CallSource | undefined;
+}
+
+/** A request for what a server offers beside tools. */
+export interface CatalogCall {
+  /** The registered server. */
+  readonly serverName: string;
+  /** What is asked, in the protocol's own names. */
+  readonly method: CatalogMethod;
+  /** The parameters, in the protocol's own names. */
+  readonly params: Readonly<Record<string, unknown>>;
+  /** The line that asks, as far as the code that asks tells the truth. */
+  readonly source?: CallSource | undefined;
+}
+
+/** What {@linkcode ApprovedCalls} are made with. */
+export interface ApprovedCallsOptions {
+  /** The servers. */
+  readonly registry: ServerRegistry;
+  /** The connections to them. */
+  readonly pool: McpPool;
+  /** Decides on each call. */
+  readonly approvals: Approvals;
+  /** Told of each call. */
+  readonly reporter: CallReporter;
+  /** Told of progress, and of which calls are under way. */
+  readonly events: ServerEvents;
+  /** How long a call may take once it is approved, in milliseconds. */
+  readonly callTimeoutMs: number | undefined;
+  /** Told of servers that do not describe their tools. */
+  readonly log: Logger;
+}
+
+/** Makes calls, each in the same order: decided, noted, and only then sent to the server. */
+export class ApprovedCalls {
+  readonly #options: ApprovedCallsOptions;
+
+  /** @param options Who decides, who is told, and where calls go. */
+  constructor(options: ApprovedCallsOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Runs a tool.
+   *
+   * @param call The call.
+   * @param options What cancels the call, and who is told of progress.
+   * @returns The tool's result.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
+    const { registry, pool, approvals, reporter, events } = this.#options;
+    const { serverName, toolName } = call;
+    const { signal, onProgress } = options;
+    const callId = crypto.randomUUID();
+    const asked: ApprovalCall = { kind: "tool", callId, ...call };
+    const request = { method: "tools/call", target: toolName, params: registry.get(serverName) };
+    return await reporter.reportRequest(asked, request, async (notes) => {
+      const { onDecision, onTarget, beforeSending } = notes;
+      approvals.refuseDenied(asked, onDecision); // before a server is started for it
+      const params = pool.requireRegistered(serverName);
+      const tool = await this.#definition(serverName, toolName, signal);
+      onTarget(targetHashes(params, tool));
+      const args = await approvals.authorizeTool(asked, { params, tool }, { signal, onDecision });
+      await beforeSending();
+      this.#requireUnchanged(serverName, params);
+      using _running = events.track(serverName, callId);
+      return await pool.callTool(serverName, toolName, args, {
+        signal,
+        timeoutMs: this.#timeoutMs(options),
+        onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
+      });
+    }, ({ isError }) => isError === true);
+  }
+
+  /**
+   * Asks a server for a resource, a prompt, a completion, or a list of what it has. Lists, which send
+   * nothing of the caller's, are only refused where the policy denies.
+   *
+   * @param call What is asked.
+   * @param options What cancels it.
+   * @returns The server's result; a list comes whole, as `items`.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async catalog(
+    call: CatalogCall,
+    options: CallToolOptions,
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const { registry, pool, approvals, reporter } = this.#options;
+    const { serverName, method, source } = call;
+    const { signal } = options;
+    const args = sealObject(toExact(call.params));
+    const asked: ApprovalCall = {
+      kind: "resource",
+      callId: crypto.randomUUID(),
+      serverName,
+      toolName: method,
+      arguments: args,
+      source,
+    };
+    const target = method === "prompts/get" ? String(call.params.name) : undefined;
+    const request = { method, target, params: registry.get(serverName) };
+    return await reporter.reportRequest(asked, request, async (notes) => {
+      const { onDecision, onTarget, beforeSending } = notes;
+      approvals.refuseDenied(asked, onDecision);
+      const params = pool.requireRegistered(serverName);
+      onTarget(targetHashes(params));
+      const approved = isListMethod(method)
+        ? args
+        : await approvals.authorizeCatalog(asked, { params, method }, { signal, onDecision });
+      const checked = checkCatalogParams(method, approved); // an approver may have edited them
+      if (!isListMethod(method)) await beforeSending();
+      this.#requireUnchanged(serverName, params);
+      const timeoutMs = this.#timeoutMs(options);
+      return await pool.catalog(serverName, method, checked, { signal, timeoutMs });
+    });
+  }
+
+  /**
+   * Has a shell command approved. Nothing is run.
+   *
+   * @param call What is to be approved.
+   * @param signal Withdraws the request.
+   * @returns The arguments to use, which an approver may have edited.
+   * @throws {ToolCallError} It is refused; the type says why.
+   */
+  approveShell(call: ApprovalCall, signal: AbortSignal | undefined): Promise<ExactObject> {
+    const { approvals, reporter } = this.#options;
+    return reporter.report(
+      call,
+      ({ onDecision }) => approvals.authorizeShell(call, { signal, onDecision }),
+      () => "approved", // how the command ends is not told here
+    );
+  }
+
+  /** What was approved is for the server that it was approved for. */
+  #requireUnchanged(serverName: string, params: ServerParams): void {
+    const current = this.#options.registry.get(serverName);
+    if (current === params || JSON.stringify(current) === JSON.stringify(params)) return;
+    const message = `MCP server "${serverName}" was registered anew before it could be called`;
+    throw new ToolCallError("cancelled", message);
+  }
+
+  /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
+  async #definition(
+    serverName: string,
+    toolName: string,
+    signal: AbortSignal | undefined,
+  ): Promise<Tool | undefined> {
+    const { pool, log } = this.#options;
+    try {
+      return await pool.findTool(serverName, toolName, signal);
+    } catch (error) {
+      if (!(error instanceof ToolCallError) || error.type !== "protocol_error") throw error;
+      log.debug(`${serverName}: ${error.message}`);
+      return undefined;
+    }
+  }
+
+  /** Tells whoever called and whoever watches. Without either, the server is not asked for it. */
+  #progress(
+    call: { callId: string; serverName: string; toolName: string },
+    onProgress: CallToolOptions["onProgress"],
+  ): CallToolOptions["onProgress"] {
+    const { events } = this.#options;
+    if (onProgress === undefined && !events.watched) return undefined;
+    return ({ progress, total, message }: ToolProgress) => {
+      events.tell({ type: "progress", ...call, progress, total, message });
+      onProgress?.({ progress, total, message });
+    };
+  }
+
+  /** The shorter one of the call's own time limit and that of all calls. */
+  #timeoutMs({ timeoutMs = Infinity }: CallToolOptions): number | undefined {
+    const shortest = Math.min(timeoutMs, this.#options.callTimeoutMs ?? Infinity);
+    return shortest === Infinity ? undefined : shortest;
+  }
+}

@@ -1,0 +1,102 @@
+import type { ApprovalCall } from "../approval/request.ts";
+import type { AuditLog } from "../audit/audit_log.ts";
+import { AuditTrail, type RequestNotes } from "../audit/audit_trail.ts";
+import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
+import { captureTrace, type Within } from "../telemetry/span.ts";
+import { CallWatch } from "./call_watch.ts";
+import type { ServerEvents } from "./server_events.ts";
+
+/** Tells of each call: in the audit log, to whoever follows calls, and in the execution's trace. */
+export class CallReporter {
+  readonly #trail: AuditTrail;
+  readonly #events: ServerEvents;
+  #withinExecution: Within = (work) => work();
+
+  /**
+   * @param audit Where calls are noted; without it they are not.
+   * @param events Who follows calls.
+   */
+  constructor(audit: AuditLog | undefined, events: ServerEvents) {
+    this.#trail = new AuditTrail(audit);
+    this.#events = events;
+  }
+
+  /**
+   * Tells which code makes the calls from now on. The span that is running is its execution's.
+   *
+   * @param code The code.
+   */
+  enterCell(code: string): void {
+    this.#trail.setCode(code); // threads that it leaves go on calling
+    this.#withinExecution = captureTrace();
+  }
+
+  /**
+   * Makes a call and tells of it.
+   *
+   * @param call The call.
+   * @param run Makes it. It tells what was decided, and when it sends something.
+   * @param statusOf The status of a result.
+   * @returns What `run` returns.
+   * @throws {ToolCallError} It was allowed, but that cannot be noted.
+   * @throws {unknown} What `run` throws.
+   */
+  report<T>(
+    call: ApprovalCall,
+    run: (notes: RequestNotes) => Promise<T>,
+    statusOf?: (result: T) => string,
+  ): Promise<T> {
+    return this.#withinExecution(() => this.#record(call, run, statusOf));
+  }
+
+  /**
+   * Makes a call that is a request to a server, within a span that tells what was decided of it.
+   *
+   * @param call The call.
+   * @param request The request, as its span tells of it.
+   * @param run Makes it. It tells what was decided, and when it sends something.
+   * @param failed Whether a result says that the call failed.
+   * @returns What `run` returns.
+   * @throws {ToolCallError} It was allowed, but that cannot be noted.
+   * @throws {unknown} What `run` throws.
+   */
+  reportRequest<T>(
+    call: ApprovalCall,
+    request: Pick<McpRequest, "method" | "target" | "params">,
+    run: (notes: RequestNotes) => Promise<T>,
+    failed: (result: T) => boolean = () => false,
+  ): Promise<T> {
+    const { serverName, callId } = call;
+    const statusOf = (result: T) => failed(result) ? "tool_error" : "ok";
+    return this.#withinExecution(() =>
+      traceMcpRequest({ ...request, serverName, callId }, (span) => {
+        const traced = (notes: RequestNotes): RequestNotes => ({
+          ...notes,
+          onDecision: (made) => {
+            span.set({ "ipybox.approval.decision": made.decision, "ipybox.approval.by": made.by });
+            notes.onDecision(made);
+          },
+        });
+        return this.#record(call, (notes) => run(traced(notes)), statusOf);
+      }, failed)
+    );
+  }
+
+  /** Notes a call in the audit log, and tells whoever follows calls. */
+  async #record<T>(
+    call: ApprovalCall,
+    run: (notes: RequestNotes) => Promise<T>,
+    statusOf?: (result: T) => string,
+  ): Promise<T> {
+    using watch = new CallWatch(this.#events, call);
+    const result = await watch.run(() =>
+      this.#trail.record(
+        call,
+        (notes) => run({ ...notes, onDecision: (made) => watch.decided(made, notes.onDecision) }),
+        statusOf,
+      )
+    );
+    watch.status = statusOf?.(result) ?? "ok";
+    return result;
+  }
+}
