@@ -1,23 +1,17 @@
-import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
-import { removePackage } from "../apigen/remove_package.ts";
-import { generateMcpSources } from "../apigen/sources.ts";
-import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
+import type { StaleTools } from "../apigen/stale.ts";
 import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { allDone } from "../async/all.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal } from "../async/signals.ts";
-import { CodeExecutionError, ExecutionTimeoutError, type KernelState } from "../errors.ts";
-import type { Execution } from "../kernel/execution.ts";
+import { CodeExecutionError, type KernelState } from "../errors.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
-import { type Logger, stderrLogger } from "../log.ts";
-import { checkServerName } from "../mcp/server_name.ts";
-import type { LoginOptions } from "../mcp/oauth/login.ts";
+import { stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
-import { type Span, startSpan } from "../telemetry/span.ts";
+import { startSpan } from "../telemetry/span.ts";
 import type { Door, ToolServer } from "../tool_server/tool_server.ts";
-import { EventQueue } from "./event_queue.ts";
+import { CodeRun } from "./code_run.ts";
 import type { ExecutionEvent } from "./events.ts";
 import type { KernelSession } from "./kernel_session.ts";
 import type {
@@ -27,7 +21,7 @@ import type {
   StreamOptions,
 } from "./options.ts";
 import { type RunningParts, startParts } from "./parts.ts";
-import { TimeBudget } from "../async/time_budget.ts";
+import { ServerApis } from "./server_apis.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -60,12 +54,10 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #parts: AsyncDisposableStack;
   readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
-  readonly #connectTimeoutMs: number | undefined;
-  readonly #login: LoginOptions | undefined;
-  readonly #log: Logger;
+  readonly #apis: ServerApis;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
-  #current: { readonly cancel: AbortController; execution?: Execution } | undefined;
+  #current: CodeRun | undefined;
   #state: KernelState = "kept";
   #resetting: Promise<void> = Promise.resolve();
   #disposing: Promise<void> | undefined;
@@ -75,13 +67,14 @@ export class CodeExecutor implements AsyncDisposable {
     running: RunningParts,
     options: CodeExecutorOptions,
   ) {
+    const { workspace, kernel, tools } = running;
+    const { connectTimeoutMs, login, log = stderrLogger() } = options;
+    const { runner } = tools;
     this.#parts = parts;
-    this.workspace = running.workspace;
-    this.#kernel = running.kernel;
-    this.#tools = running.tools;
-    this.#connectTimeoutMs = options.connectTimeoutMs;
-    this.#login = options.login;
-    this.#log = options.log ?? stderrLogger();
+    this.workspace = workspace;
+    this.#kernel = kernel;
+    this.#tools = tools;
+    this.#apis = new ServerApis({ workspace, runner, connectTimeoutMs, login, log });
   }
 
   /**
@@ -157,15 +150,17 @@ export class CodeExecutor implements AsyncDisposable {
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
     const stop = anySignal(options.signal, this.#closed.signal);
     using _turn = await this.#turns.acquire(stop);
-    const cancel = new AbortController();
-    this.#current = { cancel };
+    const run = this.#current = new CodeRun(stop);
     using span = startSpan("execute_code");
     try {
-      yield* this.#run(code, options, { stop: anySignal(stop, cancel.signal), span });
+      await abortable(this.#resetting, run.signal); // calls of the fresh kernel are not the old one's
+      const execute = await abortable(this.#kernel.ready(), run.signal);
+      yield* run.events(code, options, { execute, runner: this.#tools.runner, span });
     } catch (error) {
       span.fail(errorType(error));
-      if (!cancel.signal.aborted || error !== cancel.signal.reason) throw error;
+      if (!run.isCancellation(error)) throw error;
     } finally {
+      this.#state = run.state ?? this.#state;
       this.#current = undefined;
     }
   }
@@ -213,7 +208,7 @@ export class CodeExecutor implements AsyncDisposable {
    * it may catch and go on, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
-    if (this.#current?.execution !== undefined) await (await this.#kernel.client()).interrupt();
+    if (this.#current?.begun) await (await this.#kernel.client()).interrupt();
   }
 
   /**
@@ -223,10 +218,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @returns Whether the kernel's variables survived, once the execution has ended.
    */
   async cancel(): Promise<KernelState> {
-    const current = this.#current;
-    if (current === undefined) return "kept";
-    current.cancel.abort(new DOMException("The execution was cancelled", "AbortError"));
-    return await (current.execution?.state ?? "kept"); // it may not have begun
+    return await this.#current?.cancel() ?? "kept";
   }
 
   /**
@@ -306,17 +298,7 @@ export class CodeExecutor implements AsyncDisposable {
     params: ServerParams,
     options: RegisterServerOptions = {},
   ): Promise<GeneratedTool[]> {
-    return await generateMcpSources(name, params, {
-      rootDir: join(this.workspace, "mcptools"),
-      workspace: this.workspace,
-      variables: this.#tools.runner.variables,
-      settingsFiles: this.#tools.runner.settingsFiles,
-      connectTimeoutMs: this.#connectTimeoutMs,
-      login: this.#login,
-      signal: anySignal(options.signal, this.#closed.signal),
-      log: this.#log,
-      beforeWrite: () => this.#tools.runner.registerServer(name, params),
-    });
+    return await this.#apis.add(name, params, anySignal(options.signal, this.#closed.signal));
   }
 
   /**
@@ -328,9 +310,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {ConfigError} The registry cannot be read.
    */
   async unregisterServer(name: string): Promise<boolean> {
-    checkServerName(name); // it is about to become a path
-    const registered = await this.#tools.runner.unregisterServer(name);
-    return await removePackage(join(this.workspace, "mcptools"), name) || registered;
+    return await this.#apis.remove(name);
   }
 
   /**
@@ -342,8 +322,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {ToolCallError} The server cannot be reached or does not give its list.
    */
   async staleTools(name: string): Promise<StaleTools> {
-    const tools = await this.#tools.runner.listTools(name);
-    return await findStaleTools(join(this.workspace, "mcptools", name), tools);
+    return await this.#apis.stale(name);
   }
 
   /**
@@ -353,51 +332,6 @@ export class CodeExecutor implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
     await (this.#disposing ??= this.#parts.disposeAsync());
-  }
-
-  /** Runs code whose turn it is. */
-  async *#run(
-    code: string,
-    options: StreamOptions,
-    { stop, span }: { readonly stop: AbortSignal; readonly span: Span },
-  ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const { timeoutMs, chunks = false, elicitations = false, calls = false } = options;
-    await abortable(this.#resetting, stop); // calls of the fresh kernel are not the old one's
-    const execute = await abortable(this.#kernel.ready(), stop);
-    const { channel, events: serverEvents, elicitations: questions } = this.#tools.runner;
-    const events = new EventQueue();
-    using budget = new TimeBudget(timeoutMs);
-    using _clock = budget.standStillFor([channel, questions]);
-    using _watcher = serverEvents.watch((event) => events.addServerEvent(event));
-    using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
-    // Who decides sees first what the code has said before.
-    using _approver = channel.attached ? undefined : channel.attach(async (request) => {
-      await execution.flush();
-      events.add({ type: "approval", request });
-    });
-    using _answerer = !elicitations || questions.attached
-      ? undefined
-      : questions.attach(async (request) => {
-        await execution.flush();
-        events.add({ type: "elicitation", request });
-      });
-    using _cell = span.run(() => this.#tools.runner.enterCell(code));
-    const signal = anySignal(stop, budget.signal);
-    const execution = execute(code, { signal, storeHistory: options.storeHistory });
-    if (this.#current !== undefined) this.#current.execution = execution;
-    const followed = events.follow(execution, { chunks });
-    try {
-      yield* events;
-    } catch (error) {
-      if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {
-        throw new ExecutionTimeoutError(timeoutMs, await execution.state, execution.partial());
-      }
-      throw error;
-    } finally {
-      this.#state = await execution.cancel(); // does nothing to one that has ended
-      span.set({ "ipybox.kernel.state": this.#state });
-      await followed;
-    }
   }
 }
 

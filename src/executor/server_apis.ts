@@ -1,0 +1,89 @@
+import { join } from "node:path";
+import type { GeneratedTool } from "../apigen/generate.ts";
+import { removePackage } from "../apigen/remove_package.ts";
+import { generateMcpSources } from "../apigen/sources.ts";
+import { findStaleTools, type StaleTools } from "../apigen/stale.ts";
+import type { Logger } from "../log.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
+import { checkServerName } from "../mcp/server_name.ts";
+import type { ServerParams } from "../mcp/server_params.ts";
+import type { ToolRunner } from "../tool_server/tool_runner.ts";
+
+/** Options of {@linkcode ServerApis}. */
+export interface ServerApisOptions {
+  /** The workspace, as an absolute path without symbolic links. */
+  readonly workspace: string;
+  /** Knows the registered servers, and runs them. */
+  readonly runner: ToolRunner;
+  /** How long a server may take to start, in milliseconds. */
+  readonly connectTimeoutMs: number | undefined;
+  /** Lets a person log in to servers that ask for it. */
+  readonly login: LoginOptions | undefined;
+  /** Told what happens. */
+  readonly log: Logger;
+}
+
+/** The MCP servers of a workspace: keeps their registrations and their generated Python APIs in step. */
+export class ServerApis {
+  readonly #options: ServerApisOptions;
+  readonly #mcptools: string;
+
+  /** @param options The workspace, and how its servers are reached. */
+  constructor(options: ServerApisOptions) {
+    this.#options = options;
+    this.#mcptools = join(options.workspace, "mcptools");
+  }
+
+  /**
+   * Registers a server and generates its API. Whatever fails, either both is done or nothing.
+   *
+   * @param name The server's name.
+   * @param params How it is started or reached.
+   * @param signal Gives up.
+   * @returns What became of each tool, in the server's order.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The parameters make no sense.
+   * @throws {McpConnectionError} The server does not start or answer.
+   * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
+   */
+  async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
+    const { workspace, runner, connectTimeoutMs, login, log } = this.#options;
+    return await generateMcpSources(name, params, {
+      rootDir: this.#mcptools,
+      workspace,
+      variables: runner.variables,
+      settingsFiles: runner.settingsFiles,
+      connectTimeoutMs,
+      login,
+      signal,
+      log,
+      beforeWrite: () => runner.registerServer(name, params),
+    });
+  }
+
+  /**
+   * Removes a server from the registry, stops it, and removes its API.
+   *
+   * @param name The server's name.
+   * @returns Whether there was anything to remove.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The registry cannot be read.
+   */
+  async remove(name: string): Promise<boolean> {
+    checkServerName(name); // it is about to become a path
+    const registered = await this.#options.runner.unregisterServer(name);
+    return await removePackage(this.#mcptools, name) || registered;
+  }
+
+  /**
+   * Compares a server's tools with its API.
+   *
+   * @param name The registered server.
+   * @returns The tools that differ, by their names on the wire.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async stale(name: string): Promise<StaleTools> {
+    const tools = await this.#options.runner.listTools(name);
+    return await findStaleTools(join(this.#mcptools, name), tools);
+  }
+}
