@@ -113,7 +113,7 @@ export * from "./src/errors.ts";
 export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
 export type { ShellGuard } from "./src/kernel/bootstrap.ts";
 export { KernelClient } from "./src/kernel/client.ts";
-export type { KernelClientOptions } from "./src/kernel/client.ts";
+export type { KernelClientOptions } from "./src/kernel/client_options.ts";
 export { Execution } from "./src/kernel/execution.ts";
 export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
 export type { OutputChunk } from "./src/kernel/chunk_queue.ts";

@@ -1,4 +1,5 @@
-import { KernelClient, type KernelClientOptions } from "../kernel/client.ts";
+import { KernelClient } from "../kernel/client.ts";
+import type { KernelClientOptions } from "../kernel/client_options.ts";
 import { KernelGateway, type KernelGatewayOptions } from "../kernel/gateway.ts";
 import type { ExecuteOptions, Execution } from "../kernel/execution.ts";
 

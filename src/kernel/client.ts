@@ -1,20 +1,16 @@
 import { Deadline } from "../async/deadline.ts";
 import { Mutex } from "../async/mutex.ts";
-import { abortable, anySignal, settledWithin } from "../async/signals.ts";
-import { CodeExecutionError, KernelDiedError, type KernelState } from "../errors.ts";
+import { abortable, anySignal } from "../async/signals.ts";
 import { type Logger, silentLogger } from "../log.ts";
-import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { ArtifactFolder } from "./artifact_folder.ts";
 import { briefRequest } from "./brief_request.ts";
-import type { ShellGuard } from "./bootstrap.ts";
+import type { KernelClientOptions } from "./client_options.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
-import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
-import { KernelKeeper } from "./kernel_keeper.ts";
+import { GatewayConnection } from "./gateway_connection.ts";
 import type { JsonObject, RequestContent } from "./jupyter.ts";
+import { KernelKeeper } from "./kernel_keeper.ts";
 import type { OutputCollector } from "./output_collector.ts";
-import { limitHint } from "./limit_hint.ts";
-import { interrupt, type Running, untilSettled } from "./running.ts";
-import { cleanTraceback } from "./traceback.ts";
+import { Running } from "./running.ts";
 import {
   type CodeCompletions,
   codeCompletions,
@@ -24,74 +20,8 @@ import {
   type TypedCodeOptions,
 } from "./typed_code.ts";
 
-export type { GatewayAddress } from "./gateway_connection.ts";
-
-/** Options of {@linkcode KernelClient.start}. */
-export interface KernelClientOptions {
-  /** The kernel gateway: a running `KernelGateway` is one. */
-  readonly gateway: GatewayAddress;
-  /**
-   * The folder for image files, created with the first image.
-   *
-   * @default {"images"}
-   */
-  readonly imagesDir?: string | undefined;
-  /**
-   * The folder for the whole text of executions whose text is too long, created with the first.
-   *
-   * @default the folder for images
-   */
-  readonly spillDir?: string | undefined;
-  /**
-   * Where code starts; relative to the gateway's working directory, which is also the default.
-   */
-  readonly workingDir?: string | undefined;
-  /**
-   * Whether each execution starts in that directory again. One that left it says so in its text.
-   *
-   * @default {false}
-   */
-  readonly restoreWorkingDir?: boolean | undefined;
-  /**
-   * What holds for shell commands. With `"approval"`, `!cmd`, `%%bash` and the like ask the tool
-   * server that the gateway's kernels know; with `"escape"`, all other ways to start a process also
-   * raise an exception.
-   *
-   * @default {"none"}
-   */
-  readonly shell?: ShellGuard | undefined;
-  /**
-   * How much text of one execution is kept in memory, in bytes: half of it from the start and half
-   * from the end. The whole of a longer one goes to a file, which the text names.
-   *
-   * @default {1048576}
-   */
-  readonly maxOutputBytes?: number | undefined;
-  /**
-   * How long interrupted code may take to end before its kernel is replaced.
-   *
-   * @default {2000}
-   */
-  readonly interruptGraceMs?: number | undefined;
-  /**
-   * How long a kernel may take to start.
-   *
-   * @default {60000}
-   */
-  readonly startTimeoutMs?: number | undefined;
-  /**
-   * Whether a second kernel is kept ready, so that {@linkcode KernelClient.reset} takes
-   * milliseconds. It costs the memory of one idle kernel, some 45 MB, and is started half a second
-   * after the one in use.
-   *
-   * @default {true}
-   */
-  readonly spareKernel?: boolean | undefined;
-  /** Gives up the start. */
-  readonly signal?: AbortSignal | undefined;
-  /** Told of what goes wrong where no caller is. */
-  readonly log?: Logger | undefined;
-}
+/** How long interrupted code may take to end before its kernel is replaced. */
+const INTERRUPT_GRACE_MS = 2000;
 
 /**
  * A running IPython kernel and its client. Disposing it ends the kernel.
@@ -181,7 +111,7 @@ export class KernelClient implements AsyncDisposable {
       run: (collector, cancel) => this.#run({ code, storeHistory }, collector, cancel),
       flush: async (collector) => {
         const running = this.#running;
-        if (running?.collector === collector) await running.kernel.flush();
+        if (running?.collector === collector) await running.flush();
       },
     }, signal);
   }
@@ -191,7 +121,7 @@ export class KernelClient implements AsyncDisposable {
    * it may catch and go on, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
-    if (this.#running !== undefined) await interrupt(this.#running);
+    await this.#running?.interrupt();
   }
 
   /**
@@ -273,7 +203,7 @@ export class KernelClient implements AsyncDisposable {
   /** Asks the kernel something between two executions. */
   async #ask(content: RequestContent, options: TypedCodeOptions): Promise<JsonObject> {
     const { timeoutMs = 5000, signal: given } = options;
-    const { interruptGraceMs: graceMs = 2000 } = this.#options;
+    const { interruptGraceMs: graceMs = INTERRUPT_GRACE_MS } = this.#options;
     using timeout = new Deadline(timeoutMs);
     const signal = anySignal(given, timeout.signal, this.#closed.signal);
     using _turn = await this.#turns.acquire(signal);
@@ -294,77 +224,22 @@ export class KernelClient implements AsyncDisposable {
       // Code that counts on its variables must not run without them unnoticed.
       if (loss !== undefined) return { state: "lost", failure: { error: loss.reason } };
       const kernel = await abortable(this.#keeper.usable(), cancelled);
-      const request = kernel.request(
-        { type: "execute_request", silent: false, ...code },
-        (message) => collector.add(message),
-      );
-      this.#running = { kernel, request, collector, interrupts: [] };
-      return await this.#finish(this.#running, cancelled);
+      const running = new Running(kernel, code, {
+        collector,
+        keeper: this.#keeper,
+        graceMs: this.#options.interruptGraceMs ?? INTERRUPT_GRACE_MS,
+        limits: this.#options.gateway.limits,
+        log: this.#log,
+      });
+      this.#running = running;
+      try {
+        return await running.outcome(cancelled);
+      } finally {
+        this.#running = undefined;
+      }
     } catch (error) {
       // It never began: cancelled before, or there is no kernel.
       return { state: cancelled.aborted ? "kept" : "lost", failure: { error } };
     }
   }
-
-  async #finish(running: Running, cancelled: AbortSignal): Promise<Outcome> {
-    const { collector } = running;
-    try {
-      const reply = await abortable(running.request.done, cancelled);
-      collector.addPayload(reply.payload);
-      const state = running.interrupts.length === 0 ? "kept" : await this.#settle(running);
-      if (reply.status === "ok") return { state };
-      return {
-        state,
-        failure: { error: codeError(reply, collector, this.#options.gateway.limits) },
-      };
-    } catch (error) {
-      if (cancelled.aborted) {
-        interrupt(running).catch(() => {}); // #settle() waits for it
-        return { state: await this.#settle(running), failure: { error } };
-      }
-      this.#keeper.takeLoss(); // it is told here
-      const own = error instanceof KernelDiedError ? error.with(collector.partial()) : error;
-      return { state: "lost", failure: { error: own } };
-    } finally {
-      this.#running = undefined;
-    }
-  }
-
-  /**
-   * Waits until the execution is over and none of its interrupts can reach the next one. A kernel
-   * that cannot get there in time is replaced.
-   */
-  async #settle(running: Running): Promise<KernelState> {
-    const { kernel, request } = running;
-    const { interruptGraceMs = 2000 } = this.#options;
-    const kept = untilSettled(running).then(() => true, () => false);
-    if (!await settledWithin(kept, interruptGraceMs / 2) && !request.isIdle) {
-      // A few in a thousand of the interrupts that come just as the code begins get lost inside.
-      interrupt(running).catch(() => {}); // untilSettled() waits for it
-    }
-    if (await settledWithin(kept, interruptGraceMs / 2) && await kept) return "kept";
-    if (!kernel.ended.aborted) {
-      this.#log.debug("an interrupted execution goes on; its kernel is replaced");
-      this.#keeper.replace(new DOMException("The kernel was given up", "AbortError"));
-    }
-    this.#keeper.takeLoss(); // it is told here
-    return "lost";
-  }
-}
-
-/** The error of code that raised an exception, from the kernel's reply. */
-function codeError(
-  reply: JsonObject,
-  collector: OutputCollector,
-  limits: EffectiveLimits | undefined,
-): CodeExecutionError {
-  const ename = typeof reply.ename === "string" ? reply.ename : "Error";
-  const evalue = typeof reply.evalue === "string"
-    ? reply.evalue
-    : `The kernel answered ${String(reply.status)}`;
-  const lines = Array.isArray(reply.traceback) ? reply.traceback.map(String) : [];
-  let traceback = cleanTraceback(lines).join("\n");
-  const hint = limits && limitHint({ ename, evalue, traceback }, limits);
-  if (hint !== undefined) traceback += `\n${hint}`;
-  return new CodeExecutionError(ename, evalue, traceback, collector.partial());
 }
