@@ -1,9 +1,9 @@
-import { Mutex } from "../async/mutex.ts";
 import { checkCode, checkedIn, resultIn, runCode } from "../actions/action_code.ts";
 import { listActions, readAction, type SavedAction } from "../actions/saved_actions.ts";
 import { checkTypes, type TypeProblem } from "../actions/type_check.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { findPython } from "../python/environment.ts";
+import { askAtTerminal } from "./ask_at_terminal.ts";
 import { runAction } from "./code_action.ts";
 import {
   type Command,
@@ -14,21 +14,15 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { printable } from "./printable.ts";
 import {
-  approvalOf,
   APPROVE,
   APPROVE_SHELL,
-  kernelEnvOf,
-  PYTHON,
-  SANDBOX,
-  sandboxOf,
-  VERBOSE,
-  WORKSPACE,
-  workspaceOf,
-} from "./shared.ts";
-import { TerminalAnswerer } from "./terminal_answerer.ts";
-import { TerminalApprover } from "./terminal_approver.ts";
+  EXECUTOR,
+  executorOptions,
+  kernelOptions,
+} from "./executor_options.ts";
+import { printable } from "./printable.ts";
+import { workspaceOf } from "./shared.ts";
 
 /** `ipybox actions`: saved code actions. */
 export const actions: Command = {
@@ -53,10 +47,7 @@ export const actions: Command = {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop the action after this time, approvals excluded" },
-    workspace: WORKSPACE,
-    ...SANDBOX,
-    python: PYTHON,
-    verbose: VERBOSE,
+    ...EXECUTOR,
   },
   notes: [
     "Saved actions are packages gentools/CATEGORY/NAME with api.py, their typed",
@@ -166,13 +157,10 @@ async function structureOf(
   io: CommandIo,
 ): Promise<Map<string, string[]>> {
   await using executor = await CodeExecutor.start({
-    workspace,
+    ...kernelOptions(parsed, io, workspace),
     approval: "deny",
-    python: parsed.value("python"),
-    sandbox: sandboxOf(parsed),
     spareKernel: false,
     signal: io.signal,
-    log: parsed.has("verbose") ? io.verboseLog : io.log,
   });
   const names = saved.map(({ name }) => name);
   const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
@@ -188,29 +176,18 @@ function actionOf({ file }: TypeProblem): string | undefined {
 
 async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
-  const timeout = parsed.positiveNumber("timeout");
+  const timeoutMs = parsed.milliseconds("timeout");
   const code = runCode(name, argumentsOf(parsed));
   if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
-  const { policy, ...modes } = await approvalOf(parsed, workspace);
-  const turns = new Mutex();
-  const approver = new TerminalApprover(io, "--approve allow", turns);
-  const answerer = new TerminalAnswerer(io, turns);
   await using executor = await CodeExecutor.start({
-    workspace,
-    approval: policy ?? modes,
-    kernelEnv: await kernelEnvOf(workspace),
-    python: parsed.value("python"),
-    sandbox: sandboxOf(parsed),
+    ...await executorOptions(parsed, io, workspace),
     spareKernel: false,
-    signal: io.signal,
-    log: parsed.has("verbose") ? io.verboseLog : io.log,
   });
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),
-    timeoutMs: timeout === undefined ? undefined : timeout * 1000,
-    decide: (request) => approver.decide(request),
-    answer: (request) => answerer.answer(request),
+    timeoutMs,
+    ...askAtTerminal(io),
     onResult: ({ outputs }) => {
       const result = resultIn(outputs);
       if (result === undefined) return;

@@ -153,6 +153,16 @@ export class ParsedArgs {
     }
     return number;
   }
+
+  /**
+   * An option's value, which is a number of seconds above 0, as milliseconds.
+   *
+   * @throws {UsageError} If the value is no such number.
+   */
+  milliseconds(name: string): number | undefined {
+    const seconds = this.positiveNumber(name);
+    return seconds === undefined ? undefined : seconds * 1000;
+  }
 }
 
 /**

@@ -2,8 +2,9 @@ import { join } from "node:path";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { type Command, type CommandIo, parseCommandLine } from "./command.ts";
 import { runAction } from "./code_action.ts";
+import { KERNEL, kernelOptions, sandboxOf } from "./executor_options.ts";
 import { setUp } from "./setup.ts";
-import { PYTHON, SANDBOX, sandboxOf, WORKSPACE, workspaceOf } from "./shared.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal_approver.ts";
 
 /** `ipybox demo`: the main job end to end. */
@@ -17,8 +18,7 @@ export const demo: Command = {
       ...WORKSPACE,
       help: "Where the demo works and leaves its files (default: a temporary folder)",
     },
-    ...SANDBOX,
-    python: PYTHON,
+    ...KERNEL,
   },
   notes: [
     "It sets up what is missing, registers the MCP server",
@@ -58,11 +58,10 @@ print(f"Mean: {total / len(cities):.1f} °F")
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(demo, args);
   const yes = parsed.has("yes");
-  const sandbox = sandboxOf(parsed);
   await setUp({
     yes,
     python: parsed.value("python"),
-    sandbox: sandbox !== false,
+    sandbox: sandboxOf(parsed) !== false,
     onProgress: (line) => io.err(line),
     signal: io.signal,
   });
@@ -72,11 +71,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = folder?.path ?? await workspaceOf(parsed);
   const approver = new TerminalApprover(io, "--yes");
   await using executor = await CodeExecutor.start({
-    workspace,
-    python: parsed.value("python"),
-    sandbox,
+    ...kernelOptions(parsed, io, workspace),
     signal: io.signal,
-    log: io.log,
   });
   io.err(`Registering the MCP server "everything": ${[SERVER.command, ...SERVER.args].join(" ")}`);
   const tools = await executor.registerServer("everything", SERVER);

@@ -19,9 +19,8 @@ export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
  * @returns How to log in.
  */
 export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
-  const seconds = parsed.positiveNumber("login-timeout");
   return {
-    timeoutMs: seconds === undefined ? undefined : seconds * 1000,
+    timeoutMs: parsed.milliseconds("login-timeout"),
     show: ({ serverName, url }) => {
       io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
       io.err(`\n  ${printable(url.href)}\n`);

@@ -18,15 +18,11 @@ import {
   approvalOf,
   APPROVE,
   APPROVE_SHELL,
+  EXECUTOR,
   kernelEnvOf,
-  PYTHON,
-  readUserFile,
-  SANDBOX,
-  sandboxOf,
-  VERBOSE,
-  WORKSPACE,
-  workspaceOf,
-} from "./shared.ts";
+  kernelOptions,
+} from "./executor_options.ts";
+import { readUserFile, workspaceOf } from "./shared.ts";
 
 /** `ipybox mcp`: ipybox as an MCP server. */
 export const mcp: Command = {
@@ -58,10 +54,7 @@ export const mcp: Command = {
       value: "SECONDS",
       help: "With --http, close a session that goes unused for so long (default: 3600)",
     },
-    workspace: WORKSPACE,
-    ...SANDBOX,
-    python: PYTHON,
-    verbose: VERBOSE,
+    ...EXECUTOR,
   },
   notes: [
     "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it",
@@ -95,16 +88,13 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const { tools: approve, shell: approveShell, policy } = await approvalOf(parsed, workspace);
   const options: McpServerOptions = {
-    workspace,
+    ...kernelOptions(parsed, io, workspace),
     approve,
     approveShell,
     policy,
     kernelEnv: await kernelEnvOf(workspace),
-    sandbox: sandboxOf(parsed),
-    python: parsed.value("python"),
     page: parsed.has("page"),
     version: config.version,
-    log: parsed.has("verbose") ? io.verboseLog : io.log,
   };
   const http = await httpOf(parsed);
   const server = http === undefined
@@ -159,14 +149,13 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     throw new UsageError(`Option --http takes a port from 0 to 65535: received "${port}"`);
   }
   const hostname = parsed.value("host") ?? "127.0.0.1";
-  const idle = parsed.positiveNumber("session-idle");
   return {
     port: Number(port),
     hostname,
     allowedHosts: parsed.values("allow-host"),
     tokens: await tokensOf(parsed, hostname),
     maxSessions: parsed.positiveNumber("max-sessions"),
-    sessionIdleMs: idle === undefined ? undefined : idle * 1000,
+    sessionIdleMs: parsed.milliseconds("session-idle"),
   };
 }
 

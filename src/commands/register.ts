@@ -78,11 +78,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return failed === 0 ? EXIT.ok : EXIT.failed;
 
   async function registerOne(name: string, params: ServerParams): Promise<void> {
-    const timeout = parsed.positiveNumber("connect-timeout");
     const tools = await generateMcpSources(name, params, {
       rootDir: mcptoolsOf(workspace),
       workspace,
-      connectTimeoutMs: timeout === undefined ? undefined : timeout * 1000,
+      connectTimeoutMs: parsed.milliseconds("connect-timeout"),
       login,
       signal: io.signal,
       log: io.log,

@@ -1,25 +1,13 @@
-import { Mutex } from "../async/mutex.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { askAtTerminal } from "./ask_at_terminal.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { APPROVE, APPROVE_SHELL, EXECUTOR, executorOptions } from "./executor_options.ts";
 import { printable } from "./printable.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
-import {
-  approvalOf,
-  APPROVE,
-  APPROVE_SHELL,
-  kernelEnvOf,
-  PYTHON,
-  SANDBOX,
-  sandboxOf,
-  VERBOSE,
-  WORKSPACE,
-  workspaceOf,
-} from "./shared.ts";
-import { TerminalAnswerer } from "./terminal_answerer.ts";
-import { TerminalApprover } from "./terminal_approver.ts";
+import { workspaceOf } from "./shared.ts";
 
 /** `ipybox repl`: an interactive session. */
 export const repl: Command = {
@@ -30,10 +18,7 @@ export const repl: Command = {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop a cell after this time, approvals excluded" },
-    workspace: WORKSPACE,
-    ...SANDBOX,
-    python: PYTHON,
-    verbose: VERBOSE,
+    ...EXECUTOR,
   },
   notes: [
     "Cells share their variables. Enter runs a complete cell, Ctrl-C interrupts it,",
@@ -50,45 +35,35 @@ export const repl: Command = {
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(repl, args);
-  const timeout = parsed.positiveNumber("timeout");
+  const timeoutMs = parsed.milliseconds("timeout");
   if (!io.interactive || Deno.env.get("TERM") === "dumb") {
     throw new UsageError(
       "A session needs a terminal: use `ipybox run -` for code that comes from stdin",
     );
   }
   const workspace = await workspaceOf(parsed);
-  const sandbox = sandboxOf(parsed);
-  const { policy, ...modes } = await approvalOf(parsed, workspace);
-  const kernelEnv = await kernelEnvOf(workspace);
+  const options = await executorOptions(parsed, io, workspace);
   const { names } = await ServerRegistry.open({ workspace });
   io.err(
     [
       `ipybox in ${printable(workspace)}`,
-      `sandbox ${sandbox === false ? "off" : "on"}`,
+      `sandbox ${options.sandbox === false ? "off" : "on"}`,
       `${names.length} server${names.length === 1 ? "" : "s"}`,
       ":help",
     ].join(" · "),
   );
-  const turns = new Mutex();
-  const approver = new TerminalApprover(io, "--approve allow", turns);
-  const answerer = new TerminalAnswerer(io, turns);
   await using parts = new AsyncDisposableStack();
   // Given back before the end is waited for, so that Ctrl-C works there.
   using session = new ReplSession({
     io,
     workspace,
     history: await openHistory(workspace, io),
-    timeoutMs: timeout === undefined ? undefined : timeout * 1000,
-    decide: (request) => approver.decide(request),
-    answer: (request) => answerer.answer(request),
+    timeoutMs,
+    ...askAtTerminal(io),
   });
   const ending = new AbortController();
   const started = CodeExecutor.start({
-    workspace,
-    approval: policy ?? modes,
-    kernelEnv,
-    python: parsed.value("python"),
-    sandbox,
+    ...options,
     signal: AbortSignal.any([io.signal, ending.signal]),
     log: asideOf(session, parsed.has("verbose")),
   });

@@ -1,4 +1,3 @@
-import { Mutex } from "../async/mutex.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import {
   type Command,
@@ -7,23 +6,11 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
+import { askAtTerminal } from "./ask_at_terminal.ts";
 import { runAction } from "./code_action.ts";
+import { APPROVE, APPROVE_SHELL, EXECUTOR, executorOptions } from "./executor_options.ts";
 import { PageApprover } from "./page_approver.ts";
-import { TerminalAnswerer } from "./terminal_answerer.ts";
-import { TerminalApprover } from "./terminal_approver.ts";
-import {
-  approvalOf,
-  APPROVE,
-  APPROVE_SHELL,
-  kernelEnvOf,
-  PYTHON,
-  readUserFile,
-  SANDBOX,
-  sandboxOf,
-  VERBOSE,
-  WORKSPACE,
-  workspaceOf,
-} from "./shared.ts";
+import { readUserFile, workspaceOf } from "./shared.ts";
 
 /** `ipybox run`: executes a code action. */
 export const run: Command = {
@@ -37,10 +24,7 @@ export const run: Command = {
     page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
     timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
     json: { help: "Print the outcome as one JSON object" },
-    workspace: WORKSPACE,
-    ...SANDBOX,
-    python: PYTHON,
-    verbose: VERBOSE,
+    ...EXECUTOR,
   },
   notes: [
     "The code's output goes to stdout and its stderr to stderr, as they are produced.",
@@ -55,31 +39,22 @@ export const run: Command = {
 
 async function runCommand(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(run, args, { max: 1 });
-  const timeout = parsed.positiveNumber("timeout");
+  const timeoutMs = parsed.milliseconds("timeout");
   const workspace = await workspaceOf(parsed);
-  const { policy, ...modes } = await approvalOf(parsed, workspace);
+  const options = await executorOptions(parsed, io, workspace);
   const code = await codeOf(parsed);
-  const turns = new Mutex();
-  const answerer = new TerminalAnswerer(io, turns);
   await using executor = await CodeExecutor.start({
-    workspace,
-    approval: policy ?? modes,
-    kernelEnv: await kernelEnvOf(workspace),
-    python: parsed.value("python"),
-    sandbox: sandboxOf(parsed),
+    ...options,
     spareKernel: false, // one execution needs no second kernel
-    signal: io.signal,
-    log: parsed.has("verbose") ? io.verboseLog : io.log,
   });
-  const approver = parsed.has("page")
-    ? new PageApprover(io, executor.page)
-    : new TerminalApprover(io, "--approve allow", turns);
+  const { decide, answer } = askAtTerminal(io);
+  const page = parsed.has("page") ? new PageApprover(io, executor.page) : undefined;
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),
-    timeoutMs: timeout === undefined ? undefined : timeout * 1000,
-    decide: (request) => approver.decide(request),
-    answer: (request) => answerer.answer(request),
+    timeoutMs,
+    decide: page === undefined ? decide : (request) => page.decide(request),
+    answer,
   });
 }
 

@@ -1,0 +1,170 @@
+/**
+ * What commands that run code take from the command line.
+ *
+ * @module
+ */
+import { resolve } from "node:path";
+import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
+import type { ApprovalCall } from "../approval/request.ts";
+import type { CodeExecutorOptions } from "../executor/options.ts";
+import { readDotenv } from "../mcp/dotenv_file.ts";
+import { loadPolicy } from "../policy/policy_file.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
+import { WORKSPACE } from "./shared.ts";
+
+/** `--approve MODE`, an option of every command that makes tool calls. */
+export const APPROVE: OptionSpec = {
+  value: "MODE|FILE",
+  help:
+    "Tool calls: ask at the terminal, allow or deny all, or a policy file (default: ask, with the workspace's and your own policy)",
+};
+
+/** `--approve-shell MODE`, an option of commands that run code. */
+export const APPROVE_SHELL: OptionSpec = {
+  value: "MODE",
+  help:
+    "Shell commands such as !ls: ask, allow or deny all (default: allow, or what the policy says)",
+};
+
+/** The options about the kernel's Python and its sandbox, of every command that runs code. */
+export const KERNEL: Readonly<Record<string, OptionSpec>> = {
+  "no-sandbox": { help: "Run without the OS sandbox: the code can do all that you can" },
+  "sandbox-config": {
+    value: "FILE",
+    help: "Settings added to the sandbox's own, such as allowed domains",
+  },
+  python: {
+    value: "PATH",
+    help: "The Python that runs the code (default: the one made by `ipybox setup`)",
+  },
+};
+
+/** The options about where and how code runs, of every command that runs code in a workspace. */
+export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
+  workspace: WORKSPACE,
+  ...KERNEL,
+  verbose: { short: "v", help: "Say on stderr what happens" },
+};
+
+/**
+ * What the command line says of an executor for the person's own code.
+ *
+ * @param parsed The command line.
+ * @param io What gives up the start, and where the log goes.
+ * @param workspace The workspace.
+ * @returns Options to start the executor with.
+ * @throws {UsageError} If the command line makes no sense.
+ * @throws {ConfigError} If a file is no policy.
+ */
+export async function executorOptions(
+  parsed: ParsedArgs,
+  io: CommandIo,
+  workspace: string,
+): Promise<CodeExecutorOptions> {
+  const { policy, ...modes } = await approvalOf(parsed, workspace);
+  return {
+    ...kernelOptions(parsed, io, workspace),
+    approval: policy ?? modes,
+    kernelEnv: await kernelEnvOf(workspace),
+    signal: io.signal,
+  };
+}
+
+/**
+ * What the command line says of the kernel alone: nothing of approvals, and no variables.
+ *
+ * @param parsed The command line.
+ * @param io Where the log goes.
+ * @param workspace The workspace.
+ * @returns Options to start an executor with, or an MCP server.
+ * @throws {UsageError} If the command line contradicts itself.
+ */
+export function kernelOptions(
+  parsed: ParsedArgs,
+  io: CommandIo,
+  workspace: string,
+): Pick<CodeExecutorOptions, "workspace" | "python" | "sandbox" | "log"> {
+  return {
+    workspace,
+    python: parsed.value("python"),
+    sandbox: sandboxOf(parsed),
+    log: parsed.has("verbose") ? io.verboseLog : io.log,
+  };
+}
+
+/** What the command line and the policy files say of approvals. */
+export interface CommandApproval {
+  /** What becomes of tool calls. */
+  readonly tools: ApprovalMode;
+  /** What becomes of requests for resources. */
+  readonly resources: ApprovalMode;
+  /** What becomes of shell commands. */
+  readonly shell: ApprovalMode;
+  /** The policy that counts instead, where there is one. */
+  readonly policy?: ApprovalPolicy;
+}
+
+/**
+ * What the command line says of approvals. Policy files count where it does not say allow or deny.
+ *
+ * @throws {UsageError} If it is no mode and no file.
+ * @throws {ConfigError} If a file is no policy.
+ */
+export async function approvalOf(args: ParsedArgs, workspace: string): Promise<CommandApproval> {
+  const approve = args.value("approve") ?? "ask";
+  const shell = args.value("approve-shell");
+  const modes = { shell: modeOf(shell ?? "allow", "approve-shell") };
+  if (approve === "allow" || approve === "deny") {
+    return { tools: approve, resources: approve, ...modes };
+  }
+  if (approve !== "ask" && !/[./]/.test(approve)) modeOf(approve, "approve");
+  const file = approve === "ask" ? undefined : resolve(approve);
+  const policy = await loadPolicy({ workspace, file });
+  const asking = { tools: "ask", resources: "ask", ...modes } as const;
+  if (policy === undefined) return asking;
+  if (shell === undefined) return { ...asking, policy };
+  const shellPolicy = approvalPolicy({ shell: modes.shell });
+  const isShell = ({ kind }: ApprovalCall) => kind === "shell" || kind === "shell_magic";
+  return {
+    ...asking,
+    policy: {
+      redact: policy.redact,
+      decide: (call) => (isShell(call) ? shellPolicy : policy).decide(call),
+    },
+  };
+}
+
+function modeOf(mode: string, option: string): ApprovalMode {
+  if (mode === "ask" || mode === "allow" || mode === "deny") return mode;
+  const file = option === "approve" ? ", or a policy file such as policy.json" : "";
+  throw new UsageError(`Option --${option} takes ask, allow or deny${file}: received "${mode}"`);
+}
+
+/**
+ * The variables for the kernel: those named `KERNEL_ENV_X`, as `X`. The environment's come before
+ * those of the workspace's `.env`.
+ */
+export async function kernelEnvOf(workspace: string): Promise<Record<string, string>> {
+  const prefix = "KERNEL_ENV_";
+  const file = await readDotenv(workspace);
+  return Object.fromEntries(
+    Object.entries({ ...file, ...Deno.env.toObject() })
+      .filter(([name]) => name.startsWith(prefix) && name.length > prefix.length)
+      .map(([name, value]) => [name.slice(prefix.length), value]),
+  );
+}
+
+/**
+ * What the command line says of the sandbox.
+ *
+ * @throws {UsageError} If it contradicts itself.
+ */
+export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
+  const config = args.value("sandbox-config");
+  if (config === undefined) return !args.has("no-sandbox");
+  if (args.has("no-sandbox")) {
+    throw new UsageError("Options --no-sandbox and --sandbox-config contradict each other");
+  }
+  return { config: resolve(config) };
+}
