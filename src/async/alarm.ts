@@ -50,7 +50,7 @@ export class Alarm implements Disposable {
   #start(): void {
     this.#stop();
     this.#timerAt = this.#at;
-    this.#timer = setTimeout(() => this.#fire(), this.#at - performance.now());
+    this.#timer = setTimeout(() => this.#fire(), Math.max(0, this.#at - performance.now()));
     if (!this.#keepsAlive) Deno.unrefTimer(this.#timer);
   }
 

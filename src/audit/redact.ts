@@ -24,6 +24,10 @@ const SECRET_TEXTS: readonly (readonly [pattern: RegExp, kept: string])[] = [
   [/\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g, "$1"],
 ];
 
+/** Something of what each of them begins with: most texts have none of it, and are done with. */
+const MAYBE_SECRET =
+  /-----BEGIN|bearer|basic|:\/\/|password|passwd|passphrase|secret|token|api[_-]?key|gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza|eyJ/i;
+
 /** Longer texts are not even looked at, and nothing of them is logged. */
 const MAX_REDACTED = 2 ** 20;
 const MAX_TEXT = 4096;
@@ -100,8 +104,10 @@ export function isSecretName(name: string, patterns: readonly string[] = []): bo
 export function redactText(text: string): string {
   if (text.length > MAX_REDACTED) return `[cut: all of ${text.length} characters]`;
   let result = text;
-  for (const [pattern, kept] of SECRET_TEXTS) {
-    result = result.replace(pattern, `${kept}${REDACTED}`);
+  if (MAYBE_SECRET.test(text)) {
+    for (const [pattern, kept] of SECRET_TEXTS) {
+      result = result.replace(pattern, `${kept}${REDACTED}`);
+    }
   }
   if (result.length <= MAX_TEXT) return result;
   const cut = result.length - KEPT_TEXT;

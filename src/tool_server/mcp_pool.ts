@@ -1,4 +1,5 @@
-import { abortable, anySignal } from "../async/signals.ts";
+import { LinkedSignal } from "../async/linked_signal.ts";
+import { abortable } from "../async/signals.ts";
 import { McpConnectionError, McpLoginRequiredError, ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
@@ -165,7 +166,8 @@ export class McpPool implements AsyncDisposable {
     ownSignal: AbortSignal | undefined,
     use: (connection: McpConnection, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const signal = anySignal(ownSignal, this.#lifetime.signal);
+    using linked = new LinkedSignal(ownSignal, this.#lifetime.signal);
+    const { signal } = linked;
     const slot = this.#slot(serverName);
     using _turn = await slot.turn(signal).catch((error) => {
       throw cancelled(error);
