@@ -128,8 +128,7 @@ class RecordedSpan implements Span {
   }
 }
 
-/** A span that is not recorded. */
-export const NO_SPAN: Span = {
+const NO_SPAN: Span = {
   set() {},
   fail() {},
   run: (work) => work(),

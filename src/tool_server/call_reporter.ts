@@ -2,7 +2,7 @@ import type { ApprovalCall } from "../approval/request.ts";
 import type { AuditLog } from "../audit/audit_log.ts";
 import { AuditTrail, type RequestNotes } from "../audit/audit_trail.ts";
 import { type McpRequest, traceMcpRequest } from "../telemetry/mcp_span.ts";
-import { captureTrace, type Within } from "../telemetry/span.ts";
+import { captureTrace, recordsSpans, type Within } from "../telemetry/span.ts";
 import { CallWatch } from "./call_watch.ts";
 import type { ServerEvents } from "./server_events.ts";
 
@@ -68,6 +68,7 @@ export class CallReporter {
   ): Promise<T> {
     const { serverName, callId } = call;
     const statusOf = (result: T) => failed(result) ? "tool_error" : "ok";
+    if (!recordsSpans()) return this.#record(call, run, statusOf); // each layer costs each call
     return this.#withinExecution(() =>
       traceMcpRequest({ ...request, serverName, callId }, (span) => {
         const traced = (notes: RequestNotes): RequestNotes => ({
