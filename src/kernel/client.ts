@@ -94,6 +94,9 @@ export interface KernelClientOptions {
   readonly log?: Logger | undefined;
 }
 
+/** How long a kernel whose interrupted code has ended may take to be ready for other code. */
+const IDLE_GRACE_MS = 30_000;
+
 /**
  * A running IPython kernel and its client. Disposing it ends the kernel.
  *
@@ -344,6 +347,8 @@ export class KernelClient implements AsyncDisposable {
       interrupt(running).catch(() => {}); // untilSettled() waits for it
     }
     if (await settledWithin(kept, interruptGraceMs / 2) && await kept) return "kept";
+    // Code that has ended leaves a kernel that answers, if late: a busy machine must not cost variables.
+    if (request.isIdle && await settledWithin(kept, IDLE_GRACE_MS) && await kept) return "kept";
     if (!kernel.ended.aborted) {
       this.#log.debug("an interrupted execution goes on; its kernel is replaced");
       this.#keeper.replace(new DOMException("The kernel was given up", "AbortError"));
