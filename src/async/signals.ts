@@ -2,10 +2,12 @@
  * Joins signals, leaving out those that were not given.
  *
  * @param signals Signals or `undefined`.
- * @returns A signal that aborts with the first of them, or one that never aborts.
+ * @returns A signal that aborts with the first of them: the only one itself, or one that never aborts.
  */
 export function anySignal(...signals: (AbortSignal | undefined)[]): AbortSignal {
-  return AbortSignal.any(signals.filter((signal) => signal !== undefined));
+  const given = signals.filter((signal) => signal !== undefined);
+  const [only] = given;
+  return given.length === 1 && only !== undefined ? only : AbortSignal.any(given);
 }
 
 /**

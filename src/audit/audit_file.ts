@@ -14,6 +14,13 @@ export interface Retention {
   readonly maxTotalBytes: number;
 }
 
+/** An open file, and which one it is. */
+interface OpenFile {
+  readonly handle: Deno.FsFile;
+  readonly ino: number | null;
+  readonly dev: number;
+}
+
 /** More than the longest line. */
 const TAIL_BYTES = 2 ** 20;
 /** How long another process may keep the log to itself. */
@@ -28,7 +35,9 @@ const LINE_FEED = 10;
 export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;
-  #file: Deno.FsFile | undefined;
+  #file: OpenFile | undefined;
+  /** Its size, for as long as it is locked. */
+  #size = 0;
   /** How the file was left, so that it need not be read again if it still is so. */
   #left: { readonly size: number; readonly end: ChainEnd } | undefined;
 
@@ -55,7 +64,7 @@ export class AuditFile implements Disposable {
       this.#close();
       throw error;
     } finally {
-      this.#file?.unlockSync();
+      this.#file?.handle.unlockSync();
     }
   }
 
@@ -68,7 +77,7 @@ export class AuditFile implements Disposable {
     const { end, repair } = await this.#goOn();
     const chained = chain(lines, end);
     const bytes = new TextEncoder().encode(repair + chained.text);
-    const size = this.#size();
+    const size = this.#size;
     if (size === 0 || repair !== "" || size + bytes.length <= this.#retention.maxBytes) {
       return this.#writeAll(bytes, chained.end);
     }
@@ -82,15 +91,11 @@ export class AuditFile implements Disposable {
     for (const { path } of gone) await Deno.remove(path).catch(ignoreMissing);
   }
 
-  #size(): number {
-    return this.#open().statSync().size;
-  }
-
   #writeAll(bytes: Uint8Array, end: ChainEnd): void {
     const file = this.#open();
-    const size = this.#size();
     for (let rest = bytes; rest.length > 0;) rest = rest.subarray(file.writeSync(rest));
-    this.#left = { size: size + bytes.length, end };
+    this.#size += bytes.length;
+    this.#left = { size: this.#size, end };
   }
 
   /** Begins a new file. */
@@ -120,7 +125,7 @@ export class AuditFile implements Disposable {
 
   /** Finds where the chain goes on, and seals off what a killed process left of a line. */
   async #goOn(): Promise<{ end: ChainEnd; repair: string }> {
-    const size = this.#size();
+    const size = this.#size;
     if (this.#left?.size === size) return { end: this.#left.end, repair: "" };
     const tail = await readTail(this.#open(), size);
     const lineEnd = tail.lastIndexOf(LINE_FEED);
@@ -139,14 +144,18 @@ export class AuditFile implements Disposable {
 
   #open(): Deno.FsFile {
     if (this.#file === undefined) throw new Error("The file of the audit log is not open");
-    return this.#file;
+    return this.#file.handle;
   }
 
   /** Locks the file that is open, if it is still the current one and nobody else has locked it. */
   #lockCurrent(): boolean {
     const file = this.#file;
-    if (file === undefined || !file.tryLockSync(true)) return false;
-    if (this.#folder.isCurrent(file)) return true;
+    if (file === undefined || !file.handle.tryLockSync(true)) return false;
+    const there = this.#folder.look();
+    if (there !== undefined && there.ino === file.ino && there.dev === file.dev) {
+      this.#size = there.size;
+      return true;
+    }
     this.#close(); // another process put it aside
     return false;
   }
@@ -154,7 +163,7 @@ export class AuditFile implements Disposable {
   async #openAndLock(): Promise<void> {
     const end = Date.now() + LOCK_MS;
     for (let waitMs = 1;; waitMs = Math.min(2 * waitMs, 100)) {
-      this.#file ??= await this.#folder.open();
+      this.#file ??= await identified(await this.#folder.open());
       if (this.#lockCurrent()) return;
       if (this.#file === undefined) continue;
       if (Date.now() > end) throw new Error(`another process keeps ${this.#folder.current} locked`);
@@ -163,9 +172,19 @@ export class AuditFile implements Disposable {
   }
 
   #close(): void {
-    this.#file?.close(); // which gives the lock back
+    this.#file?.handle.close(); // which gives the lock back
     this.#file = undefined;
     this.#left = undefined;
+  }
+}
+
+async function identified(handle: Deno.FsFile): Promise<OpenFile> {
+  try {
+    const { ino, dev } = await handle.stat();
+    return { handle, ino, dev };
+  } catch (error) {
+    handle.close();
+    throw error;
   }
 }
 

@@ -17,6 +17,16 @@ export interface RotatedFile {
   readonly path: string;
 }
 
+/** What is seen of a file from outside. */
+export interface FileLook {
+  /** Its number on the device; `null` where the system has none. */
+  readonly ino: number | null;
+  /** The device. */
+  readonly dev: number;
+  /** Its size in bytes. */
+  readonly size: number;
+}
+
 /** The files of a workspace's audit log, in `.ipybox/`. No symbolic link is followed there. */
 export class AuditFolder {
   /** The folder. */
@@ -83,11 +93,21 @@ export class AuditFolder {
    * @returns Whether it is.
    */
   isCurrent(file: Deno.FsFile): boolean {
+    const [opened, there] = [file.statSync(), this.look()];
+    return there !== undefined && opened.ino === there.ino && opened.dev === there.dev;
+  }
+
+  /**
+   * Looks at what is in the place of the current file. No symbolic link is followed.
+   *
+   * @returns Which file it is and its size, or `undefined` where no file is there.
+   */
+  look(): FileLook | undefined {
     try {
-      const [opened, there] = [file.statSync(), Deno.lstatSync(this.current)];
-      return there.isFile && opened.ino === there.ino && opened.dev === there.dev;
+      const { isFile, ino, dev, size } = Deno.lstatSync(this.current);
+      return isFile ? { ino, dev, size } : undefined;
     } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return false;
+      if (error instanceof Deno.errors.NotFound) return undefined;
       throw error;
     }
   }

@@ -1,4 +1,4 @@
-import { stringifyExact } from "../json/exact.ts";
+import { Alarm } from "../async/alarm.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import {
   type AuditEntry,
@@ -98,7 +98,7 @@ export class AuditLog implements AsyncDisposable {
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
   #summaryTimer: ReturnType<typeof setTimeout> | undefined;
-  #gathering: ReturnType<typeof setTimeout> | undefined;
+  readonly #gathering = new Alarm(() => this.#begin(), { keepsAlive: true });
   #failed = false;
   #closed = false;
 
@@ -124,12 +124,12 @@ export class AuditLog implements AsyncDisposable {
    */
   async append(entry: AuditEntry): Promise<boolean> {
     const fields = entryFields(entry, this.#options.redact);
-    const text = stringifyExact(fields);
+    const text = JSON.stringify(fields); // all of it is exact, or our own
     switch (this.#flood.judge(entry, text.length)) {
       case "all":
         return await this.#add(text);
       case "shorter":
-        return await this.#add(stringifyExact(withoutDetails(fields)));
+        return await this.#add(JSON.stringify(withoutDetails(fields)));
       case "count":
         this.#summaryTimer ??= setTimeout(() => this.#addSummary(), COUNT_MS);
         Deno.unrefTimer(this.#summaryTimer);
@@ -144,8 +144,8 @@ export class AuditLog implements AsyncDisposable {
    * @param outcome How a request ended whose line has no status.
    */
   appendOutcome(outcome: AuditOutcome): void {
-    void this.#queue(stringifyExact(outcomeFields(outcome)));
-    this.#gathering ??= setTimeout(() => this.#begin(), GATHER_MS);
+    void this.#queue(JSON.stringify(outcomeFields(outcome)));
+    if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
   }
 
   /** Waits until all is written, or could not be. */
@@ -159,6 +159,7 @@ export class AuditLog implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     await this.flush();
+    this.#gathering[Symbol.dispose]();
     this.#file[Symbol.dispose]();
   }
 
@@ -175,8 +176,7 @@ export class AuditLog implements AsyncDisposable {
   }
 
   #begin(): void {
-    clearTimeout(this.#gathering);
-    this.#gathering = undefined;
+    this.#gathering.unset();
     this.#writing ??= this.#writeAll();
   }
 
@@ -184,7 +184,7 @@ export class AuditLog implements AsyncDisposable {
     clearTimeout(this.#summaryTimer);
     this.#summaryTimer = undefined;
     const summary = this.#flood.takeSummary();
-    if (summary !== undefined) void this.#add(stringifyExact(summary));
+    if (summary !== undefined) void this.#add(JSON.stringify(summary));
   }
 
   async #writeAll(): Promise<void> {

@@ -1,4 +1,4 @@
-import { type ExactJson, type ExactObject, isExactObject, stringifyExact } from "../json/exact.ts";
+import { type ExactJson, type ExactObject, isExactObject } from "../json/exact.ts";
 import { matchesGlob } from "../policy/match.ts";
 import { sha256 } from "../json/digest.ts";
 
@@ -24,6 +24,10 @@ const SECRET_TEXTS: readonly (readonly [pattern: RegExp, kept: string])[] = [
   [/\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g, "$1"],
 ];
 
+/** Something of what each of them begins with: most texts have none of it, and are done with. */
+const MAYBE_SECRET =
+  /-----BEGIN|bearer|basic|:\/\/|password|passwd|passphrase|secret|token|api[_-]?key|gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza|eyJ/i;
+
 /** Longer texts are not even looked at, and nothing of them is logged. */
 const MAX_REDACTED = 2 ** 20;
 const MAX_TEXT = 4096;
@@ -43,14 +47,14 @@ const MAX_DEPTH = 32;
  */
 export function redactArguments(args: ExactObject, names: readonly string[] = []): ExactJson {
   const redacted = redact(args, names, 0);
-  if (stringifyExact(redacted).length <= MAX_JSON || !isExactObject(redacted)) return redacted;
+  if (lengthOf(redacted) <= MAX_JSON || !isExactObject(redacted)) return redacted;
   const shorter = Object.fromEntries(
     Object.entries(redacted).map(([name, value]) => [
       name,
-      stringifyExact(value).length <= MAX_VALUE ? value : summaryOf(value),
+      lengthOf(value) <= MAX_VALUE ? value : summaryOf(value),
     ]),
   );
-  return stringifyExact(shorter).length <= MAX_JSON ? shorter : summaryOf(redacted);
+  return lengthOf(shorter) <= MAX_JSON ? shorter : summaryOf(redacted);
 }
 
 /**
@@ -60,7 +64,7 @@ export function redactArguments(args: ExactObject, names: readonly string[] = []
  * @returns What stands in its place.
  */
 export function summaryOf(value: unknown): ExactObject {
-  const text = stringifyExact(value);
+  const text = JSON.stringify(value);
   return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
 }
 
@@ -100,13 +104,20 @@ export function isSecretName(name: string, patterns: readonly string[] = []): bo
 export function redactText(text: string): string {
   if (text.length > MAX_REDACTED) return `[cut: all of ${text.length} characters]`;
   let result = text;
-  for (const [pattern, kept] of SECRET_TEXTS) {
-    result = result.replace(pattern, `${kept}${REDACTED}`);
+  if (MAYBE_SECRET.test(text)) {
+    for (const [pattern, kept] of SECRET_TEXTS) {
+      result = result.replace(pattern, `${kept}${REDACTED}`);
+    }
   }
   if (result.length <= MAX_TEXT) return result;
   const cut = result.length - KEPT_TEXT;
   return `${result.slice(0, KEPT_TEXT)}… [cut: ${cut} of ${result.length} characters, ` +
     `SHA-256 of all ${sha256(result)}]`;
+}
+
+/** Of exact JSON, which writes itself as it came. */
+function lengthOf(value: ExactJson): number {
+  return JSON.stringify(value).length;
 }
 
 function isList(value: ExactJson): value is readonly ExactJson[] {

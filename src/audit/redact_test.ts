@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertFalse, assertMatch } from "@std/assert";
 import { parseExact, sealObject } from "../json/exact.ts";
 import { sha256 } from "../json/digest.ts";
-import { redactArguments } from "./redact.ts";
+import { redactArguments, redactText } from "./redact.ts";
 
 /** Arguments, and what is logged of them. */
 const REDACTED: readonly (readonly [args: string, logged: string])[] = [
@@ -101,4 +101,33 @@ Deno.test("redactArguments() takes no more than linear time", () => {
   time(2 ** 14); // once, for the engine
   const [short, long] = [time(2 ** 17), time(2 ** 20)];
   assert(long < 8 * short * 5 + 500, `${short} ms for 128 KiB, ${long} ms for 1 MiB`);
+});
+
+Deno.test("redactText() knows each usual form of a secret, wherever it is", () => {
+  const secret = "Zq8Zq8Zq8Zq8Zq8";
+  const prefixes = ["ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "sk-"];
+  prefixes.push("xoxa-", "xoxb-", "xoxp-", "AKIA", "ASIA", "AIza", "eyJ");
+  const names = [
+    "password",
+    "PASSWD",
+    "Passphrase",
+    "secret",
+    "token",
+    "api_key",
+    "API-KEY",
+    "apikey",
+  ];
+  const texts = [
+    ...prefixes.map((prefix) => prefix + secret),
+    ...names.flatMap((name) => [`${name}=${secret}`, `${name}: ${secret}`, `--${name} ${secret}`]),
+    `Bearer ${secret}`,
+    `basic ${secret}`,
+    `x://:${secret}@y`,
+    `-----BEGIN PRIVATE KEY-----${secret}`,
+  ];
+  for (const text of texts) {
+    for (const around of [text, `curl ${text} x`]) {
+      assertFalse(redactText(around).includes(secret), around);
+    }
+  }
 });

@@ -56,8 +56,7 @@ export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Lau
     onStderr: (line) => log.debug(`gateway: ${line}`),
   });
   const link = Link.open({
-    input: process.stdout,
-    output: process.stdin,
+    pipes: process.pipes,
     ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
   });
   parts.use(link);

@@ -20,10 +20,8 @@ const MAX_BATCH = 1 << 18;
 
 /** What {@linkcode Link.open} needs. */
 export interface LinkOptions {
-  /** What the launcher writes. */
-  input: ReadableStream<Uint8Array>;
-  /** What the launcher reads. */
-  output: WritableStream<Uint8Array>;
+  /** What the launcher writes and reads, which the link owns from here. */
+  pipes: ByteStream;
   /**
    * Takes each stream that is opened from inside. Without it none may be. The promise resolves once
    * nothing is left of what the stream asked for; that many streams can be open.
@@ -45,8 +43,7 @@ export class Link implements AsyncDisposable {
   readonly closed: Promise<void>;
 
   readonly #options: LinkOptions;
-  readonly #reader: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #pipes: ByteStream;
   readonly #ready = Promise.withResolvers<unknown>();
   readonly #exit = Promise.withResolvers<ExitStatus | null>();
   readonly #streams = new Map<number, LinkStream>();
@@ -64,8 +61,7 @@ export class Link implements AsyncDisposable {
 
   private constructor(options: LinkOptions) {
     this.#options = options;
-    this.#reader = options.input.getReader();
-    this.#writer = options.output.getWriter();
+    this.#pipes = options.pipes;
     this.#carrier = {
       send: (frame) => this.#send(frame),
       uncongested: () => this.#drained?.promise,
@@ -111,23 +107,21 @@ export class Link implements AsyncDisposable {
     this.#add(id, (stream) => joinStreams(stream, tcp));
   }
 
-  /** Ends all streams and gives stdin and stdout back. */
+  /** Ends all streams and the two pipes. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#end();
-    await this.#reader.cancel().catch(() => {}); // it may have failed before, which closed says
-    await this.closed.catch(() => {}); // as above
+    await this.closed.catch(() => {}); // it may have been broken before, which closed says
     await this.#flushing;
     while (this.#uses.size > 0) await Promise.all(this.#uses);
-    this.#writer.releaseLock();
   }
 
   async #run(): Promise<void> {
     const decoder = new FrameDecoder();
     try {
       while (true) {
-        const { value, done } = await this.#reader.read();
-        if (done || this.#ended) break;
-        for (const frame of decoder.push(value)) this.#receive(frame);
+        const bytes = await this.#pipes.read();
+        if (bytes === null || this.#ended) break;
+        for (const frame of decoder.push(bytes)) this.#receive(frame);
       }
       if (this.#failure !== undefined) throw this.#failure;
       if (decoder.pending > 0 && !this.#ended) throw new LinkError("The link ended within a frame");
@@ -206,7 +200,7 @@ export class Link implements AsyncDisposable {
     try {
       while (this.#outbox.length > 0) {
         const batch = this.#takeBatch();
-        await this.#writer.write(batch);
+        await this.#pipes.write(batch);
         this.#outboxSize -= batch.length;
         if (this.#outboxSize <= CONGESTED) {
           this.#drained?.resolve();
@@ -251,7 +245,7 @@ export class Link implements AsyncDisposable {
     for (const stream of [...this.#streams.values()]) stream.abandon();
     this.#ready.reject(new LinkError("The link ended before the launcher was ready"));
     this.#exit.resolve(null);
-    this.#reader.cancel().catch(() => {}); // it may have failed before, which closed says
+    this.#pipes.close();
   }
 }
 

@@ -55,6 +55,8 @@ export interface McpConnectionParts {
   readonly belongings?: AsyncDisposable;
 }
 
+/** What the SDK takes of a result: all of it, as it came. */
+const AS_IT_CAME = z.unknown();
 /** The SDK needs some limit; ours are signals. */
 const NO_TIMEOUT = LONGEST_TIMER_MS;
 /** How long ending a session may take. */
@@ -76,7 +78,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #belongings: AsyncDisposable | undefined;
   readonly #hooks: ServerHooks;
   readonly #lost = Promise.withResolvers<void>();
-  #tools: Promise<readonly Tool[]> | undefined;
+  #tools: readonly Tool[] | undefined;
   #changes = 0;
   #usable = true;
   #forgotten = false;
@@ -141,7 +143,7 @@ export class McpConnection implements AsyncDisposable {
     } as const;
     try {
       const { tools } = await this.#client.listTools(undefined, requestOptions);
-      if (changes === this.#changes) this.#tools = Promise.resolve(tools);
+      if (changes === this.#changes) this.#tools = tools;
       return tools;
     } catch (error) {
       throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
@@ -157,8 +159,18 @@ export class McpConnection implements AsyncDisposable {
    * @throws {ToolCallError} The server does not give its list.
    */
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
-    const tools = await (this.#tools ?? this.listTools(defined({ signal })));
+    const tools = this.#tools ?? await this.listTools(defined({ signal }));
     return tools.find((tool) => tool.name === name);
+  }
+
+  /**
+   * Finds one tool in the server's list, if that is known.
+   *
+   * @param name The tool's name on the wire.
+   * @returns The tool, or `undefined` where it is not listed or not known.
+   */
+  knownTool(name: string): Tool | undefined {
+    return this.#tools?.find((tool) => tool.name === name);
   }
 
   /**
@@ -191,7 +203,7 @@ export class McpConnection implements AsyncDisposable {
     } catch (error) {
       throw await this.#explain(error, {
         cancelled: aborted(signal),
-        timedOut: deadline.signal.aborted,
+        timedOut: deadline.passed,
       });
     }
   }
@@ -215,7 +227,7 @@ export class McpConnection implements AsyncDisposable {
     const request = { signal: anySignal(signal, deadline.signal), timeout: NO_TIMEOUT };
     const meta = asMeta(traceContext());
     const ask = (params: Readonly<Record<string, unknown>>) =>
-      this.#client.request({ method, params: { ...params, ...meta } }, z.unknown(), request);
+      this.#client.request({ method, params: { ...params, ...meta } }, AS_IT_CAME, request);
     try {
       if (isListMethod(method)) {
         return { items: this.#offers(method) ? await listAll(method, ask) : [] };
@@ -224,7 +236,7 @@ export class McpConnection implements AsyncDisposable {
     } catch (error) {
       throw await this.#explain(error, {
         cancelled: aborted(signal),
-        timedOut: deadline.signal.aborted,
+        timedOut: deadline.passed,
       });
     }
   }
@@ -254,7 +266,7 @@ export class McpConnection implements AsyncDisposable {
       return await this.#client.callTool(params, { ...options, toolDefinition: rest });
     }
     // A plain request leaves the result as it came.
-    return await this.#client.request({ method: "tools/call", params }, z.unknown(), options);
+    return await this.#client.request({ method: "tools/call", params }, AS_IT_CAME, options);
   }
 
   /** Waits until no change of the list was reported for a while. */

@@ -1,5 +1,6 @@
 import { settledWithin } from "../async/signals.ts";
 import type { ProcessEvidence } from "../errors.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { parseMessage } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
@@ -45,7 +46,6 @@ export class StdioTransport implements Transport {
   readonly #options: StdioTransportOptions;
   readonly #encoder = new TextEncoder();
   #process: ManagedProcess | undefined;
-  #writer: WritableStreamDefaultWriter<Uint8Array> | undefined;
   #reading: Promise<void> | undefined;
   #failure: Error | undefined;
   #closed = false;
@@ -85,9 +85,7 @@ export class StdioTransport implements Transport {
         termGraceMs: TERM_GRACE_MS,
       });
       this.#process = process;
-      this.#writer = process.stdin.getWriter();
-      const { stdout } = process;
-      this.#reading = this.#read(stdout);
+      this.#reading = this.#read(process.pipes);
       process.exited.then(() => process.stop()); // what it has written is read to its end
       return Promise.resolve();
     } catch (error) {
@@ -97,10 +95,10 @@ export class StdioTransport implements Transport {
 
   /** Sends one message as a line. */
   async send(message: JSONRPCMessage): Promise<void> {
-    if (this.#closed || this.#writer === undefined) {
+    if (this.#closed || this.#process === undefined) {
       throw new Error("Cannot write to an MCP server that is not running");
     }
-    await this.#writer.write(this.#encoder.encode(JSON.stringify(message) + "\n"));
+    await this.#process.pipes.write(this.#encoder.encode(JSON.stringify(message) + "\n"));
   }
 
   /** Stops the process, and whatever it has started in its group. */
@@ -136,10 +134,10 @@ export class StdioTransport implements Transport {
     return this.#process?.stderrTail ?? "";
   }
 
-  async #read(stdout: ReadableStream<Uint8Array>): Promise<void> {
+  async #read(pipes: ByteStream): Promise<void> {
     const lines = new LineSplitter(this.#options.maxMessageBytes ?? MAX_MESSAGE_BYTES);
     try {
-      for await (const chunk of stdout) {
+      for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         for (const line of lines.push(chunk)) {
           const message = this.#parse(line);
           if (message === undefined) continue;

@@ -25,3 +25,14 @@ export interface ByteStream {
   /** Ends the stream at once, in both directions, unless both sides have said that no more comes. */
   close(): void;
 }
+
+/**
+ * Reads a stream to the end of what comes in.
+ *
+ * @param stream The stream, which nobody else reads.
+ * @returns The bytes, as they come.
+ * @throws {Error} The stream is gone.
+ */
+export async function* bytesOf(stream: ByteStream): AsyncGenerator<Uint8Array> {
+  for (let bytes = await stream.read(); bytes !== null; bytes = await stream.read()) yield bytes;
+}

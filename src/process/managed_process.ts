@@ -1,5 +1,7 @@
 import { settledWithin } from "../async/signals.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
 import { OutputTail } from "./output_tail.ts";
+import { ProcessPipes } from "./process_pipes.ts";
 
 /** How a process ended. Exactly one of the two is not `null`. */
 export interface ExitStatus {
@@ -50,27 +52,21 @@ const DRAIN_MS = 250;
  * import { ManagedProcess } from "./managed_process.ts";
  *
  * await using process = ManagedProcess.spawn({ command: "/bin/cat", env: {} });
- * const writer = process.stdin.getWriter();
- * await writer.write(new TextEncoder().encode("hello"));
- * await writer.close();
- * console.error(await new Response(process.stdout).text(), await process.exited);
+ * await process.pipes.write(new TextEncoder().encode("hello"));
+ * await process.pipes.end();
+ * console.error(new TextDecoder().decode(await process.pipes.read() ?? undefined));
+ * console.error(await process.exited);
  * ```
  */
 export class ManagedProcess implements AsyncDisposable {
   /** The program that was started. */
   readonly command: string;
-  /** Its standard input. Writing rejects once the process has ended. */
-  readonly stdin: WritableStream<Uint8Array>;
-  /** Its standard output. Whoever does not want it leaves it alone; stopping discards it. */
-  readonly stdout: ReadableStream<Uint8Array>;
   /** Resolves, never rejects, once it has ended and its last words are in {@linkcode stderrTail}. */
   readonly exited: Promise<ExitStatus>;
 
   readonly #child: Deno.ChildProcess;
-  readonly #input: WritableStreamDefaultWriter<Uint8Array>;
-  readonly #output: ReadableStreamDefaultReader<Uint8Array>;
+  readonly #pipes: ProcessPipes;
   readonly #errors: ReadableStreamDefaultReader<Uint8Array>;
-  readonly #outputEnded = Promise.withResolvers<void>();
   readonly #errorsEnded: Promise<void>;
   readonly #tail = new OutputTail();
   readonly #options: ManagedProcessOptions;
@@ -80,12 +76,8 @@ export class ManagedProcess implements AsyncDisposable {
     this.command = options.command;
     this.#child = child;
     this.#options = options;
-    this.#input = child.stdin.getWriter();
-    this.#input.closed.catch(() => {}); // each write reports its own failure
-    this.#output = child.stdout.getReader();
+    this.#pipes = new ProcessPipes(options.command, child);
     this.#errors = child.stderr.getReader();
-    this.stdin = this.#inputStream();
-    this.stdout = this.#outputStream();
     this.#errorsEnded = this.#drainErrors();
     this.exited = this.#untilExited();
   }
@@ -100,6 +92,14 @@ export class ManagedProcess implements AsyncDisposable {
    */
   static spawn(options: ManagedProcessOptions): ManagedProcess {
     return new ManagedProcess(spawnChild(options), options);
+  }
+
+  /**
+   * Its standard input and output. Writing rejects once it has ended; reading gives what it wrote to
+   * its end. Whoever does not want the output leaves it alone; stopping discards it.
+   */
+  get pipes(): ByteStream {
+    return this.#pipes;
   }
 
   /** Its process id, which also is the id of its process group. */
@@ -146,17 +146,16 @@ export class ManagedProcess implements AsyncDisposable {
   async #stop(): Promise<ExitStatus> {
     const { inputGraceMs = 5000, termGraceMs = 2000 } = this.#options;
     const { status } = this.#child;
-    this.#endInput();
+    await this.#pipes.end();
     if (!await settledWithin(status, inputGraceMs)) {
       this.signal("SIGTERM");
       if (!await settledWithin(status, termGraceMs)) this.signal("SIGKILL");
     }
     const exit = await this.exited;
     // A process that left the group can hold the pipes open for ever; the consumer gets an end.
-    const consumed = this.stdout.locked &&
-      await settledWithin(this.#outputEnded.promise, DRAIN_MS);
-    if (!consumed) await this.#output.cancel().catch(() => {}); // there may be nothing to cancel
-    await this.#errors.cancel().catch(() => {}); // as above
+    if (this.#pipes.wasRead) await settledWithin(this.#pipes.outputEnded, DRAIN_MS);
+    this.#pipes.close();
+    await this.#errors.cancel().catch(() => {}); // there may be nothing to cancel
     await this.#errorsEnded;
     return exit;
   }
@@ -164,7 +163,7 @@ export class ManagedProcess implements AsyncDisposable {
   async #untilExited(): Promise<ExitStatus> {
     const { code, signal } = await this.#child.status;
     this.#signalGroup("SIGKILL"); // at once: later the id might be another group's
-    this.#input.abort().catch(() => {}); // nobody reads it any more
+    this.#pipes.dropInput();
     await settledWithin(this.#errorsEnded, DRAIN_MS);
     return signal === null ? { exitCode: code, signal } : { exitCode: null, signal };
   }
@@ -179,39 +178,6 @@ export class ManagedProcess implements AsyncDisposable {
       return false; // the group is empty, or not ours to signal: the process itself is tried
     }
     return true;
-  }
-
-  #endInput(): void {
-    this.#input.close().catch(() => {}); // already closed, or the process no longer reads
-  }
-
-  #inputStream(): WritableStream<Uint8Array> {
-    return new WritableStream<Uint8Array>({
-      write: async (chunk) => {
-        try {
-          await this.#input.write(chunk);
-        } catch (cause) {
-          throw new Error(`Cannot write to ${this.command}: its stdin is closed`, { cause });
-        }
-      },
-      close: () => this.#endInput(),
-      abort: () => this.#endInput(),
-    });
-  }
-
-  #outputStream(): ReadableStream<Uint8Array> {
-    return new ReadableStream<Uint8Array>({
-      pull: async (controller) => {
-        const { value, done } = await this.#output.read().catch(() => ENDED);
-        if (!done) return controller.enqueue(value);
-        controller.close();
-        this.#outputEnded.resolve();
-      },
-      cancel: async () => {
-        this.#outputEnded.resolve();
-        await this.#output.cancel();
-      },
-    }, { highWaterMark: 0 });
   }
 
   async #drainErrors(): Promise<void> {

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { bytesOf } from "../net/byte_stream.ts";
 import { ManagedProcess, type ManagedProcessOptions } from "./managed_process.ts";
 
 const encoder = new TextEncoder();
@@ -13,7 +14,7 @@ function shell(script: string, options: Partial<ManagedProcessOptions> = {}): Ma
 }
 
 async function text(process: ManagedProcess): Promise<string> {
-  return await new Response(process.stdout).text();
+  return await new Response(ReadableStream.from(bytesOf(process.pipes))).text();
 }
 
 /** Whether a process, dead or alive but not yet reaped, has this id and still runs. */
@@ -28,9 +29,8 @@ async function untilGone(pid: number): Promise<void> {
 
 Deno.test("ManagedProcess hands bytes to stdin and gives stdout and the exit code", async () => {
   await using process = shell("cat; exit 7");
-  const writer = process.stdin.getWriter();
-  await writer.write(encoder.encode("hello"));
-  await writer.close();
+  await process.pipes.write(encoder.encode("hello"));
+  await process.pipes.end();
 
   assertEquals(await text(process), "hello");
   assertEquals(await process.exited, { exitCode: 7, signal: null });
@@ -57,16 +57,14 @@ Deno.test("stop() kills a process that ignores SIGTERM", async () => {
     inputGraceMs: 1,
     termGraceMs: 1,
   });
-  const reader = process.stdout.getReader();
-  await reader.read();
+  await process.pipes.read();
   assertEquals(await process.stop(), { exitCode: null, signal: "SIGKILL" });
-  assertEquals((await reader.read()).done, true);
+  assertEquals(await process.pipes.read(), null);
 });
 
 Deno.test("stop() also ends the processes that the process had started", async () => {
   await using process = shell("sleep 1000 & echo $!; wait", { inputGraceMs: 1 });
-  const reader = process.stdout.getReader();
-  const grandchild = Number(new TextDecoder().decode((await reader.read()).value));
+  const grandchild = Number(new TextDecoder().decode(await process.pipes.read() ?? undefined));
   assert(await runs(grandchild));
   await process.stop();
   await untilGone(grandchild);
@@ -81,11 +79,10 @@ Deno.test("a process that ends leaves nothing of its group behind", async () => 
 
 Deno.test("stop() ends the output of a process that left a daemon with its pipes", async () => {
   await using process = shell("setsid sleep 1000 & echo $!; exit 0");
-  const reader = process.stdout.getReader();
-  const daemon = Number(new TextDecoder().decode((await reader.read()).value));
+  const daemon = Number(new TextDecoder().decode(await process.pipes.read() ?? undefined));
   try {
     assertEquals(await process.stop(), { exitCode: 0, signal: null });
-    assertEquals((await reader.read()).done, true);
+    assertEquals(await process.pipes.read(), null);
   } finally {
     Deno.kill(daemon, "SIGKILL");
   }
@@ -93,9 +90,8 @@ Deno.test("stop() ends the output of a process that left a daemon with its pipes
 
 Deno.test("stop() works with unread stdout and with a stdin that nobody reads", async () => {
   const process = shell("yes & exec sleep 1000", { inputGraceMs: 1 });
-  const writer = process.stdin.getWriter();
   const stuck = assertRejects(async () => {
-    while (true) await writer.write(new Uint8Array(1 << 20));
+    while (true) await process.pipes.write(new Uint8Array(1 << 20));
   }, Error);
   await process.stop();
   await stuck;
@@ -104,8 +100,8 @@ Deno.test("stop() works with unread stdout and with a stdin that nobody reads", 
 Deno.test("writing to a process that has ended fails and names it", async () => {
   await using process = shell("exit 0");
   await process.exited;
-  const writer = process.stdin.getWriter();
-  await assertRejects(() => writer.write(encoder.encode("x")), Error, "Cannot write to /bin/sh");
+  const write = () => process.pipes.write(encoder.encode("x"));
+  await assertRejects(write, Error, "Cannot write to /bin/sh");
 });
 
 Deno.test("exited tells the signal, and the last words without terminal escapes", async () => {

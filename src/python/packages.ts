@@ -9,6 +9,7 @@ import { Mutex } from "../async/mutex.ts";
 import { abortable } from "../async/signals.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { bytesOf } from "../net/byte_stream.ts";
 import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { OutputTail } from "../process/output_tail.ts";
@@ -237,7 +238,7 @@ export class PackageFolder {
       termGraceMs: 1000,
     });
     const said = (async () => {
-      for await (const chunk of process.stdout) {
+      for await (const chunk of bytesOf(process.pipes)) {
         for (const line of output.push(chunk)) onLine(line);
       }
     })();

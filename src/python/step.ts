@@ -1,5 +1,6 @@
 import { abortable } from "../async/signals.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { bytesOf, type ByteStream } from "../net/byte_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 
 /** Options of {@linkcode runStep}. */
@@ -44,7 +45,7 @@ export async function runStep(
     inputGraceMs: 0,
     termGraceMs: 1000,
   });
-  const read = lines.readFrom(process.stdout);
+  const read = lines.readFrom(process.pipes);
   const ended = signal === undefined ? process.exited : abortable(process.exited, signal);
   const { exitCode, signal: killedBy } = await ended;
   await read;
@@ -83,9 +84,11 @@ class StepOutput {
     );
   }
 
-  async readFrom(stdout: ReadableStream<Uint8Array>): Promise<void> {
+  async readFrom(pipes: ByteStream): Promise<void> {
+    const decoder = new TextDecoder();
     let rest = "";
-    for await (const text of stdout.pipeThrough(new TextDecoderStream())) {
+    for await (const bytes of bytesOf(pipes)) {
+      const text = decoder.decode(bytes, { stream: true });
       const lines = (rest + text).split(/\r?\n|\r/);
       rest = lines.pop() ?? "";
       for (const line of lines) this.add(line);

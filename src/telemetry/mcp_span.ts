@@ -1,5 +1,5 @@
 import { ToolCallError } from "../errors.ts";
-import { type Span, type SpanAttributes, startSpan } from "./span.ts";
+import { NO_SPAN, recordsSpans, type Span, type SpanAttributes, startSpan } from "./span.ts";
 
 /** Names come from executed code, and are not to fill anybody's disk. */
 const MAX_NAME = 100;
@@ -47,6 +47,7 @@ export async function traceMcpRequest<T>(
 }
 
 function startMcpSpan(request: McpRequest): Span {
+  if (!recordsSpans()) return NO_SPAN;
   const { method, serverName, callId, params } = request;
   const target = request.target?.slice(0, MAX_NAME);
   return startSpan(target === undefined ? method : `${method} ${target}`, {

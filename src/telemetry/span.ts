@@ -50,6 +50,11 @@ export function startSpan(name: string, options: SpanOptions = {}): Span {
   return api === undefined ? NO_SPAN : new RecordedSpan(api, name, options);
 }
 
+/** Whether spans are recorded at all. */
+export function recordsSpans(): boolean {
+  return api !== undefined;
+}
+
 /** Does something as a part of what was running at an earlier time. */
 export type Within = <T>(work: () => T) => T;
 
@@ -123,7 +128,8 @@ class RecordedSpan implements Span {
   }
 }
 
-const NO_SPAN: Span = {
+/** A span that is not recorded. */
+export const NO_SPAN: Span = {
   set() {},
   fail() {},
   run: (work) => work(),

@@ -5,7 +5,7 @@
  */
 
 import { Deadline } from "../async/deadline.ts";
-import { abortable } from "../async/signals.ts";
+import { abortable, anySignal } from "../async/signals.ts";
 import { LOOPBACK_HOSTS } from "../net/loopback.ts";
 import { sameToken } from "../net/same_token.ts";
 
@@ -102,13 +102,14 @@ export async function readJsonBody(request: Request, maxBytes: number): Promise<
   if (Number(declared ?? 0) > maxBytes) throw tooLarge(maxBytes);
   if (request.body === null) return new Uint8Array();
   using deadline = new Deadline(BODY_TIMEOUT_MS);
+  const signal = anySignal(deadline.signal);
   if (declared !== null && !request.headers.has("transfer-encoding")) {
     // No more than that comes. In one piece it takes a fraction of the time.
-    return await abortable(request.bytes(), deadline.signal).catch((error) => {
-      throw deadline.signal.aborted ? tooSlow() : error;
+    return await abortable(request.bytes(), signal).catch((error) => {
+      throw signal.aborted ? tooSlow() : error;
     });
   }
-  return await readCounted(request.body, maxBytes, deadline.signal);
+  return await readCounted(request.body, maxBytes, signal);
 }
 
 async function readCounted(

@@ -121,6 +121,7 @@ export class DoorConnection {
       // The other side is gone. A request that was under way has been told.
     } finally {
       this.#stream.close();
+      this.#reader[Symbol.dispose]();
     }
   }
 }

@@ -1,4 +1,5 @@
-import { abortable, anySignal } from "../async/signals.ts";
+import { LinkedSignal } from "../async/linked_signal.ts";
+import { abortable } from "../async/signals.ts";
 import { McpConnectionError, McpLoginRequiredError, ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
@@ -86,6 +87,8 @@ export class McpPool implements AsyncDisposable {
     toolName: string,
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
+    const known = this.#slot(serverName).connected?.knownTool(toolName);
+    if (known !== undefined) return known; // without a turn, which asking takes
     return await this.#use(serverName, signal, (connection, signal) => {
       return connection.findTool(toolName, signal);
     });
@@ -163,12 +166,13 @@ export class McpPool implements AsyncDisposable {
     ownSignal: AbortSignal | undefined,
     use: (connection: McpConnection, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const signal = anySignal(ownSignal, this.#lifetime.signal);
+    using linked = new LinkedSignal(ownSignal, this.#lifetime.signal);
+    const { signal } = linked;
     const slot = this.#slot(serverName);
     using _turn = await slot.turn(signal).catch((error) => {
       throw cancelled(error);
     });
-    const connection = await this.#connection(serverName, slot, signal);
+    const connection = slot.connected ?? await this.#connection(serverName, slot, signal);
     try {
       return await use(connection, signal);
     } catch (error) {

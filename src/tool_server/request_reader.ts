@@ -1,3 +1,4 @@
+import { Alarm } from "../async/alarm.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { BODY_TIMEOUT_MS, Refused, tooSlow } from "./door.ts";
 import { MAX_HEAD, parseHead, type RequestHead } from "./request_head.ts";
@@ -9,12 +10,17 @@ const FAREWELL_MS = 5000;
 const NOTHING = new Uint8Array(0);
 const decoder = new TextDecoder("latin1");
 
-/** Reads one request after the other from a connection, never more than is asked for, nor for ever. */
-export class RequestReader {
+/**
+ * Reads one request after the other from a connection, never more than is asked for, nor for ever.
+ * Disposing it leaves no timer behind.
+ */
+export class RequestReader implements Disposable {
   readonly #stream: ByteStream;
   /** What came and was not asked for yet. */
   #rest: Uint8Array = NOTHING;
   #next: Promise<Uint8Array | null> | undefined;
+  #giveUp: () => void = () => {};
+  readonly #alarm = new Alarm(() => this.#giveUp());
 
   /** @param stream The connection. */
   constructor(stream: ByteStream) {
@@ -113,6 +119,10 @@ export class RequestReader {
     }
   }
 
+  [Symbol.dispose](): void {
+    this.#alarm[Symbol.dispose]();
+  }
+
   #cut(length: number): Uint8Array {
     const part = this.#rest.subarray(0, length);
     this.#rest = length === this.#rest.length ? NOTHING : this.#rest.subarray(length);
@@ -121,14 +131,16 @@ export class RequestReader {
 
   async #take(deadline: number): Promise<Uint8Array | null | typeof LATE> {
     const next = this.#next ??= this.#stream.read();
-    const late = Promise.withResolvers<typeof LATE>();
-    const timer = setTimeout(() => late.resolve(LATE), Math.max(0, deadline - performance.now()));
+    const taken = Promise.withResolvers<Uint8Array | null | typeof LATE>();
+    this.#giveUp = () => taken.resolve(LATE);
+    this.#alarm.set(deadline - performance.now());
+    next.then(taken.resolve, taken.reject);
     try {
-      const came = await Promise.race([next, late.promise]);
+      const came = await taken.promise;
       if (came !== LATE) this.#next = undefined;
       return came;
     } finally {
-      clearTimeout(timer);
+      this.#alarm.unset();
     }
   }
 }

@@ -14,6 +14,9 @@ import type { ServerParams, StdioServerParams } from "../mcp/server_params.ts";
 /** More parameters than that are one facet. */
 const MAX_PARAMETERS = 200;
 
+/** By the parameters, which do not change: each call asks for it. */
+const launchTexts = new WeakMap<ServerParams, string>();
+
 /**
  * Writes how a server is started or reached: its command line or its URL, with the names of its
  * environment variables or headers. `${VAR}` stays; other values that may be secret are left out.
@@ -22,6 +25,12 @@ const MAX_PARAMETERS = 200;
  * @returns One line for people.
  */
 export function launchText(params: ServerParams): string {
+  const text = launchTexts.get(params) ?? writeLaunch(params);
+  launchTexts.set(params, text);
+  return text;
+}
+
+function writeLaunch(params: ServerParams): string {
   if ("command" in params) {
     const env = Object.entries(params.env ?? {})
       .map(([name, value]) => `${name}=${isVariable(value) ? value : "…"}`);

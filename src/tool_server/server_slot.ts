@@ -1,5 +1,6 @@
+import { Alarm } from "../async/alarm.ts";
 import { Semaphore } from "../async/semaphore.ts";
-import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import { abortable, anySignal } from "../async/signals.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection } from "../mcp/connection.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
@@ -34,10 +35,11 @@ export class ServerSlot implements AsyncDisposable {
   readonly #turns: Semaphore;
   readonly #ended = new AbortController();
   #current: Promise<McpConnection> | undefined;
+  #connected: McpConnection | undefined;
   #failures = 0;
   #notBefore = 0;
   #users = 0;
-  #idle: ReturnType<typeof setTimeout> | undefined;
+  readonly #idle = new Alarm(() => this.#stopIdle());
 
   /** @param options The server. Nothing is started yet. */
   constructor(options: ServerSlotOptions) {
@@ -56,9 +58,9 @@ export class ServerSlot implements AsyncDisposable {
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
     this.#users++;
-    clearTimeout(this.#idle);
+    this.#idle.unset();
     const leave = () => {
-      if (--this.#users === 0) this.#stopLater();
+      if (--this.#users === 0 && !this.#ended.signal.aborted) this.#idle.set(this.#options.idleMs);
     };
     try {
       const turn = this.#turns.tryAcquire() ??
@@ -75,6 +77,11 @@ export class ServerSlot implements AsyncDisposable {
     }
   }
 
+  /** The connection, where there is one already. */
+  get connected(): McpConnection | undefined {
+    return this.#connected;
+  }
+
   /** Gives the connection, which is made where there is none. */
   connection(): Promise<McpConnection> {
     if (this.#current !== undefined) return this.#current;
@@ -86,7 +93,7 @@ export class ServerSlot implements AsyncDisposable {
 
   /** Stops the server for good. */
   async [Symbol.asyncDispose](): Promise<void> {
-    clearTimeout(this.#idle);
+    this.#idle[Symbol.dispose]();
     const current = this.#current;
     this.#ended.abort(new DOMException("The MCP server is stopped", "AbortError"));
     const connection = await current?.catch(() => undefined); // it was never there
@@ -99,33 +106,35 @@ export class ServerSlot implements AsyncDisposable {
     return await connectMcp(serverName, params, { ...connect, signal: this.#ended.signal });
   }
 
-  #stopLater(): void {
-    const { idleMs, serverName, connect } = this.#options;
-    if (this.#ended.signal.aborted || idleMs > LONGEST_TIMER_MS) return;
-    this.#idle = setTimeout(() => {
-      const current = this.#current;
-      this.#current = undefined; // the next call starts it again
-      if (current === undefined) return;
-      connect.log?.debug(`MCP server "${serverName}" is stopped: nobody used it`);
-      const failed = (error: unknown) =>
-        connect.log?.error(`Cannot stop MCP server "${serverName}": ${error}`);
-      current.then((connection) => connection[Symbol.asyncDispose]()).catch(failed);
-    }, idleMs);
-    Deno.unrefTimer(this.#idle); // it keeps no program from ending
+  #stopIdle(): void {
+    const { serverName, connect } = this.#options;
+    const current = this.#current;
+    this.#forget(); // the next call starts it again
+    if (current === undefined) return;
+    connect.log?.debug(`MCP server "${serverName}" is stopped: nobody used it`);
+    const failed = (error: unknown) =>
+      connect.log?.error(`Cannot stop MCP server "${serverName}": ${error}`);
+    current.then((connection) => connection[Symbol.asyncDispose]()).catch(failed);
+  }
+
+  #forget(): void {
+    this.#current = undefined;
+    this.#connected = undefined;
   }
 
   async #watch(connection: McpConnection, current: Promise<McpConnection>): Promise<void> {
     const since = performance.now();
+    if (this.#current === current) this.#connected = connection;
     await connection.closed;
     if (performance.now() - since > STABLE_MS) this.#failures = 0;
     else if (this.#current === current) this.#delayNext();
-    if (this.#current === current) this.#current = undefined;
+    if (this.#current === current) this.#forget();
     await connection[Symbol.asyncDispose]();
   }
 
   #fail(current: Promise<McpConnection>): void {
     this.#delayNext();
-    if (this.#current === current) this.#current = undefined;
+    if (this.#current === current) this.#forget();
   }
 
   #delayNext(): void {

@@ -400,7 +400,8 @@ export class ToolRunner implements AsyncDisposable {
 
   /** What was approved is for the server that it was approved for. */
   #requireUnchanged(serverName: string, params: ServerParams): void {
-    if (JSON.stringify(this.registry.get(serverName)) === JSON.stringify(params)) return;
+    const current = this.registry.get(serverName);
+    if (current === params || JSON.stringify(current) === JSON.stringify(params)) return;
     const message = `MCP server "${serverName}" was registered anew before it could be called`;
     throw new ToolCallError("cancelled", message);
   }

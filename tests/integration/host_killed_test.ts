@@ -15,8 +15,8 @@ for (const sandbox of ["sandbox", "none"]) {
       args: ["run", "-A", host, workspace.path, sandbox],
       env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
     });
-    const { value } = await process.stdout.getReader().read();
-    assert(value !== undefined, process.stderrTail);
+    const value = await process.pipes.read();
+    assert(value !== null, process.stderrTail);
     const session = new TextDecoder().decode(value);
     assert(session.startsWith(temporary.path));
     assert((await processesWith(session)).length >= 4); // launcher, gateway, kernel, its child
@@ -39,7 +39,7 @@ for (const sandbox of ["sandbox", "none"]) {
       args: ["run", "-A", application, workspace.path, sandbox, mark],
       env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
     });
-    const { value } = await process.stdout.getReader().read();
+    const value = await process.pipes.read() ?? undefined;
     assertEquals(new TextDecoder().decode(value), "called", process.stderrTail);
     assert((await processesWith(mark)).length >= 3); // the host, the MCP server, the code's child
 

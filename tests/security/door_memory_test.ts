@@ -23,14 +23,12 @@ async function startHost(): Promise<Host> {
     ],
     env: Deno.env.toObject(),
   });
-  const reader = process.stdout.getReader();
   let said = "";
   while (!said.includes("\n")) {
-    const { value, done } = await reader.read();
-    if (done) throw new Error(process.stderrTail);
+    const value = await process.pipes.read();
+    if (value === null) throw new Error(process.stderrTail);
     said += new TextDecoder().decode(value);
   }
-  reader.releaseLock();
   const { port, token } = JSON.parse(said);
   const [pid, dispose] = [process.pid, () => process[Symbol.asyncDispose]()];
   return { pid, port, token, [Symbol.asyncDispose]: dispose };

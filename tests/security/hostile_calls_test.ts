@@ -7,6 +7,7 @@ import { stepsOf } from "../support/steps.ts";
 import { attack, Siege, TOOLS } from "./siege.ts";
 
 const CALL = `'{"server":"raw","tool":"count","arguments":{}}'`;
+const ECHO = `'{"server":"raw","tool":"echo","arguments":{"path":"shown"}}'`;
 
 for (const sandbox of [true, false]) {
   Deno.test(`hostile calls ${sandbox ? "in" : "without"} the sandbox`, async (t) => {
@@ -122,22 +123,25 @@ for path in ("/approve/known", "/run/known", "/approval", "/answer"):
 
     await step("that are changed after they were shown run as they were shown", async () => {
       const shown: ApprovalRequest[] = [];
-      const asked = `${workspace}/asked`;
-      const attacking = attack(
+      const { more = "" } = await attack(
         executor,
         `
 results = {}
-def once_asked():
-    while not os.path.exists("asked"):
-        time.sleep(0.01)
-    return request(${CALL})  # in the place of what was shown, on the same connection
-echo = '{"server":"raw","tool":"echo","arguments":{"path":"shown"}}'
-attempt("more", lambda: send(DOOR, request(echo, keep=True), once_asked))
+def both():
+    with socket.create_connection(("127.0.0.1", int(DOOR)), 30) as connection:
+        connection.sendall(request(${ECHO}, keep=True))
+        answer = b""
+        while b"\\r\\n\\r\\n" not in answer or not answer.endswith(b"}"):
+            answer += connection.recv(65536)
+        connection.sendall(request(${CALL}))  # on what was allowed before
+        while part := connection.recv(65536):
+            answer += part
+        return answer.decode()
+attempt("more", both)
 `,
         (request) => {
           shown.push(request);
           if (request.toolName === "count") return request.reject("not shown");
-          Deno.writeTextFileSync(asked, "");
           for (const change of [{ path: "changed" }, { path: "x", more: 1 }]) {
             try {
               Object.assign(request.toolArgs, change);
@@ -148,13 +152,38 @@ attempt("more", lambda: send(DOOR, request(echo, keep=True), once_asked))
           return request.accept();
         },
       );
-      const { more = "" } = await attacking;
       allowed++;
       assertEquals(shown.map((request) => `${request}`), ["raw.echo(path='shown')", "raw.count()"]);
       assertMatch(more, /shown.*not shown/s);
       assertEquals(more.includes("changed"), false);
       await siege.checkDecisions(allowed);
     });
+
+    await step(
+      "that others are sent after, before the answer, do not run, nor do these",
+      async () => {
+        const shown: ApprovalRequest[] = [];
+        const { both = "" } = await attack(
+          executor,
+          `
+results = {}
+def once_asked():
+    while not os.path.exists("asked"):
+        time.sleep(0.01)
+    return request(${CALL})  # in the place of what is shown, on the same connection
+attempt("both", lambda: send(DOOR, request(${ECHO}, keep=True), once_asked, wait=30))
+`,
+          (request) => {
+            shown.push(request);
+            Deno.writeTextFileSync(`${workspace}/asked`, ""); // and no answer: it is withdrawn
+          },
+        );
+        assertMatch(both, /HTTP\/1.1 400 .*Wait for the answer/);
+        assertEquals(shown.map((request) => `${request}`), ["raw.echo(path='shown')"]);
+        assertEquals(await shown[0]?.accept(), false);
+        await siege.checkDecisions(allowed);
+      },
+    );
 
     await step(
       "by threads between executions are refused, and asked about in the next one",

@@ -5,6 +5,7 @@
  */
 import type { StdioServerParams } from "../../src/mcp/server_params.ts";
 import { inheritedEnvironment } from "../../src/mcp/variables.ts";
+import { bytesOf } from "../../src/net/byte_stream.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import type { Door } from "../../src/tool_server/tool_server.ts";
 
@@ -140,7 +141,9 @@ export async function startHttpServer(
     });
   const reading = (async () => {
     const decoder = new TextDecoder();
-    for await (const chunk of process.stdout) heard(decoder.decode(chunk, { stream: true }));
+    for await (const chunk of bytesOf(process.pipes)) {
+      heard(decoder.decode(chunk, { stream: true }));
+    }
   })();
   await until(() => ready.test(output));
   return {

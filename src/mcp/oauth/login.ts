@@ -100,7 +100,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   const url = trustedUrl("login page", authorizationUrl, server);
   await login.show({ serverName, url, signal });
   const { code, iss, error } = await listener.received(signal).catch((reason: unknown) => {
-    if (context.signal.aborted || !deadline.signal.aborted) throw reason;
+    if (context.signal.aborted || !deadline.passed) throw reason;
     throw new OAuthHttpError("nobody logged in in time");
   });
   // Before anything of the answer is believed, an error included (RFC 9207).

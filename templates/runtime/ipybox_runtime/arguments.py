@@ -11,7 +11,7 @@ from .errors import InvalidArgumentsError
 def encode(message: Mapping[str, Any]) -> bytes:
     """Write a message as JSON. What JSON does not have is refused before anything is sent."""
     try:
-        text = json.dumps(message, default=_jsonable, allow_nan=False, separators=(",", ":"))
+        text = _ENCODER.encode(message)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentsError(f"The arguments cannot be written as JSON: {error}") from error
     # ASCII throughout, so that even a lone surrogate arrives as it is.
@@ -45,3 +45,6 @@ _BY_NAME: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("pathlib", "PurePath", str),
     ("pathlib._local", "PurePath", str),
 )
+
+#: Made once: ``json.dumps`` makes one for each call.
+_ENCODER = json.JSONEncoder(default=_jsonable, allow_nan=False, separators=(",", ":"))

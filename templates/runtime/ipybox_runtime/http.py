@@ -59,14 +59,15 @@ class Answer:
             if len(self._pending) > _MAX_HEAD:
                 raise ConnectionError("The head of the answer is too long")
             return False
-        status_line, *lines = self._pending[:end].decode("latin-1").split("\r\n")
+        # All of its values that are looked at are words in any case.
+        status_line, *lines = str(self._pending[:end], "latin-1").lower().split("\r\n")
         del self._pending[: end + 4]
         headers: dict[str, str] = {}
         for line in lines:
             name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip().lower()
+            headers[name] = value.strip()
         try:
-            self.status = int(status_line.split(" ")[1])
+            self.status = int(status_line.split(" ", 2)[1])
             self._chunked = headers.get("transfer-encoding") == "chunked"
             self._length = None if self._chunked else int(headers["content-length"])
         except (IndexError, KeyError, ValueError) as error:

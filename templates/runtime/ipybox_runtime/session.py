@@ -22,7 +22,7 @@ _MAX_IDLE = 32
 #: How many requests are made at once, by threads and in each event loop; the others wait. The tool
 #: server answers more than these two together, but not any number.
 _MAX_REQUESTS = 64
-_READ_SIZE = 1 << 18
+_READ_SIZE = 1 << 16
 
 
 class Session:
@@ -165,9 +165,8 @@ class _Connection:
         """Tell whether the server has left it open, and no fork has made it another process's."""
         if self._process != os.getpid():
             return False
-        self._socket.setblocking(False)
         try:
-            self._socket.recv(1, socket.MSG_PEEK)
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
@@ -175,7 +174,8 @@ class _Connection:
         return False  # closed, or something came that nobody asked for
 
     def send(self, request: bytes) -> None:
-        self._socket.setblocking(True)
+        if self._socket.gettimeout() is not None:
+            self._socket.setblocking(True)
         self._socket.sendall(request)
 
     async def send_async(self, loop: asyncio.AbstractEventLoop, request: bytes) -> None:
@@ -238,7 +238,7 @@ def _give_up(connection: Optional[_Connection]) -> None:
 
 def _decode(answer: Answer) -> dict[str, Any]:
     try:
-        decoded: dict[str, Any] = json.loads(answer.body)
+        decoded: dict[str, Any] = json.loads(str(answer.body, "utf-8"))
     except ValueError as error:
         raise ToolServerError(f"The tool server answered with HTTP {answer.status}") from error
     if answer.status != 200:

@@ -1,0 +1,69 @@
+import { LONGEST_TIMER_MS } from "./signals.ts";
+
+/**
+ * A timer whose time is set again and again, mostly without ever coming: moving it on costs no timer.
+ * Disposing it leaves none behind.
+ */
+export class Alarm implements Disposable {
+  readonly #ring: () => void;
+  readonly #keepsAlive: boolean;
+  #at = Infinity;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the timer fires, which is no later than the time that is set. */
+  #timerAt = Infinity;
+
+  /**
+   * @param ring Called when the time has come, once for each time that was set.
+   * @param options Whether a program that has nothing else to do waits for it; else it is lost then.
+   */
+  constructor(ring: () => void, { keepsAlive = false }: { readonly keepsAlive?: boolean } = {}) {
+    this.#ring = ring;
+    this.#keepsAlive = keepsAlive;
+  }
+
+  /** Whether a time is set that has not come yet. */
+  get isSet(): boolean {
+    return this.#at !== Infinity;
+  }
+
+  /**
+   * Sets the time, in place of the one before.
+   *
+   * @param ms From now, in milliseconds. What is longer than a timer can last never comes.
+   */
+  set(ms: number): void {
+    if (ms > LONGEST_TIMER_MS) return this.unset();
+    this.#at = performance.now() + Math.max(0, ms);
+    if (this.#at < this.#timerAt) this.#start();
+  }
+
+  /** Takes the time back. */
+  unset(): void {
+    this.#at = Infinity;
+  }
+
+  [Symbol.dispose](): void {
+    this.unset();
+    this.#stop();
+  }
+
+  #start(): void {
+    this.#stop();
+    this.#timerAt = this.#at;
+    this.#timer = setTimeout(() => this.#fire(), Math.max(0, this.#at - performance.now()));
+    if (!this.#keepsAlive) Deno.unrefTimer(this.#timer);
+  }
+
+  #stop(): void {
+    clearTimeout(this.#timer);
+    this.#timerAt = Infinity;
+  }
+
+  #fire(): void {
+    this.#timerAt = Infinity;
+    if (this.#at === Infinity) return;
+    if (performance.now() < this.#at) return this.#start();
+    this.#at = Infinity;
+    this.#ring();
+  }
+}
