@@ -60,16 +60,22 @@ export class Terminal implements CommandIo, Disposable {
 
   async ask(question: string, signal?: AbortSignal): Promise<string | null> {
     const stop = anySignal(this.signal, signal);
-    this.errText(question);
-    const shown = performance.now();
-    let line = await this.#input.next(stop);
+    const first = this.#answerTo(question, stop);
+    using reading = new ReadingTime();
+    let line = await first;
     // Nobody reads and answers as fast as this: it was typed before the question stood there.
-    while (line !== null && performance.now() - shown < READING_MS) {
-      this.errText(`Typed too early, please answer again.\n${question}`);
-      line = await this.#input.next(stop);
+    while (line !== null && !reading.isOver) {
+      line = await this.#answerTo(`Typed too early, please answer again.\n${question}`, stop);
     }
     if (line === null) this.errText("\n");
     return line;
+  }
+
+  #answerTo(question: string, stop: AbortSignal): Promise<string | null> {
+    // Whoever sees the question can answer it with Ctrl-D, which is a key until lines are read.
+    const answer = this.#input.next(stop);
+    this.errText(question);
+    return answer;
   }
 
   async lend<T>(use: () => Promise<T>): Promise<T> {
@@ -97,8 +103,26 @@ const END_SIGNALS: readonly Deno.Signal[] = Deno.build.os === "windows"
   ? []
   : ["SIGTERM", "SIGHUP"];
 
-/** How long a question stands before an answer to it counts. */
-const READING_MS = 250;
+/**
+ * The time for which a question stands before an answer to it counts.
+ *
+ * It is counted in steps: a process that the machine lets wait would else take up what was typed
+ * before the question only after that time.
+ */
+class ReadingTime implements Disposable {
+  #stepsLeft = 10;
+  #timer = setInterval(() => {
+    if (--this.#stepsLeft === 0) clearInterval(this.#timer);
+  }, 25);
+
+  get isOver(): boolean {
+    return this.#stepsLeft === 0;
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+  }
+}
 
 /**
  * What is typed at the terminal: lines, each for the question that stood there when it was typed, and

@@ -2,11 +2,18 @@ import type { GeneratedTool } from "../apigen/generate.ts";
 import type { StaleTools } from "../apigen/stale.ts";
 import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { allDone } from "../async/all.ts";
+import { Deadline } from "../async/deadline.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal } from "../async/signals.ts";
 import { CodeExecutionError, type KernelState } from "../errors.ts";
+import type { KernelClient } from "../kernel/client.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
+import {
+  type CodeCompletions,
+  type CodeStatus,
+  TYPED_CODE_TIMEOUT_MS,
+  type TypedCodeOptions,
+} from "../kernel/typed_code.ts";
 import { stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { startSpan } from "../telemetry/span.ts";
@@ -238,7 +245,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   async isComplete(code: string, options: TypedCodeOptions = {}): Promise<CodeStatus> {
-    return await (await this.#kernel.client()).isComplete(code, options);
+    return await this.#ask(options, (client, rest) => client.isComplete(code, rest));
   }
 
   /**
@@ -265,7 +272,7 @@ export class CodeExecutor implements AsyncDisposable {
     cursor: number,
     options: TypedCodeOptions = {},
   ): Promise<CodeCompletions> {
-    return await (await this.#kernel.client()).complete(code, cursor, options);
+    return await this.#ask(options, (client, rest) => client.complete(code, cursor, rest));
   }
 
   /**
@@ -332,6 +339,17 @@ export class CodeExecutor implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
     await (this.#disposing ??= this.#parts.disposeAsync());
+  }
+
+  /** Asks the kernel's client within a time that also holds for a gateway that is started again. */
+  async #ask<T>(
+    { timeoutMs = TYPED_CODE_TIMEOUT_MS, signal: given }: TypedCodeOptions,
+    ask: (client: KernelClient, options: TypedCodeOptions) => Promise<T>,
+  ): Promise<T> {
+    using timeout = new Deadline(timeoutMs);
+    const signal = anySignal(given, timeout.signal, this.#closed.signal);
+    const client = await abortable(this.#kernel.client(), signal);
+    return await ask(client, { timeoutMs: Infinity, signal });
   }
 }
 

@@ -17,6 +17,7 @@ import {
   type CodeStatus,
   codeStatus,
   toCodePoints,
+  TYPED_CODE_TIMEOUT_MS,
   type TypedCodeOptions,
 } from "./typed_code.ts";
 
@@ -202,7 +203,7 @@ export class KernelClient implements AsyncDisposable {
 
   /** Asks the kernel something between two executions. */
   async #ask(content: RequestContent, options: TypedCodeOptions): Promise<JsonObject> {
-    const { timeoutMs = 5000, signal: given } = options;
+    const { timeoutMs = TYPED_CODE_TIMEOUT_MS, signal: given } = options;
     const { interruptGraceMs: graceMs = INTERRUPT_GRACE_MS } = this.#options;
     using timeout = new Deadline(timeoutMs);
     const signal = anySignal(given, timeout.signal, this.#closed.signal);

@@ -23,6 +23,9 @@ export interface RunningOptions {
   readonly log: Logger;
 }
 
+/** How long a kernel whose interrupted code has ended may take to be ready for other code. */
+const IDLE_GRACE_MS = 10_000;
+
 /** Code that a kernel runs: how it is interrupted, and how it ends. */
 export class Running {
   /** What takes its output. */
@@ -105,6 +108,10 @@ export class Running {
       this.interrupt().catch(() => {}); // #untilSettled() waits for it
     }
     if (await settledWithin(kept, graceMs / 2) && await kept) return "kept";
+    // Code that has ended leaves a kernel that answers, if late: a busy machine must not cost variables.
+    if (this.#request.isIdle && await settledWithin(kept, IDLE_GRACE_MS) && await kept) {
+      return "kept";
+    }
     if (!this.#kernel.ended.aborted) {
       log.debug("an interrupted execution goes on; its kernel is replaced");
       keeper.replace(new DOMException("The kernel was given up", "AbortError"));

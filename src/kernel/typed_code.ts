@@ -39,6 +39,9 @@ export interface CodeCompletions {
   readonly end: number;
 }
 
+/** The default of {@linkcode TypedCodeOptions.timeoutMs}. */
+export const TYPED_CODE_TIMEOUT_MS = 5000;
+
 /** The most matches, and the longest one, that are taken. */
 const MAX_MATCHES = 10_000;
 const MAX_MATCH_LENGTH = 1000;

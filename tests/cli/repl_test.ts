@@ -11,6 +11,9 @@ const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ";
 const COUNT = "from ipybox_runtime import ToolRunner as R; raw = R('raw')\r";
 const CALL = "print('it', 'is', raw.run_sync('count', {}).text)\r";
 const LEAVE = "\x04";
+const BEGUN = "import time, pathlib; print('be' 'gun', flush=True); ";
+/** Waits for the mark `typed`. */
+const TYPED = "[time.sleep(0.01) for _ in iter(pathlib.Path('typed').exists, True)]; ";
 
 interface Case {
   readonly name: string;
@@ -79,6 +82,20 @@ const cases: readonly Case[] = [
     shown: ["\n6\n", "Return the number of items in a container."],
   },
   {
+    name: "a kernel that does not answer is waited for until Ctrl-C, and nothing runs unasked",
+    script: [
+      ["In [1]: ", "import time; k = get_ipython().kernel\r"],
+      ["In [2]: ", "k.do_is_complete = lambda code: time.sleep(10**6)\r"],
+      ["In [3]: ", "for i in (1, 2):\r"],
+      ["Ctrl-C stops waiting", "\x03"],
+      ["not waited for any more", "\x15:help\r"],
+      [":reset", ""],
+      ["In [3]: ", LEAVE],
+    ],
+    shown: ["for i in (1, 2):"],
+    hidden: ["SyntaxError", "...: ", "IndentationError"],
+  },
+  {
     name: "Ctrl-C interrupts a cell, and the variables are kept",
     script: [
       ["In [1]: ", "a = 1; print('be' 'gun', flush=True); import time; time.sleep(1000)\r"],
@@ -117,8 +134,8 @@ const cases: readonly Case[] = [
     name: "calls are asked about, and what was typed ahead answers nothing and is no cell",
     script: [
       ["In [1]: ", COUNT],
-      ["In [2]: ", `import time; print('be' 'gun', flush=True); time.sleep(1); ${CALL}`],
-      ["begun", "!y\ry\r"],
+      ["In [2]: ", BEGUN + TYPED + CALL],
+      ["begun", "y\ry\r", "typed"],
       [QUESTION, "y\n"],
       ["In [3]: ", CALL],
       [QUESTION, "n not now\n"],
@@ -154,8 +171,8 @@ const cases: readonly Case[] = [
   {
     name: "what is typed while a cell runs is the next one",
     script: [
-      ["In [1]: ", "print('be' 'gun', flush=True); import time; time.sleep(1)\r"],
-      ["begun", "6 * 7\r"],
+      ["In [1]: ", `${BEGUN}${TYPED}\r`],
+      ["begun", "6 * 7\r", "typed"],
       ["In [3]: ", LEAVE],
     ],
     shown: ["In [2]: 6 * 7", "\n42\n"],
@@ -301,6 +318,7 @@ class Home implements AsyncDisposable {
     const args = ["repl", "--no-sandbox", "--workspace", this.workspace];
     return await ipyboxAtTerminal(args, script, {
       columns,
+      cwd: this.workspace,
       env: { XDG_STATE_HOME: this.state, ...env },
     });
   }

@@ -45,10 +45,16 @@ const cases: readonly Case[] = [
   {
     name: "Enter and what is no answer are answered with help, and decide nothing",
     calls: "count()",
-    script: [[QUESTION, "\n"], ["Ctrl-C  cancel", "yeah\n"], ["Ctrl-C  cancel", "y n\n"], [
-      "Ctrl-C  cancel",
-      "n\n",
-    ], [WHY, "\n"]],
+    script: [
+      [QUESTION, "\n"],
+      ["Ctrl-C  cancel", ""],
+      [QUESTION, "yeah\n"],
+      ["Ctrl-C  cancel", ""],
+      [QUESTION, "y n\n"],
+      ["Ctrl-C  cancel", ""],
+      [QUESTION, "n\n"],
+      [WHY, "\n"],
+    ],
     code: 0,
     shown: ["  nc refuse such calls in this cell\n", "ApprovalRejectedError"],
     hidden: ["count is"],
@@ -69,7 +75,8 @@ const cases: readonly Case[] = [
       [QUESTION, "y\n"],
       [QUESTION, "s\n"],
       [HOW, "what\n"],
-      ["Nothing is decided", "s\n"],
+      ["Nothing is decided", ""],
+      [QUESTION, "s\n"],
       [HOW, "e\n"],
       [QUESTION, "s\n"],
       [HOW, "a\n"],
@@ -91,7 +98,11 @@ const cases: readonly Case[] = [
   {
     name: "d shows all, and the question stands",
     calls: "count(long='x' * 3000 + 'END')",
-    script: [["more characters: d shows them", "d\n"], ["destructiveHint: true", "y\n"]],
+    script: [
+      ["more characters: d shows them", "d\n"],
+      ["destructiveHint: true", ""],
+      [QUESTION, "y\n"],
+    ],
     code: 0,
     shown: ["xEND'\n", "raw_server.ts", "count is 1"],
   },
@@ -101,20 +112,28 @@ const cases: readonly Case[] = [
     script: [
       [QUESTION, "e\n"],
       ["Arguments as JSON", "{n: 2}\n"],
-      ["Nothing is edited: that is no JSON", "e\n"],
+      ["Nothing is edited: that is no JSON", ""],
+      [QUESTION, "e\n"],
       ["Arguments as JSON", '{"n": 2}\n'],
-      ["Edited:", "y\n"],
+      ["Edited:", ""],
+      [QUESTION, "y\n"],
     ],
     code: 0,
     shown: ["Edited:\n  | raw.count(n=2)\n", "count is 1"],
   },
   {
     name: "what was typed before the question does not answer it",
-    calls: "print('begun'); import time; time.sleep(0.5); count(); count()",
-    script: [["begun", "!y\ny\ny\n"], ["Typed too early", "n no\n"], [QUESTION, "!y\n"], [
-      "Typed too early",
-      "n no\n",
-    ]],
+    calls: "import time, pathlib\n" +
+      "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
+      "print('begun', flush=True); until('first'); count()\n" +
+      "print('goes on', flush=True); until('second'); count()",
+    script: [
+      ["begun", "!y\ny\ny\n", "first"],
+      ["Typed too early", ""],
+      [QUESTION, "n no\n"],
+      ["goes on", "!y\n", "second"],
+      [QUESTION, "n no\n"],
+    ],
     code: 0,
     shown: ["ApprovalRejectedError"],
     hidden: ["count is"],
@@ -255,7 +274,8 @@ open(path, "w").write(text.replace('"a"', '"b"').replace("1.0", input("VALUE? ")
   const script: Typing[] = [
     [QUESTION, "e\n"],
     ["VALUE? ", "2.0\n"],
-    ["Edited:", "y\n"],
+    ["Edited:", ""],
+    [QUESTION, "y\n"],
   ];
 
   const end = await run(workspace.path, code, script, {
@@ -327,5 +347,5 @@ async function run(
   options: TerminalOptions = {},
 ): Promise<TerminalEnd> {
   const args = ["run", "--no-sandbox", "--workspace", workspace, "-c", code];
-  return await ipyboxAtTerminal(args, script, options);
+  return await ipyboxAtTerminal(args, script, { cwd: workspace, ...options });
 }

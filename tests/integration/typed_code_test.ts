@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { silentLogger } from "../../src/log.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -118,4 +119,23 @@ except KeyboardInterrupt:
     assertEquals(text, "begun\ncaught");
     await executor.interrupt(); // nothing is under way
   });
+});
+
+Deno.test("CodeExecutor asks about code no longer than it may, also while a gateway starts", async () => {
+  const ready: string[] = [];
+  const debug = (message: string) => {
+    if (message.endsWith("is ready")) ready.push(message);
+  };
+  await using test = await TestExecutor.start({ sandbox: false, log: { ...silentLogger, debug } });
+  const { executor } = test;
+  await rejection(executor.execute("import os, time; os.kill(os.getppid(), 9); time.sleep(60)"));
+  const before = [...ready];
+
+  const error = await rejection(executor.isComplete("1", { timeoutMs: 1 }));
+
+  assert(error instanceof DOMException && error.name === "TimeoutError", String(error));
+  assertEquals(ready, before);
+  const patient = { timeoutMs: Infinity };
+  assertEquals(await executor.isComplete("1", patient), { status: "complete", indent: "" });
+  assert(ready.length > before.length);
 });

@@ -22,7 +22,7 @@ export async function processesWith(text: string): Promise<number[]> {
  * @param timeoutMs The longest wait.
  * @throws {Error} There still are some.
  */
-export async function untilNoneWith(text: string, timeoutMs: number = 10_000): Promise<void> {
+export async function untilNoneWith(text: string, timeoutMs: number = 60_000): Promise<void> {
   const end = Date.now() + timeoutMs;
   for (let left = await processesWith(text); left.length > 0; left = await processesWith(text)) {
     if (Date.now() > end) throw new Error(`Still running with ${text}: ${left.join(", ")}`);

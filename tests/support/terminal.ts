@@ -18,15 +18,20 @@ export interface TerminalEnd {
 }
 
 /**
- * What is typed once something stands on the terminal, after the moment that reading takes, or at
- * once where it begins with `!`. `null` closes the terminal.
+ * What is typed once something stands on the terminal. `null` closes the terminal.
+ *
+ * A line, which ends with `\n`, is the answer to a question: it is typed after the moment that reading
+ * takes, and again where that was too early. Keys, and what begins with `!`, are typed at once. A
+ * `mark` is a file that is then made, for code that must not go on before.
  */
-export type Typing = readonly [expected: string, typed: string | null];
+export type Typing = readonly [expected: string, typed: string | null, mark?: string];
 
 /** What a terminal is like. */
 export interface TerminalOptions {
   /** How wide it is. */
   readonly columns?: number;
+  /** Its working directory, in which marks are made. */
+  readonly cwd?: string;
   /** Variables beside those of the tests. */
   readonly env?: Readonly<Record<string, string>>;
 }
@@ -44,11 +49,12 @@ export async function ipyboxAtTerminal(
   script: readonly Typing[],
   options: TerminalOptions = {},
 ): Promise<TerminalEnd> {
-  const { columns = 80, env = {} } = options;
+  const { columns = 80, cwd, env = {} } = options;
   const command = [Deno.execPath(), ...cliArguments, ...args];
   const { stdout, stderr, success } = await new Deno.Command("python3", {
-    args: [driver, JSON.stringify({ command, script, seconds: 60, columns })],
+    args: [driver, JSON.stringify({ command, script, columns })],
     env: { NO_COLOR: "1", TERM: "xterm", EDITOR: "", VISUAL: "", ...env },
+    ...(cwd === undefined ? {} : { cwd }),
     stdin: "null",
   }).output();
   if (!success) throw new Error(new TextDecoder().decode(stderr));

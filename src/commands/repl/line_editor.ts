@@ -13,8 +13,8 @@ export interface LineEditorOptions {
   readonly write: (text: string) => void;
   readonly size: () => TerminalSize;
   readonly color: boolean;
-  /** Whether Enter ends the code, or begins another line. */
-  readonly isComplete: (code: string) => Promise<CodeStatus>;
+  /** Whether Enter ends the code, or begins another line; `undefined` to do neither. */
+  readonly isComplete: (code: string) => Promise<CodeStatus | undefined>;
   readonly complete: (code: string, cursor: number) => Promise<CodeCompletions>;
 }
 
@@ -160,7 +160,9 @@ export class LineEditor {
     }
     // An empty line ends a block, also where its indentation is there already.
     const asked = text.replace(/\n[ \t]+$/, "\n");
-    const { status, indent } = await this.#options.isComplete(asked);
+    const answer = await this.#options.isComplete(asked);
+    if (answer === undefined) return undefined;
+    const { status, indent } = answer;
     const goesOn = status === "incomplete" ||
       status === "unknown" && text.includes("\n") && !/\n[ \t]*$/.test(text);
     if (!goesOn) return { code: text.trimEnd() };

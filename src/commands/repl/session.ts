@@ -6,7 +6,7 @@ import {
 } from "../../errors.ts";
 import { abortable, anySignal, settledWithin } from "../../async/signals.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
-import type { CodeCompletions, CodeStatus } from "../../kernel/typed_code.ts";
+import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../code_action.ts";
 import { type CommandIo, UsageError } from "../command.ts";
 import { printable } from "../printable.ts";
@@ -31,8 +31,8 @@ export interface ReplSessionOptions {
 /** How long code may go on after Ctrl-C before it is said what else can be done. */
 const PATIENCE_MS = 1000;
 
-/** How long a completion may take, of which a person can tire before by Ctrl-C. */
-const COMPLETE_TIMEOUT_MS = 30_000;
+/** How long the kernel is asked before it is said what that waits for: a first completion takes a while. */
+const ANSWER_PATIENCE_MS = 3000;
 
 /** Cells that are typed at a terminal, run one after the other. Disposing gives the terminal back. */
 export class ReplSession implements Disposable {
@@ -114,33 +114,49 @@ export class ReplSession implements Disposable {
     }
   }
 
-  async #isComplete(code: string): Promise<CodeStatus> {
-    const answer = await this.#help((executor, signal) => executor.isComplete(code, { signal }));
-    return answer ?? { status: "unknown", indent: "" };
+  async #isComplete(code: string): Promise<CodeStatus | undefined> {
+    return await this.#help(
+      (executor, options) => executor.isComplete(code, options),
+      { status: "unknown", indent: "" },
+    );
   }
 
   async #complete(code: string, cursor: number): Promise<CodeCompletions> {
-    const answer = await this.#help((executor, signal) =>
-      executor.complete(code, cursor, { signal, timeoutMs: COMPLETE_TIMEOUT_MS })
-    );
-    return answer ?? { matches: [], start: cursor, end: cursor };
+    const none = { matches: [], start: cursor, end: cursor };
+    const ask = (executor: CodeExecutor, options: TypedCodeOptions) =>
+      executor.complete(code, cursor, options);
+    return await this.#help(ask, none) ?? none;
   }
 
-  /** Asks the kernel about what is typed; `undefined` where it does not answer. */
+  /**
+   * Asks the kernel about what is typed, for as long as the person waits: on a busy machine a time
+   * limit would run code that goes on.
+   *
+   * @param ask Asks.
+   * @param otherwise The answer of a kernel that has died: running the code tells more of that.
+   * @returns The answer; `undefined` after Ctrl-C.
+   */
   async #help<T>(
-    ask: (executor: CodeExecutor, signal: AbortSignal) => Promise<T>,
+    ask: (executor: CodeExecutor, options: TypedCodeOptions) => Promise<T>,
+    otherwise: T,
   ): Promise<T | undefined> {
+    const { io } = this.#options;
     let answer: T | undefined;
     await this.#interruptible(async () => {
-      const signal = anySignal(this.#stop.signal, this.#options.io.signal);
+      const signal = anySignal(this.#stop.signal, io.signal);
       const executor = await this.#executor();
       try {
-        answer = await abortable(ask(executor, signal), signal);
+        const asked = abortable(ask(executor, { signal, timeoutMs: Infinity }), signal);
+        if (!await settledWithin(asked, ANSWER_PATIENCE_MS)) {
+          this.aside(() => io.err("The kernel has not answered yet; Ctrl-C stops waiting for it."));
+        }
+        answer = await asked;
       } catch (error) {
-        // Running the code tells more of a kernel that has died, or that is busy.
         if (signal.aborted) throw error;
+        answer = otherwise;
       }
     });
+    if (answer === undefined) this.aside(() => io.err("The kernel is not waited for any more."));
     return answer;
   }
 
