@@ -136,7 +136,8 @@ export class PackageFolder {
       const session = `${root}/session`;
       await Deno.mkdir(`${session}/tmp`, { recursive: true });
       await Deno.mkdir(`${root}/host`, { mode: 0o700 });
-      await Deno.writeTextFile(`${session}/constraints.txt`, pinnedVersions());
+      const constraints = pinnedVersions(asset("environment/requirements.txt"));
+      await Deno.writeTextFile(`${session}/constraints.txt`, constraints);
       const installer = await this.#installer(requirement, root, signal);
       return await this.#run(installer, session, { signal, onLine });
     } finally {
@@ -250,10 +251,16 @@ export class PackageFolder {
 
 const encoder = new TextEncoder();
 
-/** The versions of the kernel's own packages, in the form of a constraints file. */
-function pinnedVersions(): string {
-  return asset("environment/requirements.txt").split("\n")
-    .flatMap((line) => /^[A-Za-z0-9._-]+==[^\s;\\]+/.exec(line)?.[0] ?? [])
+/**
+ * The versions of the kernel's own packages, in the form of a constraints file. A package may have
+ * several, each for some versions of Python: without what says so they would exclude each other.
+ *
+ * @param requirements Requirements with versions and hashes, as uv writes them.
+ * @returns The same without the hashes.
+ */
+export function pinnedVersions(requirements: string): string {
+  return requirements.split("\n")
+    .flatMap((line) => /^[A-Za-z0-9._-]+==[^\\]+/.exec(line)?.[0].trimEnd() ?? [])
     .join("\n") + "\n";
 }
 
