@@ -78,8 +78,12 @@ export interface CommandIo {
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
   /** Leaves the terminal to another program, such as an editor. For whoever was just answered. */
   lend<T>(use: () => Promise<T>): Promise<T>;
-  /** Has what is typed come key by key and without echo, except for questions, until disposed of. */
-  keys(): KeyInput;
+  /**
+   * Has what is typed come key by key and without echo, except for questions, until disposed of.
+   *
+   * @param onResume Told when a shell has given the terminal back, as after Ctrl-Z and `fg`.
+   */
+  keys(onResume: () => void): KeyInput;
   /** Has Ctrl-C do this, and not end the command, until disposed of. */
   onInterrupt(act: () => void): Disposable;
 }

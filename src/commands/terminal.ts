@@ -82,8 +82,8 @@ export class Terminal implements CommandIo, Disposable {
     return await this.#input.lend(use);
   }
 
-  keys(): KeyInput {
-    return this.#input.keys();
+  keys(onResume: () => void): KeyInput {
+    return this.#input.keys(onResume);
   }
 
   onInterrupt(act: () => void): Disposable {
@@ -160,12 +160,21 @@ class TerminalInput implements Disposable {
     }
   }
 
-  keys(): KeyInput {
+  keys(onResume: () => void): KeyInput {
     this.#keyMode = true;
     this.#setMode();
+    const resume = (): void => {
+      // While this was stopped, the shell had the terminal in a mode of its own.
+      if (this.#raw) this.#applyMode();
+      onResume();
+    };
+    Deno.addSignalListener("SIGCONT", resume);
     return {
       next: () => this.#nextKeys(),
-      [Symbol.dispose]: () => this[Symbol.dispose](),
+      [Symbol.dispose]: () => {
+        Deno.removeSignalListener("SIGCONT", resume);
+        this[Symbol.dispose]();
+      },
     };
   }
 
@@ -209,7 +218,11 @@ class TerminalInput implements Disposable {
     const raw = this.#keyMode && this.#waiting === undefined && this.#lent === undefined;
     if (raw === this.#raw) return;
     this.#raw = raw;
-    Deno.stdin.setRaw(raw, { cbreak: raw }); // Ctrl-C stays a signal
+    this.#applyMode();
+  }
+
+  #applyMode(): void {
+    Deno.stdin.setRaw(this.#raw, { cbreak: this.#raw }); // Ctrl-C stays a signal
   }
 
   async #read(): Promise<void> {

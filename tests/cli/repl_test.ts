@@ -270,6 +270,23 @@ Deno.test("ipybox repl keeps no history where executed code could read and write
   assertEquals(kept, []);
 });
 
+Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg", async () => {
+  await using home = await Home.create();
+
+  const script: readonly Typing[] = [
+    ["In [1]: ", "4 "],
+    ["4 ", "\x1a"],
+    ["Stopped", "!fg\n"],
+    ["In [1]: 4 ", "+ 2\r"],
+    ["In [2]: ", "\x1b[A * 7\r"], // with lines, and not keys, the arrow would be part of the code
+    ["In [3]: ", null], // which ends the shell, too
+  ];
+  const { output } = await home.repl(script, 80, {}, true);
+
+  assertStringIncludes(output, "\n6\n");
+  assertStringIncludes(output, "\n18\n");
+});
+
 Deno.test("ipybox repl says why there is no kernel", async () => {
   await using home = await Home.create();
 
@@ -314,12 +331,14 @@ class Home implements AsyncDisposable {
     script: readonly Typing[],
     columns = 80,
     env: Readonly<Record<string, string>> = {},
+    shell = false,
   ): Promise<TerminalEnd> {
     const args = ["repl", "--no-sandbox", "--workspace", this.workspace];
     return await ipyboxAtTerminal(args, script, {
       columns,
       cwd: this.workspace,
       env: { XDG_STATE_HOME: this.state, ...env },
+      shell,
     });
   }
 

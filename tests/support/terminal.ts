@@ -5,6 +5,7 @@
  */
 import { z } from "zod";
 import { fileURLToPath } from "node:url";
+import { shellWord } from "../../src/mcp/shell_word.ts";
 import { cliArguments } from "./cli.ts";
 
 const driver = fileURLToPath(new URL("../fixtures/at_terminal.py", import.meta.url));
@@ -34,6 +35,8 @@ export interface TerminalOptions {
   readonly cwd?: string;
   /** Variables beside those of the tests. */
   readonly env?: Readonly<Record<string, string>>;
+  /** Whether a shell starts it, which can stop it and go on. */
+  readonly shell?: boolean;
 }
 
 /**
@@ -49,10 +52,14 @@ export async function ipyboxAtTerminal(
   script: readonly Typing[],
   options: TerminalOptions = {},
 ): Promise<TerminalEnd> {
-  const { columns = 80, cwd, env = {} } = options;
-  const command = [Deno.execPath(), ...cliArguments, ...args];
+  const { columns = 80, cwd, env = {}, shell = false } = options;
+  const ipybox = [Deno.execPath(), ...cliArguments, ...args];
+  const line = ipybox.map(shellWord).join(" ");
+  const plan = shell
+    ? { command: ["bash", "--norc", "-i"], script: [["", `!${line}\n`], ...script], columns }
+    : { command: ipybox, script, columns };
   const { stdout, stderr, success } = await new Deno.Command("python3", {
-    args: [driver, JSON.stringify({ command, script, columns })],
+    args: [driver, JSON.stringify(plan)],
     env: { NO_COLOR: "1", TERM: "xterm", EDITOR: "", VISUAL: "", ...env },
     ...(cwd === undefined ? {} : { cwd }),
     stdin: "null",

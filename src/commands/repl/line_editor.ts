@@ -86,6 +86,14 @@ export class LineEditor {
     if (this.#active) this.#draw();
   }
 
+  /** Draws it below what a shell has written meanwhile, to which the terminal was lent. */
+  resume(): void {
+    if (!this.#active) return;
+    this.#options.write(PASTE_ON);
+    this.#screen.forget();
+    this.#draw();
+  }
+
   #draw(): void {
     const { text, cursor } = this.#buffer;
     const search = this.#search;

@@ -108,6 +108,11 @@ export class LineScreen {
     this.#row = 0;
   }
 
+  /** Leaves what is drawn where it is; others have written below it. */
+  forget(): void {
+    this.#row = 0;
+  }
+
   /** Empties the terminal. */
   wipe(): void {
     this.#write("\x1b[H\x1b[2J");

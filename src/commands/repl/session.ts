@@ -51,7 +51,7 @@ export class ReplSession implements Disposable {
     const { io, history } = options;
     this.#options = options;
     this.#started.catch(() => {}); // run() has another
-    const input = this.#terminal.use(io.keys());
+    const input = this.#terminal.use(io.keys(() => this.#editor.resume()));
     this.#keys = new TypedKeys(() => input.next());
     this.#editor = new LineEditor({
       keys: this.#keys,
