@@ -94,6 +94,7 @@ export async function prepareSandbox(
   }
   const home = hostEnv("HOME");
   refuseWideWorkspace(workspace, home);
+  refuseWorkspaceAround(hostPrivate, workspace);
   await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
@@ -198,6 +199,15 @@ async function readOnlyInside(options: SandboxOptions, workspace: string): Promi
     return real === undefined ? [] : [resolve(file), real]; // what is not there would be made
   }));
   return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
+}
+
+/** What only the host may see lies in the folder for temporary files, which is no workspace then. */
+function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
+  if (!isInside(hostPrivate, workspace)) return;
+  throw new ConfigError(
+    `Cannot use ${workspace} as workspace: ipybox keeps files of its own in ${hostPrivate}, which ` +
+      "code must not see; choose a folder of its own",
+  );
 }
 
 /** A workspace can be read whole. The home directory must not be. */
