@@ -61,7 +61,7 @@ export async function executorOptions(
   parsed: ParsedArgs,
   io: CommandIo,
   workspace: string,
-): Promise<CodeExecutorOptions> {
+): Promise<CodeExecutorOptions & { readonly workspace: string }> {
   const { policy, ...modes } = await approvalOf(parsed, workspace);
   return {
     ...kernelOptions(parsed, io, workspace),
@@ -84,7 +84,7 @@ export function kernelOptions(
   parsed: ParsedArgs,
   io: CommandIo,
   workspace: string,
-): Pick<CodeExecutorOptions, "workspace" | "python" | "sandbox" | "log"> {
+): Pick<CodeExecutorOptions, "python" | "sandbox" | "log"> & { readonly workspace: string } {
   return {
     workspace,
     python: parsed.value("python"),

@@ -96,6 +96,11 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./repl.ts")).repl,
   },
   {
+    name: "install",
+    summary: "Install Python packages for a workspace's code",
+    load: async () => (await import("./install.ts")).install,
+  },
+  {
     name: "actions",
     summary: "List, show, check and run saved code actions",
     load: async () => (await import("./actions.ts")).actions,

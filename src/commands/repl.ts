@@ -8,6 +8,7 @@ import { printable } from "./printable.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
 import { workspaceOf } from "./shared.ts";
+import { withPackages } from "./workspace_packages.ts";
 
 /** `ipybox repl`: an interactive session. */
 export const repl: Command = {
@@ -62,11 +63,11 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     ...askAtTerminal(io),
   });
   const ending = new AbortController();
-  const started = CodeExecutor.start({
-    ...options,
-    signal: AbortSignal.any([io.signal, ending.signal]),
-    log: asideOf(session, parsed.has("verbose")),
-  });
+  const log = asideOf(session, parsed.has("verbose"));
+  const signal = AbortSignal.any([io.signal, ending.signal]);
+  const started = withPackages({ ...options, log }).then((all) =>
+    CodeExecutor.start({ ...all, signal })
+  );
   parts.defer(async () => {
     ending.abort();
     const executor = await started.catch(() => undefined); // told by the session

@@ -103,13 +103,21 @@ export class PackageFolder {
     python: PythonEnvironment,
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
-    const minor = python.version.split(".").slice(0, 2).join(".");
-    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
-    const key = new Uint8Array(digest).toHex().slice(0, 16);
-    const { cacheDir = managedDirectory() } = options;
-    const path = join(cacheDir, "packages", `py${minor}-${key}`);
+    const path = await pathOf(workspace, python, options.cacheDir);
     await Deno.mkdir(path, { recursive: true });
     return new PackageFolder(await Deno.realPath(path), python, options);
+  }
+
+  /**
+   * Looks for the folder, and makes nothing.
+   *
+   * @param workspace The workspace, as an absolute path.
+   * @param python The Python that the packages are for.
+   * @returns The folder, or `undefined` where nothing was ever installed.
+   */
+  static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
+    const [path] = await existing([await pathOf(workspace, python)]);
+    return path;
   }
 
   /**
@@ -250,6 +258,17 @@ export class PackageFolder {
 }
 
 const encoder = new TextEncoder();
+
+async function pathOf(
+  workspace: string,
+  { version }: PythonEnvironment,
+  cacheDir: string = managedDirectory(),
+): Promise<string> {
+  const minor = version.split(".").slice(0, 2).join(".");
+  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(workspace));
+  const key = new Uint8Array(digest).toHex().slice(0, 16);
+  return join(cacheDir, "packages", `py${minor}-${key}`);
+}
 
 /**
  * The versions of the kernel's own packages, in the form of a constraints file. A package may have
