@@ -272,7 +272,8 @@ export function helpText(command: Command, columns?: number): string {
  * Lays out rows of a term and its text, which stands below it where there is no room beside.
  *
  * @param rows The terms and texts.
- * @param columns What the text is wrapped to where it can be; never more than is usual.
+ * @param columns What the text is wrapped to where it can be; never more than is usual, but for
+ * `Infinity`, which wraps nothing.
  * @returns The lines.
  */
 export function table(
@@ -286,9 +287,10 @@ export function table(
       ...wrap(text, columns - 6).map((line) => `      ${line}`),
     ]);
   }
+  const room = columns === Infinity ? columns : Math.min(columns, USUAL_COLUMNS);
   return rows.flatMap(([term, text]) => {
     const indent = " ".repeat(width + 4);
-    return wrap(text, Math.min(columns, USUAL_COLUMNS) - indent.length).map((line, index) =>
+    return wrap(text, room - indent.length).map((line, index) =>
       index === 0 ? `  ${term}${" ".repeat(width - unicodeWidth(term))}  ${line}` : indent + line
     );
   });

@@ -1,8 +1,10 @@
 import { z } from "zod";
+import { readPackage } from "../apigen/package_reader.ts";
 import { describeCall } from "../approval/call_text.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { approvalCall, runPolicyTests } from "../policy/policy_call.ts";
+import { isServerName } from "../mcp/server_name.ts";
 import { loadPolicy, policyFiles } from "../policy/policy_file.ts";
 import type { PolicyExplanation, PolicyRules } from "../policy/policy_rules.ts";
 import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../policy/schema.ts";
@@ -21,7 +23,7 @@ import {
   listConsents,
 } from "./policy_consents.ts";
 import { printable } from "./printable.ts";
-import { WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox policy`: what the policy files say. */
 export const policy: Command = {
@@ -152,7 +154,7 @@ async function explain(
   io: CommandIo,
   json: boolean,
 ): Promise<number> {
-  const asked = approvalCall(call);
+  const asked = await byToolName(approvalCall(call), workspace, io);
   const explanation = rules?.explain(asked) ?? withoutRules(asked);
   const consents = await findConsents(workspace, asked);
   io.out(
@@ -161,6 +163,25 @@ async function explain(
       : printable(explanationText(explanation, consents)),
   );
   return EXIT.ok;
+}
+
+/** The call under its tool's own name, which is what counts, where that of the Python module is given. */
+async function byToolName(
+  call: ApprovalCall,
+  workspace: string,
+  io: CommandIo,
+): Promise<ApprovalCall> {
+  const { kind, serverName, toolName } = call;
+  if (kind !== "tool" || !isServerName(serverName)) return call;
+  const tools = await readPackage(mcptoolsOf(workspace), serverName);
+  if (tools === undefined || tools.some(({ name }) => name === toolName)) return call;
+  const found = tools.find(({ module }) => module === toolName);
+  if (found === undefined) {
+    io.err(printable(`Server "${serverName}" has no tool "${toolName}": see \`ipybox tools\``));
+    return call;
+  }
+  io.err(printable(`${serverName}.${toolName} is the tool "${found.name}"`));
+  return { ...call, toolName: found.name };
 }
 
 function withoutRules(call: ApprovalCall): PolicyExplanation {

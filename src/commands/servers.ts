@@ -1,4 +1,5 @@
 import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { listColumns } from "./columns.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
 import { printable } from "./printable.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
@@ -30,7 +31,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       name,
       printable("url" in params ? params.url : [params.command, ...(params.args ?? [])].join(" ")),
     ]);
-    io.out(table(rows).join("\n") + "\n");
+    io.out(table(rows, listColumns(io)).join("\n") + "\n");
   }
   return EXIT.ok;
 }

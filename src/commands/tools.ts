@@ -9,7 +9,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { outputColumns } from "./columns.ts";
+import { listColumns } from "./columns.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -63,7 +63,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       `${server}.${module}`,
       printable(firstSentence(description)),
     ]);
-    io.out(table(rows, outputColumns(io)).join("\n") + "\n");
+    io.out(table(rows, listColumns(io)).join("\n") + "\n");
   }
   return missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
 }

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ipybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
@@ -62,6 +62,27 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     assertStringIncludes(stdout, "  raw         ");
   });
 
+  await step("policy explain knows a tool by its Python name, too", async () => {
+    await Deno.writeTextFile(
+      `${cwd}/.ipybox/policy.json`,
+      '{"rules": [{"effect": "deny", "tool": "get-sum"}]}',
+    );
+    const explain = async (tool: string) => {
+      const { stdout, stderr } = await ipybox(["policy", "explain", tool], { cwd });
+      return [stdout.split(":")[0], stderr];
+    };
+    assertEquals(await explain("everything.get-sum"), ["deny", ""]);
+    assertEquals(await explain("everything.get_sum"), [
+      "deny",
+      'everything.get_sum is the tool "get-sum"\n',
+    ]);
+    assertEquals(await explain("everything.get_sun"), [
+      "ask",
+      'Server "everything" has no tool "get_sun": see `ipybox tools`\n',
+    ]);
+    await Deno.remove(`${cwd}/.ipybox/policy.json`);
+  });
+
   await step("tools lists and searches", async () => {
     const all = await ipybox(["tools", "--json"], { cwd });
     const found = await ipybox(["tools", "sum", "two", "numbers", "--server", "everything"], {
@@ -70,6 +91,9 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const nothing = await ipybox(["tools", "xylophone quartet"], { cwd });
     assert(JSON.parse(all.stdout).length > 13);
     assertEquals(found.stdout.trim().split(/\s+/)[0], "everything.get_sum");
+    // Into a pipe, each is a line, so that it can be searched.
+    assertMatch(found.stdout, /^( {2}everything\.\w+ {2,}\S.*\n)+$/);
+    assertEquals((await ipybox(["servers"], { cwd })).stdout.trimEnd().split("\n").length, 2);
     assertEquals(nothing, { code: 0, stdout: "", stderr: "No tools found\n" });
     const unknown = await ipybox(["tools", "--server", "nope"], { cwd });
     assertEquals([unknown.code, unknown.stdout], [2, ""]);
