@@ -3,7 +3,8 @@ import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../errors.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
-import { parseServersFile, ServerRegistry } from "../tool_server/server_registry.ts";
+import { parseServersFile } from "../tool_server/foreign_servers.ts";
+import { ServerRegistry } from "../tool_server/server_registry.ts";
 import {
   type Command,
   type CommandIo,
@@ -31,7 +32,7 @@ export const register: Command = {
     cwd: { value: "DIR", help: "A local server's working directory (default: an empty folder)" },
     sandbox: { help: "Run a local server in a sandbox of its own" },
     "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
-    from: { value: "FILE", help: 'Register the servers of a file like {"mcpServers": {…}}' },
+    from: { value: "FILE", help: "Register the servers of another program's file" },
     ...OAUTH_OPTIONS,
     login: { help: "Log in also without a terminal: print the page and wait for the browser" },
     ...LOGIN_OPTIONS,
@@ -46,12 +47,16 @@ export const register: Command = {
     "Where a remote server asks for a login, the page is printed: open it in a",
     "browser on this machine. The login is kept out of the workspace, for you only.",
     "",
+    '--from takes files with {"mcpServers": {…}}, such as those of Claude, Cursor and',
+    'Windsurf, and {"servers": {…}}, as VS Code has them. ${env:VAR} becomes ${VAR}.',
+    "",
     "Examples:",
     "",
     "  ipybox register files -- npx -y @modelcontextprotocol/server-filesystem '${workspaceFolder}'",
     "  ipybox register github --url https://api.githubcopilot.com/mcp/ \\",
     "      --header 'Authorization: Bearer ${GITHUB_TOKEN}'",
     "  ipybox register --from ~/.cursor/mcp.json",
+    "  ipybox register --from .vscode/mcp.json",
   ].join("\n"),
   run,
 };
@@ -61,9 +66,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   // Before anything is started: a registry that cannot be read could not be added to.
   const registry = await ServerRegistry.open({ workspace });
-  const servers = await serversOf(parsed, workspace, io);
+  const { servers, unusable } = await serversOf(parsed, workspace, io);
   const login = io.interactive || parsed.has("login") ? loginAt(io, parsed) : undefined;
-  let failed = 0;
+  for (const error of unusable) io.err(`ipybox: ${printable(error.message)}`);
+  let failed = unusable.length;
   for (const [name, params] of servers) {
     try {
       await registerOne(name, params);
@@ -97,12 +103,19 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   }
 }
 
+/** What the command line names. */
+interface Named {
+  readonly servers: ReadonlyMap<string, ServerParams>;
+  /** Why servers of a file cannot be used. */
+  readonly unusable: readonly ConfigError[];
+}
+
 /** The servers that the command line names, in one of its three forms. */
 async function serversOf(
   parsed: ParsedArgs,
   workspace: string,
   io: CommandIo,
-): Promise<Map<string, ServerParams>> {
+): Promise<Named> {
   const [name] = parsed.positional;
   const [command, ...args] = parsed.rest;
   const url = parsed.value("url");
@@ -112,14 +125,16 @@ async function serversOf(
   }
   if (file !== undefined) {
     if (name !== undefined) throw new UsageError(`With --from, no NAME is given: "${name}"`);
-    const { servers, renamed } = parseServersFile(file, await readUserFile(file));
+    const { servers, renamed, unusable } = parseServersFile(file, await readUserFile(file));
     for (const [name, given] of renamed) io.err(`"${printable(given)}" is called ${name} here`);
-    return servers;
+    return { servers, unusable: [...unusable.values()] };
   }
   if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
   requireServerName(name);
-  if (url !== undefined) return new Map([[name, remoteServer(parsed, url)]]);
-  return new Map([[name, localServer(parsed, [command ?? "", ...args], workspace)]]);
+  const params = url === undefined
+    ? localServer(parsed, [command ?? "", ...args], workspace)
+    : remoteServer(parsed, url);
+  return { servers: new Map([[name, params]]), unusable: [] };
 }
 
 function localServer(

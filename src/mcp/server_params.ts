@@ -72,10 +72,13 @@ const foreign = {
   alwaysAllow: z.unknown().optional(),
   autoApprove: z.unknown().optional(),
   description: z.unknown().optional(),
+  dev: z.unknown().optional(),
   disabled: z.unknown().optional(),
   disabledTools: z.unknown().optional(),
+  gallery: z.unknown().optional(),
   name: z.unknown().optional(),
   timeout: z.unknown().optional(),
+  version: z.unknown().optional(),
 } as const;
 
 const stdioParams = z.strictObject({

@@ -8,7 +8,7 @@ import {
   readHostileFile,
   replaceHostileFile,
 } from "../mcp/hostile_files.ts";
-import { checkServerName, serverNameFrom } from "../mcp/server_name.ts";
+import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
@@ -157,43 +157,6 @@ function parseRegistry(path: string, text: string): RegistryFile {
     throw new ConfigError(`Invalid registry ${path}: "mcpServers" must be an object`);
   }
   return { ...file, mcpServers };
-}
-
-/** Servers of another program's file. */
-export interface ForeignServers {
-  /** Their parameters by the names that they can have here, in the file's order. */
-  readonly servers: Map<string, ServerParams>;
-  /** What the file calls those that cannot have its names here, by the names that they can have. */
-  readonly renamed: ReadonlyMap<string, string>;
-}
-
-/**
- * Reads servers from a file in the usual `{"mcpServers": {…}}` format, as other programs have them.
- * Their names need not be Python's: `brave-search` becomes `brave_search`.
- *
- * @param path The file, for errors.
- * @param text Its text.
- * @returns The servers, and which of them have other names here.
- * @throws {ConfigError} It is not that format, with line and column of bad JSON; a server's name
- * cannot be made one, or two become the same.
- */
-export function parseServersFile(path: string, text: string): ForeignServers {
-  const renamed = new Map<string, string>();
-  const entries = new Map<string, unknown>();
-  for (const [given, params] of Object.entries(parseRegistry(path, text).mcpServers)) {
-    const name = serverNameFrom(given) ?? given;
-    if (entries.has(name)) {
-      const other = JSON.stringify(renamed.get(name) ?? name);
-      throw new ConfigError(
-        `Servers ${other} and ${
-          JSON.stringify(given)
-        } would both be "${name}" in Python, in ${path}`,
-      );
-    }
-    entries.set(name, params);
-    if (name !== given) renamed.set(name, given);
-  }
-  return { servers: checked(entries, path), renamed };
 }
 
 function parseJsonFile(path: string, text: string): unknown {

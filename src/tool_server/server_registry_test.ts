@@ -1,6 +1,6 @@
-import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { ConfigError } from "../errors.ts";
-import { parseServersFile, ServerRegistry } from "./server_registry.ts";
+import { ServerRegistry } from "./server_registry.ts";
 
 async function inWorkspace(test: (workspace: string) => Promise<void>): Promise<void> {
   const workspace = await Deno.makeTempDir();
@@ -118,25 +118,6 @@ Deno.test("ServerRegistry goes through no symbolic link", async () => {
     await Deno.symlink(`${workspace}/elsewhere`, `${workspace}/.ipybox`);
     await assertRejects(() => ServerRegistry.open({ workspace }), ConfigError, "plain folder");
   });
-});
-
-Deno.test("parseServersFile() reads another program's file", () => {
-  const { servers, renamed } = parseServersFile(
-    "x.json",
-    '{"mcpServers":{"Brave-search":{"command":"1"},"a":{"url":"http://h"},"class":{"command":"2"}}}',
-  );
-  assertEquals([...servers.keys()], ["brave_search", "a", "class_server"]);
-  assertEquals([...renamed], [["brave_search", "Brave-search"], ["class_server", "class"]]);
-  for (const name of ["__proto__", "日本", "-", ""]) {
-    const text = JSON.stringify({ mcpServers: { a: { command: "1" } } }).replace(
-      '"a"',
-      `"${name}"`,
-    );
-    assertThrows(() => parseServersFile("x.json", text), ConfigError, "Invalid MCP server name");
-  }
-  const both = '{"mcpServers":{"a-b":{"command":"1"},"A_b":{"command":"2"}}}';
-  assertThrows(() => parseServersFile("x.json", both), ConfigError, '"a-b" and "A_b" would both');
-  assertThrows(() => parseServersFile("x.json", "nope"), ConfigError, "x.json:1:");
 });
 
 Deno.test("ServerRegistry keeps all servers that are registered at once", async () => {

@@ -1,0 +1,2 @@
+/** Parses JSON with comments and trailing commas. */
+export function parse(text: string): unknown;

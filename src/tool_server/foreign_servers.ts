@@ -1,0 +1,108 @@
+import { parse as parseJsonc } from "@std/jsonc";
+import { ConfigError } from "../errors.ts";
+import { checkServerName, serverNameFrom } from "../mcp/server_name.ts";
+import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
+
+/** Servers of another program's file. */
+export interface ForeignServers {
+  /** Their parameters by the names that they can have here, in the file's order. */
+  readonly servers: ReadonlyMap<string, ServerParams>;
+  /** What the file calls those that cannot have its names here, by the names that they can have. */
+  readonly renamed: ReadonlyMap<string, string>;
+  /** Those that cannot be used, by the file's names. */
+  readonly unusable: ReadonlyMap<string, ConfigError>;
+}
+
+/** Where programs keep servers in their files: most, VS Code's `mcp.json`, VS Code's settings. */
+const PLACES: readonly (readonly string[])[] = [["mcpServers"], ["servers"], ["mcp", "servers"]];
+
+/** What editors write for what is `${VAR}` here: `${env:VAR}`, `${userHome}`, `${input:NAME}`. */
+const EDITOR_VARIABLE = /\$\{(?:env:(\w+)|(userHome)|([A-Za-z]+:[^}]*))\}/g;
+
+/**
+ * Reads servers from a file of another program, such as `{"mcpServers": {…}}`, `.vscode/mcp.json` or
+ * VS Code's `settings.json`. It may have comments and trailing commas. Names need not be Python's:
+ * `brave-search` becomes `brave_search`. `${env:VAR}` becomes `${VAR}`.
+ *
+ * @param path The file, for errors.
+ * @param text Its text.
+ * @returns The servers, which of them have other names here, and which cannot be used.
+ * @throws {ConfigError} It is not JSON, with line and column, or there are no servers in it.
+ */
+export function parseServersFile(path: string, text: string): ForeignServers {
+  const servers = new Map<string, ServerParams>();
+  const renamed = new Map<string, string>();
+  const unusable = new Map<string, ConfigError>();
+  for (const [given, params] of Object.entries(serversIn(path, parseFile(path, text)))) {
+    const name = serverNameFrom(given) ?? given;
+    try {
+      if (servers.has(name)) throw takenName(given, renamed.get(name) ?? name, name);
+      checkServerName(name);
+      servers.set(name, parseServerParams(name, withOwnVariables(given, params)));
+      if (name !== given) renamed.set(name, given);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      unusable.set(given, new ConfigError(`${error.message}, in ${path}`, { cause: error }));
+    }
+  }
+  return { servers, renamed, unusable };
+}
+
+function parseFile(path: string, text: string): unknown {
+  try {
+    return parseJsonc(text);
+  } catch (cause) {
+    const message = cause instanceof Error ? cause.message : String(cause);
+    const [, found = "the text ends too early", position] =
+      /: (unexpected token .*) in JSONC at position (\d+)/s.exec(message) ?? [];
+    const before = text.slice(0, position === undefined ? text.length : Number(position))
+      .split("\n");
+    const column = (before.at(-1)?.length ?? 0) + 1;
+    const at = `${path}:${before.length}:${column}`;
+    throw new ConfigError(`Invalid JSON in ${at}: ${found.slice(0, 100)}`, { cause });
+  }
+}
+
+function serversIn(path: string, file: unknown): Readonly<Record<string, unknown>> {
+  for (const place of PLACES) {
+    const found = place.reduce<unknown>((at, key) => isRecord(at) ? at[key] : undefined, file);
+    if (found === undefined) continue;
+    if (isRecord(found)) return found;
+    throw new ConfigError(`Invalid servers in ${path}: "${place.join(".")}" must be an object`);
+  }
+  const places = PLACES.map((place) => `"${place.join(".")}"`).join(", ");
+  throw new ConfigError(`There are no servers in ${path}: it has none of ${places}`);
+}
+
+/** Writes an editor's variables as ours. What only the editor can fill in is refused by its name. */
+function withOwnVariables(server: string, value: unknown): unknown {
+  if (typeof value === "string") {
+    return value.replace(
+      EDITOR_VARIABLE,
+      (match, variable?: string, home?: string) => {
+        if (variable !== undefined) return `\${${variable}}`;
+        if (home !== undefined) return "${HOME}";
+        throw new ConfigError(
+          `MCP server "${server}" has ${match}, which only the editor knows: write \${NAME} for it, ` +
+            "and set NAME in the environment or in the workspace's .env",
+        );
+      },
+    );
+  }
+  if (Array.isArray(value)) return value.map((inner) => withOwnVariables(server, inner));
+  if (!isRecord(value)) return value;
+  const entries = Object.entries(value).map(([key, inner]) => [
+    key,
+    withOwnVariables(server, inner),
+  ]);
+  return Object.fromEntries(entries);
+}
+
+function takenName(given: string, other: string, name: string): ConfigError {
+  const both = `${JSON.stringify(other)} and ${JSON.stringify(given)}`;
+  return new ConfigError(`Servers ${both} would both be "${name}" in Python`);
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
