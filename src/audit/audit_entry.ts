@@ -63,17 +63,24 @@ export type Fields = Readonly<Record<string, unknown>>;
  * @returns What the line says.
  */
 export function entryFields(entry: AuditEntry, secrets: readonly string[] = []): Fields {
-  const { time, edited, waitMs, durationMs, ...rest } = entry;
+  const { edited } = entry;
   return {
-    time: time.toISOString(),
-    ...rest,
+    time: entry.time.toISOString(),
+    id: entry.id,
+    codeHash: entry.codeHash,
+    kind: entry.kind,
     server: entry.server.slice(0, MAX_NAME),
     tool: entry.tool.slice(0, MAX_NAME),
-    reason: entry.reason?.slice(0, MAX_REASON),
+    serverHash: entry.serverHash,
+    toolHash: entry.toolHash,
     arguments: redactArguments(entry.arguments, secrets),
     edited: edited === undefined ? undefined : redactArguments(edited, secrets),
-    waitMs: tenths(waitMs),
-    durationMs: tenths(durationMs),
+    decision: entry.decision,
+    by: entry.by,
+    reason: entry.reason?.slice(0, MAX_REASON),
+    waitMs: tenths(entry.waitMs),
+    status: entry.status,
+    durationMs: tenths(entry.durationMs),
   };
 }
 

@@ -188,6 +188,7 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
     io,
     json: parsed.has("json"),
     timeoutMs,
+    exits: true,
     ...askAtTerminal(io),
     onResult: ({ outputs }) => {
       const result = resultIn(outputs);

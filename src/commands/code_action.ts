@@ -14,6 +14,8 @@ export interface RunActionOptions {
   /** Whether the outcome is printed as one JSON object, instead of the output as it comes. */
   readonly json?: boolean;
   readonly timeoutMs?: number | undefined;
+  /** Whether `sys.exit()` gives the exit code, and says no more than it does in Python. */
+  readonly exits?: boolean;
   /** Whether the code goes into IPython's history. */
   readonly storeHistory?: boolean;
   /** Decides on each tool call. */
@@ -47,21 +49,26 @@ export async function runAction(
   code: string,
   options: RunActionOptions,
 ): Promise<number> {
-  const { io, json = false } = options;
+  const { io, json = false, exits = false } = options;
   let outcome: Outcome;
+  let exitCode: number | undefined;
   try {
     outcome = { status: "ok", ...await follow(executor, code, options) };
   } catch (error) {
     const ended = outcomeOf(error);
-    if (ended === undefined || (ended.status !== "ok" && !json)) throw error;
+    if (ended === undefined) throw error;
+    const exit = exits ? exitOf(ended) : undefined;
+    if (ended.status !== "ok" && !json && exit === undefined) throw error;
     outcome = ended;
+    exitCode = exit?.code;
+    if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
   }
   if (json) io.out(JSON.stringify(outcome, null, 2) + "\n");
   else {
     for (const image of outcome.images) io.err(`Image: ${image}`);
     options.onResult?.(outcome);
   }
-  return outcome.status === "ok" ? EXIT.ok : EXIT.failed;
+  return exitCode ?? (outcome.status === "ok" ? EXIT.ok : EXIT.failed);
 }
 
 async function follow(
@@ -167,6 +174,15 @@ class OutputPrinter {
       this.#open = open;
     } else this.#io.errText(text);
   }
+}
+
+/** How Python itself would have ended by `sys.exit()`. */
+function exitOf({ status, error }: Outcome): { code: number; message?: string } | undefined {
+  if (status !== "error" || error?.ename !== "SystemExit") return undefined;
+  const { evalue } = error;
+  // As the system has it: the lowest eight bits.
+  if (/^-?\d{1,15}$/.test(evalue)) return { code: Number(BigInt.asUintN(8, BigInt(evalue))) };
+  return { code: EXIT.failed, message: evalue };
 }
 
 function outcomeOf(error: unknown): Outcome | undefined {

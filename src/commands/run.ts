@@ -29,6 +29,7 @@ export const run: Command = {
   },
   notes: [
     "The code's output goes to stdout and its stderr to stderr, as they are produced.",
+    "sys.exit(N) in the code is the exit code.",
     "",
     "Examples:",
     "",
@@ -54,6 +55,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     io,
     json: parsed.has("json"),
     timeoutMs,
+    exits: true,
     decide: page === undefined ? decide : (request) => page.decide(request),
     answer,
   });

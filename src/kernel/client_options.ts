@@ -44,7 +44,8 @@ export interface KernelClientOptions {
    */
   readonly maxOutputBytes?: number | undefined;
   /**
-   * How long interrupted code may take to end before its kernel is replaced.
+   * How long interrupted code may take to end before its kernel is replaced. One that says that the
+   * code has ended gets ten seconds more to be ready for other code.
    *
    * @default {2000}
    */

@@ -153,6 +153,7 @@ export class StdioTransport implements Transport {
       this.#failure = error instanceof Error ? error : new Error(String(error));
       this.onerror?.(this.#failure);
       this.#end();
+      pipes.close(); // a server that goes on writing would wait for a reader until it is killed
     }
     this.#process?.stop(); // never rejects; close() waits for it
   }

@@ -1,5 +1,7 @@
 import { join, resolve } from "node:path";
 import type { ApprovalMode } from "../approval/policy.ts";
+import { AuditLog } from "../audit/audit_log.ts";
+import { AuditTrail } from "../audit/audit_trail.ts";
 import { ToolIndex, type ToolMatches } from "../apigen/tool_index.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
@@ -66,6 +68,8 @@ export class Session implements AsyncDisposable {
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
+  #audit: AuditLog | undefined;
+  #trail: Promise<AuditTrail> | undefined;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -85,6 +89,11 @@ export class Session implements AsyncDisposable {
       throw error;
     });
     return this.#parts;
+  }
+
+  /** Notes changes in the workspace's audit log, beside the calls of executed code. */
+  get trail(): Promise<AuditTrail> {
+    return this.#trail ??= this.#openTrail();
   }
 
   /** The workspace, as an absolute path without symbolic links. */
@@ -155,6 +164,14 @@ export class Session implements AsyncDisposable {
     this.rounds[Symbol.dispose]();
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
+    await this.#trail?.catch(() => {}); // whoever needed it was told
+    await this.#audit?.[Symbol.asyncDispose]();
+  }
+
+  async #openTrail(): Promise<AuditTrail> {
+    if (this.#options.audit === false) return new AuditTrail();
+    this.#audit = new AuditLog({ workspace: await this.workspace, log: this.log });
+    return new AuditTrail(this.#audit);
   }
 
   async #start(): Promise<SessionParts> {

@@ -87,11 +87,15 @@ export class McpPool implements AsyncDisposable {
     toolName: string,
     signal?: AbortSignal,
   ): Promise<Tool | undefined> {
-    const known = this.#slot(serverName).connected?.knownTool(toolName);
-    if (known !== undefined) return known; // without a turn, which asking takes
-    return await this.#use(serverName, signal, (connection, signal) => {
-      return connection.findTool(toolName, signal);
-    });
+    const slot = this.#slot(serverName);
+    const known = slot.connected?.knownTool(toolName); // without a turn, which asking takes
+    if (known === undefined) {
+      return await this.#use(serverName, signal, (connection, signal) => {
+        return connection.findTool(toolName, signal);
+      });
+    }
+    slot.stay(); // whoever looks a tool up is about to call it, once that is approved
+    return known;
   }
 
   /**

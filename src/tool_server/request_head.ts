@@ -20,7 +20,8 @@ export const MAX_HEAD = 16_384;
 const MAX_HEADERS = 64;
 
 const REQUEST_LINE = /^([A-Z]{1,16}) (\/[!-~]*) HTTP\/(\d)\.(\d)$/;
-const HEADER = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([ \t!-~]*)$/;
+const HEADER = "[!#$%&'*+\\-.^_`|~0-9A-Za-z]+:[ \\t!-~]*";
+const HEADERS = new RegExp(`^${HEADER}(?:\\r\\n${HEADER})*$`);
 const LENGTH = /^\d{1,15}$/;
 
 /**
@@ -33,22 +34,29 @@ const LENGTH = /^\d{1,15}$/;
  * @throws {Refused} It is not one that is answered.
  */
 export function parseHead(text: string): RequestHead {
-  const [requestLine = "", ...lines] = text.split("\r\n");
+  const end = text.indexOf("\r\n");
+  const requestLine = end === -1 ? text : text.slice(0, end);
   const [, method, target, major, minor] = REQUEST_LINE.exec(requestLine) ?? [];
   if (method === undefined || target === undefined) throw malformed("request line");
   if (major !== "1" || minor !== "1") throw new Refused(505, "Use HTTP/1.1");
-  if (lines.length > MAX_HEADERS) throw new Refused(431, "Too many headers");
-  const headers = new Map<string, string>();
-  for (const line of lines) {
-    const [, name, value] = HEADER.exec(line) ?? [];
-    if (name === undefined || value === undefined) throw malformed("header");
-    const key = name.toLowerCase();
-    if (headers.has(key)) throw new Refused(400, `The header ${key} is there twice`);
-    headers.set(key, value.trim());
-  }
+  const headers = end === -1 ? new Map<string, string>() : parseHeaders(text.slice(end + 2));
   if (!headers.has("host")) throw new Refused(400, "The header host is missing");
   if (headers.has("expect")) throw new Refused(417, "Send the body at once");
   return { method, target, headers, length: lengthOf(method, headers), keep: keeps(headers) };
+}
+
+function parseHeaders(text: string): ReadonlyMap<string, string> {
+  const lines = text.split("\r\n");
+  if (lines.length > MAX_HEADERS) throw new Refused(431, "Too many headers");
+  if (!HEADERS.test(text)) throw malformed("header");
+  const headers = new Map<string, string>();
+  for (const line of lines) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, colon).toLowerCase();
+    if (headers.has(name)) throw new Refused(400, `The header ${name} is there twice`);
+    headers.set(name, line.slice(colon + 1).trim());
+  }
+  return headers;
 }
 
 function lengthOf(method: string, headers: ReadonlyMap<string, string>): number {

@@ -25,7 +25,9 @@ const launchTexts = new WeakMap<ServerParams, string>();
  * @returns One line for people.
  */
 export function launchText(params: ServerParams): string {
-  const text = launchTexts.get(params) ?? writeLaunch(params);
+  const known = launchTexts.get(params);
+  if (known !== undefined) return known;
+  const text = writeLaunch(params);
   launchTexts.set(params, text);
   return text;
 }

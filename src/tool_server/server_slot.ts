@@ -60,7 +60,8 @@ export class ServerSlot implements AsyncDisposable {
     this.#users++;
     this.#idle.unset();
     const leave = () => {
-      if (--this.#users === 0 && !this.#ended.signal.aborted) this.#idle.set(this.#options.idleMs);
+      this.#users--;
+      this.stay();
     };
     try {
       const turn = this.#turns.tryAcquire() ??
@@ -75,6 +76,11 @@ export class ServerSlot implements AsyncDisposable {
       leave();
       throw error;
     }
+  }
+
+  /** Counts the time in which nobody uses the server from now on. */
+  stay(): void {
+    if (this.#users === 0 && !this.#ended.signal.aborted) this.#idle.set(this.#options.idleMs);
   }
 
   /** The connection, where there is one already. */

@@ -159,10 +159,12 @@ export function wireError(error: unknown): WireError {
   };
 }
 
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
 function parse<T>(schema: z.ZodType<T>, body: Uint8Array): T {
   let value: unknown;
   try {
-    value = parseExact(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    value = parseExact(decoder.decode(body));
   } catch (cause) {
     throw new TypeError("The body is not JSON in UTF-8", { cause });
   }

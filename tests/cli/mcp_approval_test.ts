@@ -1,4 +1,5 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -134,6 +135,45 @@ for (const kind of CLIENT_KINDS) {
     assertStringIncludes(message, 'The MCP server "raw" asks:\n\nWho is it?');
     assertStringIncludes(message, "\\u{202e}"); // nothing turns the direction of what is read
     assertStringIncludes(JSON.stringify(seen[0]?.requestedSchema), '"enum":["small","large"]');
+  });
+}
+
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`ipybox mcp notes changes that a client of the kind ${kind} asks for`, async () => {
+    await using workspace = await workspaceWithServer();
+    let registrations = 0;
+    const host = await McpHost.start({
+      kind,
+      args: ["--workspace", workspace.path, "--no-sandbox"],
+      answer: (question) => {
+        if (question.includes("Register")) registrations++;
+        return registrations === 1 && !question.includes("Install") ? "allow" : "deny";
+      },
+    });
+    const server = { ...rawServer(), env: { KEY: "s3cr3t" } };
+
+    await host.call("register_mcp_server", { server_name: "again", server_params: server });
+    await host.call("register_mcp_server", { server_name: "no", server_params: server });
+    await host.call("install_package", { package_name: "git+https://example.org/o/n" });
+    await host.call("unregister_mcp_server", { server_name: "again" });
+    await host[Symbol.asyncDispose](); // which ends it, so that all is written
+
+    const lines = await Array.fromAsync(readAuditLog(workspace.path));
+    const requests = lines.filter(({ id }) => id !== undefined);
+    assertEquals(
+      requests.map(({ kind, tool, decision, by }) => [kind, tool, decision, by].join(" ")),
+      [
+        "change register_mcp_server allow approver",
+        "change register_mcp_server deny approver",
+        "change install_package deny approver",
+        "change unregister_mcp_server deny approver",
+      ],
+    );
+    const text = JSON.stringify(lines);
+    assertStringIncludes(text, "raw_server.ts"); // how it is started
+    assertEquals(text.includes("s3cr3t"), false);
+    assertEquals(lines.filter(({ outcome }) => outcome !== undefined).length, 1);
+    assertEquals((await verifyAuditLog(workspace.path)).ok, true);
   });
 }
 

@@ -83,6 +83,26 @@ Deno.test("a server that nobody uses is stopped, and started by the next call", 
   assertEquals((await pids(journal)).length, 2);
 });
 
+Deno.test("a server is not stopped just as a call of it is decided on", async () => {
+  const idleMs = 2000;
+  await using runner = await ToolRunner.start({
+    servers: { raw: rawServer("normal") },
+    serverIdleMs: idleMs,
+    log: silentLogger,
+  });
+  let wait = () => Promise.resolve();
+  using _approver = runner.channel.attach(async (request) => {
+    await wait();
+    await request.accept();
+  });
+  assertEquals(await text(runner, "raw", "count"), "1");
+  const stop = performance.now() + idleMs + 50; // of a server that nobody asks for again
+  const pause = (time: number) => new Promise<void>((resolve) => setTimeout(resolve, time));
+  await pause(idleMs / 2);
+  wait = () => pause(stop - performance.now());
+  assertEquals(await text(runner, "raw", "count"), "2");
+});
+
 Deno.test("a server is sent no more calls at once than it is allowed, and a wait can be given up", async () => {
   await using folder = await TempFolder.create();
   await using runner = await start("normal", `${folder.path}/journal`, { maxConcurrentCalls: 2 });

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertInstanceOf, assertStrictEquals } from "@std
 import { CodeExecutionError } from "../../src/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+import { until } from "../support/mcp.ts";
 
 const STUBBORN = `
 import time
@@ -126,6 +127,27 @@ Deno.test("What is said of the state after a cancellation is true", async () => 
     assertEquals(await kernel.text("print(globals().get('marker'))"), expected, `round ${round}`);
   }
   assert(states.kept > 0.9 * STRESS_ROUNDS && states.lost > 0, JSON.stringify(states));
+});
+
+Deno.test("Code that has ended keeps its kernel, however late that is ready for other code", async () => {
+  await using kernel = await TestKernel.start({ interruptGraceMs: 1, spareKernel: false });
+  const { client, workspace } = kernel;
+  // Seen from outside, the code has ended, and the machine is busy.
+  const execution = client.execute(`
+import pathlib, time
+a, kernel = 5, get_ipython().kernel
+idle = {"execution_state": "idle"}
+kernel.session.send(kernel.iopub_socket, "status", idle, parent=kernel.get_parent("shell"))
+pathlib.Path("said").touch()
+while not pathlib.Path("go").exists(): time.sleep(0.01)
+time.sleep(0.2)
+`);
+  await until(() => Deno.stat(`${workspace}/said`).then(() => true, () => false));
+  await execution.flush(); // what the kernel said before is here by then
+  const state = execution.cancel();
+  await Deno.writeTextFile(`${workspace}/go`, "");
+  assertEquals(await state, "kept");
+  assertEquals(await kernel.text("a"), "5");
 });
 
 Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { parseRequirement } from "../../python/requirement.ts";
-import { explained, failure } from "../failure.ts";
+import { explained } from "../failure.ts";
 import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
 import { visibleLines } from "../visible_lines.ts";
-import { confirmChange } from "./confirm_change.ts";
+import { makeChange } from "./make_change.ts";
 
 const DESCRIPTION = `
 Installs a Python package for this workspace. It can be imported at once, without reset, and stays \
@@ -44,35 +44,36 @@ export function registerInstall(
   }, async ({ package_name: name }, ctx) => {
     try {
       const requirement = parseRequirement(name);
-      if (requirement.host !== undefined) {
-        const change = {
+      const { host, text } = requirement;
+      const change = {
+        tool: "install_package",
+        parameters: { package_name: text },
+        question: host === undefined ? undefined : {
           description:
             `Install this Python package from a Git repository? Its installation, in a ` +
-            `sandbox, can reach ${requirement.host}:\n\n${visibleLines(requirement.text)}`,
+            `sandbox, can reach ${host}:\n\n${visibleLines(text)}`,
           what: "Installing from a Git repository",
           byHand: "Ask the user, or install a package of the package index instead",
-          tool: "install_package",
-          parameters: { package_name: requirement.text },
           effect:
-            `Installs from a Git repository. The installation, in a sandbox, can reach ${requirement.host}`,
-        };
-        const question = await confirmChange(change, session, server, ctx);
-        if (question !== undefined) return question;
-      }
-      const { packages } = await session.parts;
-      const work = { activity: `Installing ${requirement.text}` };
-      using _progress = RequestProgress.of(work, ctx, session.log);
-      const { installed, output } = await packages.install(requirement, {
-        signal: ctx.mcpReq.signal,
-        onLine: (line) => {
-          work.activity = line;
+            `Installs from a Git repository. The installation, in a sandbox, can reach ${host}`,
         },
-      });
-      if (!installed) return failure(output);
-      return {
-        content: [{ type: "text", text: output }],
-        structuredContent: { package: requirement.text, output },
       };
+      return await makeChange(change, session, server, ctx, async () => {
+        const { packages } = await session.parts;
+        const work = { activity: `Installing ${text}` };
+        using _progress = RequestProgress.of(work, ctx, session.log);
+        const { installed, output } = await packages.install(requirement, {
+          signal: ctx.mcpReq.signal,
+          onLine: (line) => {
+            work.activity = line;
+          },
+        });
+        if (!installed) throw new Error(output);
+        return {
+          content: [{ type: "text" as const, text: output }],
+          structuredContent: { package: text, output },
+        };
+      });
     } catch (error) {
       return explained(error);
     }

@@ -9,7 +9,7 @@ import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
 import { visibleLines } from "../visible_lines.ts";
 import { registerCommand } from "./command_line.ts";
-import { confirmChange } from "./confirm_change.ts";
+import { makeChange } from "./make_change.ts";
 
 const DESCRIPTION = `
 Connects to an MCP server and generates the Python API of its tools in mcptools/{server_name}/.
@@ -62,40 +62,43 @@ export function registerRegister(
     try {
       checkServerName(name);
       const params = parseServerParams(name, server_params);
+      const launch = launchText(params);
       const change = {
-        // The whole of it, as JSON: what is shown is what will be started, to the last character.
-        description: `Register the MCP server "${name}"? It is started or reached like this, ` +
-          `outside the code's sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
-        what: `Registering the server "${name}"`,
-        byHand: `Ask the user to run: ${registerCommand(name, params)}`,
         tool: "register_mcp_server",
         parameters: { server_name: name, server_params: params },
-        effect: `Registers this, which is started or reached outside the code's sandbox: ${
-          launchText(params)
-        }`,
-      };
-      const question = await confirmChange(change, session, server, ctx);
-      if (question !== undefined) return question;
-      const work = { activity: `Connecting to ${name}` };
-      using _progress = RequestProgress.of(work, ctx, session.log);
-      const { executor } = await session.parts;
-      const tools = await executor.registerServer(name, params);
-      session.resourcesChanged();
-      const words = tools.map(({ tool, module, warnings }) => {
-        const notes = warnings.length === 0 ? "" : ` (${warnings.join("; ")})`;
-        return module === null ? `left out: ${tool}${notes}` : `${module}${notes}`;
-      });
-      return {
-        content: words.map((text) => ({ type: "text", text })),
-        structuredContent: {
-          server: name,
-          tools: tools.map(({ tool, module, warnings }) => ({
-            name: tool,
-            module,
-            warnings: [...warnings],
-          })),
+        noted: { server_name: name, server: launch }, // without the values of variables and headers
+        question: {
+          // The whole of it, as JSON: what is shown is what will be started, to the last character.
+          description: `Register the MCP server "${name}"? It is started or reached like this, ` +
+            `outside the code's sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
+          what: `Registering the server "${name}"`,
+          byHand: `Ask the user to run: ${registerCommand(name, params)}`,
+          effect:
+            `Registers this, which is started or reached outside the code's sandbox: ${launch}`,
         },
       };
+      return await makeChange(change, session, server, ctx, async () => {
+        const work = { activity: `Connecting to ${name}` };
+        using _progress = RequestProgress.of(work, ctx, session.log);
+        const { executor } = await session.parts;
+        const tools = await executor.registerServer(name, params);
+        session.resourcesChanged();
+        const words = tools.map(({ tool, module, warnings }) => {
+          const notes = warnings.length === 0 ? "" : ` (${warnings.join("; ")})`;
+          return module === null ? `left out: ${tool}${notes}` : `${module}${notes}`;
+        });
+        return {
+          content: words.map((text) => ({ type: "text" as const, text })),
+          structuredContent: {
+            server: name,
+            tools: tools.map(({ tool, module, warnings }) => ({
+              name: tool,
+              module,
+              warnings: [...warnings],
+            })),
+          },
+        };
+      });
     } catch (error) {
       return explained(error);
     }

@@ -4,7 +4,7 @@ import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
-import { confirmChange } from "./confirm_change.ts";
+import { makeChange } from "./make_change.ts";
 import { knownServers } from "./known_servers.ts";
 
 const DESCRIPTION = `
@@ -42,22 +42,24 @@ export function registerUnregister(
         throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
       }
       const change = {
-        description: `Remove the MCP server "${name}" and its Python API?`,
-        what: `Removing the server "${name}"`,
-        byHand: `Ask the user to run: ipybox unregister ${name}`,
         tool: "unregister_mcp_server",
         parameters: { server_name: name },
-        effect: "Removes the MCP server and its Python API",
+        question: {
+          description: `Remove the MCP server "${name}" and its Python API?`,
+          what: `Removing the server "${name}"`,
+          byHand: `Ask the user to run: ipybox unregister ${name}`,
+          effect: "Removes the MCP server and its Python API",
+        },
       };
-      const question = await confirmChange(change, session, server, ctx);
-      if (question !== undefined) return question;
-      await (await session.parts).executor.unregisterServer(name);
-      session.resourcesChanged();
-      const text = `Removed ${name}. ${await knownServers(session)}`;
-      return {
-        content: [{ type: "text", text }],
-        structuredContent: { removed: name, servers: await session.servers() },
-      };
+      return await makeChange(change, session, server, ctx, async () => {
+        await (await session.parts).executor.unregisterServer(name);
+        session.resourcesChanged();
+        const text = `Removed ${name}. ${await knownServers(session)}`;
+        return {
+          content: [{ type: "text" as const, text }],
+          structuredContent: { removed: name, servers: await session.servers() },
+        };
+      });
     } catch (error) {
       return explained(error);
     }

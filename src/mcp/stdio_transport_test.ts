@@ -1,0 +1,18 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { StdioTransport } from "./stdio_transport.ts";
+
+Deno.test("StdioTransport lets a server whose message is too long see that nobody reads on", async () => {
+  const closed = Promise.withResolvers<void>();
+  const transport = new StdioTransport({
+    command: "/bin/sh",
+    args: ["-c", "trap '' TERM; head -c 1000000 /dev/zero; exit 9"],
+    env: { PATH: "/usr/bin:/bin" },
+    maxMessageBytes: 1000,
+  });
+  transport.onclose = closed.resolve;
+  await transport.start();
+  await closed.promise;
+  await transport.close();
+  assertEquals(await transport.evidence(), { exitCode: 9, signal: null, stderrTail: "" });
+  assertStringIncludes(String(transport.failure), "a message above 1000 bytes");
+});

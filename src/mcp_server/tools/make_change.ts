@@ -1,0 +1,130 @@
+import type { GateDecision } from "../../approval/gate.ts";
+import type { ApprovalCall } from "../../approval/request.ts";
+import { ToolCallError } from "../../errors.ts";
+import { sealObject, toExact } from "../../json/exact.ts";
+import { abilitiesOf } from "../client_abilities.ts";
+import { RequestProgress } from "../request_progress.ts";
+import type { InputRequiredResult, SdkMcpServer, ServerContext } from "../sdk.ts";
+import type { Session } from "../session.ts";
+
+/** A change that a client asks for. */
+export interface Change {
+  /** The tool that the client has called. */
+  readonly tool: string;
+  /** Its parameters, as they count. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** What of these is noted in the audit log, where they may hold secrets. */
+  readonly noted?: Readonly<Record<string, unknown>> | undefined;
+  /** What the user decides upon; absent where nobody needs to be asked. */
+  readonly question?: ChangeQuestion | undefined;
+}
+
+/** What a user is told of a change, to decide upon it. */
+export interface ChangeQuestion {
+  /** What would be done, to the last parameter. */
+  readonly description: string;
+  /** What is to be done, in a few words, such as `Registering the server "x"`. */
+  readonly what: string;
+  /** How the user can do it without the client. */
+  readonly byHand: string;
+  /** What the tool does, where the parameters do not tell. */
+  readonly effect?: string | undefined;
+}
+
+/** What was decided, and what the client is told where it is not to be; or what its user is asked. */
+type Decided =
+  | { readonly decision: GateDecision; readonly refusal?: ToolCallError }
+  | { readonly decision: undefined; readonly asked: InputRequiredResult };
+
+/**
+ * Makes a change, once it is approved and noted in the audit log.
+ *
+ * @param change What is to be done.
+ * @param session Says what becomes of changes.
+ * @param server The client's server.
+ * @param ctx The request.
+ * @param work Does it.
+ * @returns What `work` returns, or what to ask the client's user.
+ * @throws {ToolCallError} It is not approved, nobody can be asked, or it cannot be noted.
+ * @throws {unknown} What `work` throws.
+ */
+export async function makeChange<T>(
+  change: Change,
+  session: Session,
+  server: SdkMcpServer,
+  ctx: ServerContext,
+  work: () => Promise<T>,
+): Promise<T | InputRequiredResult> {
+  const decided = await decide(change, session, server, ctx);
+  if (decided.decision === undefined) return decided.asked;
+  const { decision, refusal } = decided;
+  const trail = await session.trail;
+  const noted = callOf(change, change.noted ?? change.parameters);
+  return await trail.record(noted, async ({ onDecision, beforeSending }) => {
+    onDecision(decision);
+    if (refusal !== undefined) throw refusal;
+    await beforeSending();
+    return await work();
+  });
+}
+
+async function decide(
+  change: Change,
+  session: Session,
+  server: SdkMcpServer,
+  ctx: ServerContext,
+): Promise<Decided> {
+  const { question } = change;
+  if (question === undefined) return { decision: { decision: "allow", by: "policy" } };
+  const { description, what, byHand } = question;
+  switch (session.changes) {
+    case "allow":
+      return { decision: { decision: "allow", by: "policy" } };
+    case "deny":
+      return denied(
+        "policy",
+        `${what} is not allowed here (\`ipybox mcp --approve deny\`). ${byHand}`,
+      );
+    case "ask": {
+      if (session.prefersPage || !abilitiesOf(server, ctx).form) {
+        const progress = { activity: "Waiting for the user's approval on the approval page" };
+        using _progress = RequestProgress.of(progress, ctx, session.log);
+        const { page } = await session.parts;
+        const call = callOf(change, change.parameters, question.effect);
+        const response = await page.confirm(call, ctx.mcpReq.signal);
+        if (response.accepted) return { decision: { decision: "allow", by: "approver" } };
+        const { type, reason } = response;
+        const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
+        const by = type === "approval_rejected" ? "approver" : type;
+        return denied(by, `${what}: ${reason}${otherwise}`, reason);
+      }
+      const answer = await session.rounds.confirm(description, ctx);
+      if (typeof answer === "object") return { decision: undefined, asked: answer };
+      if (!answer) return denied("approver", `${what}: the user did not allow it`);
+      return { decision: { decision: "allow", by: "approver" } };
+    }
+  }
+}
+
+function denied(by: GateDecision["by"], message: string, reason?: string): Decided {
+  const type = by === "policy" || by === "approver" || by === "consent" ? "approval_rejected" : by;
+  return {
+    decision: { decision: "deny", by, reason },
+    refusal: new ToolCallError(type, message),
+  };
+}
+
+/** The change as a call, with as much of its parameters as is to be seen. */
+function callOf(
+  { tool }: Change,
+  parameters: Readonly<Record<string, unknown>>,
+  effect?: string,
+): ApprovalCall {
+  return {
+    kind: "change",
+    serverName: "ipybox",
+    toolName: tool,
+    arguments: sealObject(toExact(parameters)),
+    description: effect,
+  };
+}
