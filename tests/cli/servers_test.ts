@@ -244,7 +244,7 @@ Deno.test("ipybox says where the registry is wrong and leaves it alone", async (
   await t.step("a file of other programs, too", async () => {
     const file = `${cwd}/servers.json`;
     await Deno.remove(path);
-    await Deno.writeTextFile(file, '{"mcpServers": {"a": {"command": "x"},}}');
+    await Deno.writeTextFile(file, '{"mcpServers": {"a": {"command": "x"} 1}}');
     const { code, stderr } = await ipybox(["register", "--from", file], { cwd });
     assertEquals(code, 2);
     assertStringIncludes(stderr, `${file}:1:39`);
