@@ -11,6 +11,8 @@ import { type Logger, silentLogger } from "../log.ts";
 export interface FileHostsOptions {
   /** Gives up. */
   readonly signal?: AbortSignal;
+  /** A file of certificates to trust besides the usual ones. */
+  readonly certificates?: string | undefined;
   /** Told of indexes that do not say. */
   readonly log?: Logger;
 }
@@ -37,22 +39,41 @@ export async function fileHosts(
   name: string,
   options: FileHostsOptions = {},
 ): Promise<string[]> {
-  const { signal, log = silentLogger } = options;
+  const { signal, certificates, log = silentLogger } = options;
   const normalized = name.toLowerCase().replace(/[-_.]+/g, "-");
+  using client = await clientTrusting(certificates, log);
   const found = await Promise.all(indexes.map(async (index) => {
     try {
-      return await hostsAt(new URL(`${index.replace(/\/*$/, "")}/${normalized}/`), signal);
+      return await hostsAt(new URL(`${index.replace(/\/*$/, "")}/${normalized}/`), client, signal);
     } catch (error) {
       signal?.throwIfAborted();
-      // The installer is about to say what is wrong with it.
-      log.debug(`Cannot tell where a package index has the files of ${normalized}: ${error}`);
+      const place = URL.parse(index)?.origin ?? "an index that is no URL";
+      log.warn(`Cannot tell where ${place} has the files of ${normalized}: ${error}`);
       return [];
     }
   }));
   return [...new Set(found.flat())].sort();
 }
 
-async function hostsAt(page: URL, signal: AbortSignal | undefined): Promise<string[]> {
+/** Trusts what the installer trusts, such as a company's own authority, which Deno need not know. */
+async function clientTrusting(
+  certificates: string | undefined,
+  log: Logger,
+): Promise<Deno.HttpClient> {
+  if (certificates === undefined) return Deno.createHttpClient({});
+  try {
+    return Deno.createHttpClient({ caCerts: [await Deno.readTextFile(certificates)] });
+  } catch (error) {
+    log.warn(`Cannot use the certificates that are configured for the installer: ${error}`);
+    return Deno.createHttpClient({});
+  }
+}
+
+async function hostsAt(
+  page: URL,
+  client: Deno.HttpClient,
+  signal: AbortSignal | undefined,
+): Promise<string[]> {
   const { username, password } = page;
   const headers = new Headers({ accept: `${JSON_PAGE}, text/html;q=0.5` });
   if (username !== "") {
@@ -62,9 +83,11 @@ async function hostsAt(page: URL, signal: AbortSignal | undefined): Promise<stri
   }
   const response = await fetch(page, {
     headers,
+    client,
     signal: anySignal(AbortSignal.timeout(TIMEOUT_MS), signal),
   });
   const text = await textOf(response);
+  if (response.status === 404) return []; // it does not have the package
   if (!response.ok) throw new Error(`${page.origin} answers with ${response.status}`);
   const type = response.headers.get("content-type") ?? "";
   const links = type.startsWith(JSON_PAGE)

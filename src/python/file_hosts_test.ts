@@ -1,6 +1,11 @@
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { testIf } from "../../tests/support/skip.ts";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { silentLogger } from "../log.ts";
 import { indexInHelp } from "./default_index.ts";
 import { fileHosts } from "./file_hosts.ts";
+
+const JSON_PAGE = { "content-type": "application/vnd.pypi.simple.v1+json" };
 
 Deno.test("fileHosts() finds where indexes of both forms have a package's files", async () => {
   const asked: (string | null)[] = [];
@@ -11,7 +16,7 @@ Deno.test("fileHosts() finds where indexes of both forms have a package's files"
       case "/json/my-package/":
         return Response.json(
           { files: [{ url: "https://files.example/a.whl" }, { url: "../b.whl" }] },
-          { headers: { "content-type": "application/vnd.pypi.simple.v1+json" } },
+          { headers: JSON_PAGE },
         );
       case "/html/my-package/":
         return new Response(
@@ -44,3 +49,55 @@ Deno.test("indexInHelp() reads what pip and uv say, however it is wrapped", () =
   assertEquals(indexInHelp(uv), "https://two.example/simple");
   assertEquals(indexInHelp("--retries <n> (default 5)"), undefined);
 });
+
+testIf(hasOpenssl(), "there is no openssl", {
+  name: "fileHosts() trusts the certificates that the installer is configured to trust",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const file = (name: string) => `${folder.path}/${name}`;
+    await Deno.writeTextFile(file("names"), "subjectAltName=DNS:localhost");
+    const subject = ["-nodes", "-days", "2", "-newkey", "rsa:2048", "-subj", "/CN=test"];
+    await openssl("req", "-x509", ...subject, "-keyout", file("ca.key"), "-out", file("ca.pem"));
+    await openssl("req", ...subject, "-keyout", file("key.pem"), "-out", file("request.pem"));
+    const authority = ["-CA", file("ca.pem"), "-CAkey", file("ca.key"), "-CAcreateserial"];
+    const signed = ["-extfile", file("names"), "-days", "2", "-out", file("cert.pem")];
+    await openssl("x509", "-req", "-in", file("request.pem"), ...authority, ...signed);
+    await using server = Deno.serve(
+      {
+        hostname: "127.0.0.1",
+        port: 0,
+        cert: await Deno.readTextFile(file("cert.pem")),
+        key: await Deno.readTextFile(file("key.pem")),
+        onListen() {},
+      },
+      () =>
+        Response.json({ files: [{ url: "https://files.example/a.whl" }] }, { headers: JSON_PAGE }),
+    );
+    const index = `https://localhost:${server.addr.port}/simple`;
+
+    const warnings: string[] = [];
+    const log = { ...silentLogger, warn: (message: string) => void warnings.push(message) };
+    assertEquals(await fileHosts([index], "x", { log }), []);
+    assertEquals(await fileHosts([index], "x", { log, certificates: "/no/such/file" }), []);
+    assertEquals(warnings.length, 3);
+    assertStringIncludes(warnings[0] ?? "", `Cannot tell where ${new URL(index).origin} has`);
+    assertStringIncludes(warnings[1] ?? "", "/no/such/file");
+
+    const hosts = await fileHosts([index], "x", { log, certificates: file("ca.pem") });
+    assertEquals(hosts, ["files.example"]);
+    assertEquals(warnings.length, 3);
+  },
+});
+
+function hasOpenssl(): boolean {
+  try {
+    return new Deno.Command("openssl", { args: ["version"] }).outputSync().success;
+  } catch {
+    return false; // it is not installed
+  }
+}
+
+async function openssl(...args: string[]): Promise<void> {
+  const { success, stderr } = await new Deno.Command("openssl", { args }).output();
+  if (!success) throw new Error(new TextDecoder().decode(stderr));
+}

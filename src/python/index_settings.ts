@@ -14,6 +14,8 @@ export interface IndexSettings {
   readonly hosts: readonly string[];
   /** Local files and folders that this takes. */
   readonly paths: readonly string[];
+  /** The file of certificates that the installer trusts, where one is configured. */
+  readonly certificates: string | undefined;
   /** Variables that make an installer use it. */
   readonly env: Readonly<Record<string, string>>;
   /** The text of a configuration file, which `PIP_CONFIG_FILE` has to name, where one is needed. */
@@ -94,6 +96,7 @@ export function indexSettings(listing: string, main: string): IndexSettings {
     indexes,
     hosts: hostsOfUrls([...indexes, ...links]),
     paths: pathsOf([...links, ...certificates]),
+    certificates: options.get("cert"),
     env: {},
     file: configFile(options),
   };

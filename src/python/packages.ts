@@ -215,11 +215,12 @@ export class PackageFolder {
 
   /** What may be reached: the indexes, where they have their files, and a repository's host. */
   async #hosts(
-    { indexes, hosts }: IndexSettings,
+    { indexes, hosts, certificates }: IndexSettings,
     { name, host }: Requirement,
     signal: AbortSignal,
   ): Promise<string[]> {
-    const files = await fileHosts(indexes, name ?? BUILD_BACKEND, { signal, log: this.#log });
+    const log = this.#log;
+    const files = await fileHosts(indexes, name ?? BUILD_BACKEND, { signal, certificates, log });
     return [...new Set([...hosts, ...files, ...(host === undefined ? [] : [host])])];
   }
 

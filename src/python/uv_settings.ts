@@ -97,6 +97,7 @@ export function uvSettings(
     indexes: isOffline ? [] : [main, ...extra],
     hosts: hostsOfUrls(isOffline ? links : [main, ...extra, ...links]),
     paths: pathsOf(certificates === undefined ? links : [...links, certificates]),
+    certificates,
     env: {
       UV_LINK_MODE: "copy",
       UV_NO_CONFIG: "1",
