@@ -80,6 +80,18 @@ Deno.test("OutputCollector gives chunks that join to the text", () => {
   assertEquals(collector.text, "a\n1\n2\n3\nb");
 });
 
+Deno.test("OutputCollector leaves out blank edges, and no indentation: tables stay in line", () => {
+  using collector = new TestCollector();
+  collector.stream(" \n\t\r\n");
+  collector.display({ "text/plain": "   a\n0  1" }, undefined, "execute_result");
+  collector.stream(" \n\n");
+  assertEquals(collector.text, "   a\n0  1");
+
+  using blank = new TestCollector();
+  blank.stream("  \n ");
+  assertEquals(blank.text, "");
+});
+
 Deno.test("OutputCollector shows displays in their last state", () => {
   using collector = new TestCollector();
   collector.display({ "text/plain": "old", "image/svg+xml": "<svg>1" }, "x");

@@ -127,11 +127,11 @@ export class OutputLog {
     return parts.join("");
   }
 
-  /** The merged text for people and models: progress bars in their last state, stripped. */
+  /** The merged text for people and models: progress bars in their last state, no blank edges. */
   text(note: string): string | null {
     this.#trim();
     const text = this.rawText(note);
-    return text === null ? null : collapseCarriageReturns(text).trim();
+    return text === null ? null : withoutBlankEdges(collapseCarriageReturns(text));
   }
 
   /** Paths of the images. */
@@ -286,4 +286,9 @@ export class LineJoiner {
     this.#afterLine = isLine;
     return text;
   }
+}
+
+/** Without blank lines around it. The first line stays indented: it may be the head of a table. */
+function withoutBlankEdges(text: string): string {
+  return text.trimEnd().replace(/^(?:[^\S\n]*\n)+/, "");
 }

@@ -35,8 +35,9 @@ export interface WholeText {
 /** What an execution produced. */
 export interface ExecutionResult {
   /**
-   * The text of stdout, stderr, results and displays in their order, stripped; each result and
-   * display is on lines of its own and a progress bar is its last state. `null` when there was none.
+   * The text of stdout, stderr, results and displays in their order, without blank lines
+   * around it; each result and display is on lines of its own and a progress bar is its last state.
+   * `null` when there was none.
    */
   readonly text: string | null;
   /** Paths of the images' files, in order: one for each output with a PNG, a JPEG or an SVG. */
