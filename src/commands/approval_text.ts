@@ -20,7 +20,8 @@ export interface ShownRequest {
   readonly columns: number;
 }
 
-const MARK = "  | ";
+/** What stands before all that code or a server wrote. */
+export const MARK = "  | ";
 /** The most rows of one argument, and of all that is shown at once. */
 const MAX_ROWS = 4;
 const MAX_ITEMS = 12;

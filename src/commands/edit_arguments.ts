@@ -1,8 +1,9 @@
-import { escapeHidden } from "../approval/call_text.ts";
+import { escapeHidden, visible } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
-import { isShell } from "./approval_text.ts";
+import { isShell, MARK } from "./approval_text.ts";
 import { editorCommand, editText } from "./editor.ts";
+import { terminalSize } from "./terminal_size.ts";
 
 /** What is edited. */
 export interface EditedRequest {
@@ -63,13 +64,23 @@ async function edit(
     const name = asShell ? "command.sh" : "arguments.json";
     return await lend(() => editText(editor, asShell ? text : text + "\n", { name, signal }));
   }
-  const what = asShell ? "Command" : "Arguments as JSON";
+  const [what, it] = asShell
+    ? ["Command", "it as it is"]
+    : ["Arguments as JSON", "them as they are"];
   const answer = await ask(
-    `${what} (Enter leaves them as they are; EDITOR=… gives you an editor): `,
+    `${template(text, asShell)}${what} (Enter leaves ${it}; EDITOR=… gives you an editor): `,
   );
   return answer === null || answer.trim() === ""
     ? { problem: "nothing was typed" }
     : { text: answer };
+}
+
+/** What is edited, in the form in which it is typed, where it surely fits in a row. */
+function template(text: string, asShell: boolean): string {
+  const row = asShell ? visible(text) : text.replace(/\n */g, " ");
+  const shown = `${MARK}${row}`;
+  const fits = shown.length < terminalSize().columns && /^[ -~]*$/.test(shown);
+  return fits ? `${shown}\n` : "";
 }
 
 function checked(args: unknown): Edited {

@@ -118,9 +118,13 @@ async function connectStdio(
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, options);
   let said = () => "";
+  let told = "";
   using _slow = whenSlow((seconds) => {
     const since = `after ${seconds} s`;
-    log.warn(`MCP server "${serverName}" is still starting ${since}: ${commandLine}${said()}`);
+    const words = said();
+    const news = words === told ? "" : words;
+    log.warn(`MCP server "${serverName}" is still starting ${since}: ${commandLine}${news}`);
+    told = words;
   });
   const launching = launchStdio(serverName, params, {
     workspace,

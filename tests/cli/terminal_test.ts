@@ -119,7 +119,7 @@ const cases: readonly Case[] = [
       [QUESTION, "y\n"],
     ],
     code: 0,
-    shown: ["Edited:\n  | raw.count(n=2)\n", "count is 1"],
+    shown: ['\n  | { "n": 1 }\nArguments', "Edited:\n  | raw.count(n=2)\n", "count is 1"],
   },
   {
     name: "what was typed before the question does not answer it",

@@ -31,22 +31,31 @@ function starts(journal: string): number[] {
 
 Deno.test("a server that takes long to start is named, with what it says and without secrets", async () => {
   Deno.env.set("IPYBOX_TEST_SECRET_LIFE", "the secret");
-  const told = Promise.withResolvers<string>();
-  const params = rawServer("hang", "${IPYBOX_TEST_SECRET_LIFE}");
+  const told: string[] = [];
+  const toldTwice = Promise.withResolvers<void>();
+  const hang = "echo one moment >&2; cat > /dev/null";
+  const params = { command: "sh", args: ["-c", hang, "${IPYBOX_TEST_SECRET_LIFE}"] };
   await using runner = await ToolRunner.start({
     servers: { slow: params },
     approval: "allow",
-    log: { ...silentLogger, warn: told.resolve },
+    log: {
+      ...silentLogger,
+      warn: (message) => {
+        if (told.push(message) === 2) toldTwice.resolve();
+      },
+    },
   });
   const cancel = new AbortController();
   const call = runner.run("slow", "count", {}, { signal: cancel.signal });
-  const message = await told.promise;
+  await toldTwice.promise;
+  const [message = "", again = ""] = told;
   cancel.abort();
   Deno.env.delete("IPYBOX_TEST_SECRET_LIFE");
   await assertRejects(() => call, ToolCallError);
-  const words = [params.command, ...params.args ?? []].join(" ");
-  assert(message.startsWith(`MCP server "slow" is still starting after 5 s: ${words}`), message);
+  const words = [params.command, ...params.args].join(" ");
+  assertEquals(message, `MCP server "slow" is still starting after 5 s: ${words}\none moment`);
   assert(!message.includes("the secret"));
+  assert(again.endsWith(`is still starting after 10 s: ${words}`), again);
 });
 
 Deno.test("a server is started by its first call, once, also for many at once", async () => {
