@@ -95,7 +95,7 @@ const stdioParams = z.strictObject({
 const httpParams = z.strictObject({
   url: z.string().min(1),
   headers: z.record(z.string(), z.string()).optional(),
-  type: z.enum(["streamable_http", "streamable-http", "http", "sse"]).optional(),
+  type: z.enum(["streamable_http", "streamable-http", "streamableHttp", "http", "sse"]).optional(),
   protocol,
   oauth: z.union([oauthParams, z.literal(false)]).optional(),
   ...foreign,
@@ -105,12 +105,13 @@ const httpParams = z.strictObject({
  * Reads a server's parameters, as given by a program or in a `mcpServers` file.
  *
  * @param serverName The server, for errors.
- * @param value The parameters.
+ * @param given The parameters.
  * @returns The parameters, without what other programs keep beside them.
  * @throws {ConfigError} They are not parameters of a server; the message says where.
  */
-export function parseServerParams(serverName: string, value: unknown): ServerParams {
+export function parseServerParams(serverName: string, given: unknown): ServerParams {
   const at = `Invalid parameters of MCP server "${serverName}"`;
+  const value = withUsualUrl(given);
   const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
   if (keys.includes("command") === keys.includes("url")) {
     throw new ConfigError(`${at}: give either "command" or "url"`);
@@ -120,8 +121,17 @@ export function parseServerParams(serverName: string, value: unknown): ServerPar
     return defined({ command, args, env, cwd, sandbox, protocol });
   }
   const { url, headers, type, protocol, oauth } = check(at, httpParams, value);
-  const transport = type === "streamable-http" ? "streamable_http" : type;
+  const transport = type === "streamable-http" || type === "streamableHttp"
+    ? "streamable_http"
+    : type;
   return defined({ url, headers, type: transport, protocol, oauth });
+}
+
+/** What Windsurf calls `serverUrl` is the `url`. */
+function withUsualUrl(given: unknown): unknown {
+  if (typeof given !== "object" || given === null || !("serverUrl" in given)) return given;
+  const { serverUrl, ...others } = given;
+  return "url" in others ? given : { ...others, url: serverUrl };
 }
 
 /** Looks up a variable for `${VAR}`. */

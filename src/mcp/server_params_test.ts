@@ -31,6 +31,15 @@ Deno.test("parseServerParams() reads what other programs write", () => {
     parseServerParams("x", { type: "streamable-http", url: "https://x/mcp", headers: { A: "b" } }),
     { url: "https://x/mcp", headers: { A: "b" }, type: "streamable_http" },
   );
+  assertEquals(
+    parseServerParams("x", { type: "streamableHttp", serverUrl: "https://x/mcp" }),
+    { url: "https://x/mcp", type: "streamable_http" },
+  );
+  assertThrows(
+    () => parseServerParams("x", { url: "https://x/mcp", serverUrl: "https://y/mcp" }),
+    ConfigError,
+    '"serverUrl"',
+  );
 });
 
 Deno.test("parseServerParams() says what is wrong, and with which server", () => {
