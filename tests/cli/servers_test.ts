@@ -244,10 +244,10 @@ Deno.test("ipybox says where the registry is wrong and leaves it alone", async (
   await t.step("a file of other programs, too", async () => {
     const file = `${cwd}/servers.json`;
     await Deno.remove(path);
-    await Deno.writeTextFile(file, '{"mcpServers": {"a": {"command": "x"} 1}}');
+    await Deno.writeTextFile(file, '{"mcpServers": {"a": {"command" "x"}}}');
     const { code, stderr } = await ipybox(["register", "--from", file], { cwd });
     assertEquals(code, 2);
-    assertStringIncludes(stderr, `${file}:1:39`);
+    assertStringIncludes(stderr, `${file}:1:33`);
   });
 });
 
