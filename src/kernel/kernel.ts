@@ -41,6 +41,9 @@ export const PROBE_TIMEOUT_MS = 1000;
 /** How long the exit status of a gateway that is gone is waited for. */
 export const EVIDENCE_TIMEOUT_MS = 5000;
 
+/** A kernel's process ended as it started. A port that was free may have been taken meanwhile. */
+export class UnansweredError extends Error {}
+
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {
   readonly #id: string;
@@ -176,7 +179,7 @@ export class Kernel implements AsyncDisposable {
     } catch (cause) {
       if (signal.aborted || await connection.knowsKernel(this.#id, signal)) throw cause;
       this.#died = true;
-      throw new Error("its process ended before it answered", { cause });
+      throw new UnansweredError("its process ended before it answered", { cause });
     }
     this.#socket.closed.then((reason) => this.#lost(reason));
   }

@@ -1,7 +1,13 @@
 import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
 import { KernelDiedError, KernelStartError, ProcessError } from "../errors.ts";
 import { describeExit } from "./exit_status.ts";
-import { EVIDENCE_TIMEOUT_MS, Kernel, type KernelOptions, PROBE_TIMEOUT_MS } from "./kernel.ts";
+import {
+  EVIDENCE_TIMEOUT_MS,
+  Kernel,
+  type KernelOptions,
+  PROBE_TIMEOUT_MS,
+  UnansweredError,
+} from "./kernel.ts";
 import { SpareKernel } from "./spare_kernel.ts";
 import { messageOf } from "./spill_file.ts";
 
@@ -16,6 +22,8 @@ export interface KernelKeeperOptions extends KernelOptions {
 
 /** A kernel that dies sooner than this is only replaced when it is needed. */
 const SHORT_LIFE_MS = 1000;
+/** How often a kernel is started that ends as it starts. */
+const MAX_ATTEMPTS = 3;
 
 /**
  * Always has a kernel: one that dies or is given up is replaced by a fresh one with the same
@@ -119,11 +127,23 @@ export class KernelKeeper implements AsyncDisposable {
     }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {
       given.throwIfAborted();
-      return await Kernel.start(this.#options, given);
+      return await this.#startAtLast(given);
     } catch (error) {
       throw given.aborted ? error : await this.#explain(error);
     } finally {
       clearTimeout(timer);
+    }
+  }
+
+  /** Starts a kernel, once more where it ended as it started: the next one gets other ports. */
+  async #startAtLast(signal: AbortSignal): Promise<Kernel> {
+    for (let attempt = 1;; attempt++) {
+      try {
+        return await Kernel.start(this.#options, signal);
+      } catch (error) {
+        if (!(error instanceof UnansweredError) || attempt === MAX_ATTEMPTS) throw error;
+        this.#options.log.debug(`a kernel could not be started, another one is: ${error.message}`);
+      }
     }
   }
 

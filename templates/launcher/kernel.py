@@ -18,6 +18,7 @@ import faulthandler  # noqa: E402
 import json  # noqa: E402
 import logging  # noqa: E402
 import resource  # noqa: E402
+import traceback  # noqa: E402
 
 if sys.platform == "linux":
     import ctypes
@@ -47,5 +48,12 @@ del sys.modules["debugpy"]
 sys.path[:0] = LATER
 
 if __name__ == "__main__":
-    # A warning says that TCP, which here never leaves the machine, is not encrypted.
-    kernelapp.launch_new_instance(log_level=logging.ERROR)
+    try:
+        # A warning says that TCP, which here never leaves the machine, is not encrypted.
+        kernelapp.launch_new_instance(log_level=logging.ERROR)
+    except Exception:
+        # Its ports were free when the gateway chose them. If one is not any more, the threads of its
+        # other sockets would keep the process from ending, and the gateway waiting for it.
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)

@@ -1,9 +1,14 @@
 /** A kernel that cannot start, and what is said of it. */
 import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
+import { asset } from "../../src/assets/mod.ts";
+import { settledWithin } from "../../src/async/signals.ts";
 import { KernelStartError } from "../../src/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
+import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
 import { rejection, TestGateway } from "../support/kernel.ts";
+import { runtimePath } from "../support/mcp.ts";
+import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -21,6 +26,56 @@ Deno.test("A kernel that ends as it starts is an error at once, with its last wo
   assertMatch(error.stderrTail, /No module named 'encodings'/);
   assert(performance.now() - started < 30_000, "it was waited for until the time was up");
 });
+
+Deno.test("A kernel that ends as it starts is started again", async () => {
+  await using folder = await TempFolder.create();
+  const ended = `${folder.path}/ended`;
+  // Python imports it before anything else.
+  await Deno.writeTextFile(
+    `${folder.path}/sitecustomize.py`,
+    `import os
+if not os.path.exists(${JSON.stringify(ended)}):
+    open(${JSON.stringify(ended)}, "w").close()
+    os._exit(1)
+`,
+  );
+  await using own = await TestGateway.start({ PYTHONPATH: `${folder.path}:${runtimePath}` });
+
+  await using client = await KernelClient.start({ gateway: own.gateway });
+
+  assertEquals((await client.execute("6 * 7").result).text, "42");
+  assert((await Deno.stat(ended)).isFile);
+});
+
+// Nobody listens to the heartbeat: a kernel without one works.
+for (const taken of ["shell", "iopub", "stdin", "control"]) {
+  Deno.test(`A kernel whose ${taken} port was taken meanwhile ends at once`, async () => {
+    await using folder = await TempFolder.create();
+    using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const ports = ["shell", "iopub", "stdin", "control", "hb"].map((name) => {
+      using free = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+      return [`${name}_port`, name === taken ? listener.addr.port : free.addr.port] as const;
+    });
+    const connection = `${folder.path}/connection.json`;
+    const transport = { transport: "tcp", ip: "127.0.0.1", key: "k" };
+    await Deno.writeTextFile(
+      connection,
+      JSON.stringify({ ...transport, ...Object.fromEntries(ports) }),
+    );
+    const script = `${folder.path}/kernel.py`;
+    await Deno.writeTextFile(script, asset("launcher/kernel.py"));
+
+    await using kernel = ManagedProcess.spawn({
+      command: testPython(),
+      args: [script, "{}", "-f", connection],
+      env: { PATH: "/usr/bin:/bin", HOME: folder.path },
+    });
+
+    assert(await settledWithin(kernel.exited, 60_000), "it goes on");
+    assertEquals(await kernel.exited, { exitCode: 1, signal: null });
+    assertMatch(kernel.stderrTail, /Address already in use/);
+  });
+}
 
 const namespaces = await new Deno.Command("unshare", { args: ["-rn", "true"] }).output()
   .then(({ success }) => success, () => false);
