@@ -74,12 +74,11 @@ export class Kernel implements AsyncDisposable {
    */
   static async start(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
     await using stack = new AsyncDisposableStack();
-    const id = await options.connection.createKernel(signal);
-    const kernel = stack.use(new Kernel(id, options));
+    const kernel = stack.use(new Kernel(await createKernel(options, signal), options));
     const ready = anySignal(signal, kernel.ended);
     await kernel.#connect(ready);
     await abortable(kernel.#setUp(), ready);
-    options.log.debug(`kernel ${id} is ready`);
+    options.log.debug(`kernel ${kernel.#id} is ready`);
     stack.move();
     return kernel;
   }
@@ -262,6 +261,31 @@ export class Kernel implements AsyncDisposable {
       message = `The kernel gateway ended: ${describeExit(evidence)}`;
     }
     this.abandon(new KernelDiedError(message, evidence));
+  }
+}
+
+/** Has the gateway start a process. One that nobody waits for any more is ended. */
+async function createKernel(
+  { connection, gateway, log }: KernelOptions,
+  signal: AbortSignal,
+): Promise<string> {
+  signal.throwIfAborted();
+  const giveUp = new AbortController();
+  const creating = connection.createKernel(giveUp.signal);
+  try {
+    return await abortable(creating, signal);
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    const timer = setTimeout(() => giveUp.abort(), DELETE_TIMEOUT_MS);
+    gateway.exited?.then(() => giveUp.abort());
+    try {
+      await connection.deleteKernel(await creating, giveUp.signal);
+    } catch (failure) {
+      log.debug(`a kernel that is not wanted any more was not deleted: ${messageOf(failure)}`);
+    } finally {
+      clearTimeout(timer);
+    }
+    throw error;
   }
 }
 

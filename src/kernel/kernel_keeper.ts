@@ -141,7 +141,8 @@ export class KernelKeeper implements AsyncDisposable {
       try {
         return await Kernel.start(this.#options, signal);
       } catch (error) {
-        if (!(error instanceof UnansweredError) || attempt === MAX_ATTEMPTS) throw error;
+        const isFinal = signal.aborted || attempt === MAX_ATTEMPTS;
+        if (isFinal || !(error instanceof UnansweredError)) throw error;
         this.#options.log.debug(`a kernel could not be started, another one is: ${error.message}`);
       }
     }
