@@ -12,7 +12,7 @@ import { Client } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
 import { CodeExecutor } from "../mod.ts";
 
-const ROUNDS = 7;
+const ROUNDS = 15;
 const CALLS = 300;
 const WARM_UP = 100;
 
