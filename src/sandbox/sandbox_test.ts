@@ -1,0 +1,25 @@
+import { assertRejects } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { ConfigError } from "../errors.ts";
+import { silentLogger } from "../log.ts";
+import { prepareSandbox } from "./sandbox.ts";
+
+Deno.test("prepareSandbox() refuses a workspace around what only the host may see", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const folders = {
+    session: `${workspace}/session`,
+    hostPrivate: `${workspace}/host`,
+    workspace,
+    readOnly: [],
+    readable: [],
+  };
+  const { signal } = new AbortController();
+  const options = { log: silentLogger, signal, path: "/usr/bin:/bin" };
+
+  await assertRejects(
+    () => prepareSandbox(folders, ["/bin/true"], options),
+    ConfigError,
+    `ipybox keeps files of its own in ${workspace}/host, which code must not see`,
+  );
+});
