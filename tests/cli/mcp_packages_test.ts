@@ -153,8 +153,8 @@ def attempt(action):
         action()
         return "done"
     except BaseException as error:
-        # By the sandbox's proxy, and not because nobody is there.
-        return "forbidden" if "403" in str(error) else "refused"
+        # By the sandbox's proxy, and not because nobody is there. A path may have these digits, too.
+        return "forbidden" if " 403 " in f"{error} " else "refused"
 
 def results():
     attempt(lambda: open("${outside}/written", "w").close())
