@@ -87,6 +87,7 @@ browserTest("all that is known of a call is shown, and who says it", async (brow
     changes: ["description: was “Writes a file.”"],
     arguments: '{"path":"a.txt","size":1.0,"big":123456789012345678901234567890,"none":null}',
   });
+  await untilWaiting(page, 1);
   const shown = await page.locator("#detail").innerText();
   for (
     const text of [
