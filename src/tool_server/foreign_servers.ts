@@ -1,5 +1,6 @@
 import { parse as parseJsonc } from "@std/jsonc";
 import { ConfigError } from "../errors.ts";
+import { isRecord } from "../json/record.ts";
 import { checkServerName, serverNameFrom } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
 
@@ -101,8 +102,4 @@ function withOwnVariables(server: string, value: unknown): unknown {
 function takenName(given: string, other: string, name: string): ConfigError {
   const both = `${JSON.stringify(other)} and ${JSON.stringify(given)}`;
   return new ConfigError(`Servers ${both} would both be "${name}" in Python`);
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

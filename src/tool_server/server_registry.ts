@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { Mutex } from "../async/mutex.ts";
 import { ConfigError } from "../errors.ts";
 import { locateJsonError } from "../json/locate.ts";
+import { isRecord } from "../json/record.ts";
 import {
   isPlainFolder,
   lockPlainFolder,
@@ -192,8 +193,4 @@ function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
 
 function emptyFile(): RegistryFile {
   return { mcpServers: {} };
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
