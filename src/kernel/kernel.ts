@@ -151,20 +151,9 @@ export class Kernel implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
-    const { connection, log, gateway } = this.#options;
     await this.#socket?.[Symbol.asyncDispose]();
     if (this.#died) return; // the gateway has forgotten it
-    const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(), DELETE_TIMEOUT_MS);
-    gateway.exited?.then(() => timeout.abort());
-    try {
-      await connection.deleteKernel(this.#id, timeout.signal);
-    } catch (error) {
-      // A gateway that is gone has taken its kernels along; another reason is worth a line.
-      log.debug(`kernel ${this.#id} could not be deleted: ${messageOf(error)}`);
-    } finally {
-      clearTimeout(timer);
-    }
+    await deleteKernel(this.#options, this.#id);
   }
 
   async #connect(signal: AbortSignal): Promise<void> {
@@ -265,27 +254,33 @@ export class Kernel implements AsyncDisposable {
 }
 
 /** Has the gateway start a process. One that nobody waits for any more is ended. */
-async function createKernel(
-  { connection, gateway, log }: KernelOptions,
-  signal: AbortSignal,
-): Promise<string> {
+async function createKernel(options: KernelOptions, signal: AbortSignal): Promise<string> {
   signal.throwIfAborted();
   const giveUp = new AbortController();
-  const creating = connection.createKernel(giveUp.signal);
+  const creating = options.connection.createKernel(giveUp.signal);
   try {
     return await abortable(creating, signal);
   } catch (error) {
-    if (!signal.aborted) throw error;
-    const timer = setTimeout(() => giveUp.abort(), DELETE_TIMEOUT_MS);
-    gateway.exited?.then(() => giveUp.abort());
-    try {
-      await connection.deleteKernel(await creating, giveUp.signal);
-    } catch (failure) {
-      log.debug(`a kernel that is not wanted any more was not deleted: ${messageOf(failure)}`);
-    } finally {
-      clearTimeout(timer);
-    }
+    if (signal.aborted) await deleteKernel(options, creating, giveUp);
     throw error;
+  }
+}
+
+/** Has the gateway end a process, which may still be about to start. Never rejects. */
+async function deleteKernel(
+  { connection, gateway, log }: KernelOptions,
+  id: string | Promise<string>,
+  giveUp: AbortController = new AbortController(),
+): Promise<void> {
+  const timer = setTimeout(() => giveUp.abort(), DELETE_TIMEOUT_MS);
+  gateway.exited?.then(() => giveUp.abort());
+  try {
+    await connection.deleteKernel(await id, giveUp.signal);
+  } catch (error) {
+    // A gateway that is gone has taken its kernels along; another reason is worth a line.
+    log.debug(`a kernel could not be deleted: ${messageOf(error)}`);
+  } finally {
+    clearTimeout(timer);
   }
 }
 
