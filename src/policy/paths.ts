@@ -1,4 +1,5 @@
 import { dirname, isAbsolute, join, resolve } from "node:path";
+import { isHiddenName } from "../sandbox/protected_paths.ts";
 import { type Match, sure } from "./match.ts";
 
 /** Says where paths in arguments lead. */
@@ -46,6 +47,8 @@ export function pathJudge(options: PathJudgeOptions): PathJudge {
       const real = contains(realOuter, realInner);
       // To some file systems and servers these are the same
       if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
+      // A rule on a folder is not meant for what code must not see in there
+      if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
       return written === real || outer !== realOuter ? sure(real) : "maybe";
     },
   };
@@ -59,6 +62,10 @@ function isPlain(path: string): boolean {
   return PLAIN.test(path) && !path.endsWith(" ") &&
     !path.split("/").includes("..") && // after a symbolic link, it leads elsewhere than it says
     path.normalize("NFKC") === path; // look-alikes may become what they look like
+}
+
+function isHidden(path: string): boolean {
+  return path.toLowerCase().split("/").some(isHiddenName);
 }
 
 /** The same for names that differ in case or in how their characters are composed. */

@@ -85,6 +85,11 @@ Deno.test("A path that programs read differently neither is allowed nor slips pa
     assertEquals(mode(allowed, path), "ask", path);
   }
   assertEquals(mode(denied, "/etc/passwd"), "deny");
+  await Deno.symlink(`${ws}/.ipybox`, `${ws}/link`);
+  for (const name of [".ipybox/mcp.json", ".env", "x/.ENV.local", ".ipybox", "link/mcp.json"]) {
+    assertEquals(mode(allowed, `${ws}/${name}`), "ask", name);
+  }
+  assertEquals(mode(allowed, `${ws}/.env.example`), "allow");
   for (
     const path of [
       ...["", " ", ".", "..", "a.txt", "./a.txt", "../x", "a/../../x", "-rf", "*", "@a"],
