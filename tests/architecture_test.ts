@@ -12,7 +12,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   python: ["assets", "process", "sandbox"],
   mcp: ["process", "sandbox"],
   kernel: ["assets", "link", "process", "sandbox"],
-  policy: ["approval", "mcp", "process"],
+  policy: ["approval", "mcp", "process", "sandbox"],
   audit: ["approval", "mcp", "policy"],
   tool_server: ["approval", "approval_page", "audit", "mcp", "policy"],
   apigen: ["assets", "mcp"],

@@ -49,7 +49,13 @@ export const mcp: Command = {
       help: "With --http, the bearer tokens of clients, one a line (default: one is made up)",
     },
     "no-token": { help: "With --http on loopback, let every program of this machine in" },
-    "max-sessions": { value: "N", help: "With --http, sessions at once (default: 8)" },
+    "max-sessions": {
+      value: "N",
+      help: "With --http, sessions at once, in equal shares for the tokens (default: 8)",
+    },
+    "allow-registrations": {
+      help: "With --http, let clients register servers, which run outside the sandbox as you do",
+    },
     "session-idle": {
       value: "SECONDS",
       help: "With --http, close a session that goes unused for so long (default: 3600)",
@@ -155,6 +161,7 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     allowedHosts: parsed.values("allow-host"),
     tokens: await tokensOf(parsed, hostname),
     maxSessions: parsed.positiveNumber("max-sessions"),
+    allowRegistrations: parsed.has("allow-registrations"),
     sessionIdleMs: parsed.milliseconds("session-idle"),
   };
 }
@@ -165,6 +172,7 @@ const HTTP_ONLY = [
   "token-file",
   "no-token",
   "max-sessions",
+  "allow-registrations",
   "session-idle",
 ] as const;
 

@@ -1,4 +1,4 @@
-import { INSTRUCTIONS } from "./instructions.ts";
+import { instructionsFor } from "./instructions.ts";
 import { registerPrompts } from "./prompts.ts";
 import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
@@ -32,13 +32,15 @@ export function serverFor(session: Session, options: ServerForOptions): SdkMcpSe
   const { version, sessionArgument = false, extend } = options;
   const declare = sessionArgument ? withSession : asItIs;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
-    instructions: INSTRUCTIONS,
+    instructions: instructionsFor(session.changes),
     ...session.rounds.serverOptions,
   });
   registerSearch(server, session, declare);
   registerExecute(server, session, declare);
-  registerRegister(server, session, declare);
-  registerUnregister(server, session, declare);
+  if (session.changes !== "fixed") {
+    registerRegister(server, session, declare);
+    registerUnregister(server, session, declare);
+  }
   registerInstall(server, session, declare);
   registerReset(server, session, declare);
   registerResources(server, session);

@@ -63,11 +63,20 @@ export interface McpHttpServerOptions extends McpServerOptions {
    */
   allowedHosts?: readonly string[] | undefined;
   /**
-   * How many sessions there may be at once. Each has a kernel.
+   * How many sessions there may be at once. Each has a kernel. Where there are several tokens, each may
+   * hold an equal share of them, one at least.
    *
    * @default {8}
    */
   maxSessions?: number | undefined;
+  /**
+   * Whether clients may register and remove servers and install from Git repositories, as `approve`
+   * says. A registered server runs on this machine as you do, outside the sandbox: a client that may
+   * answer for itself can then do all that you can.
+   *
+   * @default {false} clients are not offered any of it
+   */
+  allowRegistrations?: boolean | undefined;
   /**
    * How long a session may go unused before it is closed, in milliseconds.
    *
@@ -153,23 +162,26 @@ export class McpServer implements AsyncDisposable {
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
-    const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...rest } = more;
-    const { workspace, log = stderrLogger(), ...session } = sessionOptions(rest);
+    const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...others } = more;
+    const { allowRegistrations = false, ...rest } = others;
+    const { workspace, log = stderrLogger(), changes, ...session } = sessionOptions(rest);
     const token = tokens === undefined ? randomToken() : undefined;
+    const given = token === undefined ? tokens : [token];
+    const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
     await using parts = new AsyncDisposableStack();
     const pool = parts.use(
       new SessionPool({
         workspace: await Deno.realPath(workspace ?? Deno.cwd()),
-        session: { ...session, log },
+        session: { ...session, log, changes: allowRegistrations ? changes : "fixed" },
         maxSessions,
+        owners: bearers?.owners ?? 1,
         idleMs: sessionIdleMs,
       }),
     );
-    const given = token === undefined ? tokens : [token];
     const server = parts.use(
       new HttpMcpServer({
         pool,
-        tokens: given === undefined || given === false ? undefined : new BearerTokens(given),
+        tokens: bearers,
         hostname,
         port,
         allowedHosts,

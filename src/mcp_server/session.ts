@@ -25,15 +25,20 @@ export interface SessionParts {
   readonly outputs: ArtifactFolder;
 }
 
+/**
+ * What becomes of changes that a client asks for: registering and removing servers, installing from a
+ * repository. Where the setup is `"fixed"`, clients are not offered what would change it.
+ */
+export type ChangeMode = ApprovalMode | "fixed";
+
 /** Options of {@linkcode Session}. */
 export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" | "signal"> {
   /**
-   * What becomes of changes that a client asks for: registering and removing servers, installing from
-   * a repository.
+   * What becomes of changes that a client asks for.
    *
    * @default {"ask"}
    */
-  changes?: ApprovalMode | undefined;
+  changes?: ChangeMode | undefined;
   /**
    * Whether the approval page is asked, its link being shown at the start, even where the client can
    * ask its user.
@@ -58,7 +63,7 @@ export class Session implements AsyncDisposable {
   /** The files that cells have left. */
   readonly artifacts: Artifacts;
   /** What becomes of changes that the client asks for. */
-  readonly changes: ApprovalMode;
+  readonly changes: ChangeMode;
   /** Whether the approval page is asked even where the client can ask. */
   readonly prefersPage: boolean;
   readonly log: Logger;

@@ -158,3 +158,8 @@ async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.
 async function exists(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(() => true, () => false);
 }
+
+/** Whether a file or folder of this name is out of the sight of executed code. */
+export function isHiddenName(name: string): boolean {
+  return name === OWN_STATE || SECRET.test(name) && !EXAMPLE.test(name);
+}

@@ -49,7 +49,7 @@ export class Approvals {
     this.#consents = new Consents({
       store: consentFile,
       describe: (call) => {
-        const args = redactArguments(call.arguments, policy.redact);
+        const args = redactArguments(call.arguments, { names: policy.redact });
         return describeCall({ ...call, arguments: isExactObject(args) ? args : {} });
       },
       log,

@@ -8,13 +8,16 @@ import type { DeclareInput } from "../session_argument.ts";
 import { visibleLines } from "../visible_lines.ts";
 import { makeChange } from "./make_change.ts";
 
-const DESCRIPTION = `
+const FROM_GIT = ', or a Git repository, such as "git+https://github.com/psf/requests@v2.32.3", ' +
+  "for which the user is asked";
+
+const describe = (others: string): string =>
+  `
 Installs a Python package for this workspace. It can be imported at once, without reset, and stays \
 installed.
 
-Takes a name with optional extras and versions, such as "pandas", "httpx[http2]" or "numpy>=2,<3", or \
-a Git repository, such as "git+https://github.com/psf/requests@v2.32.3", for which the user is asked. \
-The installer runs in a sandbox of its own: it reaches only the user's package index, and writes only \
+Takes a name with optional extras and versions, such as "pandas", "httpx[http2]" or \
+"numpy>=2,<3"${others}. The installer runs in a sandbox of its own: it reaches only the user's package index, and writes only \
 to the packages of this workspace. If it fails, read its last lines: they say which version or build \
 tool is missing.
 `.trim();
@@ -27,7 +30,7 @@ export function registerInstall(
 ): void {
   server.registerTool("install_package", {
     title: "Install a Python package",
-    description: DESCRIPTION,
+    description: describe(session.changes === "fixed" ? "" : FROM_GIT),
     inputSchema: declare(z.object({
       package_name: z.string().describe('The package, such as "pandas" or "numpy>=2,<3"'),
     })),

@@ -85,6 +85,8 @@ async function decide(
         "policy",
         `${what} is not allowed here (\`ipybox mcp --approve deny\`). ${byHand}`,
       );
+    case "fixed":
+      return denied("policy", `${what} is not offered by this server. ${byHand}`);
     case "ask": {
       if (session.prefersPage || !abilitiesOf(server, ctx).form) {
         const progress = { activity: "Waiting for the user's approval on the approval page" };
