@@ -1,0 +1,130 @@
+/**
+ * The inner of the two sandboxes that every program of others runs in on Linux.
+ *
+ * `srt` makes the outer one, which decides on files and the network. The relays to its proxy run there,
+ * next to nothing else. The inner one is made by a `bwrap` command of our own: it has a user, process,
+ * IPC, host name and control group namespace of its own, no capabilities, a system call filter, and of
+ * the outer one's files only those that the settings name. `srt` starts it in the place where it would
+ * start its own filter.
+ *
+ * There is no session keyring of its own: the filter refuses every call that could name one.
+ *
+ * @module
+ */
+import { asset } from "../assets/mod.ts";
+import { allDone } from "../async/all.ts";
+import { SandboxUnavailableError } from "../errors.ts";
+import { isInside } from "../process/trusted_path.ts";
+import { literal, PATTERN, type SandboxSettings, type SettingsPath } from "./policy.ts";
+import { syscallFilter } from "./syscall_filter.ts";
+
+/** How much each of the folders in memory can take that programs may write: `/tmp`, `/dev/shm`. */
+export const TEMPORARY_BYTES: number = 1024 ** 3;
+
+/**
+ * Writes what makes the inner sandbox.
+ *
+ * @param settings What both sandboxes are to allow.
+ * @param hostPrivate What only the host sees. It exists.
+ * @returns The settings of the outer one.
+ * @throws {SandboxUnavailableError} There is no filter for this machine's architecture.
+ */
+export async function buildWall(
+  settings: SandboxSettings,
+  hostPrivate: string,
+): Promise<SandboxSettings> {
+  const { allowAllUnixSockets = false, ...network } = settings.network;
+  const namespaces = settings.allowNestedUserNamespaces ?? false;
+  const filter = syscallFilter({ unixSockets: allowAllUnixSockets, namespaces });
+  if (filter === undefined) {
+    throw new SandboxUnavailableError(
+      `There is no system call filter for ${Deno.build.arch}`,
+      "Run ipybox on x86_64 or aarch64, or without a sandbox: --no-sandbox",
+    );
+  }
+  const wall = `${hostPrivate}/wall`;
+  await Deno.mkdir(wall);
+  const mounts = await mountArguments(settings, hostPrivate);
+  const args = [
+    ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),
+    ..."--die-with-parent --cap-drop ALL".split(" "),
+    ...mounts,
+    // Code that makes namespaces has to write into /proc.
+    ...(namespaces ? [] : ["--disable-userns", "--remount-ro", "/proc"]),
+  ];
+  await allDone([
+    Deno.writeTextFile(`${wall}/outer`, asset("wall/outer.sh"), { mode: 0o700 }),
+    Deno.writeTextFile(`${wall}/enter`, asset("wall/enter.sh"), { mode: 0o700 }),
+    Deno.writeTextFile(`${wall}/arguments`, args.map((arg) => `${arg}\0`).join("")),
+    Deno.writeFile(`${wall}/filter`, filter),
+  ]);
+  const { filesystem } = settings;
+  return {
+    network,
+    filesystem: { ...filesystem, allowRead: [...filesystem.allowRead, literal(wall)] },
+    ...(settings.enableWeakerNestedSandbox ? { enableWeakerNestedSandbox: true } : {}),
+    bwrapPath: `${wall}/outer`,
+    seccomp: { applyPath: `${wall}/enter` },
+  };
+}
+
+async function mountArguments(settings: SandboxSettings, hostPrivate: string): Promise<string[]> {
+  const { allowRead, allowWrite, denyRead, disabled = false } = settings.filesystem;
+  const named = [...allowRead, ...allowWrite].map(placeOf)
+    .filter((path) => !isInside(path, hostPrivate));
+  const closed = !disabled && denyRead.includes("/") && !named.includes("/");
+  const proc = settings.enableWeakerNestedSandbox
+    ? ["--dev-bind", "/proc", "/proc"]
+    : ["--proc", "/proc"];
+  return [
+    ...(closed ? ["--tmpfs", "/", ...inMemory("/tmp")] : ["--dev-bind", "/", "/"]),
+    ...["--dev", "/dev", ...inMemory("/dev/shm"), "--remount-ro", "/dev"],
+    ...proc,
+    ...["--tmpfs", "/sys", ...PROCESSORS.flatMap(bind), "--remount-ro", "/sys"],
+    ...(closed ? [...await view(named), "--remount-ro", "/"] : []),
+  ];
+}
+
+/** Of what the kernel shows of the machine, what programs need to count processors. */
+const PROCESSORS = ["/sys/devices/system/cpu", "/sys/devices/system/node"];
+
+function inMemory(path: string): string[] {
+  return ["--perms", "1777", "--size", String(TEMPORARY_BYTES), "--tmpfs", path];
+}
+
+/** What the outer sandbox denies in it, it denies here, too. */
+function bind(path: string): string[] {
+  return ["--dev-bind-try", path, path];
+}
+
+/** The path, or of a pattern the folder that all it stands for is in. */
+function placeOf(path: SettingsPath): string {
+  if (typeof path !== "string") return path.path;
+  const at = path.search(PATTERN);
+  return at < 0 ? path : path.slice(0, path.lastIndexOf("/", at)) || "/";
+}
+
+/** Shows paths, each one where it is. What is in one that is shown already comes with it. */
+async function view(paths: readonly string[]): Promise<string[]> {
+  const outermost = [...new Set(paths)].filter((path, _, all) =>
+    !all.some((other) => other !== path && isInside(path, other))
+  );
+  const mounts = await Promise.all(outermost.map(async (path) => {
+    const link = await linkTo(path, outermost);
+    return link === undefined ? bind(path) : ["--symlink", link, path];
+  }));
+  return mounts.flat();
+}
+
+/** Where a link leads that is to stay one, such as `/bin`. */
+async function linkTo(path: string, shown: readonly string[]): Promise<string | undefined> {
+  // Asked first: a script with few permissions is not to be interrupted by a prompt for this.
+  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return undefined;
+  try {
+    const link = await Deno.readLink(path);
+    const real = await Deno.realPath(path);
+    return shown.some((other) => other !== path && isInside(real, other)) ? link : undefined;
+  } catch {
+    return undefined; // no link, or not there, or it leads to what we may not look at
+  }
+}

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Runs a command behind the wall: in the outer sandbox, which decides on files and the network, this
+# starts a second one. It has namespaces and a /proc of its own, a system call filter, and no
+# capabilities. The files beside this one say how it is made.
+
+wall=${0%/*}
+
+# What runs behind it compares these with its own.
+IPYBOX_OUTSIDE=$(readlink /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/cgroup) || exit 125
+export IPYBOX_OUTSIDE
+
+# When memory runs out, this goes before the user's programs. Inside, /proc can only be read.
+{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
+
+# Of what /proc says of the machine, only this can be read. Root could write much of the rest.
+set -- -- "$@"
+for entry in /proc/[!0-9]*; do
+  case ${entry#/proc/} in
+    cgroups | cpuinfo | devices | filesystems | loadavg | meminfo | stat | swaps | uptime | version | \
+      vmstat | zoneinfo) continue ;;
+  esac
+  if [ -L "$entry" ]; then
+    continue
+  elif [ -d "$entry" ]; then
+    set -- --ro-bind "$entry" "$entry" "$@"
+  else
+    set -- --ro-bind /dev/null "$entry" "$@"
+  fi
+done
+
+exec bwrap --args 9 --add-seccomp-fd 8 "$@" 9<"$wall/arguments" 8<"$wall/filter"
