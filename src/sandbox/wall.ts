@@ -43,7 +43,7 @@ export async function buildWall(
     );
   }
   const wall = `${hostPrivate}/wall`;
-  await Deno.mkdir(wall);
+  await Deno.mkdir(`${wall}/empty`, { recursive: true });
   const mounts = await mountArguments(settings, hostPrivate);
   const args = [
     ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),

@@ -12,17 +12,18 @@ export IPYBOX_OUTSIDE
 # When memory runs out, this goes before the user's programs. Inside, /proc can only be read.
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 
-# Of what /proc says of the machine, only this can be read. Root could write much of the rest.
+# Of what /proc says of the machine, only this is shown. Root could write much of the rest.
 set -- -- "$@"
 for entry in /proc/[!0-9]*; do
   case ${entry#/proc/} in
     cgroups | cpuinfo | devices | filesystems | loadavg | meminfo | stat | swaps | uptime | version | \
-      vmstat | zoneinfo) continue ;;
+      vmstat | zoneinfo) continue ;; # nobody may write these
+    sys | sysvipc) set -- --ro-bind "$entry" "$entry" "$@" && continue ;;
   esac
   if [ -L "$entry" ]; then
     continue
   elif [ -d "$entry" ]; then
-    set -- --ro-bind "$entry" "$entry" "$@"
+    set -- --ro-bind "$wall/empty" "$entry" "$@"
   else
     set -- --ro-bind /dev/null "$entry" "$@"
   fi
