@@ -44,11 +44,11 @@ export async function buildWall(
   }
   const wall = `${hostPrivate}/wall`;
   await Deno.mkdir(`${wall}/empty`, { recursive: true });
-  const mounts = await mountArguments(settings, hostPrivate);
+  const mounts = await mountsOf(settings, hostPrivate);
   const args = [
     ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),
     ..."--die-with-parent --cap-drop ALL".split(" "),
-    ...mounts,
+    ...mounts.args,
     // Code that makes namespaces has to write into /proc.
     ...(namespaces ? [] : ["--disable-userns", "--remount-ro", "/proc"]),
   ];
@@ -57,6 +57,8 @@ export async function buildWall(
     Deno.writeTextFile(`${wall}/enter`, asset("wall/enter.sh"), { mode: 0o700 }),
     Deno.writeTextFile(`${wall}/arguments`, args.map((arg) => `${arg}\0`).join("")),
     Deno.writeFile(`${wall}/filter`, filter),
+    Deno.writeTextFile(`${wall}/writable`, lines(mounts.writable)),
+    Deno.writeTextFile(`${wall}/hidden`, lines(mounts.hidden)),
   ]);
   const { filesystem } = settings;
   return {
@@ -68,21 +70,46 @@ export async function buildWall(
   };
 }
 
-async function mountArguments(settings: SandboxSettings, hostPrivate: string): Promise<string[]> {
+/** Paths, one a line, as the system writes them in a list of mounts. */
+function lines(paths: readonly string[]): string {
+  const escape = (char: string) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`;
+  return paths.map((path) => `${path.replaceAll(/[ \t\n\\]/g, escape)}\n`).join("");
+}
+
+/** What is mounted in the inner sandbox. */
+interface Mounts {
+  /** What is mounted by arguments of `bwrap`. */
+  readonly args: readonly string[];
+  /** Folders whose mounts the inner sandbox needs again, as their own mounts are lost. */
+  readonly writable: readonly string[];
+  /** Folders that the outer sandbox has put an empty one in place of, which can be written. */
+  readonly hidden: readonly string[];
+}
+
+async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise<Mounts> {
   const { allowRead, allowWrite, denyRead, disabled = false } = settings.filesystem;
   const named = [...allowRead, ...allowWrite].map(placeOf)
     .filter((path) => !isInside(path, hostPrivate));
   const closed = !disabled && denyRead.includes("/") && !named.includes("/");
-  const proc = settings.enableWeakerNestedSandbox
-    ? ["--dev-bind", "/proc", "/proc"]
-    : ["--proc", "/proc"];
-  return [
-    ...(closed ? ["--tmpfs", "/", ...inMemory("/tmp")] : ["--dev-bind", "/", "/"]),
+  const kernel = [
     ...["--dev", "/dev", ...inMemory("/dev/shm"), "--remount-ro", "/dev"],
-    ...proc,
+    ...(settings.enableWeakerNestedSandbox ? bind("/proc") : ["--proc", "/proc"]),
     ...["--tmpfs", "/sys", ...PROCESSORS.flatMap(bind), "--remount-ro", "/sys"],
-    ...(closed ? [...await view(named), "--remount-ro", "/"] : []),
   ];
+  if (!closed) {
+    return { args: ["--dev-bind", "/", "/", ...kernel], writable: [], hidden: [] };
+  }
+  const shown = [...new Set(named)].filter((path, _, all) =>
+    !all.some((other) => other !== path && isInside(path, other)) // it comes with that one
+  );
+  return {
+    args: [
+      ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel, ...await view(shown)],
+      ...["--remount-ro", "/"],
+    ],
+    writable: allowWrite.map(placeOf),
+    hidden: denyRead.map(placeOf).filter((path) => shown.some((other) => isInside(path, other))),
+  };
 }
 
 /** Of what the kernel shows of the machine, what programs need to count processors. */
@@ -104,13 +131,10 @@ function placeOf(path: SettingsPath): string {
   return at < 0 ? path : path.slice(0, path.lastIndexOf("/", at)) || "/";
 }
 
-/** Shows paths, each one where it is. What is in one that is shown already comes with it. */
+/** Shows paths, each one where it is. */
 async function view(paths: readonly string[]): Promise<string[]> {
-  const outermost = [...new Set(paths)].filter((path, _, all) =>
-    !all.some((other) => other !== path && isInside(path, other))
-  );
-  const mounts = await Promise.all(outermost.map(async (path) => {
-    const link = await linkTo(path, outermost);
+  const mounts = await Promise.all(paths.map(async (path) => {
+    const link = await linkTo(path, paths);
     return link === undefined ? bind(path) : ["--symlink", link, path];
   }));
   return mounts.flat();

@@ -29,4 +29,43 @@ for entry in /proc/[!0-9]*; do
   fi
 done
 
+# A folder above what is protected cannot be moved away where a mount is on it, even one that another
+# one covers: covered, it is in nobody's way. Those of the outer sandbox do not come along. What that
+# hides folders by can be written, without a limit.
+plain() { # path: what a list of mounts means by this
+  path=$1
+  case $1 in
+    *\\*) path=$(printf '%b/' "$1") && path=${path%/} ;;
+  esac
+}
+newline='
+'
+writable=
+hidden=$newline
+pins=
+while IFS= read -r line; do writable=$writable$line$newline; done <"$wall/writable"
+while IFS= read -r line; do hidden=$hidden$line$newline; done <"$wall/hidden"
+IFS=$newline
+set -f
+while IFS=' ' read -r _ _ _ root point options _; do
+  if [ "$root" = / ]; then
+    case $options$hidden in
+      rw*"$newline$point$newline"*) plain "$point" && set -- --remount-ro "$path" "$@" ;;
+    esac
+  else
+    pins=$pins$point$newline
+  fi
+done </proc/self/mountinfo
+for folder in $writable; do
+  plain "$folder" && set -- --dev-bind "$path" "$path" "$@"
+  for point in $pins; do
+    case $point in
+      "$folder"/*)
+        plain "$point"
+        [ ! -d "$path" ] || set -- --dev-bind "$path" "$path" "$@"
+        ;;
+    esac
+  done
+done
+
 exec bwrap --args 9 --add-seccomp-fd 8 "$@" 9<"$wall/arguments" 8<"$wall/filter"
