@@ -3,11 +3,12 @@ import type { Logger } from "../log.ts";
 import type { SandboxConfig } from "./config.ts";
 import { guarded } from "./guard.ts";
 import { writeSettings } from "./launch.ts";
+import { effectiveLimits } from "./limits.ts";
 import { sandboxSettings } from "./policy.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { findSrt } from "./srt.ts";
 
-/** A program that is run once in a sandbox of its own. */
+/** A program that is run once in a sandbox of its own, with the limits that executed code has. */
 export interface ConfinedProgram {
   /** The program, by its path, and its arguments. */
   readonly command: readonly string[];
@@ -68,6 +69,7 @@ export async function confine(
   const command = await guarded(["/usr/bin/env", ...own, ...program.command], {
     hostPrivate,
     cwd: session,
+    limits: effectiveLimits(undefined, { sandboxed: true }),
   });
   const launch = await writeSettings({ srt, settings, hostPrivate, command });
   return {

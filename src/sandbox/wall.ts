@@ -15,6 +15,7 @@ import { asset } from "../assets/mod.ts";
 import { allDone } from "../async/all.ts";
 import { SandboxUnavailableError } from "../errors.ts";
 import { isInside } from "../process/trusted_path.ts";
+import { SHARED_BY_SANDBOXES } from "./protected_paths.ts";
 import { literal, PATTERN, type SandboxSettings, type SettingsPath } from "./policy.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 
@@ -61,9 +62,17 @@ export async function buildWall(
     Deno.writeTextFile(`${wall}/hidden`, lines(mounts.hidden)),
   ]);
   const { filesystem } = settings;
+  const { denyRead, denyWrite } = filesystem;
+  // `srt` opens this one whatever the settings say, if it is there.
+  const shared = await isFolder(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   return {
     network,
-    filesystem: { ...filesystem, allowRead: [...filesystem.allowRead, literal(wall)] },
+    filesystem: {
+      ...filesystem,
+      allowRead: [...filesystem.allowRead, literal(wall)],
+      denyRead: [...denyRead, ...shared],
+      denyWrite: [...denyWrite, ...shared],
+    },
     ...(settings.enableWeakerNestedSandbox ? { enableWeakerNestedSandbox: true } : {}),
     bwrapPath: `${wall}/outer`,
     seccomp: { applyPath: `${wall}/enter` },
@@ -97,7 +106,8 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
     ...["--tmpfs", "/sys", ...PROCESSORS.flatMap(bind), "--remount-ro", "/sys"],
   ];
   if (!closed) {
-    return { args: ["--dev-bind", "/", "/", ...kernel], writable: [], hidden: [] };
+    const args = ["--dev-bind", "/", "/", ...kernel];
+    return { args, writable: [], hidden: [SHARED_BY_SANDBOXES] };
   }
   const shown = [...new Set(named)].filter((path, _, all) =>
     !all.some((other) => other !== path && isInside(path, other)) // it comes with that one
@@ -108,7 +118,9 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
       ...["--remount-ro", "/"],
     ],
     writable: allowWrite.map(placeOf),
-    hidden: denyRead.map(placeOf).filter((path) => shown.some((other) => isInside(path, other))),
+    hidden: [SHARED_BY_SANDBOXES, ...denyRead.map(placeOf)].filter((path) =>
+      shown.some((other) => isInside(path, other))
+    ),
   };
 }
 
@@ -151,4 +163,9 @@ async function linkTo(path: string, shown: readonly string[]): Promise<string | 
   } catch {
     return undefined; // no link, or not there, or it leads to what we may not look at
   }
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return false;
+  return await Deno.stat(path).then(({ isDirectory }) => isDirectory, () => false);
 }

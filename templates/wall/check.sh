@@ -1,5 +1,6 @@
 # Sees to it that the sandbox holds, goes to the folder, and starts the program.
-# Arguments: the system, a file that must not be visible, the folder, the program and its arguments.
+# Arguments: the system, a file that must not be visible, the folder, limits (KiB of memory, processes,
+# blocks of one file), the program and its arguments.
 fail() {
   echo "The sandbox does not hold, nothing was started: $1" >&2
   exit 125
@@ -28,7 +29,13 @@ check_linux() {
 
 [ ! -e "$2" ] || fail "a file of the host's is visible"
 [ "$1" != linux ] || check_linux
-ulimit -c 0
 cd -- "$3" || exit 126
-shift 3
+# Where a lower limit is in force already, it stays.
+{
+  ulimit -c 0
+  ulimit -v "$4"
+  ulimit -u "$5" || ulimit -p "$5" # one shell's name for it, and another's
+  ulimit -f "$6"
+} 2>/dev/null
+shift 6
 exec "$@"
