@@ -62,17 +62,9 @@ export async function buildWall(
     Deno.writeTextFile(`${wall}/hidden`, lines(mounts.hidden)),
   ]);
   const { filesystem } = settings;
-  const { denyRead, denyWrite } = filesystem;
-  // `srt` opens this one whatever the settings say, if it is there.
-  const shared = await isFolder(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   return {
     network,
-    filesystem: {
-      ...filesystem,
-      allowRead: [...filesystem.allowRead, literal(wall)],
-      denyRead: [...denyRead, ...shared],
-      denyWrite: [...denyWrite, ...shared],
-    },
+    filesystem: { ...filesystem, allowRead: [...filesystem.allowRead, literal(wall)] },
     ...(settings.enableWeakerNestedSandbox ? { enableWeakerNestedSandbox: true } : {}),
     bwrapPath: `${wall}/outer`,
     seccomp: { applyPath: `${wall}/enter` },
@@ -106,8 +98,8 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
     ...["--tmpfs", "/sys", ...PROCESSORS.flatMap(bind), "--remount-ro", "/sys"],
   ];
   if (!closed) {
-    const args = ["--dev-bind", "/", "/", ...kernel];
-    return { args, writable: [], hidden: [SHARED_BY_SANDBOXES] };
+    const args = ["--dev-bind", "/", "/", ...kernel, ...await sharedFolder(["/"])];
+    return { args, writable: [], hidden: denyRead.map(placeOf) };
   }
   const shown = [...new Set(named)].filter((path, _, all) =>
     !all.some((other) => other !== path && isInside(path, other)) // it comes with that one
@@ -115,12 +107,10 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
   return {
     args: [
       ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel, ...await view(shown)],
-      ...["--remount-ro", "/"],
+      ...[...await sharedFolder(shown), "--remount-ro", "/"],
     ],
     writable: allowWrite.map(placeOf),
-    hidden: [SHARED_BY_SANDBOXES, ...denyRead.map(placeOf)].filter((path) =>
-      shown.some((other) => isInside(path, other))
-    ),
+    hidden: denyRead.map(placeOf).filter((path) => shown.some((other) => isInside(path, other))),
   };
 }
 
@@ -165,7 +155,11 @@ async function linkTo(path: string, shown: readonly string[]): Promise<string | 
   }
 }
 
-async function isFolder(path: string): Promise<boolean> {
-  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return false;
-  return await Deno.stat(path).then(({ isDirectory }) => isDirectory, () => false);
+/** Hides the folder that `srt` opens to all of them, whatever the settings say, where it is shown. */
+async function sharedFolder(shown: readonly string[]): Promise<string[]> {
+  const path = SHARED_BY_SANDBOXES;
+  if (!shown.some((folder) => isInside(path, folder))) return [];
+  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return [];
+  const found = await Deno.stat(path).then(({ isDirectory }) => isDirectory, () => false);
+  return found ? ["--tmpfs", path, "--remount-ro", path] : [];
 }

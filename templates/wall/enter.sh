@@ -50,7 +50,10 @@ set -f
 while IFS=' ' read -r _ _ _ root point options _; do
   if [ "$root" = / ]; then
     case $options$hidden in
-      rw*"$newline$point$newline"*) plain "$point" && set -- --remount-ro "$path" "$@" ;;
+      rw*"$newline$point$newline"*)
+        plain "$point"
+        if mountpoint -q "$path"; then set -- --remount-ro "$path" "$@"; fi
+        ;;
     esac
   else
     pins=$pins$point$newline
