@@ -60,6 +60,7 @@ export async function buildWall(
     Deno.writeFile(`${wall}/filter`, filter),
     Deno.writeTextFile(`${wall}/writable`, lines(mounts.writable)),
     Deno.writeTextFile(`${wall}/hidden`, lines(mounts.hidden)),
+    ...(mounts.whole ? [Deno.writeTextFile(`${wall}/whole`, "")] : []),
   ]);
   const { filesystem } = settings;
   return {
@@ -81,9 +82,11 @@ function lines(paths: readonly string[]): string {
 interface Mounts {
   /** What is mounted by arguments of `bwrap`. */
   readonly args: readonly string[];
-  /** Folders whose mounts the inner sandbox needs again, as their own mounts are lost. */
+  /** Whether it shows all that the outer sandbox shows. */
+  readonly whole: boolean;
+  /** Folders that can be written. */
   readonly writable: readonly string[];
-  /** Folders that the outer sandbox has put an empty one in place of, which can be written. */
+  /** Folders that the outer sandbox puts empty ones in the place of. */
   readonly hidden: readonly string[];
 }
 
@@ -91,6 +94,9 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
   const { allowRead, allowWrite, denyRead, disabled = false } = settings.filesystem;
   const named = [...allowRead, ...allowWrite].map(placeOf)
     .filter((path) => !isInside(path, hostPrivate));
+  const writable = allowWrite.map(placeOf);
+  const hidden = denyRead.filter((path) => typeof path !== "string" || !PATTERN.test(path))
+    .map(placeOf);
   const closed = !disabled && denyRead.includes("/") && !named.includes("/");
   const kernel = [
     ...["--dev", "/dev", ...inMemory("/dev/shm"), "--remount-ro", "/dev"],
@@ -99,7 +105,7 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
   ];
   if (!closed) {
     const args = ["--dev-bind", "/", "/", ...kernel, ...await sharedFolder(["/"])];
-    return { args, writable: [], hidden: denyRead.map(placeOf) };
+    return { args, whole: true, writable, hidden };
   }
   const shown = [...new Set(named)].filter((path, _, all) =>
     !all.some((other) => other !== path && isInside(path, other)) // it comes with that one
@@ -109,8 +115,9 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
       ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel, ...await view(shown)],
       ...[...await sharedFolder(shown), "--remount-ro", "/"],
     ],
-    writable: allowWrite.map(placeOf),
-    hidden: denyRead.map(placeOf).filter((path) => shown.some((other) => isInside(path, other))),
+    whole: false,
+    writable,
+    hidden: hidden.filter((path) => shown.some((other) => isInside(path, other))),
   };
 }
 

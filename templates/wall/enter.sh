@@ -29,15 +29,9 @@ for entry in /proc/[!0-9]*; do
   fi
 done
 
-# A folder above what is protected cannot be moved away where a mount is on it, even one that another
-# one covers: covered, it is in nobody's way. Those of the outer sandbox do not come along. What that
-# hides folders by can be written, without a limit.
-plain() { # path: what a list of mounts means by this
-  path=$1
-  case $1 in
-    *\\*) path=$(printf '%b/' "$1") && path=${path%/} ;;
-  esac
-}
+# What the outer sandbox hides folders by can be written, without a limit. And a folder above what is
+# protected cannot be moved away where a mount is on it, even one that another one covers: covered, it
+# is in nobody's way. Those of the outer sandbox come along only with the whole tree.
 newline='
 '
 writable=
@@ -45,21 +39,43 @@ hidden=$newline
 pins=
 while IFS= read -r line; do writable=$writable$line$newline; done <"$wall/writable"
 while IFS= read -r line; do hidden=$hidden$line$newline; done <"$wall/hidden"
+whole=
+[ ! -e "$wall/whole" ] || whole=yes
 IFS=$newline
 set -f
-while IFS=' ' read -r _ _ _ root point options _; do
-  if [ "$root" = / ]; then
-    case $options$hidden in
-      rw*"$newline$point$newline"*)
-        plain "$point"
-        if mountpoint -q "$path"; then set -- --remount-ro "$path" "$@"; fi
-        ;;
+
+plain() { # path: what a list of mounts means by this
+  path=$1
+  case $1 in
+    *\\*) path=$(printf '%b/' "$1") && path=${path%/} ;;
+  esac
+}
+
+is_hidden() { # folder
+  case $hidden in
+    *"$newline$1$newline"*) return 0 ;;
+  esac
+  [ -n "$whole" ] || return 1
+  for folder in /dev $writable; do
+    case $1/ in
+      "$folder"/*) return 1 ;;
     esac
-  else
-    pins=$pins$point$newline
-  fi
+  done
+}
+
+while IFS=' ' read -r _ _ _ root point options rest; do
+  case "$root $options $rest" in
+    "/ rw"*"- tmpfs "*)
+      plain "$point"
+      if is_hidden "$point" && mountpoint -q "$path"; then
+        set -- --remount-ro "$path" "$@"
+      fi
+      ;;
+    *) pins=$pins$point$newline ;;
+  esac
 done </proc/self/mountinfo
-for folder in $writable; do
+[ -z "$whole" ] || pins=
+for folder in ${pins:+$writable}; do
   plain "$folder" && set -- --dev-bind "$path" "$path" "$@"
   for point in $pins; do
     case $point in
