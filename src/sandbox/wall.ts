@@ -82,7 +82,7 @@ function lines(paths: readonly string[]): string {
 interface Mounts {
   /** What is mounted by arguments of `bwrap`. */
   readonly args: readonly string[];
-  /** Whether it shows all that the outer sandbox shows. */
+  /** Whether it shows all that the outer sandbox shows, of which some is to be read only. */
   readonly whole: boolean;
   /** Folders that can be written. */
   readonly writable: readonly string[];
@@ -105,6 +105,7 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
   ];
   if (!closed) {
     const args = ["--dev-bind", "/", "/", ...kernel, ...await sharedFolder(["/"])];
+    if (disabled) return { args, whole: false, writable: [], hidden: [] };
     return { args, whole: true, writable, hidden };
   }
   const shown = [...new Set(named)].filter((path, _, all) =>

@@ -56,7 +56,7 @@ is_hidden() { # folder
     *"$newline$1$newline"*) return 0 ;;
   esac
   [ -n "$whole" ] || return 1
-  for folder in /dev $writable; do
+  for folder in /dev /proc /sys $writable; do
     case $1/ in
       "$folder"/*) return 1 ;;
     esac
