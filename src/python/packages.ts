@@ -6,7 +6,7 @@
 import { join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../async/mutex.ts";
-import { abortable } from "../async/signals.ts";
+import { abortable, anySignal } from "../async/signals.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { bytesOf } from "../net/byte_stream.ts";
@@ -54,6 +54,12 @@ export interface PackageFolderOptions {
 export interface InstallOptions {
   /** Stops the installation. */
   readonly signal?: AbortSignal;
+  /**
+   * How long the installer may take.
+   *
+   * @default {1800000} half an hour
+   */
+  readonly timeoutMs?: number;
   /** Told what the installer says. */
   readonly onLine?: (line: string) => void;
 }
@@ -138,6 +144,7 @@ export class PackageFolder {
     options: InstallOptions = {},
   ): Promise<InstallOutcome> {
     const { signal = new AbortController().signal, onLine = () => {} } = options;
+    const { timeoutMs = 30 * 60_000 } = options;
     using _turn = await this.#turns.acquire(signal); // two at once would mix their files
     const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-install-" }));
     try {
@@ -147,7 +154,7 @@ export class PackageFolder {
       const constraints = pinnedVersions(asset("environment/requirements.txt"));
       await Deno.writeTextFile(`${session}/constraints.txt`, constraints);
       const installer = await this.#installer(requirement, root, signal);
-      return await this.#run(installer, session, { signal, onLine });
+      return await this.#run(installer, session, { signal, onLine, timeoutMs });
     } finally {
       await Deno.remove(root, { recursive: true });
     }
@@ -233,7 +240,7 @@ export class PackageFolder {
   async #run(
     installer: Installer,
     cwd: string,
-    { signal, onLine }: Required<InstallOptions>,
+    { signal, onLine, timeoutMs }: Required<InstallOptions>,
   ): Promise<InstallOutcome> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     // Nothing is lost by ending it, so it does not get long to do so.
@@ -252,9 +259,17 @@ export class PackageFolder {
         for (const line of output.push(chunk)) onLine(line);
       }
     })();
-    const { exitCode } = await abortable(process.exited, signal);
-    await said;
-    return { installed: exitCode === 0, output: output.text };
+    const deadline = AbortSignal.timeout(timeoutMs);
+    try {
+      const { exitCode } = await abortable(process.exited, anySignal(deadline, signal));
+      await said;
+      return { installed: exitCode === 0, output: output.text };
+    } catch (error) {
+      if (error !== deadline.reason || !deadline.aborted) throw error;
+      const ended = `The installer was ended, as it took more than ${timeoutMs / 1000} s`;
+      onLine(ended);
+      return { installed: false, output: `${output.text}${ended}\n` };
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 import { proxyFolder, type SandboxSettings } from "./policy.ts";
 import { srtArguments, type SrtCommand } from "./srt.ts";
+import { buildWall } from "./wall.ts";
 
 /** What {@linkcode writeSettings} is given. */
 export interface WriteSettingsInput {
@@ -24,15 +25,18 @@ export interface SandboxLaunch {
 }
 
 /**
- * Writes the settings where nobody inside sees them.
+ * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
  *
  * @param input The settings and what runs under them.
  * @returns How the sandbox is started.
  */
 export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
-  const { srt, settings, hostPrivate, command } = input;
+  const { srt, hostPrivate, command } = input;
   const file = `${hostPrivate}/srt.json`;
   await Deno.mkdir(proxyFolder(hostPrivate));
+  const settings = Deno.build.os === "linux"
+    ? await buildWall(input.settings, hostPrivate)
+    : input.settings;
   await Deno.writeTextFile(file, JSON.stringify(settings));
   return {
     command: srt.command,

@@ -29,7 +29,7 @@ const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
 
 /** `srt` lets every sandbox of this user write there: their common place to meet. */
-const SHARED_BY_SANDBOXES = "/tmp/claude";
+export const SHARED_BY_SANDBOXES = "/tmp/claude";
 
 const SECRET = /^\.env(\..*)?$|^\.npmrc$|^\.pypirc$|^\.netrc$/;
 const EXAMPLE = /\.(example|sample|template)$/;

@@ -157,7 +157,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
   }
   if (report.uid === 0) {
     log.warn(
-      "The sandbox runs as root and is weaker for it: run ipybox as another user",
+      "ipybox runs as root: what gets out of the sandbox is root, too; run it as another user",
     );
   }
 }

@@ -5,6 +5,7 @@ import { hostEnv } from "../process/host_env.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
+import { guarded } from "./guard.ts";
 import { writeSettings } from "./launch.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
@@ -83,8 +84,6 @@ export async function sandboxServer(
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
   signal.throwIfAborted();
-  const canary = `${hostPrivate}/canary`;
-  await Deno.writeTextFile(canary, "nobody inside sees this", { mode: 0o600 });
   const settings = sandboxSettings({
     writable: [folder],
     readOnly: [],
@@ -107,11 +106,10 @@ export async function sandboxServer(
     srt,
     settings,
     hostPrivate,
-    command: [
-      ...["/bin/sh", "-c", INSIDE, "sh", canary, program.cwd],
+    command: await guarded([
       ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
       ...[program.command, ...program.args],
-    ],
+    ], { hostPrivate, cwd: program.cwd }),
   });
   return {
     command: launch.command,
@@ -132,17 +130,6 @@ function changes(
     ...names.flatMap(([name, value]) => value === undefined ? [] : [`${name}=${value}`]),
   ];
 }
-
-/** What runs first inside: it sees to it that the sandbox holds, and goes where the program starts. */
-const INSIDE = `
-if [ -e "$1" ]; then
-  echo "The sandbox does not hold, the server was not started" >&2
-  exit 125
-fi
-cd -- "$2" || exit 126
-shift 2
-exec "$@"
-`;
 
 async function userConfig(
   { settings, openReads = false }: ServerSandboxOptions,
