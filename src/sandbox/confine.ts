@@ -1,5 +1,6 @@
 import { allDone } from "../async/all.ts";
 import { hostEnv } from "../process/host_env.ts";
+import { hostPath, type ProgramPath } from "../process/program.ts";
 import type { Logger } from "../log.ts";
 import type { SandboxConfig } from "./config.ts";
 import { proxyFolder, sandboxSettings } from "./policy.ts";
@@ -41,9 +42,9 @@ const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
 export async function confine(
   program: ConfinedProgram,
   options: { readonly log: Logger; readonly signal: AbortSignal },
-): Promise<{ command: string; args: string[]; env: Record<string, string> }> {
+): Promise<{ command: ProgramPath; args: string[]; env: Record<string, string> }> {
   const { session, writable, hostPrivate, config = {} } = program;
-  const path = trustedPath(hostEnv("PATH") ?? "/usr/bin:/bin", [session, writable]);
+  const path = await trustedPath(hostPath(), [session, writable]);
   const [srt] = await allDone([
     findSrt({ path, ...options }),
     Deno.mkdir(proxyFolder(hostPrivate)),
@@ -65,7 +66,10 @@ export async function confine(
     },
     ...(home === undefined ? {} : { home }),
   });
-  await Deno.writeTextFile(`${hostPrivate}/srt.json`, JSON.stringify(settings));
+  await Deno.writeTextFile(
+    `${hostPrivate}/srt.json`,
+    JSON.stringify({ ...srt.programs, ...settings }),
+  );
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
   return {
     command: srt.command,

@@ -1,4 +1,5 @@
 import { proxyFolder, type SandboxSettings } from "./policy.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { srtArguments, type SrtCommand } from "./srt.ts";
 
 /** What {@linkcode writeSettings} is given. */
@@ -16,7 +17,7 @@ export interface WriteSettingsInput {
 /** How the sandbox is started. */
 export interface SandboxLaunch {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** What leads it to its own folder. */
@@ -33,7 +34,7 @@ export async function writeSettings(input: WriteSettingsInput): Promise<SandboxL
   const { srt, settings, hostPrivate, command } = input;
   const file = `${hostPrivate}/srt.json`;
   await Deno.mkdir(proxyFolder(hostPrivate));
-  await Deno.writeTextFile(file, JSON.stringify(settings));
+  await Deno.writeTextFile(file, JSON.stringify({ ...srt.programs, ...settings }));
   return {
     command: srt.command,
     args: [...srt.args, ...srtArguments(file, command)],

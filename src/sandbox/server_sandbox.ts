@@ -2,6 +2,7 @@ import { isAbsolute, join } from "node:path";
 import { allDone } from "../async/all.ts";
 import type { Logger } from "../log.ts";
 import { hostEnv } from "../process/host_env.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
@@ -15,7 +16,7 @@ import { userFolders } from "./user_folders.ts";
 /** A program that is to run in a sandbox of its own, and what it is given. */
 export interface ServerProgram {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** Its whole environment. */
@@ -67,8 +68,7 @@ export async function sandboxServer(
   const { folder, hostPrivate, openReads = false, log, signal } = options;
   const workspace = await Deno.realPath(options.workspace);
   const home = hostEnv("HOME");
-  const path = program.env.PATH ?? "";
-  const trusted = trustedPath(path, [workspace]);
+  const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
   const config = await userConfig(options);
   // What is to be protected must be there, or a server that may write the workspace could make it.
   if ((config.filesystem?.allowWrite ?? []).length > 0) {
@@ -78,7 +78,7 @@ export async function sandboxServer(
   const [srt, protectedPaths, ...readable] = await allDone([
     findSrt({ path: trusted, log, signal }),
     protectedIn(workspace, openReads),
-    programFiles(program.command, path, home),
+    programFiles(program.command, home),
     namedPaths(program.args, home),
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
