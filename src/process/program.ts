@@ -107,6 +107,9 @@ export async function requireProgram(
       `Requires run access to "${name}", run again with the --allow-run flag`,
     );
   }
+  if (!isGranted({ name: "env", variable: "PATH" })) {
+    problems.push("to look for it elsewhere, allow to read the variable PATH");
+  }
   const { path = hostPath() } = search;
   const unseen = path.split(delimiter).filter((folder) =>
     isAbsolute(folder) && !isGranted({ name: "read", path: folder })
