@@ -45,12 +45,12 @@ export class PrivateFolder implements AsyncDisposable {
 }
 
 /**
- * Where programs stop to look further above. npm stops at `node_modules`; with a `package.json` beside
- * it, a folder above could claim this one as a workspace of its own.
+ * What makes Deno and uv look no further above: the root of a workspace. npm stops at `node_modules`;
+ * a `package.json` beside it would let a folder above claim this one for its own workspace.
  */
 const BARRIER: readonly (readonly [name: string, text: string])[] = [
   ["deno.json", '{ "workspace": [] }\n'],
-  ["uv.toml", ""],
+  ["pyproject.toml", "[tool.uv.workspace]\n"],
 ];
 
 /** The folder in the user's cache, where it can be had and only this user can write to it. */

@@ -8,6 +8,7 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
+import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
@@ -119,6 +120,7 @@ export async function prepareSandbox(
     config,
     ...(home === undefined ? {} : { home }),
   });
+  refuseTooManyMounts(settings, workspace);
   const launch = await writeSettings({ srt, settings, hostPrivate, command });
   return {
     command: launch.command,

@@ -7,6 +7,7 @@ import { trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
+import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
 import { findProtectedPaths, makeOwnFolders, type ProtectedPaths } from "./protected_paths.ts";
@@ -96,6 +97,7 @@ export async function sandboxServer(
     openReads,
     ...(home === undefined ? {} : { home }),
   });
+  refuseTooManyMounts(settings, workspace);
   // srt needs other values of some variables than what it starts.
   const own: Readonly<Record<string, string>> = {
     HOME: hostPrivate, // srt lets programs inside write to some folders below it
