@@ -27,9 +27,9 @@ export function refuseTooManyMounts({ filesystem }: SandboxSettings, workspace: 
   const most = inside.filter((path) => isInside(path, folder));
   const examples = most.slice(0, EXAMPLES).map((path) => relative(folder, path)).join(", ");
   throw new ConfigError(
-    `Cannot use ${workspace} as workspace: ${inside.length} files and folders in it have to be kept ` +
-      `from code, more than a sandbox can; ${most.length} of them are in ${folder} (${examples}, …): ` +
-      "remove what is not needed there",
+    `Cannot use ${workspace} as workspace: ${most.length} files and folders in ${folder} ` +
+      `(${examples}, …) have to be kept from code, more than a sandbox can: remove what is not ` +
+      "needed there",
   );
 }
 

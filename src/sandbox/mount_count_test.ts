@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
 import { ConfigError } from "../errors.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
@@ -16,20 +16,16 @@ function settingsWith(secrets: readonly string[]) {
 
 Deno.test("refuseTooManyMounts() names the folder that most of the files are in", () => {
   const many = Array.from({ length: 2500 }, (_, i) => `/space/data/made/d${i}/.env`);
-  const error = assertThrows(
-    () => refuseTooManyMounts(settingsWith(["/space/.env", ...many]), "/space"),
-    ConfigError,
-    "Cannot use /space as workspace: 2502 files",
-  );
+  const refused = (files: readonly string[]) =>
+    assertThrows(() => refuseTooManyMounts(settingsWith(files), "/space"), ConfigError).message;
   assertEquals(
-    error.message.split("; ").at(-1),
-    "2500 of them are in /space/data/made (d0/.env, d1/.env, d2/.env, …): remove what is not needed there",
+    refused(["/space/.env", ...many]),
+    "Cannot use /space as workspace: 2500 files and folders in /space/data/made " +
+      "(d0/.env, d1/.env, d2/.env, …) have to be kept from code, more than a sandbox can: remove what " +
+      "is not needed there",
   );
-  assertThrows(
-    () => refuseTooManyMounts(settingsWith(many.map((p) => p.replace("data/made/", ""))), "/space"),
-    ConfigError,
-    "2501 of them are in /space (d0/.env",
-  );
+  const spread = many.map((path) => path.replace("data/made/", ""));
+  assertStringIncludes(refused(spread), "2501 files and folders in /space (d0/.env, ");
 });
 
 Deno.test("refuseTooManyMounts() leaves a thousand protected files alone", () => {
