@@ -71,7 +71,7 @@ export async function launchStdio(
   };
   // Also a search path of its own must not lead it to what executed code wrote.
   if (env.PATH !== undefined) env.PATH = await trustedPath(env.PATH, [base]);
-  const makeFolder = async () => belongings.use(await makeFolderFor(serverName)).path;
+  const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base)).path;
   const programIn = async (folder: string) =>
     await serverProgram(serverName, wanted.command, { path: env.PATH, untrusted: [base], folder });
   if (wanted.sandbox === "none") {
@@ -138,9 +138,9 @@ async function serverProgram(
   }
 }
 
-async function makeFolderFor(serverName: string): Promise<PrivateFolder> {
+async function makeFolderFor(serverName: string, workspace: string): Promise<PrivateFolder> {
   try {
-    return await PrivateFolder.create();
+    return await PrivateFolder.create([workspace]);
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotCapable)) throw cause;
     throw new ConfigError(

@@ -24,13 +24,14 @@ export class PrivateFolder implements AsyncDisposable {
   /**
    * Makes a folder.
    *
+   * @param untrusted Absolute folders that executed code can write to, besides all workspaces.
    * @returns The folder.
    * @throws {ConfigError} Other users could replace it.
    * @throws {Deno.errors.NotCapable} Deno's permissions do not allow it.
    */
-  static async create(): Promise<PrivateFolder> {
+  static async create(untrusted: readonly string[] = []): Promise<PrivateFolder> {
     await using parts = new AsyncDisposableStack();
-    const held = parts.use(await HeldFolder.create(await usersOwn()));
+    const held = parts.use(await HeldFolder.create(await usersOwn(untrusted)));
     const folder = new PrivateFolder(held);
     for (const path of [folder.path, `${held.path}/node_modules`]) await Deno.mkdir(path);
     for (const [name, text] of BARRIER) await Deno.writeTextFile(`${held.path}/${name}`, text);
@@ -54,13 +55,18 @@ const BARRIER: readonly (readonly [name: string, text: string])[] = [
 ];
 
 /** The folder in the user's cache, where it can be had and only this user can write to it. */
-async function usersOwn(): Promise<string | undefined> {
+async function usersOwn(untrusted: readonly string[]): Promise<string | undefined> {
   const cache = cacheFolder();
   if (cache === undefined) return undefined;
   const path = join(cache, "run");
-  for (const name of ["read", "write"] as const) {
-    if (Deno.permissions.querySync({ name, path }).state !== "granted") return undefined;
-  }
+  const wanted: readonly Deno.PermissionDescriptor[] = [
+    { name: "read", path },
+    { name: "write", path },
+    { name: "sys", kind: "uid" },
+  ];
+  const isGranted = (permission: Deno.PermissionDescriptor) =>
+    Deno.permissions.querySync(permission).state === "granted";
+  if (!wanted.every(isGranted)) return undefined;
   try {
     await Deno.mkdir(path, { recursive: true, mode: 0o700 });
     const { isDirectory, uid, mode } = await Deno.lstat(path);
@@ -69,5 +75,5 @@ async function usersOwn(): Promise<string | undefined> {
   } catch {
     return undefined; // a home that is missing, full or read-only
   }
-  return await (await PathTrust.create()).whyShared(path) === undefined ? path : undefined;
+  return await (await PathTrust.create(untrusted)).whyShared(path) === undefined ? path : undefined;
 }

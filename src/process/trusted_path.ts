@@ -43,7 +43,7 @@ const MAX_LINKS = 40;
 export class PathTrust {
   readonly #untrusted: readonly string[];
   readonly #home: string | undefined = hostEnv("HOME");
-  readonly #owners: readonly number[] = [0, ...ownId()];
+  readonly #user: number | undefined = ownId();
   readonly #known = new Map<string, Promise<string | undefined>>();
 
   private constructor(untrusted: readonly string[]) {
@@ -140,12 +140,16 @@ export class PathTrust {
     return folder && `executed code can write to ${folder}`;
   }
 
-  /** A workspace of another session, or of an earlier one, is one too. Home never is. */
+  /**
+   * A workspace of another session, or of an earlier one, is one too. Home never is, and what another
+   * user calls one would take `/tmp` from all.
+   */
   async #whyWorkspace(folder: string): Promise<string | undefined> {
     if (folder === "/" || (this.#home !== undefined && isInside(this.#home, folder))) {
       return undefined;
     }
-    const isWorkspace = (await look(join(folder, WORKSPACE_STATE)))?.isDirectory;
+    const state = await look(join(folder, WORKSPACE_STATE));
+    const isWorkspace = state?.isDirectory && (this.#user === undefined || this.#isOwn(state));
     return isWorkspace ? `executed code can write to ${folder}` : undefined;
   }
 
@@ -156,7 +160,7 @@ export class PathTrust {
   }
 
   #isOwn({ uid }: Deno.FileInfo): boolean {
-    return uid === null || this.#owners.includes(uid);
+    return uid === null || uid === 0 || uid === this.#user;
   }
 }
 
@@ -183,8 +187,7 @@ async function realPathIfSeen(path: string): Promise<string> {
   return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere
 }
 
-function ownId(): number[] {
-  if (Deno.permissions.querySync({ name: "sys", kind: "uid" }).state !== "granted") return [];
-  const id = Deno.uid();
-  return id === null ? [] : [id];
+function ownId(): number | undefined {
+  const { state } = Deno.permissions.querySync({ name: "sys", kind: "uid" });
+  return state === "granted" ? Deno.uid() ?? undefined : undefined;
 }
