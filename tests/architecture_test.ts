@@ -17,7 +17,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   tool_server: ["approval", "approval_page", "audit", "mcp", "policy"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
-  actions: ["assets", "kernel", "mcp"],
+  actions: ["assets", "kernel", "mcp", "process"],
   mcp_server: [
     "approval",
     "apigen",
@@ -84,6 +84,26 @@ Deno.test("Nothing in src/ but commands/ reads arguments, prints to stdout or us
     ) {
       wrong.push(path);
     }
+  }
+  assertEquals(wrong, []);
+});
+
+/** Where processes are started, from a `ProgramPath` only. */
+const STARTERS = ["src/process/managed_process.ts", "src/process/run_program.ts"];
+/** Where a `ProgramPath` is made, which is a text to everybody else. */
+const FINDER = "src/process/program.ts";
+
+Deno.test("The host starts no program but those that one module finds or takes by their path", async () => {
+  const wrong: string[] = [];
+  const paths = ["cli.ts", "mod.ts"];
+  for (const folder of ["src", "packaging"]) paths.push(...await Array.fromAsync(sources(folder)));
+  for (const path of paths.filter((path) => !path.endsWith("_test.ts"))) {
+    const text = withoutComments(await Deno.readTextFile(resolve(root, path)));
+    // Also what would get around the name: Deno["Command"], const { Command } = Deno, const d = Deno.
+    const starts = /\bDeno\s*(\.\s*Command\b|\[)|=\s*Deno\s*[;,)\n]|child_process/.test(text);
+    if (starts && !STARTERS.includes(path)) wrong.push(`${path} starts a program`);
+    const makes = /\b(as|is)\s+ProgramPath\b|<\s*ProgramPath\s*>\s*[\w("'`]/.test(text);
+    if (makes && path !== FINDER) wrong.push(`${path} makes a ProgramPath`);
   }
   assertEquals(wrong, []);
 });

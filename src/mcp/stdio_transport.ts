@@ -2,6 +2,7 @@ import { settledWithin } from "../async/signals.ts";
 import type { ProcessEvidence } from "../errors.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { parseMessage } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 import { killStragglers, STRAGGLER_VARIABLE } from "./stragglers.ts";
@@ -9,7 +10,7 @@ import { killStragglers, STRAGGLER_VARIABLE } from "./stragglers.ts";
 /** Options of {@linkcode StdioTransport}. */
 export interface StdioTransportOptions {
   /** The program. */
-  command: string;
+  command: ProgramPath;
   /** Its arguments. */
   args?: readonly string[];
   /** Its whole environment. */

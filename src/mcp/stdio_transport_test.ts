@@ -1,10 +1,11 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { StdioTransport } from "./stdio_transport.ts";
+import { namedProgram } from "../process/program.ts";
 
 Deno.test("StdioTransport lets a server whose message is too long see that nobody reads on", async () => {
   const closed = Promise.withResolvers<void>();
   const transport = new StdioTransport({
-    command: "/bin/sh",
+    command: namedProgram("/bin/sh"),
     args: ["-c", "trap '' TERM; head -c 1000000 /dev/zero; exit 9"],
     env: { PATH: "/usr/bin:/bin" },
     maxMessageBytes: 1000,

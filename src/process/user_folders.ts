@@ -23,9 +23,19 @@ export function settingsFolder(): string | undefined {
   return ownFolder("XDG_CONFIG_HOME", ".config");
 }
 
+/**
+ * The folder of what can be made again: Python environments, and folders in which programs are started.
+ *
+ * @returns `$XDG_CACHE_HOME/ipybox`, by default below the platform's usual place for caches;
+ * `undefined` where neither variable is set or may be read.
+ */
+export function cacheFolder(): string | undefined {
+  return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");
+}
+
 function ownFolder(variable: string, inHome: string): string | undefined {
   const set = hostEnv(variable);
   if (set !== undefined && isAbsolute(set)) return join(set, "ipybox");
   const home = hostEnv("HOME");
-  return home === undefined ? undefined : join(home, inHome, "ipybox");
+  return home === undefined || home === "" ? undefined : join(home, inHome, "ipybox");
 }

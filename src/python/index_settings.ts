@@ -3,6 +3,8 @@
  *
  * @module
  */
+import type { ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 import { defaultIndex } from "./default_index.ts";
 import { installerEnvironment } from "./installer_environment.ts";
 
@@ -51,24 +53,21 @@ const SECTIONS: readonly string[] = ["global", "install", ":env:"];
  * @throws {Error} pip does not tell.
  */
 export async function readIndexSettings(
-  python: string,
+  python: ProgramPath,
   signal?: AbortSignal,
 ): Promise<IndexSettings> {
-  const { success, stdout, stderr } = await new Deno.Command(python, {
+  const { success, stdout, stderr } = await runProgram(python, {
     args: ["-I", "-m", "pip", "config", "list"],
-    cwd: "/",
     env: installerEnvironment(),
     clearEnv: true,
-    stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
-  }).output();
-  signal?.throwIfAborted();
+    signal,
+  });
   if (!success) {
-    const reason = new TextDecoder().decode(stderr).trim().split("\n").at(-1);
+    const reason = stderr.trim().split("\n").at(-1);
     throw new Error(`Cannot tell which package index pip uses: ${reason}`);
   }
-  const main = await defaultIndex([python, "-I", "-m", "pip", "install"], signal);
-  return indexSettings(new TextDecoder().decode(stdout), main);
+  const main = await defaultIndex(python, ["-I", "-m", "pip", "install"], { signal });
+  return indexSettings(stdout, main);
 }
 
 /**

@@ -10,9 +10,13 @@ import { abortable, anySignal } from "../async/signals.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { bytesOf } from "../net/byte_stream.ts";
-import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
+import { HeldFolder } from "../process/held_folder.ts";
 import { OutputTail } from "../process/output_tail.ts";
+import { PrivateFolder } from "../process/private_folder.ts";
+import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
+import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -66,9 +70,16 @@ export interface InstallOptions {
 
 /** How an installer is started. */
 interface Installer {
-  readonly command: string;
+  readonly command: ProgramPath;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+}
+
+/** A program that installs, without what it installs and where. */
+interface InstallerProgram {
+  readonly command: ProgramPath;
+  readonly args: readonly string[];
+  readonly isPip: boolean;
 }
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
@@ -146,36 +157,36 @@ export class PackageFolder {
     const { signal = new AbortController().signal, onLine = () => {} } = options;
     const { timeoutMs = 30 * 60_000 } = options;
     using _turn = await this.#turns.acquire(signal); // two at once would mix their files
-    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-install-" }));
-    try {
-      const session = `${root}/session`;
-      await Deno.mkdir(`${session}/tmp`, { recursive: true });
-      await Deno.mkdir(`${root}/host`, { mode: 0o700 });
-      const constraints = pinnedVersions(asset("environment/requirements.txt"));
-      await Deno.writeTextFile(`${session}/constraints.txt`, constraints);
-      const installer = await this.#installer(requirement, root, signal);
-      return await this.#run(installer, session, { signal, onLine, timeoutMs });
-    } finally {
-      await Deno.remove(root, { recursive: true });
-    }
+    await using folder = await PrivateFolder.create();
+    await using host = await HeldFolder.create(); // its path is short enough for srt's sockets
+    const folders = { session: folder.path, hostPrivate: host.path };
+    await Deno.mkdir(`${folder.path}/tmp`);
+    const constraints = pinnedVersions(asset("environment/requirements.txt"));
+    await Deno.writeTextFile(`${folder.path}/constraints.txt`, constraints);
+    const installer = await this.#installer(requirement, folders, signal);
+    return await this.#run(installer, folder.path, { signal, onLine, timeoutMs });
   }
 
   async #installer(
     requirement: Requirement,
-    root: string,
+    { session, hostPrivate }: { readonly session: string; readonly hostPrivate: string },
     signal: AbortSignal,
   ): Promise<Installer> {
-    const session = `${root}/session`;
-    const { executable, prefix, basePrefix } = this.#python;
+    const { prefix, basePrefix } = this.#python;
     const program = await this.#program();
+    const { command } = program;
     const options = ["--target", this.path, "--upgrade", "--constraint", "constraints.txt"];
-    const [command = "", ...args] = [...program.command, ...options, "--", requirement.text];
-    if (this.#sandbox === false) return { command, args, env: installerEnvironment() };
+    const args = [...program.args, ...options, "--", requirement.text];
+    const hostEnvironment = installerEnvironment();
+    if (this.#sandbox === false) {
+      const env = { ...hostEnvironment, PATH: await trustedPath(hostPath()) };
+      return { command, args, env };
+    }
     const settings = program.isPip
-      ? await readIndexSettings(executable, signal)
+      ? await readIndexSettings(command, signal)
       : await readUvSettings(
-        installerEnvironment(),
-        await defaultIndex(program.command.slice(0, 3), signal),
+        hostEnvironment,
+        await defaultIndex(command, ["pip", "install"], { signal }),
       );
     if (settings.file !== undefined) {
       await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
@@ -196,23 +207,25 @@ export class PackageFolder {
       session,
       writable: this.path,
       readable: await existing([prefix, basePrefix, command, ...settings.paths]),
-      hostPrivate: `${root}/host`,
+      hostPrivate,
       hosts: await this.#hosts(settings, requirement, signal),
       ...(config === undefined ? {} : { config }),
     }, { log: this.#log, signal });
   }
 
   /** The Python's own pip, else uv. */
-  async #program(): Promise<{ readonly command: readonly string[]; readonly isPip: boolean }> {
-    const python = this.#python.executable;
-    const pip = [python, "-I", "-m", "pip"];
-    if (await succeeds([...pip, "--version"])) {
-      const command = [...pip, "install", "--no-input", "--disable-pip-version-check"];
-      return { command, isPip: true };
+  async #program(): Promise<InstallerProgram> {
+    const python = namedProgram(this.#python.executable);
+    const pip = ["-I", "-m", "pip"];
+    if ((await runProgram(python, { args: [...pip, "--version"] })).success) {
+      const args = [...pip, "install", "--no-input", "--disable-pip-version-check"];
+      return { command: python, args, isPip: true };
     }
     const uv = await findProgram("uv");
     if (uv !== undefined) {
-      return { command: [uv, "pip", "install", "--python", python], isPip: false };
+      // The sandbox shows what it is, not the links to it.
+      const command = namedProgram(await Deno.realPath(uv));
+      return { command, args: ["pip", "install", "--python", python], isPip: false };
     }
     throw new EnvironmentNotReadyError(
       `Cannot install packages: ${python} has no pip, and there is no uv on the PATH`,
@@ -297,21 +310,6 @@ export function pinnedVersions(requirements: string): string {
   return requirements.split("\n")
     .flatMap((line) => /^[A-Za-z0-9._-]+==[^\\]+/.exec(line)?.[0].trimEnd() ?? [])
     .join("\n") + "\n";
-}
-
-async function succeeds([command = "", ...args]: readonly string[]): Promise<boolean> {
-  const silent = { stdin: "null", stdout: "null", stderr: "null" } as const;
-  return (await new Deno.Command(command, { args, cwd: "/", ...silent }).output()).success;
-}
-
-/** The real path of a program on the `PATH`. */
-async function findProgram(name: string): Promise<string | undefined> {
-  const folders = (hostEnv("PATH") ?? "").split(":").filter((folder) => folder.startsWith("/"));
-  for (const folder of folders) {
-    const [path] = await existing([`${folder}/${name}`]);
-    if (path !== undefined) return path;
-  }
-  return undefined;
 }
 
 /** Where paths really are; those that are not there are left out. */

@@ -1,4 +1,5 @@
 import { hostEnv } from "../process/host_env.ts";
+import { hostPath, type ProgramPath } from "../process/program.ts";
 import type { Logger } from "../log.ts";
 import type { SandboxConfig } from "./config.ts";
 import { guarded } from "./guard.ts";
@@ -43,9 +44,9 @@ const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
 export async function confine(
   program: ConfinedProgram,
   options: { readonly log: Logger; readonly signal: AbortSignal },
-): Promise<{ command: string; args: string[]; env: Record<string, string> }> {
+): Promise<{ command: ProgramPath; args: string[]; env: Record<string, string> }> {
   const { session, writable, hostPrivate, config = {} } = program;
-  const path = trustedPath(hostEnv("PATH") ?? "/usr/bin:/bin", [session, writable]);
+  const path = await trustedPath(hostPath(), [session, writable]);
   const srt = await findSrt({ path, ...options });
   const home = hostEnv("HOME");
   const settings = sandboxSettings({

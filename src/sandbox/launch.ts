@@ -1,4 +1,5 @@
 import { proxyFolder, type SandboxSettings } from "./policy.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { srtArguments, type SrtCommand } from "./srt.ts";
 import { buildWall } from "./wall.ts";
 
@@ -17,7 +18,7 @@ export interface WriteSettingsInput {
 /** How the sandbox is started. */
 export interface SandboxLaunch {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** What leads it to its own folder. */
@@ -35,9 +36,9 @@ export async function writeSettings(input: WriteSettingsInput): Promise<SandboxL
   const file = `${hostPrivate}/srt.json`;
   await Deno.mkdir(proxyFolder(hostPrivate));
   const settings = Deno.build.os === "linux"
-    ? await buildWall(input.settings, hostPrivate)
+    ? await buildWall(input.settings, { hostPrivate, bwrap: srt.programs.bwrapPath })
     : input.settings;
-  await Deno.writeTextFile(file, JSON.stringify(settings));
+  await Deno.writeTextFile(file, JSON.stringify({ ...srt.programs, ...settings }));
   return {
     command: srt.command,
     args: [...srt.args, ...srtArguments(file, command)],

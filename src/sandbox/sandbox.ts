@@ -4,9 +4,11 @@ import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./con
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { Logger } from "../log.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
+import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
@@ -54,7 +56,7 @@ export interface PrepareSandboxOptions extends SandboxOptions {
 /** How a command is started inside the sandbox. */
 export interface PreparedSandbox {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** Its whole environment. */
@@ -85,7 +87,7 @@ export async function prepareSandbox(
 ): Promise<PreparedSandbox> {
   const { log, signal } = options;
   const { workspace, hostPrivate } = folders;
-  const path = trustedPath(options.path, [workspace, folders.session]);
+  const path = await trustedPath(options.path, [workspace, folders.session]);
   if (Deno.build.os === "windows") {
     throw new SandboxUnavailableError(
       "There is no sandbox on Windows",
@@ -118,6 +120,7 @@ export async function prepareSandbox(
     config,
     ...(home === undefined ? {} : { home }),
   });
+  refuseTooManyMounts(settings, workspace);
   const launch = await writeSettings({ srt, settings, hostPrivate, command });
   return {
     command: launch.command,

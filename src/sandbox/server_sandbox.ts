@@ -2,11 +2,13 @@ import { isAbsolute, join } from "node:path";
 import { allDone } from "../async/all.ts";
 import type { Logger } from "../log.ts";
 import { hostEnv } from "../process/host_env.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { guarded } from "./guard.ts";
 import { writeSettings } from "./launch.ts";
+import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
 import { findProtectedPaths, makeOwnFolders, type ProtectedPaths } from "./protected_paths.ts";
@@ -16,7 +18,7 @@ import { userFolders } from "./user_folders.ts";
 /** A program that is to run in a sandbox of its own, and what it is given. */
 export interface ServerProgram {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** Its whole environment. */
@@ -68,8 +70,7 @@ export async function sandboxServer(
   const { folder, hostPrivate, openReads = false, log, signal } = options;
   const workspace = await Deno.realPath(options.workspace);
   const home = hostEnv("HOME");
-  const path = program.env.PATH ?? "";
-  const trusted = trustedPath(path, [workspace]);
+  const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
   const config = await userConfig(options);
   // What is to be protected must be there, or a server that may write the workspace could make it.
   if ((config.filesystem?.allowWrite ?? []).length > 0) {
@@ -79,7 +80,7 @@ export async function sandboxServer(
   const [srt, protectedPaths, ...readable] = await allDone([
     findSrt({ path: trusted, log, signal }),
     protectedIn(workspace, openReads),
-    programFiles(program.command, path, home),
+    programFiles(program.command, home),
     namedPaths(program.args, home),
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
@@ -95,6 +96,7 @@ export async function sandboxServer(
     openReads,
     ...(home === undefined ? {} : { home }),
   });
+  refuseTooManyMounts(settings, workspace);
   // srt needs other values of some variables than what it starts.
   const own: Readonly<Record<string, string>> = {
     HOME: hostPrivate, // srt lets programs inside write to some folders below it

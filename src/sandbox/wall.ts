@@ -14,6 +14,7 @@
 import { asset } from "../assets/mod.ts";
 import { allDone } from "../async/all.ts";
 import { SandboxUnavailableError } from "../errors.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { SHARED_BY_SANDBOXES } from "./protected_paths.ts";
 import { literal, PATTERN, type SandboxSettings, type SettingsPath } from "./policy.ts";
@@ -22,17 +23,25 @@ import { syscallFilter } from "./syscall_filter.ts";
 /** How much each of the folders in memory can take that programs may write: `/tmp`, `/dev/shm`. */
 export const TEMPORARY_BYTES: number = 1024 ** 3;
 
+/** What {@linkcode buildWall} is told. */
+export interface WallOptions {
+  /** What only the host sees. It exists. */
+  readonly hostPrivate: string;
+  /** Where `bwrap` is; `undefined` where Deno's permissions do not let one look. */
+  readonly bwrap: ProgramPath | undefined;
+}
+
 /**
  * Writes what makes the inner sandbox.
  *
  * @param settings What both sandboxes are to allow.
- * @param hostPrivate What only the host sees. It exists.
+ * @param options Where it is written, and the `bwrap` that is run.
  * @returns The settings of the outer one.
  * @throws {SandboxUnavailableError} There is no filter for this machine's architecture.
  */
 export async function buildWall(
   settings: SandboxSettings,
-  hostPrivate: string,
+  { hostPrivate, bwrap }: WallOptions,
 ): Promise<SandboxSettings> {
   const { allowAllUnixSockets = false, ...network } = settings.network;
   const namespaces = settings.allowNestedUserNamespaces ?? false;
@@ -58,14 +67,16 @@ export async function buildWall(
     Deno.writeTextFile(`${wall}/enter`, asset("wall/enter.sh"), { mode: 0o700 }),
     Deno.writeTextFile(`${wall}/arguments`, args.map((arg) => `${arg}\0`).join("")),
     Deno.writeFile(`${wall}/filter`, filter),
+    Deno.writeTextFile(`${wall}/bwrap`, `${bwrap ?? "bwrap"}\n`),
     Deno.writeTextFile(`${wall}/writable`, lines(mounts.writable)),
     Deno.writeTextFile(`${wall}/hidden`, lines(mounts.hidden)),
     ...(mounts.whole ? [Deno.writeTextFile(`${wall}/whole`, "")] : []),
   ]);
   const { filesystem } = settings;
+  const readable = [wall, ...(bwrap === undefined ? [] : [bwrap])].map(literal);
   return {
     network,
-    filesystem: { ...filesystem, allowRead: [...filesystem.allowRead, literal(wall)] },
+    filesystem: { ...filesystem, allowRead: [...filesystem.allowRead, ...readable] },
     ...(settings.enableWeakerNestedSandbox ? { enableWeakerNestedSandbox: true } : {}),
     bwrapPath: `${wall}/outer`,
     seccomp: { applyPath: `${wall}/enter` },

@@ -87,4 +87,5 @@ for folder in ${pins:+$writable}; do
   done
 done
 
-exec bwrap --args 9 --add-seccomp-fd 8 "$@" 9<"$wall/arguments" 8<"$wall/filter"
+read -r bwrap <"$wall/bwrap"
+exec "$bwrap" --args 9 --add-seccomp-fd 8 "$@" 9<"$wall/arguments" 8<"$wall/filter"

@@ -5,6 +5,7 @@
 # bubblewrap covers parts of the one that it makes for root. So the host's is mounted beside it: what
 # runs inside does not see it, as the inner sandbox has another /dev.
 
+read -r bwrap <"${0%/*}/bwrap"
 fresh=
 case " $* " in
   *" --proc /proc "*) fresh=yes ;;
@@ -24,4 +25,4 @@ for argument; do
   esac
   words="$words \"\${$index}\""
 done
-eval "exec bwrap $words"
+eval "exec \"\$bwrap\" $words"

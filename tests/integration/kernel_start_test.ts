@@ -11,6 +11,7 @@ import { runtimePath } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { namedProgram } from "../../src/process/program.ts";
 
 /** With it Python ends as it starts. */
 const BROKEN = { PYTHONHOME: "/no/such/folder" };
@@ -66,7 +67,7 @@ for (const taken of ["shell", "iopub", "stdin", "control"]) {
     await Deno.writeTextFile(script, asset("launcher/kernel.py"));
 
     await using kernel = ManagedProcess.spawn({
-      command: testPython(),
+      command: namedProgram(testPython()),
       args: [script, "{}", "-f", connection],
       env: { PATH: "/usr/bin:/bin", HOME: folder.path },
     });
