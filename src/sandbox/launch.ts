@@ -13,6 +13,8 @@ export interface WriteSettingsInput {
   readonly hostPrivate: string;
   /** What runs inside, by its path, and its arguments. */
   readonly command: readonly string[];
+  /** Its home directory, where that is neither the session's nor the host's. */
+  readonly home?: string | undefined;
 }
 
 /** How the sandbox is started. */
@@ -36,7 +38,11 @@ export async function writeSettings(input: WriteSettingsInput): Promise<SandboxL
   const file = `${hostPrivate}/srt.json`;
   await Deno.mkdir(proxyFolder(hostPrivate));
   const settings = Deno.build.os === "linux"
-    ? await buildWall(input.settings, { hostPrivate, bwrap: srt.programs.bwrapPath })
+    ? await buildWall(input.settings, {
+      hostPrivate,
+      bwrap: srt.programs.bwrapPath,
+      home: input.home,
+    })
     : input.settings;
   await Deno.writeTextFile(file, JSON.stringify({ ...srt.programs, ...settings }));
   return {

@@ -108,6 +108,7 @@ export async function sandboxServer(
     srt,
     settings,
     hostPrivate,
+    home: program.env.HOME,
     command: await guarded([
       ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
       ...[program.command, ...program.args],

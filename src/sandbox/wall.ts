@@ -29,6 +29,8 @@ export interface WallOptions {
   readonly hostPrivate: string;
   /** Where `bwrap` is; `undefined` where Deno's permissions do not let one look. */
   readonly bwrap: ProgramPath | undefined;
+  /** The home directory of what runs inside, which is empty and can be written, if it is to have one. */
+  readonly home?: string | undefined;
 }
 
 /**
@@ -41,7 +43,7 @@ export interface WallOptions {
  */
 export async function buildWall(
   settings: SandboxSettings,
-  { hostPrivate, bwrap }: WallOptions,
+  { hostPrivate, bwrap, home }: WallOptions,
 ): Promise<SandboxSettings> {
   const { allowAllUnixSockets = false, ...network } = settings.network;
   const namespaces = settings.allowNestedUserNamespaces ?? false;
@@ -54,7 +56,7 @@ export async function buildWall(
   }
   const wall = `${hostPrivate}/wall`;
   await Deno.mkdir(`${wall}/empty`, { recursive: true });
-  const mounts = await mountsOf(settings, hostPrivate);
+  const mounts = await mountsOf(settings, hostPrivate, home);
   const args = [
     ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),
     ..."--die-with-parent --cap-drop ALL".split(" "),
@@ -101,7 +103,11 @@ interface Mounts {
   readonly hidden: readonly string[];
 }
 
-async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise<Mounts> {
+async function mountsOf(
+  settings: SandboxSettings,
+  hostPrivate: string,
+  home: string | undefined,
+): Promise<Mounts> {
   const { allowRead, allowWrite, denyRead, disabled = false } = settings.filesystem;
   const named = [...allowRead, ...allowWrite].map(placeOf)
     .filter((path) => !isInside(path, hostPrivate));
@@ -124,7 +130,10 @@ async function mountsOf(settings: SandboxSettings, hostPrivate: string): Promise
   );
   return {
     args: [
-      ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel, ...await view(shown)],
+      ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel],
+      // Before what is shown below it. Where it is shown itself, it comes with that.
+      ...(home === undefined || !/^\/./.test(home) ? [] : inMemory(home)),
+      ...await view(shown),
       ...[...await sharedFolder(shown), "--remount-ro", "/"],
     ],
     whole: false,
