@@ -1,4 +1,4 @@
-import { visible } from "../approval/call_text.ts";
+import { visibleCode } from "../approval/call_text.ts";
 import type { Fields } from "../audit/audit_entry.ts";
 import { AuditFolder } from "../audit/audit_folder.ts";
 import { verifyAuditLog } from "../audit/audit_reader.ts";
@@ -92,7 +92,7 @@ class Lines {
 
   show(fields: Fields): string {
     if (this.#json) return JSON.stringify(fields) + "\n";
-    return visible(this.#text(fields)) + "\n";
+    return visibleCode(this.#text(fields)) + "\n";
   }
 
   #text(fields: Fields): string {
