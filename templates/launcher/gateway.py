@@ -10,8 +10,12 @@ import json
 import logging
 import os
 import secrets
+import shutil
+import signal
 import socket
 import sys
+import tempfile
+import threading
 import time
 
 PR_SET_DUMPABLE = 4
@@ -45,9 +49,14 @@ from traitlets.config import Config  # noqa: E402
 KERNEL_NAME = "python3"
 
 
-def kernel_environment():
-    """The whole environment of a kernel."""
-    environment = {**SETTINGS["inherited"], **SETTINGS["kernel_env"]}
+STRAYS_GRACE = 5.0
+
+
+def kernel_environment(folder):
+    """The whole environment of a kernel with a folder of its own."""
+    own = {name: f"{folder}/{place}" for name, place in SETTINGS["kernel_folders"].items()}
+    environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
+    environment["IPYBOX_KERNEL_FOLDER"] = folder
     if SETTINGS["door_port"] is not None:
         environment["IPYBOX_TOOL_URL"] = f"http://127.0.0.1:{SETTINGS['door_port']}"
     return environment
@@ -66,10 +75,8 @@ class OneKernelSpec(KernelSpecManager):
             resource_dir=SETTINGS["resource_dir"],
             argv=[
                 sys.executable,
+                "-s",  # no modules of the home directory
                 SETTINGS["kernel_script"],
-                json.dumps(SETTINGS["kernel_limits"]),
-                "-f",
-                "{connection_file}",
             ],
             display_name="Python 3",
             language="python",
@@ -87,14 +94,100 @@ def oom_kills():
         return None
 
 
+def parents():
+    """The parent of each process that runs, where the system says so."""
+    found = {}
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+            ended = state in b"ZX" and len(os.listdir(f"/proc/{name}/task")) < 2
+        except OSError:
+            continue  # it has just ended
+        if not ended:
+            found[int(name)] = int(parent)
+    return found
+
+
+def strays(kept):
+    """What was started by kernels, but for the processes `kept` and what these have started."""
+    launcher, known = os.getppid(), parents()
+    for pid in known:
+        line = [pid]
+        while line[-1] not in (launcher, *kept) and line[-1] in known:
+            line.append(known[line[-1]])
+        if line[-1] == launcher and pid not in (launcher, os.getpid()):
+            yield pid
+
+
 class KernelManager(KernelGatewayIOLoopKernelManager):
-    """Starts kernels with exactly the environment that the host asked for."""
+    """Starts kernels with exactly the environment that the host asked for.
+
+    Each has a folder of its own. What outlives its kernel comes to the launcher, as the subreaper,
+    and is ended here.
+    """
+
+    live = set()
+    folder = None
 
     async def _async_launch_kernel(self, kernel_cmd, **kw):
-        kw["env"] = kernel_environment()
+        os.chmod(SETTINGS["kernels_dir"], 0o700)
+        self.folder = tempfile.mkdtemp(dir=SETTINGS["kernels_dir"])
+        os.mkdir(f"{self.folder}/tmp")
+        kw["env"] = kernel_environment(self.folder)
+        connection = self.get_connection_info()
+        settings = {
+            "connection": {**connection, "key": connection["key"].decode()},
+            "limits": SETTINGS["kernel_limits"],
+            "apart": SETTINGS["kernels_apart"],
+            "python_path": kw["env"].pop("PYTHONPATH", ""),
+        }
         self.oom_counts = (oom_kills(),) * 2
         self.oom_counted = time.monotonic()
-        return await super()._async_launch_kernel(kernel_cmd, **kw)
+        self.live.add(self)
+        reader, writer = os.pipe()
+        try:
+            with open(writer, "wb", buffering=0) as pipe:
+                os.set_blocking(writer, False)
+                data = json.dumps(settings).encode()
+                if pipe.write(data) != len(data):
+                    raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
+            return await super()._async_launch_kernel(kernel_cmd, stdin=reader, **kw)
+        finally:
+            os.close(reader)
+
+    def write_connection_file(self, **_):
+        pass  # the kernel is told on its stdin
+
+    async def _async_wait(self, pollinterval=0.1):
+        await super()._async_wait(pollinterval=min(pollinterval, 0.005))
+
+    async def _async_cleanup_resources(self, restart=False):
+        await super()._async_cleanup_resources(restart)
+        self.end_strays()
+
+    def end_strays(self):
+        """Ends what this kernel has left, processes and files."""
+        self.live.discard(self)
+        kept = {
+            other.provisioner.process.pid
+            for other in self.live
+            if other.provisioner is not None and other.provisioner.process is not None
+        }
+        deadline = time.monotonic() + STRAYS_GRACE
+        # What is killed may just have started another process.
+        while (left := list(strays(kept))) and time.monotonic() < deadline:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass  # it ended in between
+            time.sleep(0.001)
+        folders = {os.path.basename(other.folder) for other in self.live}
+        left = set(os.listdir(SETTINGS["kernels_dir"])) - folders
+        threading.Thread(target=remove, args=(left,), daemon=True).start()
 
     async def is_alive(self):
         # Called every tenth of a second. A process can take seconds to end after it was killed.
@@ -106,6 +199,11 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
     def ran_out_of_memory(self):
         """Whether the system has killed a process for want of memory a few seconds ago."""
         return oom_kills() != self.oom_counts[0]
+
+
+def remove(names):
+    for name in names:
+        shutil.rmtree(f"{SETTINGS['kernels_dir']}/{name}", ignore_errors=True)
 
 
 class KernelManagers(SeedingMappingKernelManager):
@@ -150,6 +248,7 @@ class Connection(ZMQChannelsWebsocketConnection):
 
     def on_restart_failed(self):
         # As the base class, but it keeps to itself how the kernel ended.
+        self.kernel_manager.end_strays()
         iopub = self.channels.get("iopub")
         if iopub and not iopub.closed():
             iopub.flush()  # what the kernel still said comes first
