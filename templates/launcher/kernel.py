@@ -82,7 +82,6 @@ from ipykernel import debugger, kernelapp  # noqa: E402, F401
 from traitlets.config import Config  # noqa: E402
 
 del sys.modules["debugpy"]
-sys.path[:0] = [path for path in SETTINGS["python_path"].split(os.pathsep) if path]
 
 
 class KernelApp(kernelapp.IPKernelApp):
@@ -93,6 +92,13 @@ class KernelApp(kernelapp.IPKernelApp):
 
     def write_connection_file(self, **_):
         pass
+
+    def initialize(self, argv=None):
+        super().initialize(argv)
+        sys.path[:0] = ["", *filter(None, SETTINGS["python_path"].split(os.pathsep))]
+
+    def init_path(self):
+        pass  # the working directory is left out of it until then, too
 
     def load_config_file(self, *_, **__):
         pass

@@ -166,8 +166,8 @@ const cases: readonly Case[] = [
     script: [
       ["[d]etails ", "y\n"],
       ["Answer 2 fields? raw gets what you type. [y/N] ", "y\n"],
-      ["  | name\n\x1b[1mAnswer to raw (text): ", "Ada\n"],
-      ["  | age\n\x1b[1mAnswer to raw (whole number, or nothing): ", "36\n"],
+      ["Answer to raw (text): ", "Ada\n"],
+      ["Answer to raw (whole number, or nothing): ", "36\n"],
     ],
     code: 0,
     shown: ['"content":{"name":"Ada","age":36}'],

@@ -27,7 +27,7 @@ Deno.test("M4: a server's form cannot pass for ipybox, sudo or a field of its ow
 
   for (const line of output.split("\n")) {
     const isForged = /ipybox: warning: the sandbox|password for|Allow\? \[y\]es|free/.test(line);
-    assert(!isForged || /^  (\||1 \|) /.test(line) || line.includes("raw.ask"), line);
+    assert(!isForged || /^  (\||1 \|) /.test(line) || line.startsWith("[{"), line);
   }
   assertStringIncludes(output, "  | [sudo] password for alice\n");
   assertStringIncludes(output, "\x1b[1mAnswer to raw (text, or nothing): \x1b[0mswordfish\n");
@@ -80,12 +80,12 @@ for (const [command, keys] of [["run", ""], ["repl", "x = 1\r"]] as const) {
       "while not pathlib.Path('typed').exists(): time.sleep(0.01)\n" +
       "try: print('count', 'is', ToolRunner('raw').run_sync('count').text)\n" +
       "except Exception as error: print(type(error).__name__)\n";
-    await Deno.writeTextFile(`${workspace.path}/code.py`, code);
+    await Deno.writeTextFile(`${workspace.path}/action.py`, code);
     const options = ["--no-sandbox", "--approve", "ask", "--workspace", workspace.path];
-    const args = command === "run" ? [...options, `${workspace.path}/code.py`] : options;
+    const args = command === "run" ? [...options, `${workspace.path}/action.py`] : options;
     const begin = command === "run"
       ? []
-      : [["In [1]: ", keys], ["In [2]: ", "%run code.py\r"]] as const;
+      : [["In [1]: ", keys], ["In [2]: ", "%run action.py\r"]] as const;
 
     const { output } = await ipyboxAtTerminal([command, ...args], [
       ...begin,
