@@ -54,7 +54,8 @@ STRAYS_GRACE = 5.0
 
 def kernel_environment(folder):
     """The whole environment of a kernel with a folder of its own."""
-    own = {name: f"{folder}/{place}" for name, place in SETTINGS["kernel_folders"].items()}
+    folders = SETTINGS["kernel_folders"].items()
+    own = {name: os.path.normpath(f"{folder}/{place}") for name, place in folders}
     environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
     environment["IPYBOX_KERNEL_FOLDER"] = folder
     if SETTINGS["door_port"] is not None:
@@ -94,32 +95,51 @@ def oom_kills():
         return None
 
 
-def parents():
-    """The parent of each process that runs, where the system says so."""
+def running():
+    """The parent of each process that has not ended, by the numbers that /proc has for them."""
     found = {}
-    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+    for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                state, parent = file.read().rpartition(b")")[2].split()[:2]
-            ended = state in b"ZX" and len(os.listdir(f"/proc/{name}/task")) < 2
+                fields = file.read().rpartition(b")")[2].split()
         except OSError:
             continue  # it has just ended
-        if not ended:
-            found[int(name)] = int(parent)
+        state, parent, threads = fields[0], int(fields[1]), int(fields[17])
+        if state not in b"ZX" or threads > 1:
+            found[int(name)] = parent
     return found
 
 
+def numbers(pid):
+    """The numbers of a process: in the namespace of /proc, which need not be ours, and below it."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            lines = [line.split()[1:] for line in file if line.startswith("NSpid:")]
+    except OSError:
+        return []  # it has just ended
+    return [int(number) for line in lines for number in line]
+
+
 def strays(kept):
-    """What was started by kernels, but for the processes `kept` and what these have started."""
-    launcher, known = os.getppid(), parents()
-    for pid in known:
-        line = [pid]
-        while line[-1] not in (launcher, *kept) and line[-1] in known:
-            line.append(known[line[-1]])
-        if line[-1] == launcher and pid not in (launcher, os.getpid()):
-            yield pid
+    """What was started by kernels, but for the kernels `kept` and what these have started."""
+    if sys.platform != "linux":
+        return  # nobody says what runs; it ends with the launcher
+    parents, own = running(), int(os.readlink("/proc/self"))
+    level = len(numbers(own)) - 1
+    launcher = parents[own]
+    ends = {launcher} | {
+        pid
+        for pid, parent in parents.items()
+        if parent == own and kept.intersection(numbers(pid)[level : level + 1])
+    }
+    for pid in parents:
+        above = pid
+        while above not in ends and above in parents:
+            above = parents[above]
+        if above == launcher and pid not in (launcher, own):
+            yield from numbers(pid)[level : level + 1]
 
 
 class KernelManager(KernelGatewayIOLoopKernelManager):
