@@ -27,7 +27,7 @@ Deno.test("M4: a server's form cannot pass for ipybox, sudo or a field of its ow
 
   for (const line of output.split("\n")) {
     const isForged = /ipybox: warning: the sandbox|password for|Allow\? \[y\]es|free/.test(line);
-    assert(!isForged || /^  (\||1 \|) /.test(line) || line.startsWith("[{"), line);
+    assert(!isForged || /^ {2}(\||1 \|) /.test(line) || line.startsWith("[{"), line);
   }
   assertStringIncludes(output, "  | [sudo] password for alice\n");
   assertStringIncludes(output, "\x1b[1mAnswer to raw (text, or nothing): \x1b[0mswordfish\n");
