@@ -1,3 +1,4 @@
+import { visible } from "../approval/call_text.ts";
 import { checkCode, checkedIn, resultIn, runCode } from "../actions/action_code.ts";
 import { listActions, readAction, type SavedAction } from "../actions/saved_actions.ts";
 import { checkTypes, type TypeProblem } from "../actions/type_check.ts";
@@ -92,7 +93,7 @@ async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (parsed.has("json")) io.out(JSON.stringify(saved, null, 2) + "\n");
   else if (saved.length === 0) io.err("There are no saved actions in gentools/");
   else {
-    const rows = saved.map(({ name, summary }) => [name, printable(summary)] as const);
+    const rows = saved.map(({ name, summary }) => [name, visible(summary)] as const);
     io.out(table(rows).map((line) => `${line.slice(2).trimEnd()}\n`).join(""));
   }
   return EXIT.ok;
@@ -134,7 +135,7 @@ async function check(
   } else {
     for (const [name, found] of problems) {
       io.out(`${found.length === 0 ? "ok     " : "failed "} ${name}\n`);
-      for (const problem of found) io.out(`          ${printable(problem)}\n`);
+      for (const problem of found) io.out(`          ${visible(problem)}\n`);
     }
   }
   return [...problems.values()].some((found) => found.length > 0) ? EXIT.failed : EXIT.ok;

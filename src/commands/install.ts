@@ -1,9 +1,10 @@
+import { visible } from "../approval/call_text.ts";
 import { findPython } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { parseRequirement, type Requirement } from "../python/requirement.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { EXECUTOR, kernelOptions } from "./executor_options.ts";
-import { printable } from "./printable.ts";
+import { MARK } from "./foreign_rows.ts";
 import { workspaceOf } from "./shared.ts";
 
 /** `ipybox install`: installs Python packages for the code of a workspace. */
@@ -35,10 +36,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   for (const requirement of requirements) {
     const { installed } = await packages.install(requirement, {
       signal: io.signal,
-      onLine: (line) => io.err(printable(line)),
+      onLine: (line) => io.err(MARK + visible(line)),
     });
     if (!installed) {
-      io.err(`ipybox: ${printable(requirement.text)} was not installed`);
+      io.err(`ipybox: ${visible(requirement.text)} was not installed`);
       return EXIT.failed;
     }
   }

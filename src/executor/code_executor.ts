@@ -276,7 +276,9 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Starts afresh: variables are lost and MCP servers stop; files, packages and registrations stay.
+   * Starts afresh: variables, what code wrote to its home directory and the processes that it started
+   * are gone, and MCP servers stop. Files of the workspace, which the fresh kernel may import,
+   * packages and registrations stay.
    * An execution under way ends with an `AbortError`; those that wait for their turn run in the
    * fresh kernel.
    */

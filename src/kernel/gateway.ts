@@ -11,6 +11,7 @@ import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox
 import { untilAnswers } from "./gateway_answer.ts";
 import type { KernelGatewayOptions } from "./gateway_options.ts";
 import { gatewaySpec } from "./gateway_spec.ts";
+import type { SelfTestReport } from "../sandbox/selftest.ts";
 import { launch, type Launched, untilReady, untilUp } from "./launch.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
@@ -43,10 +44,12 @@ export class KernelGateway implements AsyncDisposable {
   readonly url: URL;
   /** What it wants as `Authorization: token …`. */
   readonly token: string;
-  /** The folder that is the home directory of its kernels. */
+  /** The folder in which each of its kernels has its home directory. */
   readonly sessionDir: string;
   /** Whether its kernels run in the sandbox. */
   readonly sandboxed: boolean;
+  /** Whether code in one kernel is kept from tracing another one; never without the sandbox. */
+  readonly kernelsApart: boolean;
   /** What one process of the executed code may take; `null` where there is no limit. */
   readonly limits: EffectiveLimits;
   /** Resolves, never rejects, when it has ended, however that came. */
@@ -62,6 +65,7 @@ export class KernelGateway implements AsyncDisposable {
     this.token = running.token;
     this.sessionDir = running.folder.session;
     this.sandboxed = running.sandboxed;
+    this.kernelsApart = running.kernelsApart;
     this.limits = running.limits;
     this.exited = running.exited;
     this.#process = running.process;
@@ -125,6 +129,7 @@ interface Running {
   readonly token: string;
   readonly folder: SessionFolder;
   readonly sandboxed: boolean;
+  readonly kernelsApart: boolean;
   readonly limits: EffectiveLimits;
   readonly process: ManagedProcess;
   readonly exited: Promise<ProcessEvidence>;
@@ -181,11 +186,21 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const token = randomToken();
   const port = parts.use(LinkPort.open(launched.link));
   launched.link.start(
-    gatewaySpec({ options, python, folder, workspace, prepared, limits, token, path }),
+    gatewaySpec({
+      ...{ options, python, folder, workspace, prepared, limits, token, path },
+      kernelsApart: prepared !== undefined && hasLandlock(report),
+    }),
   );
   await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
   const { process, exited } = launched;
-  return { port, token, folder, sandboxed: prepared !== undefined, limits, process, exited };
+  const sandboxed = prepared !== undefined;
+  const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
+  return { port, token, folder, sandboxed, kernelsApart, limits, process, exited };
+}
+
+/** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */
+function hasLandlock({ landlock = 0 }: SelfTestReport): boolean {
+  return landlock >= 2;
 }
 
 async function realFolder(path: string): Promise<string> {

@@ -7,14 +7,14 @@ import { HeldFolder } from "../process/held_folder.ts";
  * them.
  */
 export class SessionFolder implements AsyncDisposable {
-  /** What kernels see and write: their home directory. */
+  /** What kernels see and write. */
   readonly session: string;
   /** Our programs in it, which must not be changed. */
   readonly launcher: string;
   /** The kernel's half of the tool runtime, which must not be changed. */
   readonly runtime: string;
-  /** Where temporary files of kernels go. */
-  readonly temporary: string;
+  /** In which each kernel gets a folder of its own, its home directory. */
+  readonly kernels: string;
   /** What only the host sees. */
   readonly hostPrivate: string;
   /** A file that nobody inside may open, and that no rule of the sandbox names. */
@@ -31,7 +31,7 @@ export class SessionFolder implements AsyncDisposable {
     this.session = `${root}/session`;
     this.launcher = `${this.session}/launcher`;
     this.runtime = `${this.session}/runtime`;
-    this.temporary = `${this.session}/tmp`;
+    this.kernels = `${this.session}/kernels`;
     this.hostPrivate = `${root}/host`;
     this.canary = `${root}/canary`;
   }
@@ -48,7 +48,7 @@ export class SessionFolder implements AsyncDisposable {
       await Deno.mkdir(path, { mode: 0o700 });
     }
     await allDone([
-      Deno.mkdir(folder.temporary),
+      Deno.mkdir(folder.kernels, { mode: 0o700 }),
       Deno.mkdir(`${folder.session}/jupyter/runtime`, { recursive: true, mode: 0o700 }),
       Deno.writeTextFile(folder.canary, "nobody inside reads this", { mode: 0o600 }),
       folder.#write("launcher/launcher.py", asset("launcher/launcher.py")),
@@ -61,20 +61,16 @@ export class SessionFolder implements AsyncDisposable {
   }
 
   /**
-   * The variables that lead Jupyter, IPython and Matplotlib into the session.
+   * The variables that lead the gateway into the session.
    *
    * @returns The variables.
    */
   environment(): Record<string, string> {
     return {
       HOME: this.session,
-      TMPDIR: this.temporary,
-      MPLCONFIGDIR: `${this.session}/matplotlib`,
-      IPYTHONDIR: `${this.session}/ipython`,
       JUPYTER_CONFIG_DIR: `${this.session}/jupyter/config`,
       JUPYTER_DATA_DIR: `${this.session}/jupyter/data`,
       JUPYTER_RUNTIME_DIR: `${this.session}/jupyter/runtime`,
-      JUPYTER_NO_CONFIG: "1",
     };
   }
 
@@ -89,3 +85,14 @@ export class SessionFolder implements AsyncDisposable {
     await Deno.writeTextFile(target, text);
   }
 }
+
+/** The variables that lead programs into the folder of their kernel, and where in it. */
+export const KERNEL_FOLDERS: Readonly<Record<string, string>> = {
+  HOME: ".",
+  TMPDIR: "tmp",
+  MPLCONFIGDIR: "matplotlib",
+  IPYTHONDIR: "ipython",
+  JUPYTER_CONFIG_DIR: "jupyter/config",
+  JUPYTER_DATA_DIR: "jupyter/data",
+  JUPYTER_RUNTIME_DIR: "jupyter/runtime",
+};

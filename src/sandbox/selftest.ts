@@ -13,6 +13,7 @@ export const selfTestSchema: z.ZodType<SelfTestReport> = z.object({
   keyring: z.string().optional(),
   writable: z.array(z.string()).optional(),
   readable: z.array(z.string()).optional(),
+  landlock: z.number().optional(),
   canary_file: z.string(),
   canary_port: z.string(),
   canary_process: z.string(),
@@ -42,6 +43,8 @@ export interface SelfTestReport {
   readonly writable?: readonly string[] | undefined;
   /** Files with the kernel's own memory that can be read; Linux only. */
   readonly readable?: readonly string[] | undefined;
+  /** Which Landlock there is, below 1 for none; Linux only. */
+  readonly landlock?: number | undefined;
   /** `"open"`, or the name of the error. */
   readonly canary_file: string;
   /** `"open"`, or the name of the error. */

@@ -126,6 +126,7 @@ def self_test(probe):
         report["keyring"] = probe_keyring()
         report["writable"] = [path for path in OF_THE_MACHINE if can_open(path, os.O_WRONLY)]
         report["readable"] = [path for path in OF_ITS_MEMORY if can_open(path, os.O_RDONLY)]
+        report["landlock"] = ctypes.CDLL(None).syscall(444, None, 0, 1)  # its version
     report["canary_file"] = probe_file(probe["file"])
     report["canary_port"] = probe_port(probe["port"])
     report["canary_process"] = probe_process(probe["process"])

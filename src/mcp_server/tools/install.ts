@@ -5,7 +5,7 @@ import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
-import { visibleLines } from "../visible_lines.ts";
+import { foreignBlock } from "../foreign_block.ts";
 import { makeChange } from "./make_change.ts";
 
 const FROM_GIT = ', or a Git repository, such as "git+https://github.com/psf/requests@v2.32.3", ' +
@@ -54,7 +54,7 @@ export function registerInstall(
         question: host === undefined ? undefined : {
           description:
             `Install this Python package from a Git repository? Its installation, in a ` +
-            `sandbox, can reach ${host}:\n\n${visibleLines(text)}`,
+            `sandbox, can reach ${host}:\n\n${foreignBlock([text])}`,
           what: "Installing from a Git repository",
           byHand: "Ask the user, or install a package of the package index instead",
           effect:

@@ -7,8 +7,9 @@ import type { DeclareInput } from "../session_argument.ts";
 const DESCRIPTION = `
 Starts a fresh kernel, also when a cell hangs: that cell ends as cancelled.
 
-Cleared: variables, imports, connections to MCP servers. Kept: installed packages, files, registered \
-servers and their Python APIs in mcptools/. Call it to import an API that was registered anew.
+Cleared: variables, imports, background processes, the home directory, connections to MCP servers. \
+Kept: installed packages, registered servers, and all files of the workspace, also modules that code \
+left there. Call it to import an API that was registered anew.
 `.trim();
 
 /** Adds `reset`. */
@@ -28,8 +29,8 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
     try {
       const { executor } = await session.parts;
       await executor.reset();
-      const text = "The kernel was reset: variables and imports are gone, files, packages and " +
-        "registered servers are kept";
+      const text = "The kernel was reset: variables, imports and background processes are gone; " +
+        "files of the workspace, packages and registered servers are kept";
       return {
         content: [{ type: "text", text }],
         structuredContent: { state: "lost", servers: executor.servers },
