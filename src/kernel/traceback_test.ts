@@ -46,6 +46,11 @@ const ENTRIES: readonly { name: string; entry: string; shown: string | undefined
     entry: String.raw`get_ipython().run_cell_magic('sh', '--err e', 'exit 1\n')`,
     shown: "%%sh --err e\nexit 1\n",
   },
+  {
+    name: "bears escapes that are no characters",
+    entry: String.raw`get_ipython().system('\Uffffffff\U0001f600')`,
+    shown: String.raw`!\Uffffffff😀`,
+  },
   { name: "leaves other code alone", entry: "get_ipython().ask()", shown: "get_ipython().ask()" },
 ];
 
