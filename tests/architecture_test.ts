@@ -44,6 +44,7 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^deno-std\//, /^src\/std\//],
   [/^fast-check$/, /_test\.ts$|^tests\//],
   [/^playwright-core$/, /^tests\//],
+  [/^recheck/, /^tests\//],
 ];
 
 const root = resolve(import.meta.dirname ?? ".", "..");

@@ -1,19 +1,3 @@
-/** A Python string literal, as `repr` and IPython's transformations write it. */
-const LITERAL = String.raw`('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")`;
-
-const SHELL = new RegExp(
-  String.raw`(=\s*)?get_ipython\(\)\.(system|getoutput)\(${LITERAL}\)`,
-  "g",
-);
-const LINE_MAGIC = new RegExp(
-  String.raw`get_ipython\(\)\.run_line_magic\(${LITERAL}, ${LITERAL}\)`,
-  "g",
-);
-const CELL_MAGIC = new RegExp(
-  String.raw`get_ipython\(\)\.run_cell_magic\(${LITERAL}, ${LITERAL}, ${LITERAL}\)`,
-  "g",
-);
-
 /**
  * Makes a traceback show what the user wrote: without frames of ipybox, and with `!command`,
  * `%magic` and `%%magic` instead of the calls that IPython makes of them.
@@ -51,17 +35,72 @@ function isCurrentCall(line: string): boolean {
 
 /** Shows `!command`, `%magic` and `%%magic` instead of the calls that IPython makes of them. */
 export function showMagics(entry: string): string {
-  if (!entry.includes("get_ipython()")) return entry;
-  return entry
-    .replace(SHELL, (_, assignment: string | undefined, method: string, command: string) => {
-      const escape = assignment === undefined && method === "getoutput" ? "!!" : "!";
-      return `${assignment ?? ""}${escape}${unquote(command)}`;
-    })
-    .replace(LINE_MAGIC, (_, name: string, rest: string) => `%${unquote(name)} ${unquote(rest)}`)
-    .replace(CELL_MAGIC, (_, name: string, rest: string, body: string) => {
-      const line = `%%${unquote(name)} ${unquote(rest)}`.trimEnd();
-      return `${line}\n${unquote(body)}`;
-    });
+  let shown = "";
+  let done = 0;
+  for (let at = entry.indexOf(SHELL), next; at !== -1; at = entry.indexOf(SHELL, next)) {
+    next = at + SHELL.length;
+    const call = callAt(entry, next);
+    if (call === undefined) continue;
+    next = call.end;
+    const before = entry.slice(done, at);
+    const isAssigned = before.trimEnd().endsWith("=");
+    shown += before + call.show(isAssigned);
+    done = call.end;
+  }
+  return shown + entry.slice(done);
+}
+
+const SHELL = "get_ipython().";
+
+/** The calls that IPython makes, and how many literals each takes. */
+const CALLS: readonly {
+  readonly start: string;
+  readonly count: number;
+  readonly show: (literals: readonly string[], isAssigned: boolean) => string;
+}[] = [
+  { start: "system(", count: 1, show: ([command]) => `!${command}` },
+  {
+    start: "getoutput(",
+    count: 1,
+    show: ([command], isAssigned) => `${isAssigned ? "!" : "!!"}${command}`,
+  },
+  { start: "run_line_magic(", count: 2, show: ([name, rest]) => `%${name} ${rest}` },
+  {
+    start: "run_cell_magic(",
+    count: 3,
+    show: ([name, rest, body]) => `${`%%${name} ${rest}`.trimEnd()}\n${body}`,
+  },
+];
+
+/** The call that stands at a place of a text, read by characters: that is linear. */
+function callAt(
+  text: string,
+  at: number,
+): { readonly show: (isAssigned: boolean) => string; readonly end: number } | undefined {
+  const call = CALLS.find(({ start }) => text.startsWith(start, at));
+  if (call === undefined) return undefined;
+  const literals: string[] = [];
+  for (let from = at + call.start.length;;) {
+    const end = endOfLiteral(text, from);
+    if (end === undefined) return undefined;
+    literals.push(unquote(text.slice(from, end)));
+    const isLast = literals.length === call.count;
+    const separator = isLast ? ")" : ", ";
+    if (!text.startsWith(separator, end)) return undefined;
+    from = end + separator.length;
+    if (isLast) return { show: (isAssigned) => call.show(literals, isAssigned), end: from };
+  }
+}
+
+/** The end of a Python string literal, as `repr` and IPython's transformations write it. */
+function endOfLiteral(text: string, start: number): number | undefined {
+  const quote = text[start];
+  if (quote !== "'" && quote !== '"') return undefined;
+  for (let at = start + 1; at < text.length && text[at] !== "\n"; at++) {
+    if (text[at] === quote) return at + 1;
+    if (text[at] === "\\") at++;
+  }
+  return undefined;
 }
 
 const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r" };

@@ -90,7 +90,7 @@ async function checkTool({ name, tool, args }: Tool): Promise<Prerequisite> {
     const detail = `${tool} is not on the PATH`;
     return { name, state: "missing", version: null, detail, fix: await installCommandHere([tool]) };
   }
-  const version = /\d+(\.\d+)+/.exec(output.stdout)?.[0] ?? null;
+  const version = /(?<!\d)\d+(\.\d+)+/.exec(output.stdout)?.[0] ?? null;
   return { name, state: "ok", version, detail: `${tool} is on the PATH`, fix: null };
 }
 

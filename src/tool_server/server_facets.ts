@@ -10,6 +10,7 @@ import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import type { Tool } from "../mcp/sdk.ts";
 import type { ServerParams, StdioServerParams } from "../mcp/server_params.ts";
+import { replaceVariables } from "../mcp/variable_text.ts";
 
 /** More parameters than that are one facet. */
 const MAX_PARAMETERS = 200;
@@ -143,16 +144,23 @@ function visibleWord(word: string): string {
 function urlText(text: string): string {
   const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(text);
   const [, address = "", query = "", fragment = ""] = parts ?? [];
-  const hidden = query.replace(
-    /([?&])([^=&]*)=([^&]*)/g,
-    (match, mark: string, name: string, value: string) =>
-      isSecretName(name) && !hasVariable(value) ? `${mark}${name}=…` : match,
-  );
+  const hidden = query.split("&").map((pair) => {
+    const equals = pair.indexOf("=");
+    const name = pair.slice(pair.startsWith("?") ? 1 : 0, Math.max(0, equals));
+    const isSecret = equals !== -1 && isSecretName(name) && !hasVariable(pair.slice(equals + 1));
+    return isSecret ? `${pair.slice(0, equals)}=…` : pair;
+  }).join("&");
   return redactText(address) + hidden + fragment;
 }
 
 function hasVariable(text: string): boolean {
-  return /\$\{\w+(:-[^}]*)?\}/.test(text);
+  let found = false;
+  replaceVariables(text, (body) => {
+    const isVariable = /^\w+(?::-[^]*)?$/.test(body);
+    found ||= isVariable;
+    return isVariable ? "" : undefined;
+  });
+  return found;
 }
 
 function isVariable(text: string): boolean {
