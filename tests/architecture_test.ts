@@ -22,6 +22,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "approval",
     "apigen",
     "approval_page",
+    "assets",
     "audit",
     "executor",
     "kernel",
