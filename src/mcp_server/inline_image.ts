@@ -72,7 +72,7 @@ async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage 
   const worker = new Worker(code, { type: "module" });
   const { promise, resolve } = Promise.withResolvers<InlineImage | undefined>();
   const timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
-  worker.onmessage = ({ data }: MessageEvent<InlineImage | undefined>) => resolve(data);
+  worker.onmessage = ({ data }: MessageEvent<InlineImage | null>) => resolve(data ?? undefined);
   worker.onerror = (event) => {
     event.preventDefault(); // executed code made the picture: it is one that cannot be shown
     resolve(undefined);

@@ -1,10 +1,10 @@
 /**
  * Scales one picture down, in a worker: decoding a large one would hold up all sessions for seconds.
  * It is asked once, and answers with `{ bytes, mimeType, width, height }`,
- * or with `undefined` where the picture is damaged or cannot be made to fit.
+ * or with `null` where the picture is damaged or cannot be made to fit.
  */
 self.onmessage = async ({ data }) => {
-  self.postMessage(await scaled(data).catch(() => undefined));
+  self.postMessage(await scaled(data).catch(() => null));
 };
 
 async function scaled({ picture, width, height, longest, least, types, limit }) {
@@ -22,9 +22,9 @@ async function scaled({ picture, width, height, longest, least, types, limit }) 
       smallest = Math.min(smallest, blob.size);
     }
     longest *= Math.sqrt(limit / smallest) * 0.8; // as bytes go by area; some more to be sure
-    if (longest < least) return undefined;
+    if (longest < least) return null;
   }
-  return undefined;
+  return null;
 }
 
 /** Draws the picture in a size. Throws where it is damaged. */
