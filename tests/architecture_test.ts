@@ -22,6 +22,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "approval",
     "apigen",
     "approval_page",
+    "assets",
     "audit",
     "executor",
     "kernel",
@@ -44,6 +45,7 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^deno-std\//, /^src\/std\//],
   [/^fast-check$/, /_test\.ts$|^tests\//],
   [/^playwright-core$/, /^tests\//],
+  [/^recheck/, /^tests\//],
 ];
 
 const root = resolve(import.meta.dirname ?? ".", "..");

@@ -223,6 +223,15 @@ export class Kernel implements AsyncDisposable {
       this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
       return;
     }
+    try {
+      this.#take(message, data.byteLength);
+    } catch (error) {
+      // An error in an event's handler would end the process, and with it all other kernels.
+      this.#options.log.error(`Cannot take a message of kernel ${this.#id}: ${messageOf(error)}`);
+    }
+  }
+
+  #take(message: JupyterMessage, size: number): void {
     const { type, content, parentId } = message;
     const request = parentId === undefined ? undefined : this.#requests.get(parentId);
     if (request !== undefined) request.receive(message);
@@ -230,7 +239,7 @@ export class Kernel implements AsyncDisposable {
     else if (message.parentSession === this.#session && isOutput(message)) {
       const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
       if (running !== undefined) running.receive(message);
-      else this.#late.add(message, data.byteLength);
+      else this.#late.add(message, size);
     }
   }
 

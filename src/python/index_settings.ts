@@ -80,7 +80,10 @@ export async function readIndexSettings(
 export function indexSettings(listing: string, main: string): IndexSettings {
   const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
   for (const line of listing.split("\n")) {
-    const [, section = "", option = "", value = ""] = /^(.+?)\.([a-z-]+)=(.*)$/.exec(line) ?? [];
+    const equals = line.indexOf("=");
+    const dot = line.lastIndexOf(".", equals);
+    const [section, option] = [line.slice(0, Math.max(0, dot)), line.slice(dot + 1, equals)];
+    const value = line.slice(equals + 1);
     if (OPTIONS.has(option)) sections.get(section)?.set(option, unquoted(value));
   }
   const options = new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));

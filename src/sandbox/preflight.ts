@@ -92,7 +92,7 @@ async function checkTool({ name, tool, args }: Tool): Promise<Prerequisite> {
     const fix = await installCommandHere([tool]);
     return { name, state: "missing", version: null, detail: output, fix };
   }
-  const version = /\d+(\.\d+)+/.exec(output.stdout)?.[0] ?? null;
+  const version = /(?<!\d)\d+(\.\d+)+/.exec(output.stdout)?.[0] ?? null;
   return { name, state: "ok", version, detail: `${tool} is on the PATH`, fix: null };
 }
 

@@ -9,6 +9,7 @@ import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import type { Tool } from "../mcp/sdk.ts";
 import type { ServerParams, StdioServerParams } from "../mcp/server_params.ts";
+import { replaceVariables } from "../mcp/variable_text.ts";
 
 /** More parameters than that are one facet. */
 const MAX_PARAMETERS = 200;
@@ -174,16 +175,25 @@ function visibleWord(word: string): string {
 
 /** A URL without what may be secret: a password, and values of parameters with such names. */
 function urlText(text: string): string {
-  const shown = withoutPassword(text).replace(
-    /([?&][^=&#]*=)([^&#]*)/g,
-    (match, name: string, value: string) =>
-      saysSecret(name) && !hasVariable(value) ? `${name}…` : match,
-  );
-  return visible(shown);
+  const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(text);
+  const [, address = "", query = "", fragment = ""] = parts ?? [];
+  const hidden = query.split("&").map((pair) => {
+    const equals = pair.indexOf("=");
+    const name = pair.slice(pair.startsWith("?") ? 1 : 0, Math.max(0, equals));
+    const isSecret = equals !== -1 && saysSecret(name) && !hasVariable(pair.slice(equals + 1));
+    return isSecret ? `${pair.slice(0, equals)}=…` : pair;
+  }).join("&");
+  return visible(withoutPassword(address) + hidden + fragment);
 }
 
 function hasVariable(text: string): boolean {
-  return /\$\{\w+(:-[^}]*)?\}/.test(text);
+  let found = false;
+  replaceVariables(text, (body) => {
+    const isVariable = /^\w+(?::-[^]*)?$/.test(body);
+    found ||= isVariable;
+    return isVariable ? "" : undefined;
+  });
+  return found;
 }
 
 function isVariable(text: string): boolean {

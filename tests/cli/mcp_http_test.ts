@@ -295,3 +295,22 @@ const INITIALIZE = {
     clientInfo: { name: "test", version: "1" },
   },
 };
+
+Deno.test("A method that MCP does not have is refused, also TRACE", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path]);
+  const { url, token } = server.address;
+  for (const method of ["TRACE", "PATCH"]) {
+    // fetch() cannot send a TRACE
+    const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+    const head = [
+      `${method} ${url.pathname} HTTP/1.1`,
+      `Host: ${url.host}`,
+      `Authorization: Bearer ${token}`,
+      "Connection: close",
+    ];
+    await connection.write(new TextEncoder().encode(`${head.join("\r\n")}\r\n\r\n`));
+    const answer = await new Response(connection.readable).text();
+    assertStringIncludes(answer, "HTTP/1.1 405 ");
+  }
+});
