@@ -97,7 +97,7 @@ for (const sandbox of [true, false]) {
         "42\n",
       );
       const url = await kernel.run("print(os.environ['IPYBOX_TOOL_URL'], os.environ['HOME'])");
-      assertMatch(url, /^http:\/\/127\.0\.0\.1:\d+ \/.*\/session\n$/);
+      assertMatch(url, /^http:\/\/127\.0\.0\.1:\d+ \/.*\/session\/kernels\/\w+\n$/);
     } finally {
       Deno.env.delete("IPYBOX_TEST_SECRET_GATEWAY");
     }

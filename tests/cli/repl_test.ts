@@ -7,7 +7,8 @@ import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
 
-const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ";
+/** A question and the end of what is bold. */
+const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails \x1b[0m";
 const COUNT = "from ipybox_runtime import ToolRunner as R; raw = R('raw')\r";
 const CALL = "print('it', 'is', raw.run_sync('count', {}).text)\r";
 const LEAVE = "\x04";
