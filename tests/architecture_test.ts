@@ -27,6 +27,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "kernel",
     "mcp",
     "python",
+    "sandbox",
     "tool_server",
   ],
 };

@@ -18,9 +18,9 @@ import {
   approvalOf,
   APPROVE,
   APPROVE_SHELL,
-  EXECUTOR,
   kernelEnvOf,
   kernelOptions,
+  SESSION,
 } from "./executor_options.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 
@@ -60,13 +60,13 @@ export const mcp: Command = {
       value: "SECONDS",
       help: "With --http, close a session that goes unused for so long (default: 3600)",
     },
-    ...EXECUTOR,
+    ...SESSION,
   },
   notes: [
     "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it",
     "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which",
     "it prints; there each session has a kernel of its own, and a folder in",
-    "sessions/.",
+    ".ipybox/sessions/.",
     "",
     "Clients with elicitation, such as Claude Code, VS Code or Cursor, ask their",
     "user. For others, or with --page, a local web page asks. Its link and its code",

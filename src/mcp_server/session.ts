@@ -205,7 +205,7 @@ export class Session implements AsyncDisposable {
   async #python(): ReturnType<typeof findPython> {
     const { python } = this.#options;
     try {
-      return await findPython({ python, log: this.log });
+      return await findPython({ python, workspace: await this.workspace, log: this.log });
     } catch (error) {
       const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
       if (!(error instanceof EnvironmentNotReadyError) || named !== undefined) throw error;

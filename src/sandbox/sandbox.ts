@@ -10,6 +10,7 @@ import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
+import { isWide, refuseNesting } from "./nested_workspace.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
 import { refuseUserFoldersIn, userFolders } from "./user_folders.ts";
@@ -51,6 +52,8 @@ export interface PrepareSandboxOptions extends SandboxOptions {
   signal: AbortSignal;
   /** Where programs are looked for. */
   path: string;
+  /** Accepts other workspaces in this one. */
+  nestedWorkspace?: boolean | undefined;
 }
 
 /** How a command is started inside the sandbox. */
@@ -95,17 +98,18 @@ export async function prepareSandbox(
     );
   }
   const home = hostEnv("HOME");
-  refuseWideWorkspace(workspace, home);
+  refuseWideWorkspace(workspace);
   refuseWorkspaceAround(hostPrivate, workspace);
   await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
   const [config, srt, protectedPaths, ownFolders] = await allDone([
-    userConfig(options),
+    userConfig(options, workspace),
     findSrt({ path, log, signal }),
     findProtectedPaths(workspace),
     userFolders(),
   ]);
+  if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
     readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
@@ -186,10 +190,10 @@ export function sandboxFix(stderr: string): string {
   return "ipybox doctor";
 }
 
-async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
+async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {
   const { config = {}, allowUnsafe = false } = options;
   return typeof config === "string"
-    ? await readSandboxConfig(config, { allowUnsafe })
+    ? await readSandboxConfig(config, { allowUnsafe, workspace })
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
@@ -214,10 +218,8 @@ function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
 }
 
 /** A workspace can be read whole. The home directory must not be. */
-function refuseWideWorkspace(workspace: string, home: string | undefined): void {
-  const above = workspace === "/" ||
-    (home !== undefined && (home === workspace || home.startsWith(`${workspace}/`)));
-  if (above) {
+function refuseWideWorkspace(workspace: string): void {
+  if (isWide(workspace)) {
     throw new ConfigError(
       `Cannot use ${workspace} as workspace: sandboxed code could read the whole home directory; ` +
         "choose a folder of its own",

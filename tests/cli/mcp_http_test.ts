@@ -30,7 +30,7 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
       });
       const [folder = "", others = ""] = text.split("\n");
       assertEquals(others, `['${folder.split("/").at(-1)}'] True`);
-      assertStringIncludes(folder, `${workspace.path}/sessions/`);
+      assertStringIncludes(folder, `${workspace.path}/.ipybox/sessions/`);
       folders.push(folder);
     });
   }
