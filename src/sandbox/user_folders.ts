@@ -23,7 +23,7 @@ export async function userFolders(): Promise<string[]> {
  */
 export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   const kept = [
-    ["logins to MCP servers and registrations are", stateFolder()],
+    ["logins to MCP servers are", stateFolder()],
     ["the user's settings for all workspaces are", settingsFolder()],
   ] as const;
   for (const [what, folder] of kept) {
