@@ -29,7 +29,8 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
     const child = new Deno.Command(Deno.execPath(), {
       args: ["test", "-A", "--parallel", `--junit-path=${report}`, ...args, ...(paths ? [] : ALL)],
       cwd: root,
-      env: { IPYBOX_PYTHON: python },
+      // The registrations and logins of whoever runs the tests stay as they are.
+      env: { IPYBOX_PYTHON: python, XDG_STATE_HOME: `${directory}/state` },
       stdin: "null",
       stdout: "piped",
     }).spawn();

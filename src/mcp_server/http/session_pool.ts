@@ -254,13 +254,17 @@ export class SessionPool implements AsyncDisposable {
   }
 
   async #servers(): Promise<SessionOptions["servers"]> {
-    const { workspace, session: { servers } } = this.#options;
+    const { workspace, session: { servers, log } } = this.#options;
     const registry = await ServerRegistry.open({ workspace, servers });
-    return Object.fromEntries(
-      registry.names.flatMap((name) => {
-        const params = registry.get(name);
-        return params === undefined ? [] : [[name, params]];
-      }),
-    );
+    const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
+    const others = registry.names.filter((name) => !own.some(([other]) => other === name));
+    if (others.length > 0) {
+      // Whoever serves others decides on servers, and not these.
+      log?.warn(
+        `Left out of sessions, as you have not registered them: ${others.join(", ")} in ` +
+          `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
+      );
+    }
+    return Object.fromEntries(own);
   }
 }
