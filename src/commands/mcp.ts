@@ -22,6 +22,9 @@ import {
   kernelOptions,
   SESSION,
 } from "./executor_options.ts";
+import { ifPresent } from "../mcp/hostile_files.ts";
+import { projectWorkspace } from "../sandbox/project_folder.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 
 /** `ipybox mcp`: ipybox as an MCP server. */
@@ -61,6 +64,11 @@ export const mcp: Command = {
       help: "With --http, close a session that goes unused for so long (default: 3600)",
     },
     ...SESSION,
+    project: {
+      value: "DIR",
+      help:
+        "A folder that code can read, without its secrets, and not write; the workspace is then one of its own, outside of it, unless it is named",
+    },
   },
   notes: [
     "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it",
@@ -72,12 +80,16 @@ export const mcp: Command = {
     "user. For others, or with --page, a local web page asks. Its link and its code",
     "go to stderr, for you: what the client's model is told does not open it.",
     "",
+    "With --project, code cannot put anything there that a client or an editor would",
+    "obey, such as .mcp.json, CLAUDE.md or .vscode. What it writes goes to a workspace",
+    "in ~/.local/share/ipybox/workspaces.",
+    "",
     "Variables KERNEL_ENV_X=v of the environment or of the workspace's .env reach the",
     "kernel as X.",
     "",
     "Example, for Claude Code:",
     "",
-    "  claude mcp add ipybox -- ipybox mcp --workspace .",
+    "  claude mcp add ipybox -- ipybox mcp --project .",
     "",
     "Example over HTTP:",
     "",
@@ -91,10 +103,15 @@ const FAREWELL_MS = 10_000;
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(mcp, args);
-  const workspace = await workspaceOf(parsed);
+  const project = await projectOf(parsed);
+  const workspace = project === undefined || parsed.given("workspace")
+    ? await workspaceOf(parsed)
+    : await projectWorkspace(project);
   const { tools: approve, shell: approveShell, policy } = await approvalOf(parsed, workspace);
+  const kernel = kernelOptions(parsed, io, workspace);
   const options: McpServerOptions = {
-    ...kernelOptions(parsed, io, workspace),
+    ...kernel,
+    sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
     approve,
     approveShell,
     policy,
@@ -114,6 +131,20 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return EXIT.failed;
   }
   return EXIT.ok;
+}
+
+/** The project that the command line names, as an absolute path. */
+async function projectOf(parsed: ParsedArgs): Promise<string | undefined> {
+  const project = parsed.value("project");
+  if (project === undefined) return undefined;
+  const info = await ifPresent(Deno.stat(project));
+  if (info?.isDirectory) return await Deno.realPath(project);
+  throw new UsageError(`Project "${project}" is not a directory`);
+}
+
+function withProject(sandbox: McpServerOptions["sandbox"], project: string): SandboxOptions {
+  if (sandbox !== false) return { ...(typeof sandbox === "object" ? sandbox : {}), project };
+  throw new UsageError("Option --project needs the sandbox, which --no-sandbox leaves out");
 }
 
 function serveStdio(options: McpServerOptions, io: CommandIo): McpServer {

@@ -106,6 +106,12 @@ export class Session implements AsyncDisposable {
     return this.#workspace ??= Deno.realPath(this.#options.workspace ?? Deno.cwd());
   }
 
+  /** The folder that code can read besides the workspace, if there is one. */
+  get project(): string | undefined {
+    const { sandbox } = this.#options;
+    return typeof sandbox === "object" ? sandbox.project : undefined;
+  }
+
   /** The folder of the generated Python APIs. */
   async mcptools(): Promise<string> {
     return join(await this.workspace, "mcptools");

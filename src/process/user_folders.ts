@@ -44,6 +44,16 @@ export function cacheFolder(): string | undefined {
   return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");
 }
 
+/**
+ * The folder of what belongs to the user and is no setting, such as the workspaces of projects.
+ *
+ * @returns `$XDG_DATA_HOME/ipybox`, by default below `~/.local/share`; `undefined` where neither
+ * variable is set or may be read.
+ */
+export function dataFolder(): string | undefined {
+  return ownFolder("XDG_DATA_HOME", ".local/share");
+}
+
 function ownFolder(variable: string, inHome: string): string | undefined {
   const set = hostEnv(variable);
   if (set !== undefined && isAbsolute(set)) return join(set, "ipybox");

@@ -30,6 +30,12 @@ export interface FindProtectedPathsOptions {
    * @default {1000000} about three seconds
    */
   maxEntries?: number;
+  /**
+   * Whether code may write there. Where it may not, links need no protection.
+   *
+   * @default {true}
+   */
+  writable?: boolean;
 }
 
 /** The folders of ours, which are made so that code inside cannot make them. */
@@ -158,7 +164,7 @@ export async function findProtectedPaths(
   workspace: string,
   options: FindProtectedPathsOptions = {},
 ): Promise<FoundPaths> {
-  const { maxDepth = 4, maxEntries = 1_000_000 } = options;
+  const { maxDepth = 4, maxEntries = 1_000_000, writable = true } = options;
   const unreadable: string[] = [];
   const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
@@ -180,7 +186,7 @@ export async function findProtectedPaths(
         }
         names.add(name);
         if (guard !== undefined && entry.isSymlink) {
-          if (folder === workspace) throw replaceableLink(path);
+          if (writable && folder === workspace) throw replaceableLink(path);
           readOnly.push(folder);
           const target = await targetIn(workspace, path);
           if (target !== undefined) (guard === "unreadable" ? unreadable : readOnly).push(target);

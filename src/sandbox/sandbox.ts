@@ -11,6 +11,7 @@ import { writeSettings } from "./launch.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isWide, refuseNesting } from "./nested_workspace.ts";
+import { type ProjectPaths, projectPaths } from "./project_folder.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
 import { refuseUserFoldersIn, userFolders } from "./user_folders.ts";
@@ -26,6 +27,11 @@ export interface SandboxOptions {
    * @default {false}
    */
   allowUnsafe?: boolean | undefined;
+  /**
+   * A folder that code can read, but not write, without the secrets in it: a project whose files it
+   * works with. What it writes goes to the workspace, which lies elsewhere.
+   */
+  project?: string | undefined;
   /** What is in the workspace and can only be read. It exists. */
   readOnly?: readonly string[] | undefined;
 }
@@ -70,6 +76,8 @@ export interface PreparedSandbox {
   readonly config: SandboxConfig;
 }
 
+const NO_PROJECT: ProjectPaths = { readable: [], unreadable: [] };
+
 const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
   .flatMap((name) => [name, name.toLowerCase()]);
 
@@ -103,11 +111,12 @@ export async function prepareSandbox(
   await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
-  const [config, srt, protectedPaths, ownFolders] = await allDone([
+  const [config, srt, protectedPaths, ownFolders, project] = await allDone([
     userConfig(options, workspace),
     findSrt({ path, log, signal }),
     findProtectedPaths(workspace),
     userFolders(),
+    options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
   if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
   const settings = sandboxSettings({
@@ -116,10 +125,10 @@ export async function prepareSandbox(
     hostPrivate,
     base: workspace,
     loopback: true, // kernels talk to the gateway
-    readable: [...folders.readable, ...srt.readable],
+    readable: [...folders.readable, ...project.readable, ...srt.readable],
     protectedPaths: {
       ...protectedPaths,
-      unreadable: [...protectedPaths.unreadable, ...ownFolders],
+      unreadable: [...protectedPaths.unreadable, ...project.unreadable, ...ownFolders],
     },
     config,
     ...(home === undefined ? {} : { home }),
