@@ -244,10 +244,12 @@ export function leaveUnaskable(
 function approvalForm(request: ApprovalRequest): InputRequests[string] {
   const { kind, source, changes = [], server } = request;
   const isShell = kind === "shell" || kind === "shell_magic";
+  const isChange = kind === "change";
   const what = isShell ? "shell command" : kind === "tool" ? "tool call" : "request";
   const message = [
     `Allow this ${what}?`,
     `${request}`,
+    isChange && request.description !== undefined ? visibleLines(request.description) : "",
     source === undefined ? "" : `Line ${source.line} of the code: ${visible(source.text)}`,
     server === undefined ? "" : `Server: ${visible(server.launch)}`,
     changes.length === 0 ? "" : `Changed since it was allowed: ${visible(changes.join("; "))}`,

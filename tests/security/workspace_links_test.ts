@@ -315,6 +315,24 @@ except Exception as error:
     assertEquals(await started(), false);
   });
 
+  await t.step("nor in an MCP client, whose user is asked", async () => {
+    await using folder = await TempFolder.create();
+    await plant(folder.path, rawServer("normal", journal));
+    const asked: string[] = [];
+    await using host = await McpHost.start({
+      args: ["--workspace", folder.path],
+      answer: (question) => {
+        asked.push(question);
+        return "deny";
+      },
+    });
+    const { text } = await host.call("execute_ipython_cell", { code: call });
+    assertEquals(asked.length, 1);
+    assertMatch(asked[0] ?? "", /start_mcp_server[^]*raw_server\.ts[^]*have not registered it/);
+    assertMatch(text, /was not started/);
+    assertEquals(await started(), false);
+  });
+
   await t.step("nor in sessions over HTTP", async () => {
     await using folder = await TempFolder.create();
     await plant(folder.path, rawServer("normal", journal));
