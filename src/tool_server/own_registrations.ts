@@ -32,11 +32,14 @@ export class OwnRegistrations {
    * Reads those of a workspace.
    *
    * @param workspace The workspace, without symbolic links in its path.
+   * @param state The user's state folder, if there is one.
    * @returns The registrations.
    * @throws {ConfigError} The file in the user's folder is no plain file.
    */
-  static async open(workspace: string): Promise<OwnRegistrations> {
-    const state = stateFolder();
+  static async open(
+    workspace: string,
+    state: string | undefined = stateFolder(),
+  ): Promise<OwnRegistrations> {
     const folder = state === undefined ? undefined : join(state, "registrations");
     const own = new OwnRegistrations(workspace, await mayUse(folder) ? folder : undefined);
     await own.reload();
