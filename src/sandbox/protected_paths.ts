@@ -305,5 +305,5 @@ async function exists(path: string): Promise<boolean> {
 
 /** Whether a file or folder of this name is out of the sight of executed code. */
 export function isHiddenName(name: string): boolean {
-  return name === OWN_STATE || SECRET.test(name) && !EXAMPLE.test(name);
+  return name === STATE_FOLDER || SECRET.test(name) && !EXAMPLE.test(name);
 }
