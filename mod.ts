@@ -170,7 +170,7 @@ export type {
   McpHttpServerOptions,
   McpServerOptions,
 } from "./src/mcp_server/mcp_server.ts";
-export type { SessionOptions } from "./src/mcp_server/session.ts";
+export type { ChangeMode, SessionOptions } from "./src/mcp_server/session.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {
   BuildOptions,

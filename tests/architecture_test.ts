@@ -14,7 +14,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   kernel: ["assets", "link", "process", "sandbox"],
   policy: ["approval", "mcp", "process", "sandbox"],
   audit: ["approval", "mcp", "policy"],
-  tool_server: ["approval", "approval_page", "audit", "mcp", "policy"],
+  tool_server: ["approval", "approval_page", "audit", "mcp", "policy", "process"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
   actions: ["assets", "kernel", "mcp", "process"],
@@ -28,6 +28,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "kernel",
     "mcp",
     "python",
+    "sandbox",
     "tool_server",
   ],
 };

@@ -18,9 +18,9 @@ import {
 import {
   APPROVE,
   APPROVE_SHELL,
-  EXECUTOR,
   executorOptions,
   kernelOptions,
+  SESSION,
 } from "./executor_options.ts";
 import { printable } from "./printable.ts";
 import { workspaceOf } from "./shared.ts";
@@ -49,7 +49,7 @@ export const actions: Command = {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop the action after this time, approvals excluded" },
-    ...EXECUTOR,
+    ...SESSION,
   },
   notes: [
     "Saved actions are packages gentools/CATEGORY/NAME with api.py, their typed",
@@ -120,7 +120,7 @@ async function check(
   }
   const problems = await structureOf(saved, workspace, parsed, io);
   if (!parsed.has("no-types")) {
-    const python = await findPython({ python: parsed.value("python"), log: io.log });
+    const python = await findPython({ python: parsed.value("python"), workspace, log: io.log });
     for (const problem of await checkTypes(workspace, { python, signal: io.signal })) {
       const name = actionOf(problem);
       const line = `${problem.file}:${problem.line}: ${problem.message}`;

@@ -46,6 +46,10 @@ export function summary(shown: ShownRequest): string {
     const at = `  line ${source.line}: `;
     rows.push(at + cut(visibleCode(source.text.trim()), columns - at.length));
   }
+  if (request.kind === "change" && request.description !== undefined) {
+    rows.push("What it does:");
+    for (const line of request.description.split("\n")) rows.push(...prose(visible(line), columns));
+  }
   if (changes !== undefined) {
     rows.push("Changed since it was decided:");
     rows.push(...folded(changes.flatMap((change) => marked(visible(change), columns)), "changes"));
@@ -71,7 +75,8 @@ export function details(shown: ShownRequest): string {
   };
   add("Server", server?.launch);
   add("Title, as the server says", title, prose);
-  add("Description, as the server says", description, prose);
+  const isChange = request.kind === "change";
+  add(isChange ? "What it does" : "Description, as the server says", description, prose);
   const hints = Object.entries(annotations).filter(([name]) => name !== "title");
   add("Hints of the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
   add("Line, as the code says", source && `${source.line}: ${source.text}`);

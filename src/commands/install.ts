@@ -31,7 +31,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const requirements = parsed.positional.map(requirementOf);
   const workspace = await workspaceOf(parsed);
   const { python, sandbox, log } = kernelOptions(parsed, io, workspace);
-  const found = await findPython({ python, log });
+  const found = await findPython({ python, workspace, log });
   const packages = await PackageFolder.open(workspace, found, { sandbox, log });
   for (const requirement of requirements) {
     const { installed } = await packages.install(requirement, {

@@ -3,7 +3,7 @@ import { type Logger, stderrLogger } from "../log.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { askAtTerminal } from "./ask_at_terminal.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { APPROVE, APPROVE_SHELL, EXECUTOR, executorOptions } from "./executor_options.ts";
+import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
 import { printable } from "./printable.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
@@ -19,7 +19,7 @@ export const repl: Command = {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop a cell after this time, approvals excluded" },
-    ...EXECUTOR,
+    ...SESSION,
   },
   notes: [
     "Cells share their variables. Enter runs a complete cell, Ctrl-C interrupts it,",

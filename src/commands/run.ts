@@ -8,7 +8,7 @@ import {
 } from "./command.ts";
 import { askAtTerminal } from "./ask_at_terminal.ts";
 import { runAction } from "./code_action.ts";
-import { APPROVE, APPROVE_SHELL, EXECUTOR, executorOptions } from "./executor_options.ts";
+import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
 import { PageApprover } from "./page_approver.ts";
 import { withPackages } from "./workspace_packages.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
@@ -25,7 +25,7 @@ export const run: Command = {
     page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
     timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
     json: { help: "Print the outcome as one JSON object" },
-    ...EXECUTOR,
+    ...SESSION,
   },
   notes: [
     "The code's output goes to stdout and its stderr to stderr, as they are produced.",

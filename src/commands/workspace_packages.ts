@@ -13,7 +13,7 @@ export async function withPackages(
   options: CodeExecutorOptions & { readonly workspace: string },
 ): Promise<CodeExecutorOptions> {
   const { workspace, python, log } = options;
-  const found = await findPython({ python, log });
+  const found = await findPython({ python, workspace, log });
   const packagesDir = await PackageFolder.find(workspace, found);
   return { ...options, python: found.executable, packagesDir };
 }

@@ -201,7 +201,10 @@ export class CodeExecutor implements AsyncDisposable {
         case "chunk":
           break;
         case "approval":
-          await event.request.accept();
+          if (event.request.kind !== "change") await event.request.accept();
+          else {await event.request.reject(
+              "execute() accepts calls, and no servers of unknown origin",
+            );}
           break;
         case "result":
           result = event.result;

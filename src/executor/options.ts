@@ -15,6 +15,13 @@ export interface CodeExecutorOptions {
    * @default {Deno.cwd()}
    */
   workspace?: string | undefined;
+  /**
+   * Accepts a workspace in another one, and one with others in it. The code of the outer one can write
+   * to the files of the inner one, and could have put there what the host obeys.
+   *
+   * @default {false}
+   */
+  nestedWorkspace?: boolean | undefined;
   /** MCP servers by name, for this executor only, over those that the workspace has registered. */
   servers?: Readonly<Record<string, ServerParams>> | undefined;
   /**

@@ -3,6 +3,7 @@ import { guardsShell } from "../approval/policy.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import { stderrLogger } from "../log.ts";
 import { findPython } from "../python/environment.ts";
+import { refuseNested } from "../sandbox/nested_workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { ToolServer } from "../tool_server/tool_server.ts";
 import { KernelSession } from "./kernel_session.ts";
@@ -30,8 +31,10 @@ export async function startParts(
   const { servers, approval, approvalTimeoutMs, connectTimeoutMs, startTimeoutMs } = options;
   const shell = shellGuard(options);
   const { kernelEnv, sandbox, signal, imagesDir = "images", log = stderrLogger() } = options;
+  const { nestedWorkspace = false } = options;
   const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
-  const python = await findPython({ python: options.python, log });
+  if (!nestedWorkspace) await refuseNested(workspace);
+  const python = await findPython({ python: options.python, workspace, log });
   const tools = parts.use(
     await ToolServer.start({
       workspace,
@@ -61,6 +64,7 @@ export async function startParts(
         kernelDoor: (stream) => tools.serveKernel(stream),
         kernelToken: tools.kernelToken,
         sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
+        nestedWorkspace,
         limits: options.limits,
         kernelEnv,
         packagesDir,

@@ -1,4 +1,3 @@
-import { allDone } from "../async/all.ts";
 import { anySignal } from "../async/signals.ts";
 import { GatewayStartError, type ProcessEvidence } from "../errors.ts";
 import { LinkPort } from "../link/port.ts";
@@ -7,6 +6,7 @@ import { randomToken } from "../net/random_token.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import { type EffectiveLimits, effectiveLimits } from "../sandbox/limits.ts";
+import { requireOwnProgram } from "../sandbox/own_program.ts";
 import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { untilAnswers } from "./gateway_answer.ts";
 import type { KernelGatewayOptions } from "./gateway_options.ts";
@@ -140,10 +140,9 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const { sandbox = true, packagesDir, log = silentLogger } = options;
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
   const folder = parts.use(await SessionFolder.create());
-  const [workspace, python] = await allDone([
-    realFolder(options.workspace),
-    locatePython(options.python, deadline),
-  ]);
+  const workspace = await realFolder(options.workspace);
+  await requireOwnProgram(options.python, { workspace, what: "Python" });
+  const python = await locatePython(options.python, deadline);
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
   const command = [
@@ -172,7 +171,13 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
         readable,
       },
       command,
-      { ...(sandbox === true ? {} : sandbox), log, signal: deadline, path },
+      {
+        ...(sandbox === true ? {} : sandbox),
+        nestedWorkspace: options.nestedWorkspace,
+        log,
+        signal: deadline,
+        path,
+      },
     );
   }
   deadline.throwIfAborted();

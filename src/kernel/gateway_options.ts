@@ -16,6 +16,12 @@ export interface KernelGatewayOptions {
    */
   sandbox?: boolean | SandboxOptions | undefined;
   /**
+   * Accepts other workspaces in this one, whose files its code could change.
+   *
+   * @default {false}
+   */
+  nestedWorkspace?: boolean | undefined;
+  /**
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time

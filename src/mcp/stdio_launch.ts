@@ -1,10 +1,12 @@
 import { basename, resolve } from "node:path";
 import { ConfigError, McpConnectionError } from "../errors.ts";
 import type { Logger } from "../log.ts";
-import { programOf, type ProgramPath, type ProgramSearch } from "../process/program.ts";
-import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { HeldFolder } from "../process/held_folder.ts";
 import { PrivateFolder } from "../process/private_folder.ts";
+import { programOf, type ProgramPath, type ProgramSearch } from "../process/program.ts";
+import { reliablePath } from "../process/reliable_path.ts";
+import { isInside, trustedPath } from "../process/trusted_path.ts";
+import { requireOwnProgram } from "../sandbox/own_program.ts";
 import { sandboxServer } from "../sandbox/server_sandbox.ts";
 import {
   requireTrusted,
@@ -64,6 +66,7 @@ export async function launchStdio(
   const { workspace, belongings, log, signal } = options;
   const base = resolve(workspace ?? ".");
   const wanted = wantedSandbox(serverName, params);
+  const given = params.cwd === undefined ? undefined : await folderOf(serverName, params.cwd, base);
   const env = {
     ...await inheritedEnvironment(workspace),
     ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
@@ -75,19 +78,21 @@ export async function launchStdio(
   const programIn = async (folder: string) =>
     await serverProgram(serverName, wanted.command, { path: env.PATH, untrusted: [base], folder });
   if (wanted.sandbox === "none") {
-    const own = params.cwd === undefined ? undefined : resolve(base, params.cwd);
-    const cwd = own ?? await makeFolder();
+    const cwd = given ?? await makeFolder();
     const args = await argumentsIn(cwd, base, { wanted, makeFolder });
     return { command: await programIn(cwd), args, env, cwd, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {
-    requireTrusted(serverName, settings, { workspace: base, settingsFiles: options.settingsFiles });
+    await requireTrusted(serverName, settings, {
+      workspace: base,
+      settingsFiles: options.settingsFiles,
+    });
   }
   const folder = await makeFolder();
   const openReads = wanted.sandbox === "srt";
   // Whoever writes `srt` into a command line means its paths as srt does.
-  const cwd = params.cwd === undefined ? openReads ? base : folder : resolve(base, params.cwd);
+  const cwd = given ?? (openReads ? base : folder);
   const args = await argumentsIn(cwd, base, { wanted, makeFolder: () => Promise.resolve(folder) });
   const program = {
     command: await programIn(cwd),
@@ -105,6 +110,12 @@ export async function launchStdio(
     signal,
   });
   return { ...sandboxed, sandboxed: true };
+}
+
+/** Code must not lead a server elsewhere by a link in the place of its folder. */
+async function folderOf(serverName: string, cwd: string, workspace: string): Promise<string> {
+  const what = `working directory of MCP server "${serverName}"`;
+  return await reliablePath(resolve(workspace, cwd), { workspace, what });
 }
 
 /** Without a network, `npx` would wait for minutes before it says so. */
@@ -130,7 +141,11 @@ async function serverProgram(
   search: ProgramSearch & { readonly folder: string },
 ): Promise<ProgramPath> {
   try {
-    return await programOf(command, search);
+    const program = await programOf(command, search);
+    if (!command.includes("/")) return program;
+    const [workspace] = search.untrusted ?? [];
+    await requireOwnProgram(program, { workspace, what: `program of MCP server "${serverName}"` });
+    return program;
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     const message = `Cannot start MCP server "${serverName}": ${cause.message}`;

@@ -244,11 +244,16 @@ export function leaveUnaskable(
 function approvalForm(request: ApprovalRequest): InputRequests[string] {
   const { kind, source, changes = [], server } = request;
   const isShell = kind === "shell" || kind === "shell_magic";
+  const isChange = kind === "change";
   const what = isShell ? "shell command" : kind === "tool" ? "tool call" : "request";
   const about = (label: string, lines: readonly string[]) =>
     lines.length === 0 ? [] : [label, foreignBlock(lines)];
   const message = [
     ...about(`Allow this ${what}?`, callLines(callOf(request))),
+    ...about(
+      "What changes:",
+      isChange ? (request.description ?? "").split("\n").filter((line) => line !== "") : [],
+    ),
     ...about(`Line ${source?.line} of the code:`, source ? [visibleCode(source.text)] : []),
     ...about("Server:", server ? [server.launch] : []),
     ...about("Changed since it was allowed:", changes),

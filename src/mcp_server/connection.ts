@@ -32,7 +32,7 @@ export function serverFor(session: Session, options: ServerForOptions): SdkMcpSe
   const { version, sessionArgument = false, extend } = options;
   const declare = sessionArgument ? withSession : asItIs;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
-    instructions: instructionsFor(session.changes),
+    instructions: instructionsFor(session),
     ...session.rounds.serverOptions,
   });
   registerSearch(server, session, declare);

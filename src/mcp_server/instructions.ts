@@ -1,15 +1,20 @@
-import type { ChangeMode } from "./session.ts";
+import type { Session } from "./session.ts";
 
 /**
  * What clients tell their models of this server. Claude Code cuts it at 2 KB.
  *
- * @param changes What becomes of changes: where none can be made, the text names no tool for them.
+ * @param session What code can read besides its workspace, and what becomes of changes: where none can
+ * be made, the text names no tool for them.
  * @returns The text.
  */
-export function instructionsFor(changes: ChangeMode): string {
+export function instructionsFor({ changes, project }: Session): string {
   const isFixed = changes === "fixed";
   const steps = [SEARCH, EXECUTE, ...(isFixed ? [] : [REGISTER]), INSTALL];
-  return `${INTRODUCTION}
+  const where = project === undefined
+    ? ""
+    : `Code can read the project ${project} by absolute paths, but not write there. It writes to ` +
+      "its working directory, which lies elsewhere.\n\n";
+  return `${where}${INTRODUCTION}
 
 ${steps.map((step, index) => `${index + 1}. ${step}`).join("\n")}
 

@@ -1,6 +1,7 @@
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { stderrLogger } from "../log.ts";
 import { randomToken } from "../net/random_token.ts";
+import { refuseNested } from "../sandbox/nested_workspace.ts";
 import { serverFor } from "./connection.ts";
 import { BearerTokens } from "./http/bearer_tokens.ts";
 import { HttpMcpServer } from "./http/http_server.ts";
@@ -153,12 +154,13 @@ export class McpServer implements AsyncDisposable {
 
   /**
    * Serves MCP, of both protocol eras, over streamable HTTP. Each client session has a kernel and a
-   * folder of its own, `sessions/<id>` in the workspace, and starts with the workspace's servers.
+   * folder of its own, `.ipybox/sessions/<id>` in the workspace, and starts with the workspace's servers.
    *
    * @param options The workspace, the address and the tokens.
    * @returns The running server, which says where it is in {@linkcode McpServer.http}.
    * @throws {Deno.errors.AddrInUse} The port is taken.
    * @throws {TypeError} A token is too easy to guess.
+   * @throws {ConfigError} The workspace lies in another one.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
@@ -169,9 +171,11 @@ export class McpServer implements AsyncDisposable {
     const given = token === undefined ? tokens : [token];
     const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
     await using parts = new AsyncDisposableStack();
+    const root = await Deno.realPath(workspace ?? Deno.cwd());
+    if (!session.nestedWorkspace) await refuseNested(root);
     const pool = parts.use(
       new SessionPool({
-        workspace: await Deno.realPath(workspace ?? Deno.cwd()),
+        workspace: root,
         session: { ...session, log, changes: allowRegistrations ? changes : "fixed" },
         maxSessions,
         owners: bearers?.owners ?? 1,

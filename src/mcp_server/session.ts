@@ -106,6 +106,12 @@ export class Session implements AsyncDisposable {
     return this.#workspace ??= Deno.realPath(this.#options.workspace ?? Deno.cwd());
   }
 
+  /** The folder that code can read besides the workspace, if there is one. */
+  get project(): string | undefined {
+    const { sandbox } = this.#options;
+    return typeof sandbox === "object" ? sandbox.project : undefined;
+  }
+
   /** The folder of the generated Python APIs. */
   async mcptools(): Promise<string> {
     return join(await this.workspace, "mcptools");
@@ -205,7 +211,7 @@ export class Session implements AsyncDisposable {
   async #python(): ReturnType<typeof findPython> {
     const { python } = this.#options;
     try {
-      return await findPython({ python, log: this.log });
+      return await findPython({ python, workspace: await this.workspace, log: this.log });
     } catch (error) {
       const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
       if (!(error instanceof EnvironmentNotReadyError) || named !== undefined) throw error;

@@ -96,12 +96,19 @@ export class PackageFolder {
   /** The folder, which exists. */
   readonly path: string;
   readonly #python: PythonEnvironment;
+  readonly #workspace: string;
   readonly #sandbox: boolean | SandboxOptions;
   readonly #log: Logger;
   readonly #turns = new Mutex();
 
-  private constructor(path: string, python: PythonEnvironment, options: PackageFolderOptions) {
+  private constructor(
+    path: string,
+    python: PythonEnvironment,
+    workspace: string,
+    options: PackageFolderOptions,
+  ) {
     this.path = path;
+    this.#workspace = workspace;
     this.#python = python;
     this.#sandbox = options.sandbox ?? true;
     this.#log = options.log ?? silentLogger;
@@ -122,7 +129,7 @@ export class PackageFolder {
   ): Promise<PackageFolder> {
     const path = await pathOf(workspace, python, options.cacheDir);
     await Deno.mkdir(path, { recursive: true });
-    return new PackageFolder(await Deno.realPath(path), python, options);
+    return new PackageFolder(await Deno.realPath(path), python, workspace, options);
   }
 
   /**
@@ -247,7 +254,9 @@ export class PackageFolder {
   async #config(): Promise<SandboxConfig | undefined> {
     if (typeof this.#sandbox === "boolean") return undefined;
     const { config, allowUnsafe = false } = this.#sandbox;
-    return typeof config === "string" ? await readSandboxConfig(config, { allowUnsafe }) : config;
+    return typeof config === "string"
+      ? await readSandboxConfig(config, { allowUnsafe, workspace: this.#workspace })
+      : config;
   }
 
   async #run(

@@ -10,6 +10,8 @@ import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
+import { isWide, refuseNesting } from "./nested_workspace.ts";
+import { type ProjectPaths, projectPaths } from "./project_folder.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
 import { refuseUserFoldersIn, userFolders } from "./user_folders.ts";
@@ -25,6 +27,11 @@ export interface SandboxOptions {
    * @default {false}
    */
   allowUnsafe?: boolean | undefined;
+  /**
+   * A folder that code can read, but not write, without the secrets in it: a project whose files it
+   * works with. What it writes goes to the workspace, which lies elsewhere.
+   */
+  project?: string | undefined;
   /** What is in the workspace and can only be read. It exists. */
   readOnly?: readonly string[] | undefined;
 }
@@ -51,6 +58,8 @@ export interface PrepareSandboxOptions extends SandboxOptions {
   signal: AbortSignal;
   /** Where programs are looked for. */
   path: string;
+  /** Accepts other workspaces in this one. */
+  nestedWorkspace?: boolean | undefined;
 }
 
 /** How a command is started inside the sandbox. */
@@ -66,6 +75,8 @@ export interface PreparedSandbox {
   /** The settings that the user added. */
   readonly config: SandboxConfig;
 }
+
+const NO_PROJECT: ProjectPaths = { readable: [], unreadable: [] };
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
   .flatMap((name) => [name, name.toLowerCase()]);
@@ -95,27 +106,29 @@ export async function prepareSandbox(
     );
   }
   const home = hostEnv("HOME");
-  refuseWideWorkspace(workspace, home);
+  refuseWideWorkspace(workspace);
   refuseWorkspaceAround(hostPrivate, workspace);
   await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
-  const [config, srt, protectedPaths, ownFolders] = await allDone([
-    userConfig(options),
+  const [config, srt, protectedPaths, ownFolders, project] = await allDone([
+    userConfig(options, workspace),
     findSrt({ path, log, signal }),
     findProtectedPaths(workspace),
     userFolders(),
+    options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
+  if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
     readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
     hostPrivate,
     base: workspace,
     loopback: true, // kernels talk to the gateway
-    readable: [...folders.readable, ...srt.readable],
+    readable: [...folders.readable, ...project.readable, ...srt.readable],
     protectedPaths: {
       ...protectedPaths,
-      unreadable: [...protectedPaths.unreadable, ...ownFolders],
+      unreadable: [...protectedPaths.unreadable, ...project.unreadable, ...ownFolders],
     },
     config,
     ...(home === undefined ? {} : { home }),
@@ -186,10 +199,10 @@ export function sandboxFix(stderr: string): string {
   return "ipybox doctor";
 }
 
-async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
+async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {
   const { config = {}, allowUnsafe = false } = options;
   return typeof config === "string"
-    ? await readSandboxConfig(config, { allowUnsafe })
+    ? await readSandboxConfig(config, { allowUnsafe, workspace })
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
@@ -214,10 +227,8 @@ function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
 }
 
 /** A workspace can be read whole. The home directory must not be. */
-function refuseWideWorkspace(workspace: string, home: string | undefined): void {
-  const above = workspace === "/" ||
-    (home !== undefined && (home === workspace || home.startsWith(`${workspace}/`)));
-  if (above) {
+function refuseWideWorkspace(workspace: string): void {
+  if (isWide(workspace)) {
     throw new ConfigError(
       `Cannot use ${workspace} as workspace: sandboxed code could read the whole home directory; ` +
         "choose a folder of its own",

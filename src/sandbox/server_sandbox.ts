@@ -1,8 +1,9 @@
-import { isAbsolute, join } from "node:path";
+import { isAbsolute } from "node:path";
 import { allDone } from "../async/all.ts";
 import type { Logger } from "../log.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { ProgramPath } from "../process/program.ts";
+import { reliablePath } from "../process/reliable_path.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
@@ -11,7 +12,12 @@ import { writeSettings } from "./launch.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
-import { findProtectedPaths, makeOwnFolders, type ProtectedPaths } from "./protected_paths.ts";
+import {
+  findProtectedPaths,
+  isState,
+  makeOwnFolders,
+  type ProtectedPaths,
+} from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
 import { userFolders } from "./user_folders.ts";
 
@@ -71,7 +77,7 @@ export async function sandboxServer(
   const workspace = await Deno.realPath(options.workspace);
   const home = hostEnv("HOME");
   const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
-  const config = await userConfig(options);
+  const config = await userConfig(options, workspace);
   // What is to be protected must be there, or a server that may write the workspace could make it.
   if ((config.filesystem?.allowWrite ?? []).length > 0) {
     await makeOwnFolders(workspace);
@@ -81,7 +87,7 @@ export async function sandboxServer(
     findSrt({ path: trusted, log, signal }),
     protectedIn(workspace, openReads),
     programFiles(program.command, home),
-    namedPaths(program.args, home),
+    namedPaths(program.args, workspace, home),
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
   signal.throwIfAborted();
@@ -136,28 +142,33 @@ function changes(
 
 async function userConfig(
   { settings, openReads = false }: ServerSandboxOptions,
+  workspace: string,
 ): Promise<SandboxConfig> {
   return settings === undefined
     ? parseSandboxConfig({})
-    : await readSandboxConfig(settings, { allowUnsafe: openReads });
+    : await readSandboxConfig(settings, { allowUnsafe: openReads, workspace });
 }
 
 async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
   const [found, ownFolders] = await allDone([findProtectedPaths(workspace), userFolders()]);
   if (!openReads) return { ...found, unreadable: [...found.unreadable, ...ownFolders] };
   // Which secrets it may read is what the user's settings say; the host's own state it never may.
-  const state = join(workspace, ".ipybox");
-  const unreadable = found.unreadable.filter((path) => path === state);
+  const unreadable = found.unreadable.filter(isState);
   return { ...found, unreadable: [...unreadable, ...ownFolders] };
 }
 
 /** What the arguments name, as far as it is there: a script, a folder to work on. */
-async function namedPaths(args: readonly string[], home: string | undefined): Promise<string[]> {
+async function namedPaths(
+  args: readonly string[],
+  workspace: string,
+  home: string | undefined,
+): Promise<string[]> {
   const named: string[] = [];
   for (const arg of args) {
     if (!isAbsolute(arg)) continue;
-    const path = await Deno.realPath(arg).catch(() => undefined);
-    if (path !== undefined && !isBroad(path, home)) named.push(path);
+    if (!await Deno.stat(arg).then(() => true, () => false)) continue;
+    const path = await reliablePath(arg, { workspace, what: "argument of a server in a sandbox" });
+    if (!isBroad(path, home)) named.push(path);
   }
   return named;
 }

@@ -131,6 +131,18 @@ export class Approvals {
   }
 
   /**
+   * Decides whether a server is started that the person has not registered.
+   *
+   * @param call What is started.
+   * @param options What withdraws the request, and who is told.
+   * @throws {ToolCallError} It is not to be.
+   */
+  async authorizeStart(call: ApprovalCall, options: DecisionOptions): Promise<void> {
+    const check = () => "it is started as it is registered, or not at all";
+    await this.#gate.authorize(call, { ...options, check });
+  }
+
+  /**
    * Tells whether a server's question is to be declined without asking.
    *
    * @param source Who asks.

@@ -30,7 +30,7 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
       });
       const [folder = "", others = ""] = text.split("\n");
       assertEquals(others, `['${folder.split("/").at(-1)}'] True`);
-      assertStringIncludes(folder, `${workspace.path}/sessions/`);
+      assertStringIncludes(folder, `${workspace.path}/.ipybox/sessions/`);
       folders.push(folder);
     });
   }
@@ -204,7 +204,7 @@ for (const kind of CLIENT_KINDS) {
     assertStringIncludes(asked[0] ?? "", "raw.count");
 
     const cancel = new AbortController();
-    const mark = `${workspace.path}/sessions`;
+    const mark = `${workspace.path}/.ipybox/sessions`;
     const running = host.call(CELL, {
       code: "kept = 1\nopen('begun', 'w').close()\nimport time\ntime.sleep(1000)",
     }, { signal: cancel.signal });

@@ -398,7 +398,7 @@ class Siege implements AsyncDisposable {
 
   /** The folder of a session. */
   folder(session: string): string {
-    return `${this.workspace}/sessions/${session}`;
+    return `${this.workspace}/.ipybox/sessions/${session}`;
   }
 
   /** How often alice's server was called. */

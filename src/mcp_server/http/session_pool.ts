@@ -1,5 +1,5 @@
 import { cp } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { isPlainFolder, makePlainFolder } from "../../mcp/hostile_files.ts";
 import type { VariableLookup } from "../../mcp/server_params.ts";
 import { variableLookup, WORKSPACE_VARIABLE } from "../../mcp/variables.ts";
@@ -136,6 +136,7 @@ export class SessionPool implements AsyncDisposable {
       const opened = new Session({
         ...this.#options.session,
         workspace: folder,
+        nestedWorkspace: true, // in a place that no code reaches
         servers: await this.#servers(),
         variables: await this.#variables(folder),
         consents: session.consents ?? workspace, // what its own folder says must not count
@@ -227,10 +228,14 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /** A session's folder starts with the Python APIs that the workspace has. */
+  /**
+   * A session's folder starts with the Python APIs that the workspace has. It is in the workspace's
+   * `.ipybox`, where neither the workspace's own code nor that of other sessions sees it.
+   */
   async #makeFolder(id: string): Promise<string> {
     const { workspace } = this.#options;
-    const sessions = join(workspace, "sessions");
+    const sessions = join(workspace, ".ipybox", "sessions");
+    await makePlainFolder(dirname(sessions));
     await makePlainFolder(sessions);
     const folder = join(sessions, id);
     await Deno.mkdir(folder);
@@ -249,13 +254,17 @@ export class SessionPool implements AsyncDisposable {
   }
 
   async #servers(): Promise<SessionOptions["servers"]> {
-    const { workspace, session: { servers } } = this.#options;
+    const { workspace, session: { servers, log } } = this.#options;
     const registry = await ServerRegistry.open({ workspace, servers });
-    return Object.fromEntries(
-      registry.names.flatMap((name) => {
-        const params = registry.get(name);
-        return params === undefined ? [] : [[name, params]];
-      }),
-    );
+    const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
+    const others = registry.names.filter((name) => !own.some(([other]) => other === name));
+    if (others.length > 0) {
+      // Whoever serves others decides on servers, and not these.
+      log?.warn(
+        `Left out of sessions, as you have not registered them: ${others.join(", ")} in ` +
+          `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
+      );
+    }
+    return Object.fromEntries(own);
   }
 }
