@@ -10,7 +10,6 @@ import { askAtTerminal } from "./ask_at_terminal.ts";
 import { runAction } from "./code_action.ts";
 import { APPROVE, APPROVE_SHELL, EXECUTOR, executorOptions } from "./executor_options.ts";
 import { PageApprover } from "./page_approver.ts";
-import { withPackages } from "./workspace_packages.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 
 /** `ipybox run`: executes a code action. */
@@ -46,7 +45,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   const options = await executorOptions(parsed, io, workspace);
   const code = await codeOf(parsed);
   await using executor = await CodeExecutor.start({
-    ...await withPackages(options),
+    ...options,
     spareKernel: false, // one execution needs no second kernel
   });
   const { decide, answer } = askAtTerminal(io);
