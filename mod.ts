@@ -32,6 +32,7 @@ export { CodeExecutor } from "./src/executor/code_executor.ts";
 export type {
   CodeExecutorOptions,
   ExecuteOptions,
+  InstallPackagesOptions,
   RegisterServerOptions,
   StreamOptions,
 } from "./src/executor/options.ts";

@@ -24,7 +24,6 @@ import {
 } from "./executor_options.ts";
 import { printable } from "./printable.ts";
 import { workspaceOf } from "./shared.ts";
-import { withPackages } from "./workspace_packages.ts";
 
 /** `ipybox actions`: saved code actions. */
 export const actions: Command = {
@@ -159,7 +158,7 @@ async function structureOf(
   io: CommandIo,
 ): Promise<Map<string, string[]>> {
   await using executor = await CodeExecutor.start({
-    ...await withPackages(kernelOptions(parsed, io, workspace)),
+    ...kernelOptions(parsed, io, workspace),
     approval: "deny",
     spareKernel: false,
     signal: io.signal,
@@ -182,7 +181,7 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
   const code = runCode(name, argumentsOf(parsed));
   if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
   await using executor = await CodeExecutor.start({
-    ...await withPackages(await executorOptions(parsed, io, workspace)),
+    ...await executorOptions(parsed, io, workspace),
     spareKernel: false,
   });
   return await runAction(executor, code, {

@@ -8,7 +8,6 @@ import { printable } from "./printable.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
 import { workspaceOf } from "./shared.ts";
-import { withPackages } from "./workspace_packages.ts";
 
 /** `ipybox repl`: an interactive session. */
 export const repl: Command = {
@@ -65,9 +64,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const ending = new AbortController();
   const log = asideOf(session, parsed.has("verbose"));
   const signal = AbortSignal.any([io.signal, ending.signal]);
-  const started = withPackages({ ...options, log }).then((all) =>
-    CodeExecutor.start({ ...all, signal })
-  );
+  const started = CodeExecutor.start({ ...options, log, signal });
   parts.defer(async () => {
     ending.abort();
     const executor = await started.catch(() => undefined); // told by the session

@@ -78,8 +78,14 @@ export interface CodeExecutorOptions {
   requireShellEscape?: boolean | undefined;
   /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
-  /** A folder with further Python packages for the code, which it can only read. It exists. */
-  packagesDir?: string | undefined;
+  /**
+   * Whether code can import the packages that were installed for its workspace, by
+   * `installPackages()` or `ipybox install`; with a path, also those of that workspace. Code cannot
+   * change them.
+   *
+   * @default {true}
+   */
+  packages?: boolean | string | undefined;
   /**
    * The folder for image files, relative to the workspace; created with the first image.
    *
@@ -214,6 +220,14 @@ export interface StreamOptions extends ExecuteOptions {
    * @default {false}
    */
   calls?: boolean | undefined;
+}
+
+/** Options of `CodeExecutor.installPackages()`. */
+export interface InstallPackagesOptions {
+  /** Stops the installation. */
+  signal?: AbortSignal | undefined;
+  /** Receives each line that the installer writes. */
+  onLine?: ((line: string) => void) | undefined;
 }
 
 /** Options of `CodeExecutor.registerServer()`. */

@@ -137,7 +137,7 @@ interface Running {
 
 async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Running> {
   const { options, deadline, state } = start;
-  const { sandbox = true, packagesDir, log = silentLogger } = options;
+  const { sandbox = true, packages = [], log = silentLogger } = options;
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
   const folder = parts.use(await SessionFolder.create());
   const workspace = await realFolder(options.workspace);
@@ -157,9 +157,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
-    const readable = packagesDir === undefined
-      ? python.readable
-      : [...python.readable, packagesDir];
+    const readable = [...python.readable, ...packages];
     // The host runs that Python, too.
     const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
     prepared = await prepareSandbox(

@@ -27,8 +27,12 @@ export interface KernelGatewayOptions {
    * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
    */
   limits?: ResourceLimits | false | undefined;
-  /** A folder with further Python packages for kernels, which they can only read. It exists. */
-  packagesDir?: string | undefined;
+  /**
+   * Folders with further Python packages for kernels, which can only read them. They exist.
+   *
+   * @default {[]}
+   */
+  packages?: readonly string[] | undefined;
   /** Further environment variables of kernels. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
   /**

@@ -21,12 +21,11 @@ export interface GatewayParts {
 /** What the launcher is told to start. Only its stdin carries the token. */
 export function gatewaySpec(parts: GatewayParts): unknown {
   const { options, python, folder, workspace, prepared, token, path } = parts;
-  const { kernelEnv = {}, kernelToken, packagesDir } = options;
+  const { kernelEnv = {}, kernelToken, packages = [] } = options;
   const limits = rlimits(parts.limits);
   const bin = python.executable.slice(0, python.executable.lastIndexOf("/"));
   const env = { PATH: `${bin}:${path}`, LANG: "C.UTF-8", JUPYTER_NO_CONFIG: "1" };
-  const pythonPath = [folder.runtime, workspace];
-  if (packagesDir !== undefined) pythonPath.push(packagesDir);
+  const pythonPath = [folder.runtime, workspace, ...packages];
   if (kernelEnv.PYTHONPATH !== undefined) pythonPath.push(kernelEnv.PYTHONPATH);
   return {
     argv: [python.executable, "-I", `${folder.launcher}/gateway.py`],

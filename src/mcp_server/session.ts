@@ -9,7 +9,6 @@ import { EnvironmentNotReadyError } from "../errors.ts";
 import { ArtifactFolder } from "../kernel/artifact_folder.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
-import { PackageFolder } from "../python/packages.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
@@ -18,7 +17,6 @@ import { PageAsker } from "./page_asker.ts";
 /** What the tools of one MCP session work with. */
 export interface SessionParts {
   readonly executor: CodeExecutor;
-  readonly packages: PackageFolder;
   /** Asks the user where the client cannot. */
   readonly page: PageAsker;
   /** Where the whole output of cells goes: where images go too. */
@@ -32,7 +30,7 @@ export interface SessionParts {
 export type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of {@linkcode Session}. */
-export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" | "signal"> {
+export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
   /**
    * What becomes of changes that a client asks for.
    *
@@ -87,7 +85,7 @@ export class Session implements AsyncDisposable {
     });
   }
 
-  /** The running kernel and its packages. */
+  /** The running kernel and what belongs to it. */
   get parts(): Promise<SessionParts> {
     this.#parts ??= this.#start().catch((error: unknown) => {
       this.#parts = undefined;
@@ -192,19 +190,17 @@ export class Session implements AsyncDisposable {
     // Half of what this server loads, which clients need not wait for.
     const { CodeExecutor } = await import("../executor/code_executor.ts");
     const python = await this.#python();
-    const { sandbox, log, imagesDir = "images" } = this.#options;
+    const { imagesDir = "images" } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
-    const packages = await PackageFolder.open(workspace, python, { sandbox, log });
     const executor = await CodeExecutor.start({
       ...this.#options,
       workspace,
       python: python.executable,
-      packagesDir: packages.path,
       signal,
     });
     const page = new PageAsker({ page: executor.page, label: this.#options.label, log: this.log });
     if (this.prefersPage) page.invite();
-    return { executor, packages, outputs, page };
+    return { executor, outputs, page };
   }
 
   /** The Python that runs the kernel; the managed one is built where it is missing. */

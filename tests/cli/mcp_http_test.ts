@@ -10,6 +10,7 @@ import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const CELL = "execute_ipython_cell";
@@ -35,6 +36,31 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
     });
   }
   assertEquals(new Set(folders).size, CLIENT_KINDS.length);
+});
+
+Deno.test("Sessions over HTTP have the workspace's packages, and their own", async () => {
+  await using workspace = await TempFolder.create();
+  await using cache = await TempCache.create();
+  const names = "from importlib.metadata import distributions as d\n" +
+    "print(sorted({x.name for x in d()} & {'iniconfig', 'toolz'}))";
+  const { code, stderr } = await ipybox(
+    ["install", "iniconfig", "--workspace", workspace.path],
+    { env: cache.env },
+  );
+  assertEquals(code, 0, stderr);
+  const folder = `${cache.env.XDG_CACHE_HOME}/ipybox/python/packages`;
+  const kept = async () => (await Array.fromAsync(Deno.readDir(folder))).length;
+  {
+    await using server = await HttpMcp.start(["--workspace", workspace.path], cache);
+    await using one = await McpHost.join(server.address, { kind: "1.x" });
+    await using other = await McpHost.join(server.address, { kind: "1.x" });
+    const { isError, text } = await one.call("install_package", { package_name: "toolz" });
+    assertEquals(isError, false, text);
+    assertEquals((await one.call(CELL, { code: names })).text, "['iniconfig', 'toolz']");
+    assertEquals((await other.call(CELL, { code: names })).text, "['iniconfig']");
+    assertEquals(await kept(), 3);
+  }
+  assertEquals(await kept(), 1);
 });
 
 Deno.test("A client of the newer era opens sessions, names them and closes them", async () => {

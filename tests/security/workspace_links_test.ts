@@ -117,7 +117,7 @@ Deno.test("settings of a sandbox that a link in the workspace leads to are not r
       ...options,
       cacheDir: outside.path,
     });
-    await assertRejects(() => packages.install(parseRequirement("x")), ConfigError, reason);
+    await assertRejects(() => packages.install([parseRequirement("x")]), ConfigError, reason);
   }
   // Those in the folder that no code reaches may be kept elsewhere.
   await Deno.symlink(`${outside.path}/sandbox.json`, `${workspace}/.ipybox/sandbox.json`);

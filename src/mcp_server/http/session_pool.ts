@@ -3,6 +3,7 @@ import { dirname, join } from "node:path";
 import { isPlainFolder, makePlainFolder } from "../../mcp/hostile_files.ts";
 import type { VariableLookup } from "../../mcp/server_params.ts";
 import { variableLookup, WORKSPACE_VARIABLE } from "../../mcp/variables.ts";
+import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../tool_server/server_registry.ts";
 import { Session, type SessionOptions } from "../session.ts";
 
@@ -140,6 +141,7 @@ export class SessionPool implements AsyncDisposable {
         servers: await this.#servers(),
         variables: await this.#variables(folder),
         consents: session.consents ?? workspace, // what its own folder says must not count
+        packages: session.packages ?? workspace, // beside its own, which go with it
         label: `session ${id}`,
       });
       const entry = this.#entry(owner, id, opened, folder);
@@ -221,6 +223,7 @@ export class SessionPool implements AsyncDisposable {
     entry.closing.abort();
     try {
       await entry.session[Symbol.asyncDispose]();
+      await PackageFolder.remove(entry.folder);
     } catch (error) {
       entry.session.log.error(`Session ${entry.id} did not end cleanly: ${error}`);
     } finally {

@@ -62,16 +62,15 @@ export function registerInstall(
         },
       };
       return await makeChange(change, session, server, ctx, async () => {
-        const { packages } = await session.parts;
+        const { executor } = await session.parts;
         const work = { activity: `Installing ${text}` };
         using _progress = RequestProgress.of(work, ctx, session.log);
-        const { installed, output } = await packages.install(requirement, {
+        const output = await executor.installPackages(requirement.text, {
           signal: ctx.mcpReq.signal,
           onLine: (line) => {
             work.activity = line;
           },
         });
-        if (!installed) throw new Error(output);
         return {
           content: [{ type: "text" as const, text: output }],
           structuredContent: { package: text, output },
