@@ -21,6 +21,6 @@ testIf(why === undefined, why ?? "", {
     assertEquals(ran, "", JSON.stringify(said, null, 2));
     assertStringIncludes(said.plant ?? "", "planted");
     assertStringIncludes(said.sandbox ?? "", "bubblewrap works");
-    assertMatch(said["next cell"] ?? "", /25\d\d files and folders in \S+ \(/);
+    assertMatch(said["next session"] ?? "", /25\d\d files and folders in \S+ \(/);
   },
 });
