@@ -1,8 +1,9 @@
-import { anySignal } from "../async/signals.ts";
+import { abortable, anySignal } from "../async/signals.ts";
 import { GatewayStartError, type ProcessEvidence } from "../errors.ts";
 import { LinkPort } from "../link/port.ts";
-import { silentLogger } from "../log.ts";
+import { type Logger, silentLogger } from "../log.ts";
 import { randomToken } from "../net/random_token.ts";
+import { ControlGroup } from "../process/control_group.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import { type EffectiveLimits, effectiveLimits } from "../sandbox/limits.ts";
@@ -180,9 +181,12 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   }
   deadline.throwIfAborted();
   const { kernelDoor } = options;
+  const grouped = parts.use(new Grouped()); // it ends after what is in it
   const launched = launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log });
   state.launched = launched;
+  grouped.take(launched.process.pid, limits, log);
   const report = await untilReady(launched, prepared !== undefined, deadline);
+  await abortable(grouped.taken, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   if (prepared !== undefined) requireSandbox(report, prepared.config, log);
 
@@ -199,6 +203,29 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const sandboxed = prepared !== undefined;
   const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
   return { port, token, folder, sandboxed, kernelsApart, limits, process, exited };
+}
+
+/** What our own processes of a session take of its number: bubblewrap, relays, launcher, gateway. */
+const OWN_PROCESSES = 64;
+
+/** The control group of a session's processes, where there can be one. */
+class Grouped implements AsyncDisposable {
+  taken: Promise<ControlGroup | undefined> = Promise.resolve(undefined);
+
+  take(pid: number, { memoryBytes, processes }: EffectiveLimits, log: Logger): void {
+    const count = processes === null ? null : processes + OWN_PROCESSES;
+    this.taken = ControlGroup.take(pid, { memoryBytes, processes: count }).then((group) => {
+      log.debug(group ? `Limited together by ${group.keeper}` : "No control group can be had");
+      return group;
+    }, (error: unknown) => {
+      log.warn(`The session's processes are not limited together: ${error}`);
+      return undefined;
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await (await this.taken)?.[Symbol.asyncDispose]();
+  }
 }
 
 /** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */

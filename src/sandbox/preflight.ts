@@ -4,7 +4,9 @@
  * @module
  */
 import { SandboxUnavailableError } from "../errors.ts";
-import { requireProgram } from "../process/program.ts";
+import { ControlGroup } from "../process/control_group.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import { namedProgram, requireProgram } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { explainNamespaceFailure, NAMESPACE_PROBE, readNamespaceSettings } from "./namespaces.ts";
 import { installCommandHere, isRoot, type SystemTool } from "./system_packages.ts";
@@ -105,6 +107,32 @@ async function checkNamespaces(): Promise<Prerequisite> {
   }
   const reason = explainNamespaceFailure(stderr, await readNamespaceSettings());
   return { ...common, state: "missing", ...reason };
+}
+
+/**
+ * Tries what bounds the processes of a session together.
+ *
+ * @returns What was found.
+ */
+export async function checkSessionLimits(): Promise<Prerequisite> {
+  const common = { name: "limits of a session", version: null } as const;
+  await using parts = new AsyncDisposableStack();
+  const limits = { memoryBytes: 2 ** 30, processes: 100 };
+  let group: ControlGroup | undefined;
+  parts.defer(() => group?.[Symbol.asyncDispose]()); // after what is in it
+  const waiting = parts.use(ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} }));
+  group = await ControlGroup.take(waiting.pid, limits);
+  const keeper = group?.keeper;
+  if (keeper !== undefined) {
+    const detail = `memory and processes of a session are limited together, by ${keeper}`;
+    return { ...common, state: "ok", detail, fix: null };
+  }
+  return {
+    ...common,
+    state: "warn",
+    detail: "limits hold for each process, not for all processes of a session together",
+    fix: "Run ipybox where systemd runs for your user, or in a container with --memory",
+  };
 }
 
 function checkRoot(): Prerequisite {
