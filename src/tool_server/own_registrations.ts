@@ -98,14 +98,14 @@ export class OwnRegistrations {
   }
 }
 
-/** What is damaged says of no server that it is the person's own, so they are asked again. */
+/** What is damaged or closed says of no server that it is the person's own: they are asked again. */
 async function readDigests(path: string): Promise<Readonly<Record<string, string>>> {
-  const text = await readHostileFile(path);
-  if (text === undefined) return {};
   try {
+    const text = await readHostileFile(path);
+    if (text === undefined) return {};
     return digests.safeParse(JSON.parse(text)).data ?? {};
   } catch (error) {
-    if (error instanceof SyntaxError) return {};
+    if (error instanceof SyntaxError || error instanceof Deno.errors.PermissionDenied) return {};
     throw error;
   }
 }
