@@ -27,6 +27,8 @@ export interface GeneratedTool {
 export interface ToolListing {
   /** The tools of all pages of `tools/list`, as they came. */
   readonly tools: readonly unknown[];
+  /** For each of them, why it cannot be called; such a tool is left out. */
+  readonly unusable?: readonly (string | undefined)[];
   /** The server's name, title and version, as it gives them. */
   readonly serverInfo?: unknown;
   /** The server's instructions for its users. */
@@ -96,7 +98,7 @@ export interface RenderedPackage {
  * @returns The files, and what became of each tool.
  */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
-  const entries = readTools(listing.tools);
+  const entries = readTools(listing);
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
   const modules = moduleNames(names);
   const files = new Map<string, string>();
@@ -157,11 +159,13 @@ type ToolEntry =
   | { readonly name: string; readonly definition: JsonObject; readonly warning?: string }
   | { readonly name: string; readonly reason: string };
 
-function readTools(tools: readonly unknown[]): ToolEntry[] {
+function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
   const seen = new Set<string>();
   return tools.map((tool, index): ToolEntry => {
     const entry = readTool(tool, `#${index + 1}`);
     if ("reason" in entry) return entry;
+    const reason = unusable[index];
+    if (reason !== undefined) return { name: entry.name, reason };
     if (seen.has(entry.name)) {
       return { name: entry.name, reason: "A tool of the same name comes earlier in the list" };
     }
@@ -181,7 +185,9 @@ function readTool(tool: unknown, place: string): ToolEntry {
     // The name alone still makes a tool that can be called.
     return { name, definition: new Map([["name", name]]), warning: error.message };
   }
-  if (!isObject(definition)) return { name: place, reason: "The entry in the list is no object" };
+  if (!isObject(definition)) {
+    return { name: place, reason: "The entry in the list is not an object" };
+  }
   if (name === undefined) return { name: place, reason: "The tool has no name" };
   return { name, definition };
 }
@@ -189,7 +195,7 @@ function readTool(tool: unknown, place: string): ToolEntry {
 function nameOf(tool: unknown): string | undefined {
   if (typeof tool !== "object" || tool === null) return undefined;
   const name: unknown = tool instanceof Map ? tool.get("name") : Reflect.get(tool, "name");
-  return typeof name === "string" && name !== "" ? name : undefined;
+  return typeof name === "string" ? name : undefined;
 }
 
 function readInfo(info: unknown): JsonObject | undefined {

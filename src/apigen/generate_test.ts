@@ -19,12 +19,12 @@ Deno.test("generatePackage() says what became of each tool, in the server's orde
   assertEquals(generated, [
     { tool: "z-tool", module: "z_tool", warnings: [] },
     { tool: "a", module: "a", warnings: [] },
-    { tool: "#3", module: null, warnings: ["The entry in the list is no object"] },
+    { tool: "#3", module: null, warnings: ["The entry in the list is not an object"] },
     { tool: "a", module: null, warnings: ["A tool of the same name comes earlier in the list"] },
     {
       tool: "bare",
       module: "bare",
-      warnings: ["inputSchema is no object: arguments are not checked"],
+      warnings: ["inputSchema is not an object: arguments are not checked"],
     },
   ]);
   assertEquals(await directory.list("demo"), [

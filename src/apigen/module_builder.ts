@@ -85,7 +85,7 @@ function buildParams(
   names: ClassNames,
   warnings: Set<string>,
 ): Side {
-  if (!isObject(raw)) warnings.add("inputSchema is no object: arguments are not checked");
+  if (!isObject(raw)) warnings.add("inputSchema is not an object: arguments are not checked");
   const reader = new SchemaReader(isObject(raw) ? raw : new Map());
   const root = asSchema(reader.read(reader.root));
   const builder = new TypeBuilder(root, "Params", names);
@@ -119,7 +119,7 @@ function buildResult(
 ): Side | undefined {
   if (raw === undefined) return undefined;
   if (!isObject(raw) && typeof raw !== "boolean") {
-    warnings.add("outputSchema is no schema: the result is text");
+    warnings.add("outputSchema is not a schema: the result is text");
     return undefined;
   }
   const reader = new SchemaReader(raw);
