@@ -11,6 +11,7 @@ import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
 import { type Files, writeFolder } from "./package_writer.ts";
+import { writeStubs } from "./stubs.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
 
 /** What became of one tool. */
@@ -70,6 +71,7 @@ export async function generatePackage(
   checkServerName(serverName);
   const { files, tools } = renderFiles(serverName, listing);
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
+  await writeStubs(options.rootDir);
   let former: Files | undefined;
   await writeFolder(options.rootDir, serverName, files, {
     isGenerated: isGeneratedFile,
