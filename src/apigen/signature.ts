@@ -16,7 +16,9 @@ export function signatureOf(origin: ModuleOrigin, definition: JsonObject): strin
   const params = model.definitions.find(({ name }) => name === "Params");
   const fields = params?.kind === "class" ? params.fields.map(argument) : [];
   if (params?.kind === "class" && params.extra !== undefined) fields.push("**others");
-  return `${model.module}.run(${fields.join(", ")}) -> ${model.hasResult ? "Result" : "str"}`;
+  return `${model.module}.run(${fields.join(", ")}) -> ${
+    model.returns === "result" ? "Result" : "str"
+  }`;
 }
 
 function modelOf(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
@@ -33,7 +35,12 @@ function argument({ name, type, required, default: preset }: Field): string {
   return required ? text : `${text} = ${literal(preset ?? null)}`;
 }
 
-const PLAIN_NAMES = new Map([["Int", "int"], ["Num", "float"], ["Bool", "bool"]]);
+const PLAIN_NAMES = new Map([
+  ["Int", "int"],
+  ["Num", "float"],
+  ["Bool", "bool"],
+  ["Null", "None"],
+]);
 
 /** A type as one would write it by hand. */
 function plain(type: PyType): PyType {
