@@ -41,7 +41,7 @@ const VICTIMS: readonly Victim[] = [
     sandboxOnly: true,
     isIt: (args) => args.some((arg) => arg.endsWith("/host/srt.json")),
   },
-  { name: "bwrap", sandboxOnly: true, isIt: ([program]) => program === "bwrap" },
+  { name: "bwrap", sandboxOnly: true, isIt: ([program]) => /(^|\/)bwrap$/.test(program ?? "") },
 ];
 
 for (const sandbox of [true, false]) {
@@ -161,8 +161,8 @@ async function assertNothingLeft(root: string): Promise<void> {
 /** The folder that holds all of the executor's session. */
 async function rootOf(executor: CodeExecutor): Promise<string> {
   const { text } = await executor.execute("import os; print(os.environ['HOME'])");
-  assertMatch(text ?? "", /\/session$/);
-  return (text ?? "").slice(0, -"/session".length);
+  assertMatch(text ?? "", /\/session\/kernels\/[^/]+$/);
+  return (text ?? "").split("/session/")[0] ?? "";
 }
 
 function isLauncher([, isolated, bare, script]: readonly string[]): boolean {

@@ -39,7 +39,8 @@ export async function runMetaCommand(
   line: string,
   { io, workspace, executor }: MetaContext,
 ): Promise<"reset" | "done"> {
-  const [, name = "", rest = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
+  const [, name = "", after = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
+  const rest = after.trimStart();
   const inWorkspace = ["--workspace", workspace];
   switch (name) {
     case "help":
