@@ -142,6 +142,10 @@ def strays(kept):
             yield from numbers(pid)[level : level + 1]
 
 
+# The managers whose kernels run.
+LIVE = set()
+
+
 class KernelManager(KernelGatewayIOLoopKernelManager):
     """Starts kernels with exactly the environment that the host asked for.
 
@@ -149,7 +153,6 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
     and is ended here.
     """
 
-    live = set()
     folder = None
 
     async def _async_launch_kernel(self, kernel_cmd, **kw):
@@ -166,7 +169,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         }
         self.oom_counts = (oom_kills(),) * 2
         self.oom_counted = time.monotonic()
-        self.live.add(self)
+        LIVE.add(self)
         reader, writer = os.pipe()
         try:
             with open(writer, "wb", buffering=0) as pipe:
@@ -190,10 +193,10 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
 
     def end_strays(self):
         """Ends what this kernel has left, processes and files."""
-        self.live.discard(self)
+        LIVE.discard(self)
         kept = {
             other.provisioner.process.pid
-            for other in self.live
+            for other in LIVE
             if other.provisioner is not None and other.provisioner.process is not None
         }
         deadline = time.monotonic() + STRAYS_GRACE
@@ -205,7 +208,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
                 except OSError:
                     pass  # it ended in between
             time.sleep(0.001)
-        folders = {os.path.basename(other.folder) for other in self.live}
+        folders = {os.path.basename(other.folder) for other in LIVE}
         left = set(os.listdir(SETTINGS["kernels_dir"])) - folders
         threading.Thread(target=remove, args=(left,), daemon=True).start()
 

@@ -13,12 +13,12 @@ import sys
 
 sys.path.pop(0)  # the folder of this file
 
-import faulthandler  # noqa: E402
-import json  # noqa: E402
-import logging  # noqa: E402
-import os  # noqa: E402
-import resource  # noqa: E402
-import traceback  # noqa: E402
+import faulthandler
+import json
+import logging
+import os
+import resource
+import traceback
 
 if sys.platform == "linux":
     import ctypes
