@@ -116,12 +116,11 @@ async function checkNamespaces(): Promise<Prerequisite> {
  */
 export async function checkSessionLimits(): Promise<Prerequisite> {
   const common = { name: "limits of a session", version: null } as const;
-  await using parts = new AsyncDisposableStack();
+  await using waiting = ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} });
   const limits = { memoryBytes: 2 ** 30, processes: 100 };
-  let group: ControlGroup | undefined;
-  parts.defer(() => group?.[Symbol.asyncDispose]()); // after what is in it
-  const waiting = parts.use(ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} }));
-  group = await ControlGroup.take(waiting.pid, limits);
+  const group = await ControlGroup.take(waiting.pid, limits);
+  await waiting.stop();
+  await group?.[Symbol.asyncDispose]();
   const keeper = group?.keeper;
   if (keeper !== undefined) {
     const detail = `memory and processes of a session are limited together, by ${keeper}`;
