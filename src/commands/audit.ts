@@ -67,7 +67,7 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
   if (json) io.out(JSON.stringify(verdict, null, 2) + "\n");
   else {
     if (bad !== undefined) io.out(`${bad.file}:${bad.line}: ${bad.problem}\n`);
-    const parts = [entries === 1 ? "1 line is good" : `${entries} lines are good`];
+    const parts = [entries === 1 ? "1 line is intact" : `${entries} lines are intact`];
     if (first !== undefined && first > 1) parts.push(`they begin with number ${first}`);
     if (sealed > 0) parts.push(`torn ones, sealed off: ${sealed}`);
     if (unfinished > 0) parts.push(`calls without an outcome: ${unfinished}`);

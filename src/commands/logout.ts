@@ -39,7 +39,9 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       return EXIT.ok;
     case "deleted":
       io.out(`${name}: logged out\n`);
-      io.err("The authorization server offers no revocation: what it gave ends by itself.");
+      io.err(
+        "The tokens were deleted here. The server cannot revoke them: they expire by themselves.",
+      );
       return EXIT.ok;
     case "refused":
       throw new McpConnectionError(

@@ -38,7 +38,7 @@ interface Entry {
 export const COMMANDS: readonly Entry[] = [
   {
     name: "demo",
-    summary: "Run the main job end to end on this machine",
+    summary: "Try ipybox: register a server, run code, approve a tool call",
     load: async () => (await import("./demo.ts")).demo,
   },
   {

@@ -127,10 +127,10 @@ async function serversOf(
   if (file !== undefined) {
     if (name !== undefined) throw new UsageError(`With --from, no NAME is given: "${name}"`);
     const { servers, renamed, unusable } = parseServersFile(file, await readUserFile(file));
-    for (const [name, given] of renamed) io.err(`"${visible(given)}" is called ${name} here`);
+    for (const [name, given] of renamed) io.err(`"${visible(given)}" is named ${name} in Python`);
     return { servers, unusable: [...unusable.values()] };
   }
-  if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
+  if (name === undefined) throw new UsageError("Missing NAME: what the server is named in Python");
   requireServerName(name);
   const params = url === undefined
     ? localServer(parsed, [command ?? "", ...args], workspace)

@@ -28,7 +28,7 @@ Deno.test("ipybox audit only reads", async () => {
   const cwd = folder.path;
   assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
     code: 0,
-    stdout: "0 lines are good\n",
+    stdout: "0 lines are intact\n",
     stderr: "",
   });
   assertEquals((await ipybox(["audit"], { cwd })).stderr, "There are no entries yet\n");
@@ -59,7 +59,7 @@ Deno.test("ipybox audit tells how calls ended, and which have no outcome", async
     "1970-01-01T00:00:00.002Z  allow  tool s.t({})  sent  (approver)",
   ]);
   const verified = await ipybox(["audit", "--verify"], { cwd });
-  assertEquals(verified.stdout, "3 lines are good, calls without an outcome: 1\n");
+  assertEquals(verified.stdout, "3 lines are intact, calls without an outcome: 1\n");
   const verdict = JSON.parse((await ipybox(["audit", "--verify", "--json"], { cwd })).stdout);
   assertEquals([verdict.ok, verdict.unfinished], [true, 1]);
 });

@@ -91,7 +91,7 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     const args = ["login", "remote", "--login-timeout", "0.2", ...at];
     const { code, stderr } = await withPerson(args, env, () => {});
     assertEquals(code, 1);
-    assertMatch(stderr, /cannot be logged in to: nobody logged in in time\n$/);
+    assertMatch(stderr, /cannot be logged in to: the login timed out\n$/);
   });
 
   await step("logout revokes and deletes it", async () => {

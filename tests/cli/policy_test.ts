@@ -159,7 +159,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   );
   assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
     code: 0,
-    stdout: "5 lines are good\n",
+    stdout: "5 lines are intact\n",
     stderr: "",
   });
   const log = `${cwd}/.ipybox/audit.jsonl`;

@@ -145,7 +145,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
       assertEquals(code, 1);
       assertStringIncludes(stdout, "good: ");
       assertStringIncludes(stdout, "other_server: ");
-      assertStringIncludes(stderr, '"Other-server" is called other_server here\n');
+      assertStringIncludes(stderr, '"Other-server" is named other_server in Python\n');
       assertStringIncludes(stderr, "no-such-command");
       const { stdout: json } = await ipybox(["servers", "--json"], { cwd });
       assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other_server", "raw"]);
