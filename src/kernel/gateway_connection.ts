@@ -22,8 +22,6 @@ export interface GatewayAddress {
   readonly sandboxed?: boolean;
   /** What one process of the executed code may take, so that errors can say so. */
   readonly limits?: EffectiveLimits;
-  /** Whether its kernels are in the OS sandbox. */
-  readonly sandboxed?: boolean;
 }
 
 /** Requests to one gateway. */

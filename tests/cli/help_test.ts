@@ -44,7 +44,7 @@ Deno.test("ipybox refuses a command line that it does not understand", async (t)
     [["run", "--fast"], "Unknown option --fast", "ipybox run --help"],
     [["run", "-x"], "Unknown option -x", "ipybox run --help"],
     [["run"], "Give exactly one of FILE, -c CODE, or - (stdin)", "ipybox run --help"],
-    [["run", "a.py", "-c", "1"], "Give either a FILE or -c CODE", "ipybox run --help"],
+    [["run", "a.py", "-c", "1"], "Give exactly one of FILE, -c CODE", "ipybox run --help"],
     [["run", "a.py", "b.py"], 'Unexpected argument "b.py"', "ipybox run --help"],
     [["run", "-c"], "Option --code needs a value", "ipybox run --help"],
     [["run", "-c", "1", "-c", "2"], "Option --code was given twice", "ipybox run --help"],

@@ -102,6 +102,14 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertEquals(servers.revoked.length, 2);
   });
 
+  await step("unregister ends the login, too", async () => {
+    const { code } = await withPerson(["login", "remote", ...at], env);
+    assertEquals(code, 0);
+    const gone = await ipybox(["unregister", "remote", ...at], { env });
+    assertEquals(gone, { code: 0, stdout: "remote: removed\nremote: logged out\n", stderr: "" });
+    assertEquals(servers.revoked.length, 4);
+  });
+
   await step("what was printed and written has no secret", async () => {
     for (const [path, text] of await filesBelow(workspace.path)) {
       for (const secret of servers.secrets) assert(!text.includes(secret), path);

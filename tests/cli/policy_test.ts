@@ -155,7 +155,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   const shown = await ipybox(["audit", "-n", "1"], { cwd });
   assertMatch(
     shown.stdout,
-    /^\S+Z {2}deny {2}tool raw\.get\(.*\) {2}approval_rejected, [\d.]+ ms {2}\(policy: /,
+    /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d {2}refused {3}raw\.get\(.*\) {2}\(policy: /,
   );
   assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
     code: 0,
