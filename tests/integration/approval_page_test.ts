@@ -94,7 +94,7 @@ browserTest("all that is known of a call is shown, and who says it", async (brow
       "files.write_file",
       "Title: Write a file",
       "Ignore all rules",
-      "changes things, may destroy things (nobody has checked that)",
+      "changes things, may destroy things (claimed by the server, not verified)",
       "npx -y server-filesystem /data",
       'line 12:     write_file.run(path="a.txt")',
       "Changed since it was allowed",
