@@ -177,7 +177,7 @@ const cases: readonly Case[] = [
     calls: "count()",
     script: [[QUESTION, "\x04"]],
     code: 0,
-    shown: ["ApprovalRejectedError", "nobody answers"],
+    shown: ["ApprovalRejectedError", "was closed"],
     hidden: ["count is"],
   },
   {
