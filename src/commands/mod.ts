@@ -107,6 +107,11 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./packages.ts")).packages,
   },
   {
+    name: "clean",
+    summary: "Remove what ended processes, old sessions and gone workspaces left",
+    load: async () => (await import("./clean.ts")).clean,
+  },
+  {
     name: "actions",
     summary: "List, show, check and run saved code actions",
     load: async () => (await import("./actions.ts")).actions,
