@@ -135,7 +135,7 @@ const cases: readonly Case[] = [
       [QUESTION, "nx\x7f no\n"],
     ],
     code: 0,
-    shown: ["rejected: no"],
+    shown: ["refused: no"],
     hidden: ["count is"],
   },
   {
