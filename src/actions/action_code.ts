@@ -4,7 +4,6 @@
  * @module
  */
 import { z } from "zod";
-import { asset } from "../assets/mod.ts";
 import type { Output } from "../kernel/outputs.ts";
 
 const MIME_TYPE = "application/vnd.ipybox.actions+json";
@@ -19,15 +18,23 @@ export function checkCode(names: readonly string[]): string {
   return call(`check(${literal(names)})`);
 }
 
+/** The arguments of an action, by parameter. */
+export interface ActionArguments {
+  /** Values from JSON. */
+  readonly values: Readonly<Record<string, unknown>>;
+  /** What was typed for other parameters; their types say what it means. */
+  readonly texts: Readonly<Record<string, string>>;
+}
+
 /**
  * The code that runs a saved action.
  *
  * @param name The action.
- * @param args Its arguments, by parameter.
+ * @param args Its arguments.
  * @returns Python, which tells what {@linkcode resultIn} reads.
  */
-export function runCode(name: string, args: Readonly<Record<string, unknown>>): string {
-  return call(`run(${JSON.stringify(name)}, ${literal(args)})`);
+export function runCode(name: string, { values, texts }: ActionArguments): string {
+  return call(`run(${JSON.stringify(name)}, ${literal(values)}, ${literal(texts)})`);
 }
 
 /**
@@ -53,15 +60,14 @@ export function resultIn(outputs: readonly Output[]): unknown {
 const problems = z.record(z.string(), z.array(z.string()));
 const outcome = z.object({ result: z.unknown() });
 
-/** In a namespace of its own, so that the user's stays as it is. */
+/** An expression, so that the user's namespace stays as it is. */
 function call(expression: string): string {
-  const source = `${asset("actions/actions.py")}\n${expression}\n`;
-  return `exec(${JSON.stringify(source)}, {"__name__": "ipybox_actions"})`;
+  return `__import__("ipybox_runtime.actions").actions.${expression};`;
 }
 
 /** A value as a Python expression. A JSON text in quotes is a Python text in quotes, too. */
 function literal(value: unknown): string {
-  return `json.loads(${JSON.stringify(JSON.stringify(value))})`;
+  return `__import__("json").loads(${JSON.stringify(JSON.stringify(value))})`;
 }
 
 function told(outputs: readonly Output[]): unknown {

@@ -12,6 +12,8 @@ export interface PackageTool {
   readonly module: string;
   /** What its server says of it. */
   readonly description: string;
+  /** What its server says that it does, and does not do. */
+  readonly annotations: Readonly<Record<string, boolean>>;
   /** Its whole definition. */
   readonly definition: JsonObject;
 }
@@ -37,8 +39,16 @@ export async function readPackage(
     name: nameOf(definition),
     module: modules.get(nameOf(definition)) ?? "",
     description: textOf(definition.get("description")),
+    annotations: hintsOf(definition.get("annotations")),
     definition,
   }));
+}
+
+function hintsOf(annotations: Json | undefined): Record<string, boolean> {
+  if (!isObject(annotations)) return {};
+  return Object.fromEntries(
+    [...annotations].filter((entry): entry is [string, boolean] => typeof entry[1] === "boolean"),
+  );
 }
 
 function parse(path: string, text: string): JsonObject[] {

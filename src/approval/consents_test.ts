@@ -366,7 +366,7 @@ Deno.test("an approver cannot remember edited arguments that the policy denies",
       remember: { scope: "session", match: "tool" },
     })
   );
-  await assertRejects(() => gate.authorize(ASKED), ToolCallError, "rejected");
+  await assertRejects(() => gate.authorize(ASKED), ToolCallError, "was refused");
   assertEquals((await consents.recall(ASKED, [])).decision, undefined);
 });
 

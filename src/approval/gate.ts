@@ -160,13 +160,13 @@ function denied(call: ApprovalCall, reason = "Denied by the approval policy"): T
 
 function refused(type: RefusalType, call: ApprovalCall, reason: string): ToolCallError {
   const name = `${call.serverName}.${call.toolName}`;
-  const message = `Approval request for ${name} ${WORDS[type]}: ${reason}`;
+  const message = `${name} ${WORDS[type]}: ${reason}`;
   return new ToolCallError(type, message, { reason });
 }
 
 const WORDS = {
-  approval_rejected: "rejected",
-  approval_timeout: "expired",
-  approval_unavailable: "failed",
-  cancelled: "withdrawn",
+  approval_rejected: "was refused",
+  approval_timeout: "was not approved in time",
+  approval_unavailable: "could not be approved",
+  cancelled: "was cancelled",
 } as const;

@@ -271,7 +271,7 @@ export class ApprovalRequest {
    * @returns Whether this decision counted: `false` after another one, or when it came too late.
    * @throws {TypeError} The decision cannot be remembered so. The request stays undecided.
    */
-  async reject(reason = "Rejected", options: RejectOptions = {}): Promise<boolean> {
+  async reject(reason = "no reason was given", options: RejectOptions = {}): Promise<boolean> {
     const type = "approval_rejected";
     return await this.#answer({
       accepted: false,

@@ -108,6 +108,6 @@ const NO_NOTES: RequestNotes = {
 function notNoted(): ToolCallError {
   return new ToolCallError(
     "tool_server_error",
-    "The call was not made: it cannot be noted in the audit log, and the host's log says why",
+    "The call was not made: the audit log cannot be written (ipybox's log says why)",
   );
 }

@@ -1,8 +1,15 @@
+import {
+  type ActionArguments,
+  checkCode,
+  checkedIn,
+  resultIn,
+  runCode,
+} from "../actions/action_code.ts";
 import { visible } from "../approval/call_text.ts";
-import { checkCode, checkedIn, resultIn, runCode } from "../actions/action_code.ts";
 import { listActions, readAction, type SavedAction } from "../actions/saved_actions.ts";
 import { checkTypes, type TypeProblem } from "../actions/type_check.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
+import { isRecord } from "../json/record.ts";
 import { findPython } from "../python/environment.ts";
 import { askAtTerminal } from "./ask_at_terminal.ts";
 import { runAction } from "./code_action.ts";
@@ -39,7 +46,7 @@ export const actions: Command = {
     arg: {
       value: "NAME=VALUE",
       many: true,
-      help: "An argument of the action; the value is JSON, or else text",
+      help: "An argument of the action, read as its type says: text as it is, or JSON",
     },
     args: { value: "JSON", help: "The arguments of the action as one JSON object" },
     impl: { help: "Show the implementation instead of the interface" },
@@ -190,40 +197,32 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
     timeoutMs,
     exits: true,
     ...askAtTerminal(io),
-    onResult: ({ outputs }) => {
-      const result = resultIn(outputs);
-      if (result === undefined) return;
-      const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
-      io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
-    },
+    resultIn,
   });
 }
 
-function argumentsOf(parsed: ParsedArgs): Record<string, unknown> {
+function argumentsOf(parsed: ParsedArgs): ActionArguments {
   const whole = parsed.value("args");
-  const args: Record<string, unknown> = whole === undefined ? {} : objectOf(whole);
-  for (const pair of parsed.values("arg")) {
+  const texts = parsed.values("arg").map((pair): [string, string] => {
     const [, name, value = ""] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
-    if (name === undefined) {
-      throw new UsageError(`Option --arg takes NAME=VALUE: received "${pair}"`);
-    }
-    args[name] = jsonOrText(value);
-  }
-  return args;
+    if (name !== undefined) return [name, value];
+    throw new UsageError(`Option --arg takes NAME=VALUE: received "${pair}"`);
+  });
+  return {
+    values: whole === undefined ? {} : objectOf(whole),
+    texts: Object.fromEntries(texts),
+  };
 }
 
 function objectOf(text: string): Record<string, unknown> {
-  const value = jsonOrText(text);
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) return { ...value };
-  throw new UsageError(`Option --args takes a JSON object: received "${text}"`);
-}
-
-function jsonOrText(text: string): unknown {
+  let value: unknown;
   try {
-    return JSON.parse(text);
+    value = JSON.parse(text);
   } catch {
-    return text; // so that texts need no quotes
+    // told below
   }
+  if (isRecord(value)) return value;
+  throw new UsageError(`Option --args takes a JSON object: received "${text}"`);
 }
 
 function unknown(name: string): UsageError {

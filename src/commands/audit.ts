@@ -12,7 +12,7 @@ export const audit: Command = {
   summary: "Show or verify the log of tool calls and decisions",
   usage: "[OPTIONS]",
   options: {
-    last: { short: "n", value: "N", help: "How many lines to show (default: 50)" },
+    last: { short: "n", value: "N", help: "How many calls to show (default: 50)" },
     follow: { short: "f", help: "Go on with what is written from now on" },
     verify: { help: "Check that no line was changed, moved or taken out" },
     json: { help: "Print lines as they are in the log, or the outcome of --verify, as JSON" },
@@ -20,8 +20,11 @@ export const audit: Command = {
   },
   notes: [
     "The log is .ipybox/audit.jsonl in the workspace, with older lines in files",
-    "beside it. A call has one line before it is sent, and one when it has ended.",
-    "--verify ends with exit code 1 and names the first bad line if there is one.",
+    "beside it. A row is a call: when it came, how it ended, what was called, how",
+    "long the tool took, and who decided. With --follow, a row appears when the call",
+    "ends. With --json, -n counts the log's own lines: one before a call is sent, and",
+    "one when it has ended. --verify ends with exit code 1 and names the first bad",
+    "line if there is one.",
     "",
     "Examples:",
     "",
@@ -44,19 +47,22 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   if (parsed.has("verify")) return await verify(workspace, io, json);
   const folder = new AuditFolder(workspace);
   using tail = new AuditTail(folder);
-  const lines = new Lines(json);
-  const shown: string[] = [];
+  const log: AuditView = json ? new RawLines() : new CallRows();
+  const shown: Row[] = [];
   for await (const fields of tail.read()) {
-    shown.push(lines.show(fields));
+    const { begun } = log.take(fields);
+    if (begun !== undefined) shown.push(begun);
     if (shown.length > last) shown.shift();
   }
-  for (const line of shown) io.out(line);
+  const print = (row: Row) => io.out(row.text() + "\n");
+  // A call is written when it was decided, which can be long after it came.
+  shown.toSorted((a, b) => a.at - b.at).forEach(print);
   if (!parsed.has("follow")) {
     if (shown.length === 0) io.err("There are no entries yet");
     return EXIT.ok;
   }
   for await (const _change of auditChanges(folder, io.signal)) {
-    for await (const fields of tail.read()) io.out(lines.show(fields));
+    for await (const fields of tail.read()) log.take(fields).ended.forEach(print);
   }
   return io.signal.aborted ? EXIT.interrupted : EXIT.ok;
 }
@@ -67,7 +73,7 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
   if (json) io.out(JSON.stringify(verdict, null, 2) + "\n");
   else {
     if (bad !== undefined) io.out(`${bad.file}:${bad.line}: ${bad.problem}\n`);
-    const parts = [entries === 1 ? "1 line is good" : `${entries} lines are good`];
+    const parts = [entries === 1 ? "1 line is intact" : `${entries} lines are intact`];
     if (first !== undefined && first > 1) parts.push(`they begin with number ${first}`);
     if (sealed > 0) parts.push(`torn ones, sealed off: ${sealed}`);
     if (unfinished > 0) parts.push(`calls without an outcome: ${unfinished}`);
@@ -80,40 +86,111 @@ async function verify(workspace: string, io: CommandIo, json: boolean): Promise<
 /** How many calls whose outcome is still to come are remembered. */
 const MAX_OPEN = 10_000;
 
-/** Writes the log's lines for people. Its text is not trusted: executed code chose parts of it. */
-class Lines {
-  readonly #json: boolean;
-  /** The calls whose outcome is still to come, by their ids. */
-  readonly #open = new Map<unknown, string>();
+/** Something that is shown as a row. Its text is not trusted: executed code chose parts of it. */
+interface Row {
+  /** When it came, in milliseconds; 0 where the log's own order counts. */
+  readonly at: number;
+  text(): string;
+}
 
-  constructor(json: boolean) {
-    this.#json = json;
-  }
+/** Makes rows of the log's lines. */
+interface AuditView {
+  /** Takes a line, and says which row it begins, and which rows are complete by it. */
+  take(fields: Fields): { readonly begun: Row | undefined; readonly ended: readonly Row[] };
+}
 
-  show(fields: Fields): string {
-    if (this.#json) return JSON.stringify(fields) + "\n";
-    return visibleCode(this.#text(fields)) + "\n";
-  }
-
-  #text(fields: Fields): string {
-    const { time, id, outcome, status, durationMs } = fields;
-    const end = `${status}, ${durationMs} ms`;
-    if (outcome !== undefined) {
-      const call = this.#open.get(outcome) ?? `request ${outcome}`;
-      this.#open.delete(outcome);
-      return `${time}  ended  ${call}  ${end}`;
-    }
-    if (id === undefined) return `${time}  ${incident(fields)}`;
-    const { kind, server, tool, decision = "-", by, reason } = fields;
-    const args = JSON.stringify(fields.edited ?? fields.arguments) ?? "";
-    const short = args.length > MAX_ARGUMENTS ? `${args.slice(0, MAX_ARGUMENTS - 1)}…` : args;
-    const call = `${kind} ${server}.${tool}`;
-    if (status === undefined && this.#open.size < MAX_OPEN) this.#open.set(id, call);
-    const who = [by, reason].filter((part) => part !== undefined).join(": ");
-    const state = status === undefined ? "sent" : end;
-    return `${time}  ${decision}  ${call}(${short})  ${state}${who && `  (${who})`}`;
+/** The log's lines as they are. */
+class RawLines implements AuditView {
+  take(fields: Fields): ReturnType<AuditView["take"]> {
+    const row = { at: 0, text: () => JSON.stringify(fields) };
+    return { begun: row, ended: [row] };
   }
 }
+
+/** A row for each call. */
+class CallRows implements AuditView {
+  /** The calls whose outcome is still to come, by their ids. */
+  readonly #open = new Map<unknown, CallRow>();
+
+  take(fields: Fields): ReturnType<AuditView["take"]> {
+    const { id, outcome, status } = fields;
+    if (outcome !== undefined) {
+      const row = this.#open.get(outcome);
+      this.#open.delete(outcome);
+      row?.end(fields);
+      return { begun: undefined, ended: row === undefined ? [] : [row] };
+    }
+    const row = new CallRow(fields);
+    const isOpen = id !== undefined && status === undefined;
+    if (isOpen && this.#open.size < MAX_OPEN) this.#open.set(id, row);
+    return { begun: row, ended: isOpen ? [] : [row] };
+  }
+}
+
+class CallRow implements Row {
+  readonly at: number;
+  readonly #fields: Fields;
+  #end: Fields;
+
+  constructor(fields: Fields) {
+    this.at = Date.parse(String(fields.time)) || 0;
+    this.#fields = fields;
+    this.#end = fields;
+  }
+
+  /** Takes the line that says how the call ended. */
+  end(fields: Fields): void {
+    this.#end = fields;
+  }
+
+  text(): string {
+    const { id } = this.#fields;
+    const what = id === undefined ? incident(this.#fields) : this.#call();
+    return `${localTime(this.at)}  ${visibleCode(what)}`;
+  }
+
+  #call(): string {
+    const { server, tool, decision, by, reason, waitMs } = this.#fields;
+    const { status, durationMs } = this.#end;
+    const args = JSON.stringify(this.#fields.edited ?? this.#fields.arguments) ?? "";
+    const short = args.length > MAX_ARGUMENTS ? `${args.slice(0, MAX_ARGUMENTS - 1)}…` : args;
+    const waited = typeof waitMs === "number" ? waitMs : 0;
+    const took = decision === "allow" && typeof durationMs === "number"
+      ? `  ${duration(durationMs - waited)}`
+      : "";
+    const after = by === "approver" ? ` after ${duration(waited)}` : "";
+    const who = by === undefined
+      ? ""
+      : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
+    const state = decision === "deny" ? "refused" : status ?? "no end";
+    return `${String(state).padEnd(STATE_WIDTH)}  ${server}.${tool}(${short})${took}${who}`;
+  }
+}
+
+const STATE_WIDTH = "approved".length;
+
+/** Such as `12 ms` or `25.1 s`. */
+function duration(ms: number): string {
+  return ms < 1000 ? `${Math.max(Math.round(ms), 0)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}
+
+/** A time as the clock on the wall shows it. */
+function localTime(at: number): string {
+  const { year, month, day, hour, minute, second } = Object.fromEntries(
+    LOCAL_TIME.formatToParts(at).map(({ type, value }) => [type, value]),
+  );
+  return `${year}-${month}-${day} ${hour}:${minute}:${second}`;
+}
+
+const LOCAL_TIME = new Intl.DateTimeFormat("en", {
+  year: "numeric",
+  month: "2-digit",
+  day: "2-digit",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hourCycle: "h23",
+});
 
 /** What a line says that is about the log itself. */
 function incident({ sealed, leftOut, removed }: Fields): string {

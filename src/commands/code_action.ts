@@ -22,12 +22,13 @@ export interface RunActionOptions {
   readonly decide: (request: ApprovalRequest) => Promise<void>;
   /** Answers what MCP servers ask; without it, all of it is declined. */
   readonly answer?: (request: ElicitationRequest) => Promise<void>;
-  /** Told of the result, after all output; not with `json`, which has it. */
-  readonly onResult?: (result: ExecutionResult) => void;
+  /** Reads what the code gave: `result` of the JSON, or printed after all output. */
+  readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
 }
 
 /** What `--json` prints. */
 interface Outcome extends ExecutionResult {
+  readonly result?: unknown;
   readonly status: "ok" | "error" | "timeout" | "died";
   readonly error?: {
     readonly ename: string;
@@ -63,10 +64,14 @@ export async function runAction(
     exitCode = exit?.code;
     if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
   }
-  if (json) io.out(JSON.stringify(outcome, null, 2) + "\n");
+  const result = options.resultIn?.(outcome.outputs);
+  if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
   else {
     for (const image of outcome.images) io.err(`Image: ${image}`);
-    options.onResult?.(outcome);
+    if (result !== undefined) {
+      const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
+      io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
+    }
   }
   return exitCode ?? (outcome.status === "ok" ? EXIT.ok : EXIT.failed);
 }

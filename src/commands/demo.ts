@@ -10,7 +10,7 @@ import { TerminalApprover } from "./terminal_approver.ts";
 /** `ipybox demo`: the main job end to end. */
 export const demo: Command = {
   name: "demo",
-  summary: "Run the main job end to end on this machine",
+  summary: "Try ipybox: register a server, run code, approve a tool call",
   usage: "[OPTIONS]",
   options: {
     yes: { help: "Approve every tool call, and let set-up use passwordless sudo" },

@@ -1,7 +1,10 @@
 import { unicodeWidth } from "@std/cli";
 import type { Prerequisite } from "../sandbox/preflight.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
-import { checkPrerequisites } from "./prerequisites.ts";
+import { checkKernel, checkPrerequisites } from "./prerequisites.ts";
+import { printable } from "./printable.ts";
+import { checkServers } from "./server_needs.ts";
+import { workspaceOf } from "./shared.ts";
 
 /** `ipybox doctor`: says what works, what is missing, and the command that fixes it. */
 export const doctor: Command = {
@@ -11,12 +14,15 @@ export const doctor: Command = {
   options: {
     json: { help: "Print the report as JSON" },
     python: { value: "PATH", help: "Check this Python instead of the managed environment" },
+    workspace: { value: "DIR", help: "Check what this workspace's servers need (default: .)" },
   },
   notes: [
-    "With --json, `python` is the path of the Python that runs kernels.",
+    "It starts a kernel in the sandbox, and looks for the programs and variables that",
+    "the registered servers need, without starting them. With --json, `python` is the",
+    "path of the Python that runs kernels.",
     "",
-    "Exit codes: 0 when ipybox is ready, 3 when something is missing. Warnings do",
-    "not count.",
+    "Exit codes: 0 when ipybox is ready, 3 when something is missing. Warnings, such",
+    "as those about servers, do not count.",
     "",
     "Example:",
     "",
@@ -27,13 +33,21 @@ export const doctor: Command = {
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(doctor, args);
-  const prerequisites = await checkPrerequisites({ python: parsed.value("python") });
+  const workspace = await workspaceOf(parsed);
+  const python = parsed.value("python");
+  const machine = await checkPrerequisites({ python });
+  const isComplete = machine.every(({ state }) => state !== "missing");
+  const prerequisites = [
+    ...machine,
+    ...(isComplete ? [await checkKernel({ python, signal: io.signal })] : []),
+    ...await checkServers(workspace),
+  ];
   const ready = prerequisites.every(({ state }) => state !== "missing");
-  const python = prerequisites.find(({ name }) => name === "Python")?.path ?? null;
+  const path = machine.find(({ name }) => name === "Python")?.path ?? null;
   io.out(
     parsed.has("json")
-      ? JSON.stringify({ ready, python, prerequisites }, null, 2) + "\n"
-      : report(prerequisites),
+      ? JSON.stringify({ ready, python: path, prerequisites }, null, 2) + "\n"
+      : printable(report(prerequisites)),
   );
   return ready ? EXIT.ok : EXIT.notReady;
 }

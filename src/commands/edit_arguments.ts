@@ -41,7 +41,7 @@ export async function editArguments(
   dialogue: EditDialogue,
 ): Promise<Edited> {
   const args = parseExact(argumentsJson);
-  if (!isExactObject(args)) return { problem: "its arguments are no JSON object" };
+  if (!isExactObject(args)) return { problem: "its arguments are not a JSON object" };
   const { cmd } = args;
   const asShell = isShell(request) && typeof cmd === "string";
   const before = asShell ? cmd : readableJson(args);
@@ -51,7 +51,7 @@ export async function editArguments(
   try {
     return checked(parseExact(after.text));
   } catch (error) {
-    return { problem: `that is no JSON: ${error instanceof Error ? error.message : error}` };
+    return { problem: `not valid JSON: ${error instanceof Error ? error.message : error}` };
   }
 }
 

@@ -9,6 +9,7 @@ import type { ApprovalCall } from "../approval/request.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/dotenv_file.ts";
 import { loadPolicy } from "../policy/policy_file.ts";
+import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 import { WORKSPACE } from "./shared.ts";
@@ -44,12 +45,18 @@ export const KERNEL: Readonly<Record<string, OptionSpec>> = {
 export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
   workspace: WORKSPACE,
   ...KERNEL,
-  verbose: { short: "v", help: "Say on stderr what happens" },
+  verbose: { short: "v", help: "Log to stderr" },
 };
 
 /** The same for commands that run code in a workspace, besides what is installed for it. */
 export const SESSION: Readonly<Record<string, OptionSpec>> = {
   ...EXECUTOR,
+  limit: {
+    value: "NAME=N",
+    many: true,
+    help:
+      "Change a limit of the code: memoryBytes, processes, fileBytes or cpuSeconds; none for none",
+  },
   "nested-workspace": {
     help: "Accept a workspace in another one, or with others in it (docs/workspace.md)",
   },
@@ -92,7 +99,7 @@ export function kernelOptions(
   parsed: ParsedArgs,
   io: CommandIo,
   workspace: string,
-): Pick<CodeExecutorOptions, "python" | "sandbox" | "nestedWorkspace" | "log"> & {
+): Pick<CodeExecutorOptions, "python" | "sandbox" | "nestedWorkspace" | "limits" | "log"> & {
   readonly workspace: string;
 } {
   return {
@@ -100,6 +107,7 @@ export function kernelOptions(
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
     nestedWorkspace: parsed.has("nested-workspace"),
+    limits: limitsOf(parsed),
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   };
 }
@@ -165,6 +173,35 @@ export async function kernelEnvOf(workspace: string): Promise<Record<string, str
       .map(([name, value]) => [name.slice(prefix.length), value]),
   );
 }
+
+/** What the command line says of limits. Large ones are usual in GiB. */
+function limitsOf(parsed: ParsedArgs): ResourceLimits {
+  const limits: ResourceLimits = {};
+  for (const text of parsed.values("limit")) {
+    const [, name, number = "", unit = ""] = LIMIT.exec(text) ?? [];
+    switch (name) {
+      case "memoryBytes":
+      case "processes":
+      case "fileBytes":
+      case "cpuSeconds":
+        limits[name] = number === "none" ? null : Number(number) * (UNITS[unit] ?? 1);
+        break;
+      default:
+        throw new UsageError(
+          `Option --limit takes NAME=N, such as memoryBytes=16GiB: received "${text}"`,
+        );
+    }
+  }
+  return limits;
+}
+
+const LIMIT = /^(\w+)=(?:(none|[1-9]\d{0,14})(KiB|MiB|GiB|TiB)?)$/;
+const UNITS: Readonly<Record<string, number>> = {
+  KiB: 1024,
+  MiB: 1024 ** 2,
+  GiB: 1024 ** 3,
+  TiB: 1024 ** 4,
+};
 
 /**
  * What the command line says of the sandbox.

@@ -1,5 +1,6 @@
 import { McpConnectionError } from "../errors.ts";
 import { forgetLogin } from "../mcp/oauth/logout.ts";
+import type { HttpServerParams } from "../mcp/server_params.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
 import { requireRemote } from "./login.ts";
@@ -29,18 +30,37 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
   const params = requireRemote(name, registry.get(name));
+  if (!await endLogin(name, params, { workspace, io })) io.err(`${name}: there is no login`);
+  return EXIT.ok;
+}
+
+/**
+ * Ends the login to a server, where there is one.
+ *
+ * @param name The server.
+ * @param params How it is reached.
+ * @param context The workspace, and who is told.
+ * @returns Whether there was a login.
+ * @throws {McpConnectionError} It is deleted, but could not be revoked.
+ */
+export async function endLogin(
+  name: string,
+  params: HttpServerParams,
+  { workspace, io }: { readonly workspace: string; readonly io: CommandIo },
+): Promise<boolean> {
   const end = await forgetLogin(name, params, { workspace, signal: io.signal });
   switch (end) {
     case "none":
-      io.err(`${name}: there is no login`);
-      return EXIT.ok;
+      return false;
     case "revoked":
       io.out(`${name}: logged out\n`);
-      return EXIT.ok;
+      return true;
     case "deleted":
       io.out(`${name}: logged out\n`);
-      io.err("The authorization server offers no revocation: what it gave ends by itself.");
-      return EXIT.ok;
+      io.err(
+        "The tokens were deleted here. The server cannot revoke them: they expire by themselves.",
+      );
+      return true;
     case "refused":
       throw new McpConnectionError(
         name,

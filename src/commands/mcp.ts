@@ -51,7 +51,7 @@ export const mcp: Command = {
       value: "FILE",
       help: "With --http, the bearer tokens of clients, one a line (default: one is made up)",
     },
-    "no-token": { help: "With --http on loopback, let every program of this machine in" },
+    "no-token": { help: "With --http on 127.0.0.1: no token; every local program may connect" },
     "max-sessions": {
       value: "N",
       help: "With --http, sessions at once, in equal shares for the tokens (default: 8)",
@@ -71,7 +71,7 @@ export const mcp: Command = {
     },
   },
   notes: [
-    "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it",
+    "It speaks MCP on stdin and stdout, and exits when stdin closes. With --http it",
     "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which",
     "it prints; there each session has a kernel of its own, and a folder in",
     ".ipybox/sessions/.",

@@ -38,7 +38,7 @@ interface Entry {
 export const COMMANDS: readonly Entry[] = [
   {
     name: "demo",
-    summary: "Run the main job end to end on this machine",
+    summary: "Try ipybox: register a server, run code, approve a tool call",
     load: async () => (await import("./demo.ts")).demo,
   },
   {
@@ -105,6 +105,11 @@ export const COMMANDS: readonly Entry[] = [
     name: "packages",
     summary: "List or remove a workspace's Python packages",
     load: async () => (await import("./packages.ts")).packages,
+  },
+  {
+    name: "clean",
+    summary: "Remove what ended processes, old sessions and gone workspaces left",
+    load: async () => (await import("./clean.ts")).clean,
   },
   {
     name: "actions",

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { readPackage } from "../apigen/package_reader.ts";
+import { type PackageTool, readPackage } from "../apigen/package_reader.ts";
 import { describeCall } from "../approval/call_text.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
@@ -87,7 +87,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     const places = [...policyFiles(workspace).values()].join(" or ");
     throw new UsageError(`There is no policy: write one to ${places}`);
   }
-  return action === "test" ? test(rules, io, json) : check(rules, io, json);
+  return action === "test" ? await test(rules, { workspace, io, json }) : check(rules, io, json);
 }
 
 function check(rules: PolicyRules, io: CommandIo, json: boolean): number {
@@ -129,8 +129,16 @@ function warningsOf(rules: PolicyRules): string[] {
   );
 }
 
-function test(rules: PolicyRules, io: CommandIo, json: boolean): number {
-  const results = runPolicyTests(rules).map((result) => ({
+async function test(
+  rules: PolicyRules,
+  { workspace, io, json }: {
+    readonly workspace: string;
+    readonly io: CommandIo;
+    readonly json: boolean;
+  },
+): Promise<number> {
+  const known = async (call: ApprovalCall) => withHints(call, await toolsOf(call, workspace));
+  const results = (await runPolicyTests(rules, known)).map((result) => ({
     ...result,
     call: describeCall(result.call),
     passed: result.mode === result.expect,
@@ -154,7 +162,7 @@ async function explain(
   io: CommandIo,
   json: boolean,
 ): Promise<number> {
-  const asked = await byToolName(approvalCall(call), workspace, io);
+  const asked = await asTheRunHasIt(approvalCall(call), workspace, io);
   const explanation = rules?.explain(asked) ?? withoutRules(asked);
   const consents = await findConsents(workspace, asked);
   io.out(
@@ -165,23 +173,47 @@ async function explain(
   return EXIT.ok;
 }
 
-/** The call under its tool's own name, which is what counts, where that of the Python module is given. */
-async function byToolName(
+/** The call under its tool's own name, which is what counts, and with its server's hints. */
+async function asTheRunHasIt(
   call: ApprovalCall,
   workspace: string,
   io: CommandIo,
 ): Promise<ApprovalCall> {
   const { kind, serverName, toolName } = call;
-  if (kind !== "tool" || !isServerName(serverName)) return call;
-  const tools = await readPackage(mcptoolsOf(workspace), serverName);
-  if (tools === undefined || tools.some(({ name }) => name === toolName)) return call;
+  if (kind !== "tool") return call;
+  const tools = await toolsOf(call, workspace);
+  if (tools === undefined) {
+    if (call.annotations === undefined) {
+      io.err(printable(
+        `Server "${serverName}" has no generated package here, so the annotations of ` +
+          `"${toolName}" are not known: register it, or give the call as JSON with "annotations"`,
+      ));
+    }
+    return call;
+  }
+  if (tools.some(({ name }) => name === toolName)) return withHints(call, tools);
   const found = tools.find(({ module }) => module === toolName);
   if (found === undefined) {
     io.err(printable(`Server "${serverName}" has no tool "${toolName}": see \`ipybox tools\``));
     return call;
   }
   io.err(printable(`${serverName}.${toolName} is the tool "${found.name}"`));
-  return { ...call, toolName: found.name };
+  return withHints({ ...call, toolName: found.name }, tools);
+}
+
+/** The tools of a call's server, as its package has them. */
+async function toolsOf(
+  { kind, serverName }: ApprovalCall,
+  workspace: string,
+): Promise<PackageTool[] | undefined> {
+  if (kind !== "tool" || !isServerName(serverName)) return undefined;
+  return await readPackage(mcptoolsOf(workspace), serverName);
+}
+
+/** The call with what its server says of its tool, where the call says nothing of that. */
+function withHints(call: ApprovalCall, tools: readonly PackageTool[] = []): ApprovalCall {
+  const found = tools.find(({ name }) => name === call.toolName);
+  return { ...call, annotations: call.annotations ?? found?.annotations };
 }
 
 function withoutRules(call: ApprovalCall): PolicyExplanation {
@@ -196,8 +228,8 @@ function explanationText(
   const lines = [`${mode}: ${reason}`];
   for (const { command, mode: partMode, findings } of parts) {
     if (command !== undefined) lines.push(`  ${command}: ${partMode}`);
-    for (const { rule, effect, match } of findings) {
-      lines.push(`    ${rule}: ${effect}${match === "maybe" ? ", may match" : ""}`);
+    for (const { rule, effect, doubt } of findings) {
+      lines.push(`    ${rule}: ${effect}${doubt === undefined ? "" : `, may match: ${doubt}`}`);
     }
   }
   const valid = consents.filter(({ changes }) => changes.length === 0);

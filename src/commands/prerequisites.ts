@@ -4,6 +4,9 @@
  * @module
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { CodeExecutor } from "../executor/code_executor.ts";
+import { silentLogger } from "../log.ts";
+import { HeldFolder } from "../process/held_folder.ts";
 import { checkPython, KERNEL_PACKAGES, type PythonCheck } from "../python/environment.ts";
 import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/preflight.ts";
 import { checkSrt } from "../sandbox/srt_package.ts";
@@ -27,6 +30,40 @@ export async function checkPrerequisites(
     checkSessionLimits(),
   ]);
   return [denoRow(), ...python, srt, ...sandbox, limits];
+}
+
+/**
+ * Starts a kernel in the sandbox, which tests itself, and runs code in it. Takes a few seconds.
+ *
+ * @param options The Python, and what gives up.
+ * @returns What was found.
+ */
+export async function checkKernel(
+  { python, signal }: { python: string | undefined; signal: AbortSignal },
+): Promise<Prerequisite> {
+  const row = { name: "kernel", version: null } as const;
+  const start = performance.now();
+  try {
+    await using folder = await HeldFolder.create();
+    const workspace = `${folder.path}/workspace`;
+    await Deno.mkdir(workspace);
+    await using executor = await CodeExecutor.start({
+      workspace,
+      python,
+      packages: false,
+      approval: "deny",
+      spareKernel: false,
+      log: silentLogger,
+      signal,
+    });
+    await executor.execute("pass", { signal });
+    const seconds = ((performance.now() - start) / 1000).toFixed(1);
+    return { ...row, state: "ok", detail: `runs code in the sandbox (${seconds} s)`, fix: null };
+  } catch (error) {
+    if (!(error instanceof Error) || signal.aborted) throw error;
+    const fix = error instanceof EnvironmentNotReadyError ? error.fix : null;
+    return { ...row, state: "missing", detail: error.message, fix };
+  }
 }
 
 function denoRow(): Prerequisite {

@@ -3,8 +3,11 @@ import { isAbsolute, relative, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../errors.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import { canonicalJson } from "../json/digest.ts";
+import { toExact } from "../json/exact.ts";
+import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
 import { parseServersFile } from "../tool_server/foreign_servers.ts";
+import { launchText } from "../tool_server/server_facets.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import {
   type Command,
@@ -35,6 +38,7 @@ export const register: Command = {
     "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
     from: { value: "FILE", help: "Register the servers of another program's file" },
     ...OAUTH_OPTIONS,
+    force: { help: "Replace another registration of that name without asking" },
     login: { help: "Log in also without a terminal: print the page and wait for the browser" },
     ...LOGIN_OPTIONS,
     "connect-timeout": { value: "SECONDS", help: "How long to wait for the server (default: 30)" },
@@ -44,6 +48,9 @@ export const register: Command = {
     "The API is written to mcptools/NAME/, the server to .ipybox/mcp.json. Write",
     "secrets as ${VAR}: they are filled in from the environment, or from the",
     "workspace's .env, when the server starts, and never stored.",
+    "",
+    "A name that is registered in another way is replaced only after asking, or with",
+    "--force. Variables of its environment that --env does not name are kept.",
     "",
     "Where a remote server asks for a login, the page is printed: open it in a",
     "browser on this machine. The login is kept out of the workspace, for you only.",
@@ -73,7 +80,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   let failed = unusable.length;
   for (const [name, params] of servers) {
     try {
-      await registerOne(name, params);
+      await registerOne(name, await decided(name, params));
     } catch (error) {
       // One server of a file must not cost the others.
       const expected = error instanceof McpConnectionError || error instanceof ConfigError;
@@ -83,6 +90,19 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     }
   }
   return failed === 0 ? EXIT.ok : EXIT.failed;
+
+  /** What is registered, where the person wants that: another server of that name may be there. */
+  async function decided(name: string, params: ServerParams): Promise<ServerParams> {
+    const present = registry.get(name);
+    const wanted = parseServerParams(name, withEnvironment(params, present));
+    if (present === undefined || parsed.has("force") || sameParams(present, wanted)) return wanted;
+    const is = `${name} is registered as ${printable(launchText(present))}`;
+    if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
+    const becomes = `It would become ${printable(launchText(wanted))}`;
+    const answer = await io.ask(`${is}\n${becomes}\nReplace it? [y/N] `);
+    if (/^y(es)?$/i.test(answer?.trim() ?? "")) return wanted;
+    throw new ConfigError(`${name} was not replaced`);
+  }
 
   async function registerOne(name: string, params: ServerParams): Promise<void> {
     const tools = await generateMcpSources(name, params, {
@@ -102,6 +122,16 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     });
     report(name, tools, io);
   }
+}
+
+/** A local server that replaces another one keeps the variables that it does not set. */
+function withEnvironment(params: ServerParams, present: ServerParams | undefined): ServerParams {
+  if (!("command" in params) || present === undefined || !("command" in present)) return params;
+  return present.env === undefined ? params : { ...params, env: { ...present.env, ...params.env } };
+}
+
+function sameParams(one: ServerParams, other: ServerParams): boolean {
+  return canonicalJson(toExact(one)) === canonicalJson(toExact(other));
 }
 
 /** What the command line names. */
@@ -127,10 +157,10 @@ async function serversOf(
   if (file !== undefined) {
     if (name !== undefined) throw new UsageError(`With --from, no NAME is given: "${name}"`);
     const { servers, renamed, unusable } = parseServersFile(file, await readUserFile(file));
-    for (const [name, given] of renamed) io.err(`"${visible(given)}" is called ${name} here`);
+    for (const [name, given] of renamed) io.err(`"${visible(given)}" is named ${name} in Python`);
     return { servers, unusable: [...unusable.values()] };
   }
-  if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
+  if (name === undefined) throw new UsageError("Missing NAME: what the server is named in Python");
   requireServerName(name);
   const params = url === undefined
     ? localServer(parsed, [command ?? "", ...args], workspace)

@@ -76,10 +76,10 @@ async function scriptOf(
   const [file] = parsed.positional;
   const code = parsed.value("code");
   if (file !== undefined && code !== undefined) {
-    throw new UsageError("Give either a FILE or -c CODE, not both");
+    throw new UsageError("Give exactly one of FILE, -c CODE, or - (stdin)");
   }
   if (code !== undefined) return { code, argv: ["-c", ...rest] };
-  if (file === undefined) throw new UsageError("Give the code: a FILE, -c CODE, or - for stdin");
+  if (file === undefined) throw new UsageError("Give exactly one of FILE, -c CODE, or - (stdin)");
   if (file === "-") {
     return { code: await new Response(Deno.stdin.readable).text(), argv: ["-", ...rest] };
   }

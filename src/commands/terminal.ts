@@ -66,7 +66,7 @@ export class Terminal implements CommandIo, Disposable {
     for (;;) {
       this.errText(marked(question));
       if (await line.untilQuiet(stop)) break;
-      this.errText("Typed too early, please answer again.\n");
+      this.errText("That key came before the question was shown. Please answer again.\n");
     }
     const text = await answer;
     if (text === null) this.errText("\n");

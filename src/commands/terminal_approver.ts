@@ -37,7 +37,7 @@ export class TerminalApprover {
       const allow = isShell(request)
         ? "--approve-shell allow allows commands"
         : `${this.#toAllow} allows calls`;
-      this.#io.err(`Refused ${request}: no terminal to ask at (${allow})`);
+      this.#io.err(`Refused ${inOneRow(request)}: no terminal to ask at (${allow})`);
       await request.reject("there is no terminal to ask at");
       return;
     }
@@ -51,6 +51,14 @@ export class TerminalApprover {
     }
   }
 }
+
+/** A call with its arguments, where they are short. */
+function inOneRow(request: ApprovalRequest): string {
+  const text = String(request);
+  return text.length <= MAX_CALL_LENGTH ? text : `${callName(request)}(…)`;
+}
+
+const MAX_CALL_LENGTH = 120;
 
 /** The questions about one call. */
 class Dialogue {
@@ -114,7 +122,7 @@ class Dialogue {
 
   #question(): string {
     const others = this.#others();
-    const more = others === 0 ? "" : ` (${others} more wait${others === 1 ? "s" : ""})`;
+    const more = others === 0 ? "" : ` (${others} more waiting)`;
     const title = isShell(this.#request) ? "Run it?" : "Allow?";
     const { scopes } = this.#request;
     const keys = [
@@ -149,7 +157,9 @@ class Dialogue {
     if (line !== null) return line.trim();
     this.#over = true;
     // Withdrawn or interrupted, or the terminal has no more to say.
-    if (!this.#signal.aborted) await this.#request.reject("nobody answers at the terminal");
+    if (!this.#signal.aborted) {
+      await this.#request.reject("the question was closed at the terminal");
+    }
     return undefined;
   }
 
@@ -170,7 +180,7 @@ class Dialogue {
     if (remember === null) return false;
     const reason = rest || await this.#ask("Why? (Enter for no reason) ");
     if (reason === undefined) return true;
-    await this.#request.reject(reason || "the user said no", { remember });
+    await this.#request.reject(reason || "the user gave no reason", { remember });
     return true;
   }
 
@@ -214,7 +224,7 @@ class Dialogue {
         lend: (use) => this.#io.lend(use),
       },
     );
-    if ("problem" in edited) this.#io.err(`Nothing is edited: ${visible(edited.problem)}`);
+    if ("problem" in edited) this.#io.err(`Not changed: ${visible(edited.problem)}`);
     else ({ arguments: this.#edited, argumentsJson: this.#argumentsJson } = edited);
   }
 }

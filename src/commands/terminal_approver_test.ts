@@ -190,7 +190,7 @@ const ANSWERS: readonly (readonly [answers: readonly (string | null)[], response
   [[" YES "], accepted],
   [["", "yy", "y please", "x", "y"], accepted],
   [["d", "y"], accepted],
-  [["n", ""], { ...rejected, reason: "the user said no" }],
+  [["n", ""], { ...rejected, reason: "the user gave no reason" }],
   [["no", "not now"], { ...rejected, reason: "not now" }],
   [["n not now"], { ...rejected, reason: "not now" }],
   [["c a"], { ...accepted, remember: { scope: "cell", match: "tool" } }],
@@ -201,7 +201,7 @@ const ANSWERS: readonly (readonly [answers: readonly (string | null)[], response
   [["a x", "y"], accepted],
   [["ns", "a", ""], {
     ...rejected,
-    reason: "the user said no",
+    reason: "the user gave no reason",
     remember: { scope: "session", match: "tool" },
   }],
   [["na never", "e"], {
@@ -210,9 +210,9 @@ const ANSWERS: readonly (readonly [answers: readonly (string | null)[], response
     remember: { scope: "always", match: "arguments" },
   }],
   [["nc", "", "n", "x"], { ...rejected, reason: "x" }],
-  [[null], { ...rejected, reason: "nobody answers at the terminal" }],
-  [["n", null], { ...rejected, reason: "nobody answers at the terminal" }],
-  [["a", null], { ...rejected, reason: "nobody answers at the terminal" }],
+  [[null], { ...rejected, reason: "the question was closed at the terminal" }],
+  [["n", null], { ...rejected, reason: "the question was closed at the terminal" }],
+  [["a", null], { ...rejected, reason: "the question was closed at the terminal" }],
 ];
 
 for (const [answers, response] of ANSWERS) {
@@ -253,7 +253,7 @@ const EDITS: readonly (readonly [
   ["sed -i s/1/2.0/", ["e", "y"], { n: "2.0" }, ""],
   ["sed -i s/1/2/", ["e", "s a"], { n: "2" }, ""],
   ["true", ["e", "y"], { n: "1" }, ""],
-  ["sed -i s/1/x/", ["e", "y"], { n: "1" }, "Nothing is edited: that is no JSON"],
+  ["sed -i s/1/x/", ["e", "y"], { n: "1" }, "Not changed: not valid JSON"],
   ["sh -c 'echo [1] > $0'", ["e", "y"], { n: "1" }, "arguments must be a JSON object"],
   ["false", ["e", "y"], { n: "1" }, "the editor ended with code 1"],
   ["no-such-editor", ["e", "y"], { n: "1" }, "the editor ended with code 127"],

@@ -69,6 +69,6 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 }
 
 function unknownServer(name: string, registered: readonly string[]): UsageError {
-  const known = registered.length === 0 ? "none is" : `there are ${registered.join(", ")}`;
-  return new UsageError(`No server "${name}" is registered: ${known}`);
+  if (registered.length === 0) return new UsageError("No servers are registered yet");
+  return new UsageError(`No server "${name}" is registered: there are ${registered.join(", ")}`);
 }

@@ -1,6 +1,7 @@
 import { removePackage } from "../apigen/remove_package.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { endLogin } from "./logout.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox unregister`: forgets a server. */
@@ -9,7 +10,13 @@ export const unregister: Command = {
   summary: "Forget an MCP server and delete its Python API",
   usage: "NAME [OPTIONS]",
   options: { workspace: WORKSPACE },
-  notes: "Example:\n\n  ipybox unregister github",
+  notes: [
+    "A login to the server ends, as by `ipybox logout`, also for other workspaces.",
+    "",
+    "Example:",
+    "",
+    "  ipybox unregister github",
+  ].join("\n"),
   run,
 };
 
@@ -19,9 +26,11 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   requireServerName(name); // it is about to become a path
   const workspace = await workspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
+  const params = registry.get(name);
   const registered = await registry.unregister(name);
   const removed = await removePackage(mcptoolsOf(workspace), name);
   if (!registered && !removed) throw new UsageError(`No server "${name}" is registered`);
   io.out(`${name}: removed\n`);
+  if (params !== undefined && "url" in params) await endLogin(name, params, { workspace, io });
   return EXIT.ok;
 }

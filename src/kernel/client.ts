@@ -229,7 +229,7 @@ export class KernelClient implements AsyncDisposable {
         collector,
         keeper: this.#keeper,
         graceMs: this.#options.interruptGraceMs ?? INTERRUPT_GRACE_MS,
-        limits: this.#options.gateway.limits,
+        context: this.#options.gateway,
         log: this.#log,
       });
       this.#running = running;

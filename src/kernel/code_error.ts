@@ -1,6 +1,5 @@
 import { CodeExecutionError, type PartialResult } from "../errors.ts";
-import type { EffectiveLimits } from "../sandbox/limits.ts";
-import { limitHint } from "./limit_hint.ts";
+import { failureHint, type HintContext } from "./failure_hint.ts";
 import type { Raised } from "./raised.ts";
 
 /**
@@ -8,17 +7,17 @@ import type { Raised } from "./raised.ts";
  *
  * @param raised The exception.
  * @param produced What the code had produced before.
- * @param limits The limits that may have been the reason, which the traceback then tells.
+ * @param context What may have been the reason, which the traceback then says.
  * @returns The error.
  */
 export function codeError(
   raised: Raised,
   produced: PartialResult,
-  limits: EffectiveLimits | undefined,
+  context: HintContext,
 ): CodeExecutionError {
   const { ename, evalue } = raised;
   let traceback = raised.traceback.join("\n");
-  const hint = limits && limitHint({ ename, evalue, traceback }, limits);
+  const hint = failureHint({ ename, evalue, traceback }, context);
   if (hint !== undefined) traceback += `\n${hint}`;
   return new CodeExecutionError(ename, evalue, traceback, produced);
 }

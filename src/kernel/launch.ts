@@ -171,7 +171,7 @@ export async function untilUp(
     }
     const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
     const why = cause instanceof Error ? `: ${cause.message}` : "";
-    const message = `The kernel gateway does not answer as it should${why}`;
+    const message = `Cannot reach the kernel gateway on 127.0.0.1${why}`;
     throw new GatewayStartError(message, evidence, { cause });
   }
 }

@@ -49,5 +49,6 @@ export function deathHint(signal: string | null, limits: EffectiveLimits): strin
 }
 
 function hint(option: keyof EffectiveLimits, limit: string): string {
-  return `[ipybox] A limit is in force: ${limit}. The option limits.${option} raises it`;
+  return `[ipybox] A limit is in force: ${limit}. Raise it by limits.${option}, or by ` +
+    `--limit ${option}=N on the command line`;
 }

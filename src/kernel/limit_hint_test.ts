@@ -18,7 +18,10 @@ Deno.test("An exception that comes from a limit names it", () => {
     ] as const
   ) {
     const raised = { ename, evalue, traceback };
-    assertMatch(limitHint(raised, LIMITS) ?? "", new RegExp(`limits\\.${option} raises it`));
+    assertMatch(
+      limitHint(raised, LIMITS) ?? "",
+      new RegExp(`Raise it by limits\\.${option}, or by --limit ${option}=N`),
+    );
     assertEquals(limitHint(raised, NONE), undefined);
   }
 });

@@ -1,9 +1,9 @@
 import { abortable, settledWithin } from "../async/signals.ts";
 import { KernelDiedError, type KernelState } from "../errors.ts";
 import type { Logger } from "../log.ts";
-import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { codeError } from "./code_error.ts";
 import type { Outcome } from "./execution.ts";
+import type { HintContext } from "./failure_hint.ts";
 import type { Kernel } from "./kernel.ts";
 import type { KernelKeeper } from "./kernel_keeper.ts";
 import type { KernelRequest } from "./kernel_request.ts";
@@ -18,7 +18,7 @@ export interface RunningOptions {
   /** How long the code may take to end once it is interrupted. */
   readonly graceMs: number;
   /** What may have been the reason of an error. */
-  readonly limits: EffectiveLimits | undefined;
+  readonly context: HintContext;
   /** Told of a kernel that is given up. */
   readonly log: Logger;
 }
@@ -78,7 +78,7 @@ export class Running {
    * @returns How it ended. Never rejects.
    */
   async outcome(cancelled: AbortSignal): Promise<Outcome> {
-    const { collector, keeper, limits } = this.#options;
+    const { collector, keeper, context } = this.#options;
     try {
       const reply = await abortable(this.#request.done, cancelled);
       collector.addPayload(reply.payload);
@@ -86,7 +86,7 @@ export class Running {
       if (reply.status === "ok") return { state };
       return {
         state,
-        failure: { error: codeError(collector.raisedIn(reply), collector.partial(), limits) },
+        failure: { error: codeError(collector.raisedIn(reply), collector.partial(), context) },
       };
     } catch (error) {
       if (cancelled.aborted) {

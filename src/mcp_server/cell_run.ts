@@ -141,7 +141,7 @@ export class CellRun {
   async decide(
     id: string,
     decision: CellDecision,
-    reason = "the user said no",
+    reason = "the user gave no reason",
   ): Promise<void> {
     const request = this.#approvals.find((waiting) => waiting.id === id);
     if (request === undefined) return;

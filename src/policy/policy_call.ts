@@ -40,15 +40,20 @@ export interface PolicyTestResult {
  * Runs the tests that a policy's files have, each against all of them.
  *
  * @param policy The policy.
+ * @param known Adds to a call what is known of its tool.
  * @returns The outcomes.
  */
-export function runPolicyTests(policy: PolicyRules): PolicyTestResult[] {
-  return policy.sources.flatMap(({ name, document }) =>
-    document.tests.map((test: PolicyTest, index) => {
-      const call = approvalCall(test.call);
+export async function runPolicyTests(
+  policy: PolicyRules,
+  known: (call: ApprovalCall) => Promise<ApprovalCall>,
+): Promise<PolicyTestResult[]> {
+  const results = policy.sources.flatMap(({ name, document }) =>
+    document.tests.map(async (test: PolicyTest, index) => {
+      const call = await known(approvalCall(test.call));
       const { mode, reason } = policy.explain(call);
       const title = test.name === undefined ? "" : ` (${test.name})`;
       return { test: `${name} test ${index + 1}${title}`, expect: test.expect, mode, reason, call };
     })
   );
+  return await Promise.all(results);
 }

@@ -7,6 +7,7 @@ import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
 import {
   type AnnotationName,
   ANNOTATIONS,
+  type ArgumentCondition,
   type PolicyDocument,
   type PolicyEffect,
   type PolicyRule,
@@ -30,6 +31,8 @@ export interface RuleFinding {
   readonly effect: PolicyEffect;
   /** Whether it matches. */
   readonly match: Match;
+  /** What cannot be told for sure, where it may match. */
+  readonly doubt?: string | undefined;
   /** Why, as it says itself. */
   readonly reason?: string | undefined;
 }
@@ -58,7 +61,7 @@ export interface PolicyExplanation {
 
 /**
  * Decides calls by rules: `deny` beats `ask`, `ask` beats `allow`, and what no rule matches is asked
- * about.
+ * about. Shell commands that no rule can match are allowed, as they are without a policy.
  *
  * What cannot be told for sure, such as where a symbolic link will lead or what a shell makes of a
  * word, never allows a call, and turns a rule that would deny it into a question.
@@ -78,6 +81,7 @@ export class PolicyRules implements ApprovalPolicy {
   readonly sources: readonly PolicySource[];
   readonly #trusted: ReadonlySet<string>;
   readonly #paths: PathJudge;
+  readonly #isAboutShell: boolean;
 
   /**
    * Joins policies: a rule of any of them counts.
@@ -89,6 +93,7 @@ export class PolicyRules implements ApprovalPolicy {
     this.sources = sources;
     this.#trusted = new Set(sources.flatMap(({ document }) => document.trustedServers));
     this.#paths = pathJudge(options);
+    this.#isAboutShell = sources.some(({ document }) => document.rules.some(canMatchShell));
   }
 
   /** Patterns for names of arguments whose values are to be left out of logs. */
@@ -128,7 +133,7 @@ export class PolicyRules implements ApprovalPolicy {
   }
 
   #parts(call: ApprovalCall): PartExplanation[] {
-    if (call.kind !== "shell" && call.kind !== "shell_magic") return [this.#judge(call)];
+    if (!isShell(call) || !this.#isAboutShell) return [this.#judge(call)];
     const parsed = commandsOf(call);
     if (typeof parsed === "string") {
       const part = this.#judge(call);
@@ -145,28 +150,48 @@ export class PolicyRules implements ApprovalPolicy {
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
       for (const [index, rule] of document.rules.entries()) {
-        const match = this.#match(rule, call, command);
+        const { match, doubt } = this.#match(rule, call, command);
         if (match === "no") continue;
         const title = rule.name === undefined ? "" : ` (${rule.name})`;
         const { effect, reason } = rule;
-        findings.push({ rule: `${name} rule ${index + 1}${title}`, effect, match, reason });
+        findings.push({ rule: `${name} rule ${index + 1}${title}`, effect, match, doubt, reason });
       }
+    }
+    if (findings.length === 0 && isShell(call) && !this.#isAboutShell) {
+      return { mode: "allow", reason: "No rule is about shell commands", findings };
     }
     return { ...verdictOf(findings), findings };
   }
 
-  #match(rule: PolicyRule, call: ApprovalCall, command: ShellCommand | undefined): Match {
+  #match(
+    rule: PolicyRule,
+    call: ApprovalCall,
+    command: ShellCommand | undefined,
+  ): { readonly match: Match; readonly doubt?: string } {
     const { kind, server, tool } = rule;
-    return all([
+    const named = all([
       sure(kind === undefined || many(kind).some((one) => one === call.kind)),
       sure(server === undefined || many(server).some((one) => matchesGlob(one, call.serverName))),
       sure(tool === undefined || many(tool).some((one) => matchesGlob(one, call.toolName))),
-      this.#matchCommand(rule, call, command),
-      this.#matchAnnotations(rule, call),
-      rule.arguments === undefined
-        ? "yes"
-        : matchArguments(rule.arguments, call.arguments, this.#paths),
     ]);
+    const byCommand = this.#matchCommand(rule, call, command);
+    const hints = matchHints(rule, call);
+    const args = rule.arguments === undefined
+      ? "yes"
+      : matchArguments(rule.arguments, call.arguments, this.#paths);
+    const match = all([named, byCommand, hints, args]);
+    const { serverName } = call;
+    const doubt = hints === "maybe"
+      ? "the tool's annotations do not say enough"
+      : args === "maybe"
+      ? "its arguments cannot be judged for sure"
+      : "the command cannot be judged for sure";
+    if (match === "maybe") return { match, doubt };
+    // A hint of a server that the user does not trust allows nothing.
+    const isTrusted = rule.effect !== "allow" || this.#trusted.has(serverName);
+    return match === "no" || rule.annotations === undefined || isTrusted
+      ? { match }
+      : { match: "maybe", doubt: `"${serverName}" is not in trustedServers` };
   }
 
   #matchCommand(
@@ -181,14 +206,13 @@ export class PolicyRules implements ApprovalPolicy {
     // `PATH=/elsewhere ls` is another `ls`
     return effect === "allow" && command.assigned && match === "yes" ? "maybe" : match;
   }
+}
 
-  /** A hint of a server that the user does not trust allows nothing; one that it did not give may be either. */
-  #matchAnnotations({ annotations, effect }: PolicyRule, call: ApprovalCall): Match {
-    if (annotations === undefined) return "yes";
-    const match = all(ANNOTATIONS.map((name) => matchHint(annotations[name], name, call)));
-    const believed = effect !== "allow" || this.#trusted.has(call.serverName);
-    return match === "yes" && !believed ? "maybe" : match;
-  }
+/** Only tools have annotations. A hint that a server does not give may be either. */
+function matchHints({ annotations }: PolicyRule, call: ApprovalCall): Match {
+  if (annotations === undefined) return "yes";
+  if (call.kind !== "tool") return "no";
+  return all(ANNOTATIONS.map((name) => matchHint(annotations[name], name, call)));
 }
 
 function matchHint(wanted: boolean | undefined, name: AnnotationName, call: ApprovalCall): Match {
@@ -226,7 +250,7 @@ function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reas
   const verdict = strongest(verdicts);
   if (verdict !== undefined) {
     const { mode, finding } = verdict;
-    const unsure = finding.match === "maybe" ? ", which may match" : "";
+    const unsure = finding.match === "maybe" ? `, which may match: ${finding.doubt}` : "";
     const why = finding.reason === undefined ? "" : `: ${finding.reason}`;
     return { mode, reason: `${finding.rule}${unsure}${why}` };
   }
@@ -235,9 +259,33 @@ function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reas
     mode: "ask",
     reason: almost === undefined
       ? "No rule matches"
-      : `No rule matches for sure (${almost.rule} may)`,
+      : `No rule matches for sure (${almost.rule} may: ${almost.doubt})`,
   };
 }
+
+function isShell({ kind }: ApprovalCall): boolean {
+  return kind === "shell" || kind === "shell_magic";
+}
+
+/** Whether there can be a shell command that a rule matches. */
+function canMatchShell({ kind, server, tool, annotations, arguments: args }: PolicyRule): boolean {
+  const kinds = ["shell", "shell_magic"].filter((one) =>
+    (kind === undefined || many<string>(kind).includes(one)) &&
+    (tool === undefined || many(tool).some((pattern) => matchesGlob(pattern, one)))
+  );
+  return kinds.length > 0 && annotations === undefined &&
+    (server === undefined || many(server).some((one) => matchesGlob(one, SHELL_SERVER))) &&
+    Object.entries(args ?? {}).every(([pointer, condition]) =>
+      /^($|\/cmd|\/program)/.test(pointer) || isAbsence(condition)
+    );
+}
+
+function isAbsence(condition: ArgumentCondition): boolean {
+  return typeof condition === "object" && condition !== null && condition.exists === false;
+}
+
+/** What shell commands have for a server. */
+const SHELL_SERVER = "ipybox";
 
 /** Programs whose scripts are taken apart. */
 const SHELL = /^(\/(usr\/)?bin\/)?(sh|bash|dash)$/;

@@ -409,6 +409,33 @@ const DECISIONS: readonly (readonly [
     "ask",
   ],
   ["all shell commands", policy([{ ...allow, kind: "shell" }]), shell("a | b; c"), "allow", 1],
+  ...([
+    ["none", []],
+    ["a kind", [{ ...deny, kind: ["tool", "resource"] }]],
+    ["annotations", [{ ...deny, annotations: { destructiveHint: true } }]],
+    ["a server", [{ ...deny, server: "fs" }]],
+    ["tools", [{ ...deny, tool: ["delete_*", "read"] }]],
+    ["an argument of tools", [{ ...deny, arguments: { "/path": { path: "/etc" } } }]],
+  ] as const).map(([name, rules]): typeof DECISIONS[number] => [
+    `a shell command that no rule can be about: ${name}`,
+    policy(rules),
+    shell("ls '"),
+    "allow",
+  ]),
+  ...([
+    ["a pattern for it", [{ ...allow, command: "ls" }], "ask"],
+    ["all kinds", [deny], "deny", 1],
+    ["all tools", [{ ...deny, tool: "s*" }], "deny", 1],
+    ["another kind of shell", [{ ...allow, kind: "shell_magic" }], "ask"],
+    ["its text", [{ ...ask, arguments: { "/cmd": "rm" } }], "ask"],
+    ["no argument of tools", [{ ...deny, arguments: { "/path": { exists: false } } }], "deny", 1],
+  ] as const).map(([name, rules, mode, rule]): typeof DECISIONS[number] => [
+    `a shell command where a rule is about ${name}`,
+    policy(rules),
+    shell("id"),
+    mode,
+    rule,
+  ]),
   [
     "two commands, both allowed",
     policy([{ ...allow, command: ["ls **", "wc **"] }]),

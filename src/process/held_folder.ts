@@ -71,29 +71,38 @@ async function removeAbandoned(own: string): Promise<void> {
   const mayRead = await Deno.permissions.query({ name: "read", path: parent });
   if (mayRead.state !== "granted") return;
   const { uid } = await Deno.lstat(own);
+  await forEachAbandoned({ parent, uid }, removeFolder);
+}
+
+/**
+ * Visits the folders of this user's processes that could not remove them because they were killed.
+ *
+ * @param place Where they are, and the user's id.
+ * @param visit Gets each of them, while no other process can remove it.
+ */
+export async function forEachAbandoned(
+  { parent, uid }: { readonly parent: string; readonly uid: number | null },
+  visit: (path: string) => Promise<void>,
+): Promise<void> {
   for await (const { name, isDirectory } of Deno.readDir(parent)) {
+    if (!isDirectory || !name.startsWith(PREFIX)) continue;
     const root = `${parent}/${name}`;
-    if (isDirectory && name.startsWith(PREFIX) && root !== own) {
-      await removeIfAbandoned(root, uid);
+    try {
+      if ((await Deno.lstat(root)).uid !== uid) continue;
+      if (!(await Deno.lstat(`${root}/lock`)).isFile) continue;
+      using lock = await Deno.open(`${root}/lock`, { write: true });
+      if (await lock.tryLock(true)) await visit(root);
+    } catch (error) {
+      // It is another program's, or another process was quicker.
+      const isOthers = error instanceof Deno.errors.NotFound ||
+        error instanceof Deno.errors.PermissionDenied;
+      if (!isOthers) throw error;
     }
   }
 }
 
-async function removeIfAbandoned(root: string, uid: number | null): Promise<void> {
-  try {
-    if ((await Deno.lstat(root)).uid !== uid) return;
-    if (!(await Deno.lstat(`${root}/lock`)).isFile) return;
-    using lock = await Deno.open(`${root}/lock`, { write: true });
-    if (await lock.tryLock(true)) await removeFolder(root);
-  } catch (error) {
-    // It is another program's, or another process was quicker.
-    const isOthers = error instanceof Deno.errors.NotFound ||
-      error instanceof Deno.errors.PermissionDenied;
-    if (!isOthers) throw error;
-  }
-}
-
-async function removeFolder(root: string): Promise<void> {
+/** Removes a folder, whatever rights code has taken away from what is in it. */
+export async function removeFolder(root: string): Promise<void> {
   try {
     await Deno.remove(root, { recursive: true });
   } catch (error) {

@@ -48,7 +48,7 @@ export async function fileHosts(
     } catch (error) {
       signal?.throwIfAborted();
       const place = URL.parse(index)?.origin ?? "an index that is no URL";
-      log.warn(`Cannot tell where ${place} has the files of ${normalized}: ${error}`);
+      log.warn(`Cannot ask ${place} for ${normalized} (offline?): ${error}`);
       return [];
     }
   }));

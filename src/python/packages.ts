@@ -224,6 +224,16 @@ export class PackageFolder {
   }
 
   /**
+   * Finds the packages of workspaces that are gone.
+   *
+   * @returns Their folders, and where the workspaces were.
+   */
+  static async abandoned(): Promise<{ readonly path: string; readonly workspace: string }[]> {
+    const root = join(managedDirectory(), "packages");
+    return await isThere(root) ? await Array.fromAsync(abandonedIn(root)) : [];
+  }
+
+  /**
    * Installs packages and what they need. What is there already and fits is not installed again, and
    * what kernels themselves need keeps its version.
    *
@@ -464,10 +474,7 @@ async function madeFolder(path: string): Promise<boolean> {
 
 /** Removes the empty folders of workspaces that are gone, such as temporary ones. */
 async function removeAbandoned(root: string): Promise<void> {
-  for await (const { name } of Deno.readDir(root)) {
-    const folder = join(root, name);
-    const workspace = await Deno.readTextFile(join(folder, WORKSPACE)).catch(() => undefined);
-    if (workspace === undefined || await isThere(workspace)) continue;
+  for await (const { path: folder } of abandonedIn(root)) {
     try {
       for await (const { name: version, isDirectory } of Deno.readDir(folder)) {
         // Fails where anything is installed: only the person may remove that.
@@ -477,6 +484,14 @@ async function removeAbandoned(root: string): Promise<void> {
     } catch {
       continue; // not empty, or another process is removing it as well
     }
+  }
+}
+
+async function* abandonedIn(root: string): AsyncGenerator<{ path: string; workspace: string }> {
+  for await (const { name } of Deno.readDir(root)) {
+    const path = join(root, name);
+    const workspace = await Deno.readTextFile(join(path, WORKSPACE)).catch(() => undefined);
+    if (workspace !== undefined && !await isThere(workspace)) yield { path, workspace };
   }
 }
 

@@ -54,7 +54,8 @@ export async function runStep(
   const how = killedBy === null ? `exited with code ${exitCode}` : `was ended by ${killedBy}`;
   throw new EnvironmentNotReadyError(
     `Cannot build the Python environment: ${command} ${how}${lines.last()}`,
-    "Look at its last lines; when the network is the reason, connect and run `ipybox setup` again",
+    "Read its last lines above. If this machine was offline, connect and run `ipybox setup` again; " +
+      "if the disk is full, free 200 MB",
   );
 }
 

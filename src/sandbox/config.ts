@@ -42,7 +42,10 @@ const flag = z.boolean().optional();
 
 const configSchema: z.ZodType<SandboxConfig> = z.strictObject({
   network: z.strictObject({
-    allowedDomains: list,
+    allowedDomains: list.refine((hosts) => !hosts?.includes("*"), {
+      message:
+        'Name the hosts, such as "api.example.com" or "*.example.com": "*" alone is not possible',
+    }),
     deniedDomains: list,
     allowLocalBinding: flag,
     allowAllUnixSockets: flag,

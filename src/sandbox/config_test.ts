@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects, assertThrows } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../errors.ts";
 import { parseSandboxConfig, readSandboxConfig } from "./config.ts";
@@ -51,4 +51,10 @@ Deno.test("readSandboxConfig() says which file is wrong and how", async () => {
   assertEquals(await readSandboxConfig(path, { workspace: folder.path }), {
     network: { allowedDomains: ["a.org"] },
   });
+});
+
+Deno.test("A sandbox config names the hosts that it allows", () => {
+  const every = { network: { allowedDomains: ["*"] } };
+  const error = assertThrows(() => parseSandboxConfig(every), ConfigError);
+  assertMatch(error.message, /Name the hosts, such as "api\.example\.com"/);
 });

@@ -90,7 +90,7 @@ function withOwnVariables(server: string, value: unknown): unknown {
       if (home !== undefined) return "${HOME}";
       if (other === undefined) return undefined;
       throw new ConfigError(
-        `MCP server "${server}" has \${${body}}, which only the editor knows: write \${NAME} for it, ` +
+        `"${server}" uses \${${body}}, which only the editor can fill in: replace it by \${NAME}, ` +
           "and set NAME in the environment or in the workspace's .env",
       );
     });

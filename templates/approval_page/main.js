@@ -15,7 +15,7 @@ const STATES = {
   open: "Connected",
   lost: "Connection lost, trying again …",
   ended: "ipybox has ended",
-  closed: "This page is no longer valid: ask ipybox for another link",
+  closed: "This page has expired. Open the newest link in ipybox's log",
 };
 
 const detail = byId("detail");

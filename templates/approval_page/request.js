@@ -17,10 +17,10 @@ const KINDS = {
 };
 
 const HINTS = [
-  ["readOnlyHint", "changes nothing", "changes things"],
+  ["readOnlyHint", "read-only", "changes things"],
   ["destructiveHint", "may destroy things", "destroys nothing"],
   ["idempotentHint", "the same again if called twice", "adds up if called twice"],
-  ["openWorldHint", "reaches the outside world", "stays within its own world"],
+  ["openWorldHint", "outside access", "no outside access"],
 ];
 
 const RESULTS = {
@@ -180,7 +180,7 @@ function facts(request) {
     add(
       "The server says",
       hints.join(", "),
-      note(" (nobody has checked that)"),
+      note(" (claimed by the server, not verified)"),
     );
   }
   if (request.description !== undefined && request.description !== "") {

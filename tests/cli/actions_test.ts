@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ipybox } from "../support/cli.ts";
 import { codeBlocks, writePythonBlocks } from "../support/markdown.ts";
 import { npmServer } from "../support/mcp.ts";
@@ -145,7 +145,19 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
   assertEquals([ran.code, ran.stdout], [0, "42\n"], ran.stderr);
   const misfit = await ipybox(["actions", "run", "good.one", "--args", '{"number": "x"}'], { cwd });
   assertEquals([misfit.code, misfit.stdout], [1, ""]);
-  assertStringIncludes(misfit.stderr, "Input should be a valid integer");
+  const takes = "It takes: number: int";
+  assertEquals(
+    misfit.stderr,
+    `good.one: argument "number": Input should be a valid integer, unable to parse string as an integer. ${takes}\n`,
+  );
+  const misspelt = await ipybox(["actions", "run", "good.one", "--arg", "nmber=21"], { cwd });
+  assertEquals(
+    [misspelt.code, misspelt.stderr],
+    [
+      1,
+      `good.one: unknown argument "nmber" (did you mean "number"?); argument "number" is missing. ${takes}\n`,
+    ],
+  );
 
   for (
     const [args, message] of [
@@ -176,3 +188,46 @@ Deno.test("ipybox actions follows no link that executed code may have left", asy
   assert(code !== 0);
   assertStringIncludes(stderr, "is not a plain folder");
 });
+
+Deno.test("ipybox actions run reads arguments by their types, and shows errors from the action on", async () => {
+  await using workspace = await TempFolder.create();
+  const cwd = workspace.path;
+  await writePythonBlocks(cwd, LINES);
+  const run = (...args: string[]) => ipybox(["actions", "run", "texts.lines", ...args], { cwd });
+
+  const typed = await run("--arg", "path=5", "--arg", "limit=6", "--arg", 'marks=["1"]', "--json");
+  assertEquals(JSON.parse(typed.stdout).result, ["5", 6, ["1"]], typed.stderr);
+  const word = await run("--arg", "path=[x]", "--arg", "limit=null");
+  assertEquals(JSON.parse(word.stdout), ["[x]", null, []], word.stderr);
+
+  const raised = await run("--arg", "path=missing.txt");
+  assertEquals([raised.code, raised.stdout], [1, ""]);
+  const [first = ""] = raised.stderr.split("\n").filter((line) => /^(File|Cell) /.test(line));
+  assertMatch(first, /^File .*gentools\/texts\/lines\/api\.py:7, in run\(/);
+  assertMatch(raised.stderr, /impl\.py:4, in run\(/);
+  assertMatch(raised.stderr, /FileNotFoundError: .*missing\.txt'\n$/);
+  assertEquals(raised.stderr.includes("ipybox_runtime"), false, raised.stderr);
+});
+
+const LINES = `
+\`\`\`python
+# gentools/texts/lines/api.py
+"""Repeats its arguments, or reads a file."""
+
+
+def run(path: str, limit: int | None = 3, marks: list[str] = []) -> list:
+    from .impl import run as implementation
+    return implementation(path, limit, marks)
+\`\`\`
+\`\`\`python
+# gentools/texts/lines/impl.py
+def run(path: str, limit: int | None = 3, marks: list[str] = []) -> list:
+    if path.endswith(".txt"):
+        return open(path).readlines()
+    return [path, limit, marks]
+\`\`\`
+\`\`\`python
+# gentools/texts/lines/__init__.py
+from .api import run
+\`\`\`
+`;

@@ -28,7 +28,7 @@ Deno.test("ipybox audit only reads", async () => {
   const cwd = folder.path;
   assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
     code: 0,
-    stdout: "0 lines are good\n",
+    stdout: "0 lines are intact\n",
     stderr: "",
   });
   assertEquals((await ipybox(["audit"], { cwd })).stderr, "There are no entries yet\n");
@@ -50,16 +50,31 @@ Deno.test("ipybox audit tells how calls ended, and which have no outcome", async
       arguments: {},
       decision: "allow",
       by: "approver",
+      waitMs: 2500,
+    });
+    await log.append({
+      id: "refused",
+      time: new Date(3),
+      kind: "tool",
+      server: "s",
+      tool: "t",
+      arguments: {},
+      decision: "deny",
+      by: "approver",
+      reason: "no",
+      waitMs: 12,
+      status: "approval_rejected",
+      durationMs: 12,
     });
   }
-  const { stdout } = await ipybox(["audit"], { cwd });
+  const { stdout } = await ipybox(["audit"], { cwd, env: { TZ: "Africa/Cairo" } });
   assertEquals(stdout.trimEnd().split("\n"), [
-    '1970-01-01T00:00:00.001Z  allow  tool s.t({"n":1,"text":"\\u001b[2J"})  sent  (policy)',
-    "1970-01-01T00:00:00.001Z  ended  tool s.t  ok, 1 ms",
-    "1970-01-01T00:00:00.002Z  allow  tool s.t({})  sent  (approver)",
+    '1970-01-01 02:00:00  ok        s.t({"n":1,"text":"\\u001b[2J"})  1 ms  (policy)',
+    "1970-01-01 02:00:00  no end    s.t({})  (approver after 2.5 s)",
+    "1970-01-01 02:00:00  refused   s.t({})  (approver after 12 ms: no)",
   ]);
   const verified = await ipybox(["audit", "--verify"], { cwd });
-  assertEquals(verified.stdout, "3 lines are good, calls without an outcome: 1\n");
+  assertEquals(verified.stdout, "4 lines are intact, calls without an outcome: 1\n");
   const verdict = JSON.parse((await ipybox(["audit", "--verify", "--json"], { cwd })).stdout);
   assertEquals([verdict.ok, verdict.unfinished], [true, 1]);
 });

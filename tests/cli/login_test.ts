@@ -91,7 +91,7 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     const args = ["login", "remote", "--login-timeout", "0.2", ...at];
     const { code, stderr } = await withPerson(args, env, () => {});
     assertEquals(code, 1);
-    assertMatch(stderr, /cannot be logged in to: nobody logged in in time\n$/);
+    assertMatch(stderr, /cannot be logged in to: the login timed out\n$/);
   });
 
   await step("logout revokes and deletes it", async () => {
@@ -100,6 +100,14 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertEquals(first, { code: 0, stdout: "remote: logged out\n", stderr: "" });
     assertEquals(second, { code: 0, stdout: "", stderr: "remote: there is no login\n" });
     assertEquals(servers.revoked.length, 2);
+  });
+
+  await step("unregister ends the login, too", async () => {
+    const { code } = await withPerson(["login", "remote", ...at], env);
+    assertEquals(code, 0);
+    const gone = await ipybox(["unregister", "remote", ...at], { env });
+    assertEquals(gone, { code: 0, stdout: "remote: removed\nremote: logged out\n", stderr: "" });
+    assertEquals(servers.revoked.length, 4);
   });
 
   await step("what was printed and written has no secret", async () => {

@@ -58,7 +58,7 @@ for (const kind of CLIENT_KINDS) {
       await page.getByLabel("Reason").press("Enter");
       assertStringIncludes(
         (await denied).text,
-        "ApprovalRejectedError: Approval request for raw.count rejected: once is enough",
+        "ApprovalRejectedError: raw.count was refused: once is enough",
       );
 
       const left = host.call(CELL, { code: COUNT });

@@ -122,7 +122,7 @@ except Exception: pass`);
       ["raw.count", "allow", "approver", "ok"],
       ["raw.echo", "deny", "approver", "approval_rejected"],
     ]);
-    assertEquals(report.tool_calls[1]?.reason, "the user said no");
+    assertEquals(report.tool_calls[1]?.reason, "the user gave no reason");
     assertEquals(report.tool_call_count, 2);
   });
 

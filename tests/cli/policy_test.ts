@@ -58,6 +58,43 @@ Deno.test("ipybox policy checks, tests and explains the workspace's policy and t
   assertStringIncludes(joined.stdout, "expected allow, got deny: the user's policy.json rule 1");
 });
 
+Deno.test("ipybox policy knows what servers say of their tools, and says what it does not know", async () => {
+  const call = { server: "files", tool: "read-text" };
+  await using workspace = await workspaceWith({
+    trustedServers: ["files"],
+    rules: [{ effect: "allow", annotations: { readOnlyHint: true } }],
+    tests: [{ call, expect: "allow" }],
+  });
+  await using home = await TempFolder.create();
+  const options = { cwd: workspace.path, env: { XDG_CONFIG_HOME: home.path } };
+  const explain = (...call: string[]) => ipybox(["policy", "explain", ...call], options);
+
+  const unknown = await explain("files.read-text");
+  assertEquals(
+    unknown.stdout,
+    "ask: No rule matches for sure (.ipybox/policy.json rule 1 may: the tool's annotations do not say enough)\n" +
+      "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations do not say enough\n",
+  );
+  assertMatch(unknown.stderr, /^Server "files" has no generated package here, .*register it/);
+
+  await Deno.mkdir(`${workspace.path}/mcptools/files`, { recursive: true });
+  const tools = [{ name: "read-text", annotations: { readOnlyHint: true } }, { name: "write" }];
+  await Deno.writeTextFile(
+    `${workspace.path}/mcptools/files/schema.json`,
+    JSON.stringify({ tools }),
+  );
+  assertEquals(
+    (await explain("files.read_text")).stdout.split("\n")[0],
+    "allow: .ipybox/policy.json rule 1",
+  );
+  assertEquals((await ipybox(["policy", "test"], options)).stdout, "1 passed, 0 failed\n");
+  assertMatch((await explain("files.write")).stdout, /^ask: .*annotations do not say enough/);
+  assertEquals(
+    (await explain("--shell", "git log | head")).stdout,
+    "allow: No rule is about shell commands\n",
+  );
+});
+
 Deno.test("ipybox policy says where a policy is wrong, and that there is none", async () => {
   await using workspace = await workspaceWith({ rules: [{ effect: "alow" }] });
   await using home = await TempFolder.create();
@@ -118,11 +155,11 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   const shown = await ipybox(["audit", "-n", "1"], { cwd });
   assertMatch(
     shown.stdout,
-    /^\S+Z {2}deny {2}tool raw\.get\(.*\) {2}approval_rejected, [\d.]+ ms {2}\(policy: /,
+    /^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d {2}refused {3}raw\.get\(.*\) {2}\(policy: /,
   );
   assertEquals(await ipybox(["audit", "--verify"], { cwd }), {
     code: 0,
-    stdout: "5 lines are good\n",
+    stdout: "5 lines are intact\n",
     stderr: "",
   });
   const log = `${cwd}/.ipybox/audit.jsonl`;

@@ -90,7 +90,7 @@ const cases: readonly Case[] = [
       ["In [2]: ", "k.do_is_complete = lambda code: time.sleep(10**6)\r"],
       ["In [3]: ", "for i in (1, 2):\r"],
       ["Ctrl-C stops waiting", "\x03"],
-      ["not waited for any more", "\x15:help\r"],
+      ["Cancelled", "\x15:help\r"],
       [":reset", ""],
       ["In [3]: ", LEAVE],
     ],
@@ -143,7 +143,7 @@ const cases: readonly Case[] = [
       [QUESTION, "n not now\n"],
       ["In [4]: ", LEAVE],
     ],
-    shown: ["  | raw.count()\n", "it is 1\n", "ApprovalRejectedError", "rejected: not now"],
+    shown: ["  | raw.count()\n", "it is 1\n", "ApprovalRejectedError", "refused: not now"],
     hidden: ["NameError", "it is 2"],
   },
   {

@@ -55,6 +55,29 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     for (const [path, text] of await filesBelow(cwd)) assert(!text.includes("the secret"), path);
   });
 
+  await step(
+    "register keeps variables, and replaces another server only when told to",
+    async () => {
+      const serversIn = async () =>
+        JSON.parse((await ipybox(["servers", "--json"], { cwd })).stdout);
+      const before = await serversIn();
+      const options = { cwd, env: { IPYBOX_TEST_KEY: "the secret" } };
+      const again = await ipybox(["register", "raw", ...RAW], options);
+      assertEquals([again.code, await serversIn()], [0, before], again.stderr);
+
+      const other = ["register", "raw", "--env", "B=1", ...RAW, "more"];
+      const refused = await ipybox(other, options);
+      assertEquals([refused.code, await serversIn()], [2, before]);
+      assertMatch(
+        refused.stderr,
+        /^ipybox: raw is registered as KEY=.*raw_server\.ts normal: add --force to replace it\n$/,
+      );
+      const forced = await ipybox([...other.slice(0, 2), "--force", ...other.slice(2)], options);
+      assertEquals(forced.code, 0, forced.stderr);
+      assertEquals((await serversIn()).mcpServers.raw.env, { KEY: "${IPYBOX_TEST_KEY}", B: "1" });
+    },
+  );
+
   await step("servers lists them", async () => {
     const { stdout } = await ipybox(["servers"], { cwd });
     const lines = stdout.trimEnd().split("\n");
@@ -145,7 +168,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
       assertEquals(code, 1);
       assertStringIncludes(stdout, "good: ");
       assertStringIncludes(stdout, "other_server: ");
-      assertStringIncludes(stderr, '"Other-server" is called other_server here\n');
+      assertStringIncludes(stderr, '"Other-server" is named other_server in Python\n');
       assertStringIncludes(stderr, "no-such-command");
       const { stdout: json } = await ipybox(["servers", "--json"], { cwd });
       assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other_server", "raw"]);
@@ -197,7 +220,7 @@ Deno.test("ipybox register leaves everything as it was when it fails", async (t)
   };
   for (const [what, [code, args, words]] of Object.entries(cases)) {
     await t.step(what, async () => {
-      const end = await ipybox(["register", "raw", ...args], { cwd });
+      const end = await ipybox(["register", "raw", "--force", ...args], { cwd });
       assertEquals({ code: end.code, stdout: end.stdout }, { code, stdout: "" }, end.stderr);
       for (const word of words) assertStringIncludes(end.stderr, word);
       assert(!end.stderr.includes("secret") && !end.stderr.includes("    at "), end.stderr);

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { Prerequisite } from "../../src/sandbox/preflight.ts";
 import { TempDirectory } from "../support/temp_directory.ts";
 import { testPython } from "../support/python.ts";
@@ -30,7 +30,7 @@ Deno.test("ipybox setup builds what is missing, then doctor finds all ready", as
   assertStringIncludes(second.stdout, "Everything is in place");
   assertEquals(after.code, 0);
   const names = rows(after.stdout).map(({ name }) => name);
-  for (const name of ["Deno", "Python", "ipykernel", "pydantic", "srt", "ripgrep"]) {
+  for (const name of ["Deno", "Python", "ipykernel", "pydantic", "srt", "ripgrep", "kernel"]) {
     assert(names.includes(name), name);
   }
 });
@@ -69,6 +69,33 @@ Deno.test("ipybox doctor reports programs that are not on the PATH", async () =>
   assertStringIncludes(stdout, "rg is not on the PATH");
   assertStringIncludes(stdout, "fix: ");
   assertStringIncludes(stdout, "ipybox is not ready");
+});
+
+Deno.test("ipybox doctor runs code in a kernel and says what servers lack", async () => {
+  await using workspace = await TempDirectory.create();
+  await Deno.mkdir(`${workspace.path}/.ipybox`);
+  const mcpServers = {
+    gone: { command: "no-such-program-of-ipybox" },
+    here: { command: "cat", env: { A: "${HOME}" } },
+    remote: { url: "https://mcp.example/mcp", headers: { Authorization: "${NO_SUCH_TOKEN}" } },
+  };
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/mcp.json`, JSON.stringify({ mcpServers }));
+
+  const args = ["doctor", "--json", "--python", testPython(), "--workspace", workspace.path];
+  const { code, stdout } = await ipybox(args, {});
+
+  assertEquals(code, 0, stdout);
+  const found = rows(stdout).map(({ name, state, detail }) =>
+    [name, `${state} ${detail}`] as const
+  );
+  const said = new Map(found);
+  assertMatch(said.get("kernel") ?? "", /^ok runs code in the sandbox \(\d+\.\d s\)$/);
+  assertMatch(said.get("server gone") ?? "", /^warn no-such-program-of-ipybox is not on the PATH/);
+  assertMatch(said.get("server here") ?? "", /^ok \/.*\/cat$/);
+  assertMatch(
+    said.get("server remote") ?? "",
+    /^warn MCP server "remote" needs \$\{NO_SUCH_TOKEN\}/,
+  );
 });
 
 async function ipybox(

@@ -41,7 +41,7 @@ const cases: readonly Case[] = [
     calls: "count(); count(); count()",
     script: [[QUESTION, "y\n"], [QUESTION, " YES \n"], [QUESTION, "n\n"], [WHY, "\n"]],
     code: 0,
-    shown: [CALL, "count is 1", "count is 2", "ApprovalRejectedError", "the user said no"],
+    shown: [CALL, "count is 1", "count is 2", "ApprovalRejectedError", "the user gave no reason"],
     hidden: ["count is 3"],
   },
   {
@@ -66,7 +66,7 @@ const cases: readonly Case[] = [
     calls: "count(); count()",
     script: [[QUESTION, "n not now\n"], [QUESTION, "n\n"], [WHY, "never\n"]],
     code: 0,
-    shown: ["rejected: not now", "rejected: never"],
+    shown: ["refused: not now", "refused: never"],
     hidden: ["count is"],
   },
   {
@@ -92,8 +92,8 @@ const cases: readonly Case[] = [
     script: [[QUESTION, "ns too much\n"], [HOW, "a\n"]],
     code: 0,
     shown: [
-      "rejected: too much",
-      "rejected: remembered for this session, for any arguments: too much",
+      "refused: too much",
+      "refused: remembered for this session, for any arguments: too much",
     ],
     hidden: ["count is"],
   },
@@ -114,7 +114,7 @@ const cases: readonly Case[] = [
     script: [
       [QUESTION, "e\n"],
       ["Arguments as JSON", "{n: 2}\n"],
-      ["Nothing is edited: that is no JSON", ""],
+      ["Not changed: not valid JSON", ""],
       [QUESTION, "e\n"],
       ["Arguments as JSON", '{"n": 2}\n'],
       ["Edited:", ""],
@@ -135,7 +135,7 @@ const cases: readonly Case[] = [
       [QUESTION, "nx\x7f no\n"],
     ],
     code: 0,
-    shown: ["rejected: no"],
+    shown: ["refused: no"],
     hidden: ["count is"],
   },
   {
@@ -146,7 +146,7 @@ const cases: readonly Case[] = [
       "print('goes on', flush=True); until('second'); count()",
     script: [
       ["begun", "!y\ny\ny\n", "first"],
-      ["Typed too early", ""],
+      ["came before the question", ""],
       [QUESTION, "n no\n"],
       ["goes on", "!y\n", "second"],
       [QUESTION, "n no\n"],
@@ -177,7 +177,7 @@ const cases: readonly Case[] = [
     calls: "count()",
     script: [[QUESTION, "\x04"]],
     code: 0,
-    shown: ["ApprovalRejectedError", "nobody answers"],
+    shown: ["ApprovalRejectedError", "was closed"],
     hidden: ["count is"],
   },
   {
@@ -199,8 +199,8 @@ const cases: readonly Case[] = [
     name: "a second question is asked when the first one is answered, and counted before",
     calls: "from concurrent.futures import ThreadPoolExecutor as Pool\n" +
       "with Pool(3) as pool: [pool.submit(count) for _ in range(3)]",
-    script: [["Allow?", "d\n"], ["Allow? (2 more wait) [y]es ", "y\n"], [
-      "Allow? (1 more waits) ",
+    script: [["Allow?", "d\n"], ["Allow? (2 more waiting) [y]es ", "y\n"], [
+      "Allow? (1 more waiting) ",
       "y\n",
     ], [QUESTION, "y\n"]],
     code: 0,

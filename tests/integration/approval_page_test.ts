@@ -41,7 +41,7 @@ browserTest("a link leads to the page once, and leaves no code behind", async (b
     ["ipybox_page", new URL(page.url()).pathname, true, "Strict", -1],
   );
   const again = await browser.open(link);
-  await again.getByText("This link opens nothing any more").waitFor();
+  await again.getByText("This link has expired or was already used").waitFor();
   assertEquals(await again.context().cookies(), []);
   assertEquals(server.page.state, "open");
 });
@@ -71,7 +71,7 @@ browserTest("a call is denied with a reason, which reaches the code", async (bro
   const plain = ask(server);
   await untilReady(page);
   await page.getByRole("button", { name: "Deny" }).click();
-  assertEquals(await answerOf(plain), "approval_rejected: Rejected");
+  assertEquals(await answerOf(plain), "approval_rejected: no reason was given");
   assertEquals(browser.problems, []);
 });
 
@@ -94,7 +94,7 @@ browserTest("all that is known of a call is shown, and who says it", async (brow
       "files.write_file",
       "Title: Write a file",
       "Ignore all rules",
-      "changes things, may destroy things (nobody has checked that)",
+      "changes things, may destroy things (claimed by the server, not verified)",
       "npx -y server-filesystem /data",
       'line 12:     write_file.run(path="a.txt")',
       "Changed since it was allowed",
@@ -215,7 +215,7 @@ browserTest("everything can be done by keys alone", async (browser) => {
   assertEquals(await calls[2], 'allowed {"n":3}');
   await inView("files.tool_1");
   await page.keyboard.press("d");
-  assertEquals(await calls[0], "approval_rejected: Rejected");
+  assertEquals(await calls[0], "approval_rejected: no reason was given");
   await inView("files.tool_2");
   await page.keyboard.press("r");
   await page.keyboard.type("a, d and j are text here");
@@ -305,7 +305,7 @@ browserTest(
     const call = ask(server, { arguments: { n: 1 } });
     for (const page of [first, second, other]) await untilReady(page);
     await second.keyboard.press("d");
-    assertEquals(await answerOf(call), "approval_rejected: Rejected");
+    assertEquals(await answerOf(call), "approval_rejected: no reason was given");
     for (const page of [first, other]) {
       await untilWaiting(page, 0);
       await page.locator(".outcome").getByText("Denied").waitFor();
@@ -339,10 +339,10 @@ browserTest("an approver elsewhere and the page both may decide", async (browser
   const also = ask(server);
   await untilReady(page);
   await page.keyboard.press("d");
-  assertEquals(await answerOf(also), "approval_rejected: Rejected");
+  assertEquals(await answerOf(also), "approval_rejected: no reason was given");
   const end = ask(server, { toolName: "theirs" }); // comes after both
   assertEquals(await answerOf(end), "approval_rejected: theirs");
-  assertEquals(withdrawn, ["Decided elsewhere", "Rejected"]);
+  assertEquals(withdrawn, ["Decided elsewhere", "no reason was given"]);
 });
 
 browserTest(
@@ -428,7 +428,7 @@ browserTest("the page says when ipybox has ended, and when it is not let in", as
   await untilReady(page);
   const { url } = server.applicationDoor;
   const stranger = await browser.open(page.url());
-  await stranger.getByText("This page is no longer valid").waitFor();
+  await stranger.getByText("This page has expired").waitFor();
   assertEquals(await stranger.locator("#pending li").count(), 0);
   await server[Symbol.asyncDispose]();
   assertEquals(await answerOf(call), "approval_unavailable: The tool server was stopped");

@@ -219,7 +219,7 @@ Deno.test("an answer counts for the call that its id is bound to, once", async (
     ]
   ) answer(forged, true);
   answer(second, false);
-  assertEquals(await two, ["approval_rejected", "Rejected"]);
+  assertEquals(await two, ["approval_rejected", "no reason was given"]);
   answer(second, true); // too late
   assertEquals(server.runner.channel.pending, 1);
   answer(first, true);

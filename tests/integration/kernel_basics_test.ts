@@ -124,12 +124,12 @@ const ERRORS: readonly { code: string; ename: string; parts: readonly string[] }
   {
     code: "input('? ')",
     ename: "StdinNotImplementedError",
-    parts: ["input() cannot be answered: nobody types into this kernel"],
+    parts: ["input() is not supported here: assign the value to a variable"],
   },
   {
     code: "import getpass; getpass.getpass()",
     ename: "StdinNotImplementedError",
-    parts: ["getpass() cannot be answered"],
+    parts: ["getpass() is not supported here"],
   },
   { code: "raise ValueError('über')", ename: "ValueError", parts: ["über"] },
   { code: "import sys; sys.exit(3)", ename: "SystemExit", parts: ["3"] },

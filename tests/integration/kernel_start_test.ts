@@ -90,7 +90,7 @@ testIf(namespaces, "`unshare -rn` does not work here", {
     assertEquals([success, code], [false, 3]);
     assertMatch(
       new TextDecoder().decode(stderr),
-      /ipybox: The kernel gateway does not answer as it should: Network is unreachable/,
+      /ipybox: Cannot reach the kernel gateway on 127.0.0.1: Network is unreachable/,
     );
   },
 });

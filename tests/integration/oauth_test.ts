@@ -394,7 +394,7 @@ Deno.test("the time for a login is not that for connecting, and has its own limi
   );
 
   assertEquals(tools.length, 2);
-  assertMatch(error.message, /nobody logged in in time/);
+  assertMatch(error.message, /the login timed out/);
 });
 
 Deno.test("a login can be given up", async () => {

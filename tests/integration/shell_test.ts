@@ -211,7 +211,7 @@ Deno.test("A shell command that is rejected does not run", async (t) => {
     await step(JSON.stringify(code), async () => {
       const { error, asked } = await test.run(code, REJECT);
       assertEquals([error?.ename, asked.length], ["ApprovalRejectedError", 1]);
-      assertStringIncludes(error?.evalue ?? "", "rejected: not today");
+      assertStringIncludes(error?.evalue ?? "", "refused: not today");
       assertStringIncludes(error?.traceback ?? "", shown);
       assertFalse(error?.traceback.includes("get_ipython()."), error?.traceback);
       assertFalse(error?.traceback.includes("ipybox_runtime"), error?.traceback);

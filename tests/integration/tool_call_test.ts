@@ -382,13 +382,13 @@ print(json.dumps(found))`,
     [
       "ApprovalRejectedError",
       "not that one",
-      "Approval request for raw.echo rejected: not that one",
+      "raw.echo was refused: not that one",
     ],
     { n: 30 },
     [
       "ApprovalTimeoutError",
       "No decision within 0.3 s",
-      "Approval request for raw.echo expired: No decision within 0.3 s",
+      "raw.echo was not approved in time: No decision within 0.3 s",
     ],
   ]);
   assertEquals(asked, [1, 2, 3, 4].map((n) => `raw.echo(n=${n}) Echo`));

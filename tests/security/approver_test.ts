@@ -123,7 +123,7 @@ Deno.test("A8: an id that was guessed, is old or belongs to another connection a
     second.socket.send(JSON.stringify({ jsonrpc: "1.0", id, result: true }));
     second.socket.send(JSON.stringify({ jsonrpc: "2.0", id, result: true }).slice(0, -1));
     second.answer(id, false); // what came before has been read once this is
-    assertEquals(await asked, "approval_rejected: Rejected");
+    assertEquals(await asked, "approval_rejected: no reason was given");
   }
   assertEquals(ids.size, 3);
   assertEquals(await gate.calls(), 0);

@@ -76,7 +76,7 @@ class PageSiege implements AsyncDisposable {
     assertEquals(this.server.runner.channel.pending, 1);
     assertEquals(await this.calls(), 0);
     assertEquals(await this.post({}, '{"decision":"deny","reason":"held"}'), 200);
-    assertEquals(await this.call, "Approval request for raw.count rejected: held");
+    assertEquals(await this.call, "raw.count was refused: held");
     assertEquals(await this.calls(), 0);
   }
 

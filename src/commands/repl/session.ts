@@ -156,7 +156,7 @@ export class ReplSession implements Disposable {
         answer = otherwise;
       }
     });
-    if (answer === undefined) this.aside(() => io.err("The kernel is not waited for any more."));
+    if (answer === undefined) this.aside(() => io.err("Cancelled"));
     return answer;
   }
 

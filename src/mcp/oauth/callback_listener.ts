@@ -90,7 +90,10 @@ export class CallbackListener implements AsyncDisposable {
     if (ambiguous) return page(400, "The answer of the authorization server is ambiguous.");
     const [code, iss, error] = [one("code"), one("iss"), one("error")];
     this.#received.resolve({ code, iss, error });
-    return page(200, "ipybox has got the answer. You can close this window.");
+    return page(
+      200,
+      "ipybox has received the answer and goes on in the terminal. You can close this window.",
+    );
   }
 }
 

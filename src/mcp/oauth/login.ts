@@ -101,7 +101,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   await login.show({ serverName, url, signal });
   const { code, iss, error } = await listener.received(signal).catch((reason: unknown) => {
     if (context.signal.aborted || !deadline.passed) throw reason;
-    throw new OAuthHttpError("nobody logged in in time");
+    throw new OAuthHttpError("the login timed out");
   });
   // Before anything of the answer is believed, an error included (RFC 9207).
   validateAuthorizationResponseIssuer({

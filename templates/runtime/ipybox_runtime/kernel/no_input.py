@@ -14,8 +14,8 @@ def _refusal(function: str) -> Any:
         from IPython.core.error import StdinNotImplementedError
 
         raise StdinNotImplementedError(
-            f"{function} cannot be answered: nobody types into this kernel. Put the value into a "
-            "variable, a file of the workspace or an environment variable of the kernel"
+            f"{function} is not supported here: assign the value to a variable, or read it from a "
+            "file of the workspace or an environment variable"
         )
 
     return refuse

@@ -1,0 +1,113 @@
+import { dirname, join } from "node:path";
+import { isPlainFolder } from "../mcp/hostile_files.ts";
+import { forEachAbandoned, removeFolder } from "../process/held_folder.ts";
+import { cacheFolder } from "../process/user_folders.ts";
+import { PackageFolder } from "../python/packages.ts";
+import { formatBytes } from "../kernel/text.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
+import { printable } from "./printable.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
+
+/** `ipybox clean`: removes what is left over. */
+export const clean: Command = {
+  name: "clean",
+  summary: "Remove what ended processes, old sessions and gone workspaces left",
+  usage: "[OPTIONS]",
+  options: {
+    "dry-run": { help: "Say what would be removed, and remove nothing" },
+    days: {
+      value: "N",
+      help: "Remove sessions in which no file changed for so many days (default: 30)",
+    },
+    workspace: WORKSPACE,
+  },
+  notes: [
+    "It removes temporary folders of processes that were killed, folders of the",
+    "workspace's sessions of `ipybox mcp --http` that are old, and packages that were",
+    "installed for workspaces that are gone. Run it while no such server runs.",
+    "",
+    "Example:",
+    "",
+    "  ipybox clean --dry-run",
+  ].join("\n"),
+  run,
+};
+
+/** A folder that nobody needs any more. */
+interface Leftover {
+  readonly path: string;
+  readonly what: string;
+  readonly bytes: number;
+}
+
+const DAY_MS = 86_400_000;
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(clean, args);
+  const workspace = await workspaceOf(parsed);
+  const days = parsed.positiveNumber("days") ?? 30;
+  const found: Leftover[] = [];
+  const take = async (path: string, what: string): Promise<void> => {
+    found.push({ path, what, bytes: (await usageOf(path)).bytes });
+    if (!parsed.has("dry-run")) await removeFolder(path);
+  };
+  for (const place of await temporaryFolders()) {
+    await forEachAbandoned(place, (path) => take(path, "temporary files of an ended process"));
+  }
+  for (const path of await oldSessions(workspace, Date.now() - days * DAY_MS)) {
+    await take(path, "a session's folder");
+  }
+  for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
+    await take(path, `packages of ${gone}, which is gone`);
+  }
+  report(found, parsed.has("dry-run"), io);
+  return EXIT.ok;
+}
+
+function report(found: readonly Leftover[], dryRun: boolean, io: CommandIo): void {
+  const rows = found.map(({ path, what, bytes }) =>
+    [formatBytes(bytes), `${printable(path)}  (${printable(what)})`] as const
+  );
+  io.out(table(rows).map((line) => `${line.slice(2)}\n`).join(""));
+  const bytes = formatBytes(found.reduce((sum, leftover) => sum + leftover.bytes, 0));
+  const count = `${found.length} folder${found.length === 1 ? "" : "s"}, ${bytes}`;
+  io.err(
+    found.length === 0 ? "Nothing is left over" : `${dryRun ? "Would remove" : "Removed"} ${count}`,
+  );
+}
+
+/** Where this user's processes have folders. */
+async function temporaryFolders(): Promise<{ parent: string; uid: number | null }[]> {
+  const probe = await Deno.makeTempDir();
+  const { uid } = await Deno.lstat(probe);
+  await Deno.remove(probe);
+  const cache = cacheFolder();
+  const run = cache === undefined ? undefined : join(cache, "run");
+  const parents = [dirname(probe), ...(run !== undefined && await isPlainFolder(run) ? [run] : [])];
+  return parents.map((parent) => ({ parent, uid }));
+}
+
+/** The folders of sessions in which nothing was changed since a time. */
+async function oldSessions(workspace: string, before: number): Promise<string[]> {
+  const sessions = join(workspace, ".ipybox", "sessions");
+  if (!await isPlainFolder(dirname(sessions)) || !await isPlainFolder(sessions)) return [];
+  const old: string[] = [];
+  for await (const { name, isDirectory } of Deno.readDir(sessions)) {
+    const path = join(sessions, name);
+    if (isDirectory && (await usageOf(path)).changedAt < before) old.push(path);
+  }
+  return old;
+}
+
+/** How large a folder is, and when something in it was changed last. Links are not followed. */
+async function usageOf(path: string): Promise<{ bytes: number; changedAt: number }> {
+  const { size, mtime, isDirectory } = await Deno.lstat(path);
+  const usage = { bytes: isDirectory ? 0 : size, changedAt: mtime?.getTime() ?? Infinity };
+  if (!isDirectory) return usage;
+  for await (const { name } of Deno.readDir(path)) {
+    const { bytes, changedAt } = await usageOf(join(path, name));
+    usage.bytes += bytes;
+    usage.changedAt = Math.max(usage.changedAt, changedAt);
+  }
+  return usage;
+}

@@ -1,0 +1,47 @@
+import { assertEquals, assertMatch } from "@std/assert";
+import { failureHint } from "./failure_hint.ts";
+
+const raised = (ename: string, evalue: string) => ({ ename, evalue, traceback: "" });
+
+Deno.test("A module that is missing can be installed, and a server be registered", () => {
+  for (
+    const [evalue, hint] of [
+      [
+        "No module named 'pandas'",
+        "[ipybox] To install it: ipybox install pandas (MCP: install_package)",
+      ],
+      [
+        "No module named 'a.b'; 'a' is not a package",
+        "[ipybox] To install it: ipybox install a (MCP: install_package)",
+      ],
+      [
+        "No module named 'mcptools.github'",
+        '[ipybox] No MCP server "github" is registered here: see `ipybox servers`',
+      ],
+      [
+        "No module named 'mcptools'",
+        "[ipybox] No MCP server is registered here: see `ipybox register --help`",
+      ],
+      ["No module named 'gentools.x'", undefined],
+      ["No module named '; rm -rf'", undefined],
+    ] as const
+  ) {
+    assertEquals(failureHint(raised("ModuleNotFoundError", evalue), {}), hint);
+  }
+});
+
+Deno.test("A host that cannot be reached is the sandbox's doing only where there is one", () => {
+  for (
+    const evalue of [
+      "<urlopen error [Errno -3] Temporary failure in name resolution>",
+      "[Errno -2] Name or service not known",
+      "[Errno 101] Network is unreachable",
+      "Tunnel connection failed: 403 Forbidden",
+    ]
+  ) {
+    const error = raised("URLError", evalue);
+    assertMatch(failureHint(error, { sandboxed: true }) ?? "", /^\[ipybox\] No network: /);
+    assertEquals(failureHint(error, { sandboxed: false }), undefined);
+  }
+  assertEquals(failureHint(raised("OSError", "[Errno 2]"), { sandboxed: true }), undefined);
+});

@@ -1,0 +1,204 @@
+"""Checks saved code actions and runs one, for `ipybox actions`."""
+
+import difflib
+import importlib
+import inspect
+import json
+import sys
+import typing
+
+import pydantic
+from IPython.core.getipython import get_ipython
+
+MIME_TYPE = "application/vnd.ipybox.actions+json"
+
+
+class ArgumentError(Exception):
+    """An action cannot take its arguments. One line says why."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def check(names: list[str]) -> None:
+    """Tells what is wrong with each of the actions."""
+    _tell({name: list(_problems(name)) for name in names})
+
+
+def run(name: str, values: dict[str, object], texts: dict[str, str]) -> None:
+    """Runs an action with arguments from JSON and from texts, and tells its result as JSON."""
+    try:
+        function = importlib.import_module(f"gentools.{name}").run
+        hints = typing.get_type_hints(function, include_extras=True)
+        result = function(**_Arguments(name, function, hints).read(values, texts))
+    except ArgumentError:
+        raise
+    except BaseException as error:
+        _show_from_action(error)
+        raise
+    if result is None:
+        _tell({})
+        return
+    adapter = pydantic.TypeAdapter[object](hints.get("return", object))
+    _tell({"result": json.loads(adapter.dump_json(result))})
+
+
+class _Arguments:
+    """The arguments of an action."""
+
+    def __init__(self, action: str, function: typing.Any, hints: dict[str, typing.Any]) -> None:
+        parameters = inspect.signature(function).parameters.values()
+        self._action = action
+        self._hints = hints
+        self._shown = ", ".join(map(str, parameters)) or "no arguments"
+        self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
+        self._named = {
+            p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        }
+
+    def read(self, values: dict[str, object], texts: dict[str, str]) -> dict[str, object]:
+        """Makes of values and texts what the parameters' types want."""
+        given = {**values, **texts}
+        problems = [*self._unknown(given), *self._missing(given)]
+        if problems:
+            self._refuse(problems)
+        read: dict[str, object] = {}
+        for name, value in given.items():
+            hint = self._hints.get(name if name in self._named else self._others or "", object)
+            adapter = pydantic.TypeAdapter[object](hint)
+            try:
+                text = texts.get(name)
+                read[name] = (
+                    adapter.validate_python(value) if text is None else _typed(adapter, text)
+                )
+            except pydantic.ValidationError as error:
+                problems.extend(f'argument "{name}"{_reason(each)}' for each in error.errors())
+        if problems:
+            self._refuse(problems)
+        return read
+
+    def _unknown(self, given: typing.Iterable[str]) -> typing.Iterator[str]:
+        if self._others is not None:
+            return
+        for name in given:
+            if name not in self._named:
+                near = difflib.get_close_matches(name, self._named, 1)
+                yield f'unknown argument "{name}"' + (
+                    f' (did you mean "{near[0]}"?)' if near else ""
+                )
+
+    def _missing(self, given: typing.Container[str]) -> typing.Iterator[str]:
+        for name, parameter in self._named.items():
+            if parameter.default is parameter.empty and name not in given:
+                yield f'argument "{name}" is missing'
+
+    def _refuse(self, problems: list[str]) -> typing.NoReturn:
+        raise ArgumentError(f"{self._action}: {'; '.join(problems)}. It takes: {self._shown}")
+
+
+def _typed(adapter: pydantic.TypeAdapter[object], text: str) -> object:
+    """Reads a text as JSON, or as it is where the type wants texts or the JSON does not fit."""
+    if _wants_text(adapter):
+        return adapter.validate_python(text)
+    try:
+        json.loads(text)
+    except ValueError:
+        return adapter.validate_python(text)
+    try:
+        return adapter.validate_json(text)
+    except pydantic.ValidationError as error:
+        try:
+            return adapter.validate_python(text)
+        except pydantic.ValidationError:
+            raise error from None
+
+
+def _wants_text(adapter: pydantic.TypeAdapter[object]) -> bool:
+    try:
+        return adapter.json_schema().get("type") == "string"
+    except pydantic.errors.PydanticUserError:  # a type that JSON has no words for
+        return False
+
+
+def _reason(error: typing.Any) -> str:
+    place = "".join(f"[{part!r}]" for part in error["loc"])
+    return f"{place}: {error['msg']}"
+
+
+def _show_from_action(error: BaseException) -> None:
+    """Has the traceback begin at the action's own code: what is above that is not its business."""
+    frames = error.__traceback__
+    while frames is not None and "/gentools/" not in frames.tb_frame.f_code.co_filename:
+        frames = frames.tb_next
+
+    def render() -> list[str]:
+        return _shell().InteractiveTB.structured_traceback(type(error), error, frames, tb_offset=0)
+
+    error._render_traceback_ = render  # type: ignore[attr-defined]  # IPython's own protocol
+
+
+def _problems(name: str) -> typing.Iterator[str]:
+    package = f"gentools.{name}"
+    try:
+        exported = importlib.import_module(package)
+        api = importlib.import_module(f"{package}.api")
+    except BaseException as error:  # the action's own code runs here
+        yield f"cannot be imported: {_shown(error)}"
+        return
+    if f"{package}.impl" in sys.modules:
+        yield "api.py imports impl.py: import it inside run()"
+    if not (api.__doc__ or "").strip():
+        yield "api.py has no documentation: its first line is what lists show"
+    function = getattr(api, "run", None)
+    if not inspect.isfunction(function):
+        yield "api.py has no function run()"
+        return
+    if getattr(exported, "run", None) is not function:
+        yield "__init__.py does not export run(): from .api import run"
+    yield from _untyped(function)
+    yield from _unlike(function, f"{package}.impl")
+
+
+def _untyped(function: typing.Any) -> typing.Iterator[str]:
+    """What of run() has no type, or one that cannot come from JSON or go there."""
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        yield f"a type of run() is unknown: {_shown(error)}"
+        return
+    for name in [*inspect.signature(function).parameters, "return"]:
+        what = "the result of run()" if name == "return" else f"parameter {name!r} of run()"
+        if name not in hints:
+            yield f"{what} has no type"
+            continue
+        try:
+            pydantic.TypeAdapter(hints[name]).json_schema()
+        except Exception as error:
+            yield f"{what} has a type that JSON cannot express: {_shown(error)}"
+
+
+def _unlike(function: typing.Any, implementation: str) -> typing.Iterator[str]:
+    """How impl.py differs from the interface."""
+    try:
+        run = importlib.import_module(implementation).run
+        there = list(inspect.signature(run).parameters)
+    except BaseException as error:  # the action's own code runs here
+        yield f"impl.py has no usable run(): {_shown(error)}"
+        return
+    here = list(inspect.signature(function).parameters)
+    if here != there:
+        yield f"run() has the parameters {here} in api.py and {there} in impl.py"
+
+
+def _shown(error: BaseException) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _tell(value: object) -> None:
+    """Hands a value to whoever runs this, apart from all that is printed."""
+    _shell().display_pub.publish({MIME_TYPE: value})
+
+
+def _shell() -> typing.Any:
+    return get_ipython()

@@ -1,0 +1,47 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { HeldFolder } from "../../src/process/held_folder.ts";
+import { ipybox } from "../support/cli.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(() => true, () => false);
+}
+
+Deno.test("ipybox clean removes what is left over, and nothing else", async () => {
+  await using folder = await TempFolder.create();
+  const root = await Deno.realPath(folder.path);
+  const [temporary, cache, cwd] = [`${root}/tmp`, `${root}/cache`, `${root}/ws`];
+  await Deno.mkdir(temporary);
+  await using held = await HeldFolder.create(temporary);
+  const killed = `${temporary}/ipybox-killed`;
+  const foreign = `${temporary}/ipybox-foreign`; // without a lock: another program's
+  const packages = `${cache}/ipybox/python/packages`;
+  const [old, used] = [`${cwd}/.ipybox/sessions/old`, `${cwd}/.ipybox/sessions/used`];
+  const [gone, kept] = [`${packages}/gone`, `${packages}/kept`];
+  for (const path of [killed, foreign, `${old}/deep`, `${used}/deep`, gone, kept]) {
+    await Deno.mkdir(path, { recursive: true });
+  }
+  await Deno.writeTextFile(`${killed}/lock`, "");
+  await Deno.writeTextFile(`${killed}/data`, "x".repeat(5000));
+  await Deno.writeTextFile(`${gone}/workspace`, `${root}/no-such`);
+  await Deno.writeTextFile(`${kept}/workspace`, cwd);
+  const long = new Date(Date.now() - 40 * 86_400_000);
+  for (const path of [`${old}/deep`, old, used]) await Deno.utime(path, long, long);
+  const options = { cwd, env: { TMPDIR: temporary, XDG_CACHE_HOME: cache } };
+  const leftovers = [killed, old, gone];
+  const needed = [held.path, foreign, used, kept];
+
+  const dry = await ipybox(["clean", "--dry-run"], options);
+  assertEquals(dry.code, 0, dry.stderr);
+  for (const path of leftovers) assertStringIncludes(dry.stdout, path);
+  for (const path of needed) assert(!dry.stdout.includes(path), dry.stdout);
+  assertStringIncludes(dry.stdout, "4.9 KiB");
+  assertStringIncludes(dry.stderr, "Would remove 3 folders, ");
+  for (const path of leftovers) assert(await exists(path), path);
+
+  const done = await ipybox(["clean"], options);
+  assertEquals([done.code, done.stdout], [0, dry.stdout], done.stderr);
+  for (const path of leftovers) assert(!await exists(path), path);
+  for (const path of needed) assert(await exists(path), path);
+  assertEquals((await ipybox(["clean"], options)).stderr, "Nothing is left over\n");
+});
