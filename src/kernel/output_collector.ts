@@ -1,7 +1,7 @@
 import type { PartialResult } from "../errors.ts";
 import type { ArtifactFolder } from "./artifact_folder.ts";
 import type { OutputChunk } from "./chunk_queue.ts";
-import { textOf, writeImage } from "./image_file.ts";
+import { shownText, textOf, writeImage } from "./image_file.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog } from "./output_log.ts";
 import type { MimeBundle } from "./outputs.ts";
@@ -120,7 +120,7 @@ export class OutputCollector implements Disposable {
 
   #addData(type: DataEntry["type"], content: JsonObject): void {
     const whole = bundleOf(content.data);
-    const text = textOf(whole["text/plain"]);
+    const text = shownText(whole);
     const data = this.#bounded(whole);
     if (text !== undefined) this.#publish("result", this.#joiner.joinLine(text));
     const entry = this.#log.addData({
@@ -141,9 +141,9 @@ export class OutputCollector implements Disposable {
     // A display of an earlier execution, whose result is already out: here it is a new one.
     if (entries === undefined) return this.#addData("display_data", content);
     const whole = bundleOf(content.data);
-    const before = textOf(entries[0]!.data["text/plain"]);
+    const before = shownText(entries[0]!.data);
     const data = this.#bounded(whole, sizeOf(entries[0]!.data));
-    const text = textOf(whole["text/plain"]);
+    const text = shownText(whole);
     if (text !== undefined && text !== before) {
       this.#publish("result", this.#joiner.joinLine(text));
     }

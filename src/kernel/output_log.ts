@@ -1,5 +1,5 @@
 import type { MimeBundle, Output } from "./outputs.ts";
-import { textOf } from "./image_file.ts";
+import { shownText } from "./image_file.ts";
 import { byteLength, collapseCarriageReturns, firstBytes, formatBytes, lastBytes } from "./text.ts";
 
 /** A stream's text, or a part of it. */
@@ -76,7 +76,7 @@ export class OutputLog {
 
   /** Adds a result or a display and returns its entry, which may be updated later. */
   addData(output: Omit<DataEntry, "bytes" | "textLeftOut">): DataEntry {
-    const text = textOf(output.data["text/plain"]);
+    const text = shownText(output.data);
     if (text !== undefined) this.#hasText = true;
     const bytes = byteLength(text ?? "");
     const entry: DataEntry = { ...output, bytes, textLeftOut: false };
@@ -91,7 +91,7 @@ export class OutputLog {
   updateData(entry: DataEntry, next: Pick<DataEntry, "data" | "metadata" | "image">): void {
     Object.assign(entry, next);
     if (entry.textLeftOut) return;
-    const bytes = byteLength(textOf(next.data["text/plain"]) ?? "");
+    const bytes = byteLength(shownText(next.data) ?? "");
     this.#totalBytes += bytes - entry.bytes;
     this.#cost += bytes - entry.bytes;
     entry.bytes = bytes;
@@ -120,7 +120,7 @@ export class OutputLog {
       if (entry.type === "stream") parts.push(joiner.join(entry.text));
       else if (entry.type === "gap") parts.push(joiner.joinLine(this.#gapNote(note)));
       else if (entry.type !== "error" && !entry.textLeftOut) {
-        const text = textOf(entry.data["text/plain"]);
+        const text = shownText(entry.data);
         if (text !== undefined) parts.push(joiner.joinLine(text));
       }
     }

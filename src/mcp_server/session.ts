@@ -11,6 +11,7 @@ import { type Logger, stderrLogger } from "../log.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
 import { PageAsker } from "./page_asker.ts";
@@ -41,6 +42,13 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" 
    * @default {false} only where the client cannot ask
    */
   page?: boolean | undefined;
+  /**
+   * Whether tools give their results as structured content, too, for programs. Clients of models often
+   * show that in place of text and images.
+   *
+   * @default {false} only in `_meta`
+   */
+  structured?: boolean | undefined;
   /** What this session is called in the log, where a server has several. */
   label?: string | undefined;
 }
@@ -55,6 +63,8 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" 
 export class Session implements AsyncDisposable {
   /** The cells that wait for the client's user. */
   readonly rounds: ApprovalRounds = new ApprovalRounds();
+  /** The form in which tools answer. */
+  readonly answers: Answers;
   /** The files that cells have left. */
   readonly artifacts: Artifacts;
   /** What becomes of changes that the client asks for. */
@@ -75,6 +85,7 @@ export class Session implements AsyncDisposable {
     this.#options = options;
     this.changes = options.changes ?? "ask";
     this.prefersPage = options.page ?? false;
+    this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
     this.artifacts = new Artifacts(() => this.resourcesChanged());
     this.parts.catch((error: unknown) => {

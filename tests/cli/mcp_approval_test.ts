@@ -77,14 +77,14 @@ Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too", async (
   });
 
   assertEquals(await host.execute("!echo yes"), "yes");
-  const { isError, structuredContent } = await host.call("execute_ipython_cell", {
+  const { isError, report } = await host.call("execute_ipython_cell", {
     code: "!rm -r nothing",
   });
 
   assertEquals(isError, true);
   assertEquals(questions.length, 2);
   assertMatch(questions[0] ?? "", /^Allow this shell command\?\n\n.*echo yes/);
-  const { tool_calls: [call] } = readCalls(structuredContent);
+  const { tool_calls: [call] } = readCalls(report);
   assertEquals([call?.kind, call?.decision, call?.decided_by], ["shell", "deny", "approver"]);
 });
 
@@ -102,11 +102,11 @@ Deno.test("ipybox mcp asks once for a tool that is allowed for the session", asy
   const code = `${RAW}print(raw.run_sync("count").text)`;
 
   assertEquals(await host.execute(code), "1");
-  const { text, structuredContent } = await host.call("execute_ipython_cell", { code });
+  const { text, report } = await host.call("execute_ipython_cell", { code });
 
   assertEquals(text, "2");
   assertEquals(questions.length, 1);
-  const { tool_calls: [call] } = readCalls(structuredContent);
+  const { tool_calls: [call] } = readCalls(report);
   assertEquals([call?.decision, call?.decided_by], ["allow", "consent"]);
 });
 

@@ -59,8 +59,8 @@ async function runOne(host: McpHost, i: number): Promise<void> {
       return;
     }
     case 6: {
-      const { structuredContent } = await cell(`raw.run_sync("count", {"text": "z" * 200_000})`);
-      assertEquals(structuredContent?.tool_call_count, 1);
+      const { report } = await cell(`raw.run_sync("count", {"text": "z" * 200_000})`);
+      assertEquals(report?.tool_call_count, 1);
       return;
     }
   }

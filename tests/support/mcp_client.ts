@@ -14,6 +14,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { REPORT_KEY } from "../../src/mcp_server/answers.ts";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
@@ -41,10 +42,11 @@ const toolsSchema: z.ZodType<ToolsList> = z.object({
     }),
   })),
 });
-const resultSchema: z.ZodType<Omit<ToolEnd, "text">> = z.object({
+const resultSchema = z.object({
   isError: z.boolean().default(false),
   content: z.array(z.looseObject({ type: z.string() })),
   structuredContent: z.record(z.string(), z.unknown()).optional(),
+  _meta: z.looseObject({ [REPORT_KEY]: z.record(z.string(), z.unknown()).optional() }).optional(),
 });
 const questionSchema = z.object({
   params: z.looseObject({ message: z.string() }),
@@ -81,7 +83,9 @@ export interface ToolEnd {
   readonly text: string;
   readonly content: readonly Readonly<Record<string, unknown>>[];
   /** The same as data, where the tool gives any. */
-  readonly structuredContent?: Readonly<Record<string, unknown>> | undefined;
+  readonly report: Readonly<Record<string, unknown>> | undefined;
+  /** The same as structured content. */
+  readonly structuredContent: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** What the server tells while a tool runs. */
@@ -215,14 +219,14 @@ export class McpHost implements AsyncDisposable {
       ...(signal === undefined ? {} : { signal }),
       ...(onProgress === undefined ? {} : { onprogress: onProgress }),
     };
-    const { isError, content, structuredContent } = resultSchema.parse(
+    const { isError, content, structuredContent, _meta } = resultSchema.parse(
       client instanceof Client
         ? await client.callTool({ name, arguments: args }, options)
         : await client.callTool({ name, arguments: args }, undefined, options),
     );
     const text = content.map((block) => typeof block.text === "string" ? block.text : "")
       .filter((part) => part !== "").join("\n");
-    return { isError, content, text, structuredContent };
+    return { isError, content, text, report: _meta?.[REPORT_KEY], structuredContent };
   }
 
   /** Lists the resources. */

@@ -26,21 +26,20 @@ const opened = z.object({
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
 export function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions): void {
-  const { pool, owner } = options;
+  const { pool, owner, current } = options;
+  const { answers } = current.session;
   server.registerTool("open_session", {
     title: "Open a session",
     description: OPEN,
     inputSchema: z.object({}),
-    outputSchema: opened,
+    ...answers.declare(opened),
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
   }, async () => {
     try {
       const { id, folder } = await pool.open(owner);
+      const report = { session: id, workspace: folder, files: `/sessions/${id}/files/` };
       const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
-      return {
-        content: [{ type: "text", text }],
-        structuredContent: { session: id, workspace: folder, files: `/sessions/${id}/files/` },
-      };
+      return answers.of({ text, report });
     } catch (error) {
       return explained(error);
     }

@@ -5,7 +5,7 @@ import { cellReportSchema, reportCell } from "../cell_report.ts";
 import { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
-import type { SdkMcpServer, ServerContext } from "../sdk.ts";
+import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
 
@@ -44,7 +44,7 @@ export function registerExecute(
       max_output_chars: z.number().int().positive().default(5000)
         .describe("Maximum number of characters to return in output; the middle is cut"),
     })),
-    outputSchema: cellReportSchema,
+    ...session.answers.declare(cellReportSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
@@ -59,9 +59,7 @@ export function registerExecute(
       const can = abilitiesOf(server, ctx);
       for (;;) {
         const step = await run.next(ctx.mcpReq.signal);
-        if (step.type === "ended") {
-          return await reportCell(step.outcome, session, { limit, links: knowsLinks(server, ctx) });
-        }
+        if (step.type === "ended") return await reportCell(step.outcome, session, limit);
         const { page } = await session.parts;
         const by = { can, page, prefersPage: session.prefersPage };
         const { approvals, questions } = leaveUnaskable(run, step.waiting, by);
@@ -80,10 +78,4 @@ async function startCell(session: Session, code: string, timeoutMs: number): Pro
   const { executor } = await session.parts;
   session.rounds.newcomer(code);
   return new CellRun(executor, code, timeoutMs);
-}
-
-/** Links to resources came with the protocol of June 2025; an older client refuses the whole result. */
-function knowsLinks(server: SdkMcpServer, ctx: ServerContext): boolean {
-  if (ctx.mcpReq.envelope !== undefined) return true;
-  return (server.server.getNegotiatedProtocolVersion() ?? "") >= "2025-06-18";
 }

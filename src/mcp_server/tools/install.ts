@@ -19,6 +19,11 @@ to the packages of this workspace. If it fails, read its last lines: they say wh
 tool is missing.
 `.trim();
 
+const outputSchema = z.object({
+  package: z.string(),
+  output: z.string().describe("What the installer said"),
+});
+
 /** Adds `install_package`. */
 export function registerInstall(
   server: SdkMcpServer,
@@ -31,10 +36,7 @@ export function registerInstall(
     inputSchema: declare(z.object({
       package_name: z.string().describe('The package, such as "pandas" or "numpy>=2,<3"'),
     })),
-    outputSchema: z.object({
-      package: z.string(),
-      output: z.string().describe("What the installer said"),
-    }),
+    ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: false,
@@ -69,10 +71,7 @@ export function registerInstall(
           },
         });
         if (!installed) throw new Error(output);
-        return {
-          content: [{ type: "text" as const, text: output }],
-          structuredContent: { package: text, output },
-        };
+        return session.answers.of({ text: output, report: { package: text, output } });
       });
     } catch (error) {
       return explained(error);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { GeneratedTool } from "../../apigen/generate.ts";
 import { checkServerName } from "../../mcp/server_name.ts";
 import { parseServerParams } from "../../mcp/server_params.ts";
 import { launchText } from "../../tool_server/server_facets.ts";
@@ -51,7 +52,7 @@ export function registerRegister(
       server_params: z.record(z.string(), z.unknown())
         .describe("How the server is started or reached"),
     })),
-    outputSchema,
+    ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: false,
@@ -83,24 +84,29 @@ export function registerRegister(
         const { executor } = await session.parts;
         const tools = await executor.registerServer(name, params);
         session.resourcesChanged();
-        const words = tools.map(({ tool, module, warnings }) => {
-          const notes = warnings.length === 0 ? "" : ` (${warnings.join("; ")})`;
-          return module === null ? `left out: ${tool}${notes}` : `${module}${notes}`;
-        });
-        return {
-          content: words.map((text) => ({ type: "text" as const, text })),
-          structuredContent: {
-            server: name,
-            tools: tools.map(({ tool, module, warnings }) => ({
-              name: tool,
-              module,
-              warnings: [...warnings],
-            })),
-          },
+        const report = {
+          server: name,
+          tools: tools.map(({ tool, module, warnings }) => ({
+            name: tool,
+            module,
+            warnings: [...warnings],
+          })),
         };
+        return session.answers.of({ text: registeredText(name, tools), report });
       });
     } catch (error) {
       return explained(error);
     }
   });
+}
+
+/** The modules in a line, and what is to be known of single ones. */
+function registeredText(server: string, tools: readonly GeneratedTool[]): string {
+  const modules = tools.flatMap(({ module }) => module === null ? [] : [module]);
+  const notes = tools.flatMap(({ tool, module, warnings }) =>
+    module === null
+      ? [`Left out: ${[tool, ...warnings].join(": ")}`]
+      : warnings.map((warning) => `${module}: ${warning}`)
+  );
+  return [`Registered ${server}: ${modules.join(", ") || "no tools"}`, ...notes].join("\n");
 }

@@ -4,6 +4,8 @@ import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../session_argument.ts";
 
+const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
+
 const DESCRIPTION = `
 Starts a fresh kernel, also when a cell hangs: that cell ends as cancelled.
 
@@ -17,7 +19,7 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
     title: "Reset the kernel",
     description: DESCRIPTION,
     inputSchema: declare(z.object({})),
-    outputSchema: z.object({ state: z.literal("lost"), servers: z.array(z.string()) }),
+    ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
@@ -30,10 +32,7 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
       await executor.reset();
       const text = "The kernel was reset: variables and imports are gone, files, packages and " +
         "registered servers are kept";
-      return {
-        content: [{ type: "text", text }],
-        structuredContent: { state: "lost", servers: executor.servers },
-      };
+      return session.answers.of({ text, report: { state: "lost", servers: executor.servers } });
     } catch (error) {
       return explained(error);
     }

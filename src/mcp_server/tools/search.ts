@@ -24,6 +24,16 @@ Look for names first, read the full API of the tools that you will use, then wri
 chains their calls: \`from mcptools.SERVER import TOOL; TOOL.run(...)\`.
 `.trim();
 
+const outputSchema = z.object({
+  tools: z.array(z.object({
+    server: z.string(),
+    module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
+    name: z.string().describe("Its name at its server"),
+    api: z.string().describe("The tool in the detail that was asked for"),
+  })),
+  matches: z.number().describe("How many tools match, also those that are not listed"),
+});
+
 /** How many tools there is room for in an answer, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
 /** The most characters of an answer. */
@@ -46,15 +56,7 @@ export function registerSearch(
       server: z.string().optional().describe("Only tools of this registered server"),
       detail: z.enum(DETAILS).default("signatures").describe("How much to tell of each tool"),
     })),
-    outputSchema: z.object({
-      tools: z.array(z.object({
-        server: z.string(),
-        module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
-        name: z.string().describe("Its name at its server"),
-        api: z.string().describe("The tool in the detail that was asked for"),
-      })),
-      matches: z.number().describe("How many tools match, also those that are not listed"),
-    }),
+    ...session.answers.declare(outputSchema),
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
   }, async ({ query, server: only, detail }) => {
     try {
@@ -70,10 +72,7 @@ export function registerSearch(
       ].filter((note) => note !== "");
       const separator = detail === "names" ? "\n" : "\n\n";
       const text = [...shown.map(({ api }) => api), ...notes].join(separator);
-      return {
-        content: [{ type: "text", text }],
-        structuredContent: { tools: shown, matches: found.tools.length },
-      };
+      return session.answers.of({ text, report: { tools: shown, matches: found.tools.length } });
     } catch (error) {
       return explained(error);
     }

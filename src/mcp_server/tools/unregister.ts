@@ -13,6 +13,11 @@ API from mcptools/. The user is asked to approve it. Cells that have imported th
 reset, but its calls fail.
 `.trim();
 
+const outputSchema = z.object({
+  removed: z.string(),
+  servers: z.array(z.string()).describe("The servers that remain"),
+});
+
 /** Adds `unregister_mcp_server`. */
 export function registerUnregister(
   server: SdkMcpServer,
@@ -25,10 +30,7 @@ export function registerUnregister(
     inputSchema: declare(z.object({
       server_name: z.string().describe("The name under which it was registered"),
     })),
-    outputSchema: z.object({
-      removed: z.string(),
-      servers: z.array(z.string()).describe("The servers that remain"),
-    }),
+    ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
@@ -55,10 +57,8 @@ export function registerUnregister(
         await (await session.parts).executor.unregisterServer(name);
         session.resourcesChanged();
         const text = `Removed ${name}. ${await knownServers(session)}`;
-        return {
-          content: [{ type: "text" as const, text }],
-          structuredContent: { removed: name, servers: await session.servers() },
-        };
+        const report = { removed: name, servers: await session.servers() };
+        return session.answers.of({ text, report });
       });
     } catch (error) {
       return explained(error);
