@@ -60,7 +60,7 @@ export const cellReportSchema: z.ZodType<CellReport> = z.object({
  * @param outcome Its result or its error.
  * @param session Where its files become resources.
  * @param limit The most characters of text.
- * @returns Text, images and the same as data; `isError` where the cell failed.
+ * @returns Text, images and the same as data; `isError` where the cell was ended before its own end.
  */
 export async function reportCell(
   outcome: CellOutcome,
@@ -101,7 +101,8 @@ export async function reportCell(
     text: words.join("\n\n"),
     images: images.flatMap(({ block }) => block === undefined ? [] : [block]),
     report,
-    isError: failed !== undefined,
+    // What the code raised is what it gave: the tool has done what it was asked for.
+    isError: failed !== undefined && !failed.isRaised,
   });
 }
 
@@ -109,6 +110,8 @@ const NOTHING: PartialResult = { text: null, images: [], outputs: [] };
 
 interface Failure {
   readonly status: CellReport["status"];
+  /** Whether the code raised it. */
+  readonly isRaised: boolean;
   /** What is said of it. */
   readonly message: string;
   readonly partial: PartialResult;
@@ -125,6 +128,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
     partial: PartialResult,
   ): Failure => ({
     status,
+    isRaised: false,
     message,
     partial,
     error: (shown) => ({
@@ -136,6 +140,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   if (error instanceof CodeExecutionError) {
     return {
       status: "error",
+      isRaised: true,
       message: error.traceback || error.message,
       partial: error,
       error: (traceback) => ({

@@ -199,7 +199,7 @@ for (const kind of CLIENT_KINDS) {
     });
 
     const called = await host.call(CELL, { code: `${RAW}raw.run_sync("count")` });
-    assertEquals(called.isError, false, called.text);
+    assertEquals(called.report?.status, "ok", called.text);
     assertEquals(asked.length, 1);
     assertStringIncludes(asked[0] ?? "", "raw.count");
 

@@ -48,6 +48,18 @@ for (const kind of CLIENT_KINDS) {
       assertMatch(text, /\[The whole output: [^\n]+\.txt \(ipybox:\/\/outputs\/[^\n]+\)\]$/);
     });
 
+    await step("an exception is a result, with the text and the image before it", async () => {
+      const { isError, content, text } = await cell(`print("before")${DRAW}\n1 / 0`);
+      assertEquals([isError, ...content.map(({ type }) => type)], [false, "text", "image"]);
+      assertMatch(text, /^before\n[^]*ZeroDivisionError: division by zero\n\nGenerated images:/);
+    });
+
+    await step("a time limit and bad arguments are errors of the tool", async () => {
+      const ended = await cell("import time; time.sleep(60)", { timeout: 0.2 });
+      assertEquals([ended.isError, ended.report?.status], [true, "timeout"]);
+      assertEquals((await cell("1", { timeout: -1 })).isError, true);
+    });
+
     await step("calls are not told where all of them went well", async () => {
       decisions.push("allow this tool in this cell");
       const { text } = await cell(

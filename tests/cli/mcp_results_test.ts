@@ -69,7 +69,7 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
     const { isError, text, report } = await execute(
       "def inverse(x):\n    return 1 / x\nprint('before')\ninverse(0)",
     );
-    assertEquals([isError, report.status, report.text], [true, "error", "before"]);
+    assertEquals([isError, report.status, report.text], [false, "error", "before"]);
     assertEquals([report.error?.name, report.error?.message], [
       "ZeroDivisionError",
       "division by zero",

@@ -62,11 +62,11 @@ for (const kind of CLIENT_KINDS) {
       assertEquals(await host.execute("print('text')\na + 2"), "text\n42");
     });
 
-    await step("an exception is a tool error with its traceback and the text before", async () => {
+    await step("an exception is a result with its traceback and the text before", async () => {
       const { isError, text } = await host.call("execute_ipython_cell", {
         code: "print('before')\n1 / 0",
       });
-      assertEquals(isError, true);
+      assertEquals(isError, false);
       assertMatch(text, /^before\n[\s\S]*ZeroDivisionError: division by zero/);
     });
 
@@ -125,7 +125,7 @@ except Exception as error: print(type(error).__name__, error)`);
       const { isError, text } = await host.call("execute_ipython_cell", {
         code: `${RAW}raw.run_sync("count")`,
       });
-      assertEquals([isError, asked().length], [true, 1]);
+      assertEquals([isError, asked().length], [false, 1]);
       assertStringIncludes(text, "ApprovalRejectedError");
     });
 

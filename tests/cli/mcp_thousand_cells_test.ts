@@ -51,10 +51,10 @@ async function runOne(host: McpHost, i: number): Promise<void> {
       return;
     }
     case 3: {
-      const { isError, text } = await cell(
+      const { report, text } = await cell(
         `print("x" * 200_000)\nraise ValueError("y" * 200_000)`,
       );
-      assertEquals(isError, true);
+      assertEquals(report?.status, "error");
       assertMatch(text, /ValueError/);
       return;
     }

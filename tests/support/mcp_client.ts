@@ -286,8 +286,8 @@ export class McpHost implements AsyncDisposable {
 
   /** Runs a cell that must not fail. */
   async execute(code: string): Promise<string> {
-    const { isError, text } = await this.call("execute_ipython_cell", { code });
-    if (isError) throw new Error(text);
+    const { text, report } = await this.call("execute_ipython_cell", { code });
+    if (report?.status !== "ok") throw new Error(text);
     return text;
   }
 
