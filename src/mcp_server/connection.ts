@@ -3,7 +3,7 @@ import { registerPrompts } from "./prompts.ts";
 import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
 import type { Session } from "./session.ts";
-import { asItIs, withSession } from "./session_argument.ts";
+import { forClients, withSession } from "./tool_input.ts";
 import { registerExecute } from "./tools/execute.ts";
 import { registerInstall } from "./tools/install.ts";
 import { registerRegister } from "./tools/register.ts";
@@ -30,7 +30,7 @@ export interface ServerForOptions {
  */
 export function serverFor(session: Session, options: ServerForOptions): SdkMcpServer {
   const { version, sessionArgument = false, extend } = options;
-  const declare = sessionArgument ? withSession : asItIs;
+  const declare = sessionArgument ? withSession : forClients;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
     instructions: INSTRUCTIONS,
     ...session.rounds.serverOptions,

@@ -36,7 +36,7 @@ const toolsSchema: z.ZodType<ToolsList> = z.object({
     description: z.string(),
     annotations: z.record(z.string(), z.unknown()).optional(),
     outputSchema: z.record(z.string(), z.unknown()).optional(),
-    inputSchema: z.object({
+    inputSchema: z.looseObject({
       properties: z.record(z.string(), z.looseObject({ type: z.string() })),
       required: z.array(z.string()).default([]),
     }),

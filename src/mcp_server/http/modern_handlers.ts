@@ -17,7 +17,7 @@ const forSession = z.object({
   method: z.literal("tools/call"),
   params: z.object({
     name: z.string().regex(/^\w{1,100}$/),
-    arguments: z.object({ session: z.string() }),
+    arguments: z.object({ session: z.string().min(1) }), // empty or null: none is named
   }),
 });
 

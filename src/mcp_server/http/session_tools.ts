@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { explained, failure } from "../failure.ts";
+import { forClients } from "../tool_input.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { PooledSession, SessionPool } from "./session_pool.ts";
 
@@ -31,7 +32,7 @@ export function registerSessionTools(server: SdkMcpServer, options: SessionTools
   server.registerTool("open_session", {
     title: "Open a session",
     description: OPEN,
-    inputSchema: z.object({}),
+    inputSchema: forClients(z.object({})),
     ...answers.declare(opened),
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
   }, async () => {
@@ -47,7 +48,7 @@ export function registerSessionTools(server: SdkMcpServer, options: SessionTools
   server.registerTool("close_session", {
     title: "Close a session",
     description: "Closes a session: its kernel and its MCP servers end. Its files stay.",
-    inputSchema: z.object({ session: z.string().describe("The handle") }),
+    inputSchema: forClients(z.object({ session: z.string().describe("The handle") })),
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
   }, async ({ session }) => {
     try {

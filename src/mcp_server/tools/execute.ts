@@ -7,7 +7,7 @@ import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 
 const DESCRIPTION = `
 Executes Python code in a stateful IPython kernel and returns what it prints and its last value.
@@ -37,12 +37,11 @@ export function registerExecute(
     title: "Execute Python code",
     description: DESCRIPTION,
     inputSchema: declare(z.object({
-      code: z.string().describe("Python code to execute in the IPython kernel"),
-      timeout: z.number().positive().default(120).describe(
-        "Maximum execution time in seconds before the kernel is interrupted; waiting for approvals does not count",
-      ),
+      code: z.string().describe("Python code"),
+      timeout: z.number().positive().default(120)
+        .describe("Seconds until it is interrupted, not counting approvals (default 120)"),
       max_output_chars: z.number().int().positive().default(5000)
-        .describe("Maximum number of characters to return in output; the middle is cut"),
+        .describe("Longer output is cut in the middle (default 5000)"),
     })),
     ...session.answers.declare(cellReportSchema),
     annotations: {

@@ -4,7 +4,7 @@ import { explained } from "../failure.ts";
 import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 import { visibleLines } from "../visible_lines.ts";
 import { makeChange } from "./make_change.ts";
 

@@ -7,10 +7,11 @@ import { explained } from "../failure.ts";
 import { RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 import { visibleLines } from "../visible_lines.ts";
 import { registerCommand } from "./command_line.ts";
 import { makeChange } from "./make_change.ts";
+import { serverParamsInput } from "./server_params_input.ts";
 
 const DESCRIPTION = `
 Connects to an MCP server and generates the Python API of its tools in mcptools/{server_name}/.
@@ -49,8 +50,7 @@ export function registerRegister(
     inputSchema: declare(z.object({
       server_name: z.string()
         .describe("Name of the server and of its Python package: lower case, digits, underscores"),
-      server_params: z.record(z.string(), z.unknown())
-        .describe("How the server is started or reached"),
+      server_params: serverParamsInput.describe("How the server is started or reached"),
     })),
     ...session.answers.declare(outputSchema),
     annotations: {

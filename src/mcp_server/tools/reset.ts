@@ -2,7 +2,7 @@ import { z } from "zod";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 
 const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 

@@ -7,7 +7,7 @@ import { readHostileFile } from "../../mcp/hostile_files.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 import { knownServers } from "./known_servers.ts";
 
 const DESCRIPTION = `
@@ -52,18 +52,20 @@ export function registerSearch(
     title: "Search tools",
     description: DESCRIPTION,
     inputSchema: declare(z.object({
-      query: z.string().max(1000).describe("Words for what a tool should do; empty lists all"),
-      server: z.string().optional().describe("Only tools of this registered server"),
-      detail: z.enum(DETAILS).default("signatures").describe("How much to tell of each tool"),
+      query: z.string().max(1000).default("")
+        .describe("What the tool should do, in a few words (default: list all tools)"),
+      server: z.string().default("").describe("Search this server only (default: all)"),
+      detail: z.enum(DETAILS).default("signatures")
+        .describe('How much of each tool is returned (default "signatures")'),
     })),
     ...session.answers.declare(outputSchema),
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
   }, async ({ query, server: only, detail }) => {
     try {
-      if (only !== undefined && !(await session.servers()).includes(only)) {
+      if (only !== "" && !(await session.servers()).includes(only)) {
         throw new Error(`No server "${only}" is registered. ${await knownServers(session)}`);
       }
-      const found = await session.searchTools(query, only === undefined ? undefined : [only]);
+      const found = await session.searchTools(query, only === "" ? undefined : [only]);
       const shown = await describeTools(found.tools, detail, await session.mcptools());
       const notes = [
         noteOnRest(found.tools.length - shown.length, detail),

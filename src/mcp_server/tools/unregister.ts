@@ -3,7 +3,7 @@ import { checkServerName } from "../../mcp/server_name.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 import { makeChange } from "./make_change.ts";
 import { knownServers } from "./known_servers.ts";
 
