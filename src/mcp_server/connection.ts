@@ -28,14 +28,17 @@ export interface ServerForOptions {
  * @param options What the client is told.
  * @returns The server, to be connected.
  */
-export function serverFor(session: Session, options: ServerForOptions): SdkMcpServer {
+export async function serverFor(
+  session: Session,
+  options: ServerForOptions,
+): Promise<SdkMcpServer> {
   const { version, sessionArgument = false, extend } = options;
   const declare = sessionArgument ? withSession : forClients;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
     instructions: INSTRUCTIONS,
     ...session.rounds.serverOptions,
   });
-  registerSearch(server, session, declare);
+  const nameServers = registerSearch(server, session, declare);
   registerExecute(server, session, declare);
   registerRegister(server, session, declare);
   registerUnregister(server, session, declare);
@@ -44,7 +47,16 @@ export function serverFor(session: Session, options: ServerForOptions): SdkMcpSe
   registerResources(server, session);
   registerPrompts(server, session);
   extend?.(server, session);
-  const listening = session.onResourcesChanged(() => {
+  const refresh = async () => {
+    try {
+      nameServers(await session.servers());
+    } catch (error) {
+      session.log.warn(`Cannot tell a client which servers there are: ${error}`); // its calls say why
+    }
+  };
+  await refresh();
+  const listening = session.onServersChanged(() => {
+    void refresh();
     if (!server.isConnected()) return;
     server.server.sendResourceListChanged().catch((error: unknown) => {
       session.log.debug(`Cannot tell a client that resources changed: ${error}`);

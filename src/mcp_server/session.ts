@@ -87,7 +87,7 @@ export class Session implements AsyncDisposable {
     this.prefersPage = options.page ?? false;
     this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
-    this.artifacts = new Artifacts(() => this.resourcesChanged());
+    this.artifacts = new Artifacts();
     this.parts.catch((error: unknown) => {
       if (!this.#closing.signal.aborted) this.log.error(`Cannot start the kernel: ${error}`);
     });
@@ -155,18 +155,18 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Calls back whenever there are other resources, until disposed.
+   * Calls back whenever there are other servers, until disposed.
    *
    * @param listener Called without anything.
    * @returns Disposing it ends that.
    */
-  onResourcesChanged(listener: () => void): Disposable {
+  onServersChanged(listener: () => void): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** Tells that there are other resources. */
-  resourcesChanged(): void {
+  /** Tells that there are other servers, and so other resources. */
+  serversChanged(): void {
     for (const listener of this.#listeners) listener();
   }
 

@@ -10,20 +10,16 @@ import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
 
 const DESCRIPTION = `
-Executes Python code in a stateful IPython kernel and returns what it prints and its last value.
+Runs Python in a stateful, sandboxed IPython kernel; returns what it prints, its last value and images.
 
-Variables, functions and imports persist between calls; cells run one after the other. Top-level \
-\`await\` and IPython magics work; \`input()\` does not. The kernel runs in a sandbox: it can write to \
-the workspace, and reaches the outside world only through the registered MCP servers, each of whose \
-tools is a function:
+Variables persist. Top-level \`await\`, magics and \`!commands\` work, \`input()\` does not. Code reaches \
+the outside only through tools of registered MCP servers; find them with search_tools:
 
   from mcptools.github import search_repositories
-  for repo in search_repositories.run(query="ipybox").items: print(repo.full_name)
+  print(search_repositories.run(query="ipybox").items[0].full_name)
 
-Find tools and their signatures with search_tools before you write code. Chain calls in one cell, keep \
-intermediate results in variables, and print only what you need: what is longer than max_output_chars \
-is cut in the middle, and the whole is saved to a file. The user may be asked to approve a tool call; \
-a refused one raises ApprovalRejectedError with the reason. Errors come with the output before them.
+Chain calls in one cell, keep results in variables, print only what you need: long output is cut and \
+saved to a file. A call that the user refuses raises ApprovalRejectedError: do not retry, ask the user.
 `.trim();
 
 /** Adds `execute_ipython_cell`. */
@@ -39,7 +35,7 @@ export function registerExecute(
     inputSchema: declare(z.object({
       code: z.string().describe("Python code"),
       timeout: z.number().positive().default(120)
-        .describe("Seconds until it is interrupted, not counting approvals (default 120)"),
+        .describe("Seconds, not counting approvals (default 120)"),
       max_output_chars: z.number().int().positive().default(5000)
         .describe("Longer output is cut in the middle (default 5000)"),
     })),

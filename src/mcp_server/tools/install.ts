@@ -9,14 +9,8 @@ import { visibleLines } from "../visible_lines.ts";
 import { makeChange } from "./make_change.ts";
 
 const DESCRIPTION = `
-Installs a Python package for this workspace. It can be imported at once, without reset, and stays \
-installed.
-
-Takes a name with optional extras and versions, such as "pandas", "httpx[http2]" or "numpy>=2,<3", or \
-a Git repository, such as "git+https://github.com/psf/requests@v2.32.3", for which the user is asked. \
-The installer runs in a sandbox of its own: it reaches only the user's package index, and writes only \
-to the packages of this workspace. If it fails, read its last lines: they say which version or build \
-tool is missing.
+Installs a Python package for this workspace, such as "pandas", "httpx[http2]" or "numpy>=2,<3", or, if \
+the user agrees, "git+https://HOST/OWNER/REPO@TAG". It can be imported without reset.
 `.trim();
 
 const outputSchema = z.object({
@@ -34,7 +28,7 @@ export function registerInstall(
     title: "Install a Python package",
     description: DESCRIPTION,
     inputSchema: declare(z.object({
-      package_name: z.string().describe('The package, such as "pandas" or "numpy>=2,<3"'),
+      package_name: z.string().describe("The package"),
     })),
     ...session.answers.declare(outputSchema),
     annotations: {

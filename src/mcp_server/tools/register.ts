@@ -14,19 +14,9 @@ import { makeChange } from "./make_change.ts";
 import { serverParamsInput } from "./server_params_input.ts";
 
 const DESCRIPTION = `
-Connects to an MCP server and generates the Python API of its tools in mcptools/{server_name}/.
-
-server_params is {"command", "args", "env"} for a server that is started here, or {"url", "headers"} \
-for a remote one. Write secrets as placeholders, such as "\${API_KEY}": they are filled in from the \
-user's environment. The user is asked to approve the exact command or URL. Registrations persist.
-
-Returns the names of the Python modules, one for each tool. Next, look at their signatures with \
-search_tools, then call them in a cell:
-
-  from mcptools.{server_name} import {tool}
-  {tool}.run(argument=...)
-
-Registering a name again replaces its API; call reset to import the new one.
+Connects to an MCP server and generates a Python module for each of its tools, in \
+mcptools/{server_name}/; look at their signatures with search_tools. The user approves it. Write secrets as "\${API_KEY}": they are filled in from the user's environment. Registering again \
+replaces it; reset to import the new one.
 `.trim();
 
 const outputSchema = z.object({
@@ -49,7 +39,7 @@ export function registerRegister(
     description: DESCRIPTION,
     inputSchema: declare(z.object({
       server_name: z.string()
-        .describe("Name of the server and of its Python package: lower case, digits, underscores"),
+        .describe("Its Python package: lower case, digits, underscores"),
       server_params: serverParamsInput.describe("How the server is started or reached"),
     })),
     ...session.answers.declare(outputSchema),
@@ -83,7 +73,7 @@ export function registerRegister(
         using _progress = RequestProgress.of(work, ctx, session.log);
         const { executor } = await session.parts;
         const tools = await executor.registerServer(name, params);
-        session.resourcesChanged();
+        session.serversChanged();
         const report = {
           server: name,
           tools: tools.map(({ tool, module, warnings }) => ({

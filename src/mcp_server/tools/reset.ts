@@ -7,10 +7,8 @@ import type { DeclareInput } from "../tool_input.ts";
 const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 
 const DESCRIPTION = `
-Starts a fresh kernel, also when a cell hangs: that cell ends as cancelled.
-
-Cleared: variables, imports, connections to MCP servers. Kept: installed packages, files, registered \
-servers and their Python APIs in mcptools/. Call it to import an API that was registered anew.
+Starts a fresh kernel; a cell that runs ends as cancelled. Variables and imports are lost; files, \
+packages and registered servers are kept.
 `.trim();
 
 /** Adds `reset`. */

@@ -7,12 +7,12 @@ import { isObject } from "../tool_input.ts";
  * choice. Objects are taken, too.
  */
 export const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
-  command: z.string().optional().describe('Program of a local server, such as "npx" or "uvx"'),
-  args: z.array(z.string()).optional().describe("Its arguments"),
-  env: pairs("=").optional().describe('Its environment, such as "API_KEY=${API_KEY}"'),
-  url: z.string().optional().describe("Address of a remote server, in place of command"),
+  command: z.string().optional().describe('Program of a local server, such as "npx"'),
+  args: z.array(z.string()).optional().describe("Arguments"),
+  env: pairs("=").optional().describe('Such as "API_KEY=${API_KEY}"'),
+  url: z.string().optional().describe("Remote server, in place of command"),
   headers: pairs(": ").optional()
-    .describe('Its headers, such as "Authorization: Bearer ${TOKEN}"'),
+    .describe('Such as "Authorization: Bearer ${TOKEN}"'),
 });
 
 /** A list of names with their values, or the same as an object; the latter comes of both. */

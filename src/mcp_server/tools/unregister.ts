@@ -8,9 +8,7 @@ import { makeChange } from "./make_change.ts";
 import { knownServers } from "./known_servers.ts";
 
 const DESCRIPTION = `
-Removes an MCP server that was registered: stops it, forgets how it is started, and removes its Python \
-API from mcptools/. The user is asked to approve it. Cells that have imported the API keep it until \
-reset, but its calls fail.
+Removes an MCP server and its Python modules, if the user agrees. Modules imported before fail when called.
 `.trim();
 
 const outputSchema = z.object({
@@ -28,7 +26,7 @@ export function registerUnregister(
     title: "Remove an MCP server",
     description: DESCRIPTION,
     inputSchema: declare(z.object({
-      server_name: z.string().describe("The name under which it was registered"),
+      server_name: z.string().describe("Its registered name"),
     })),
     ...session.answers.declare(outputSchema),
     annotations: {
@@ -55,7 +53,7 @@ export function registerUnregister(
       };
       return await makeChange(change, session, server, ctx, async () => {
         await (await session.parts).executor.unregisterServer(name);
-        session.resourcesChanged();
+        session.serversChanged();
         const text = `Removed ${name}. ${await knownServers(session)}`;
         const report = { removed: name, servers: await session.servers() };
         return session.answers.of({ text, report });

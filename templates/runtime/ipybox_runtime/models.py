@@ -52,6 +52,7 @@ from .checks import (
     json_key,
 )
 from .errors import ToolOutputError
+from .wrong_arguments import explain
 
 if sys.version_info >= (3, 11):
     from enum import StrEnum
@@ -322,10 +323,21 @@ def _flexible(model: Any, function: Callable[[Any], Any]) -> Any:
             given = arguments.get("params")
             if len(arguments) == 1 and isinstance(given, model):
                 return given
-            return model(**arguments)
+            return validated(lambda: model(**arguments), arguments)
         if arguments:
             raise TypeError("Give either Params or keyword arguments, not both")
-        return params if isinstance(params, model) else model.model_validate(params)
+        if isinstance(params, model):
+            return params
+        return validated(lambda: model.model_validate(params), params)
+
+    def validated(make: Callable[[], Any], given: Any) -> Any:
+        try:
+            return make()
+        except ValidationError as error:
+            call = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+            explanation = functools.partial(explain, error, model, given, call)
+            error._render_traceback_ = explanation  # type: ignore[attr-defined]  # for IPython
+            raise
 
     if inspect.iscoroutinefunction(function):
 
