@@ -14,6 +14,7 @@ import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
+import { CellRun } from "./cell_run.ts";
 import { PageAsker } from "./page_asker.ts";
 
 /** What the tools of one MCP session work with. */
@@ -75,6 +76,8 @@ export class Session implements AsyncDisposable {
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void>();
+  #starting: string | undefined;
+  #lastCell: CellRun | undefined;
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
@@ -93,12 +96,17 @@ export class Session implements AsyncDisposable {
     });
   }
 
+  /** What is done before the kernel runs code, in one line; `undefined` once it does. */
+  get starting(): string | undefined {
+    return this.#starting;
+  }
+
   /** The running kernel and its packages. */
   get parts(): Promise<SessionParts> {
     this.#parts ??= this.#start().catch((error: unknown) => {
       this.#parts = undefined;
       throw error;
-    });
+    }).finally(() => this.#starting = undefined);
     return this.#parts;
   }
 
@@ -133,6 +141,21 @@ export class Session implements AsyncDisposable {
   async searchTools(query: string, servers?: readonly string[]): Promise<ToolMatches> {
     this.#index ??= new ToolIndex(await this.mcptools());
     return await this.#index.search(query, servers ?? await this.servers());
+  }
+
+  /**
+   * Starts a cell, after those that were started before.
+   *
+   * @param parts The running kernel.
+   * @param cell Its code, and how long it may run.
+   * @returns The cell.
+   */
+  startCell(
+    { executor }: SessionParts,
+    { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
+  ): CellRun {
+    this.rounds.newcomer(code);
+    return this.#lastCell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
   }
 
   /**
@@ -188,10 +211,12 @@ export class Session implements AsyncDisposable {
   async #start(): Promise<SessionParts> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
+    this.#starting = "Starting the kernel";
     const workspace = await this.workspace;
     // Half of what this server loads, which clients need not wait for.
     const { CodeExecutor } = await import("../executor/code_executor.ts");
     const python = await this.#python();
+    this.#starting = "Starting the kernel";
     const { sandbox, log, imagesDir = "images" } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
     const packages = await PackageFolder.open(workspace, python, { sandbox, log });
@@ -216,7 +241,10 @@ export class Session implements AsyncDisposable {
       const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
       if (!(error instanceof EnvironmentNotReadyError) || named !== undefined) throw error;
       return await buildPythonEnvironment({
-        onProgress: (line) => this.log.warn(line),
+        onProgress: (line) => {
+          this.#starting = `Setting up Python: ${line}`;
+          this.log.warn(line);
+        },
         signal: this.#closing.signal,
       });
     }

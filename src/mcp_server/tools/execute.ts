@@ -1,8 +1,7 @@
 import { z } from "zod";
 import { leaveUnaskable } from "../approval_rounds.ts";
-import { RequestProgress } from "../request_progress.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
-import { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
@@ -48,29 +47,24 @@ export function registerExecute(
     },
   }, async ({ code, timeout, max_output_chars: limit }, ctx) => {
     try {
-      const run = await rounds.resume(ctx) ?? await startCell(session, code, timeout * 1000);
-      using parts = new DisposableStack();
-      parts.use(RequestProgress.of(run, ctx, log));
+      const work = new Preparation(session);
+      using progress = RequestProgress.of(work, ctx, log);
+      const run = await rounds.resume(ctx) ??
+        session.startCell(await work.kernel(), { code, timeoutMs: timeout * 1000 });
+      progress.follow(run);
       const can = abilitiesOf(server, ctx);
       for (;;) {
         const step = await run.next(ctx.mcpReq.signal);
         if (step.type === "ended") return await reportCell(step.outcome, session, limit);
-        const { page } = await session.parts;
+        const { page } = await session.parts; // long there
         const by = { can, page, prefersPage: session.prefersPage };
         const { approvals, questions } = leaveUnaskable(run, step.waiting, by);
         if (approvals.length + questions.length === 0) continue;
-        const isOpen = ctx.mcpReq.envelope === undefined;
-        if (isOpen) parts.move(); // its client waits on, and must hear that the cell is alive
+        progress.keep();
         return await rounds.ask(run, { approvals, questions }, ctx);
       }
     } catch (error) {
       return explained(error);
     }
   });
-}
-
-async function startCell(session: Session, code: string, timeoutMs: number): Promise<CellRun> {
-  const { executor } = await session.parts;
-  session.rounds.newcomer(code);
-  return new CellRun(executor, code, timeoutMs);
 }

@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { parseRequirement } from "../../python/requirement.ts";
 import { explained } from "../failure.ts";
-import { RequestProgress } from "../request_progress.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
@@ -39,6 +39,8 @@ export function registerInstall(
     },
   }, async ({ package_name: name }, ctx) => {
     try {
+      const work = new Preparation(session);
+      using progress = RequestProgress.of(work, ctx, session.log);
       const requirement = parseRequirement(name);
       const { host, text } = requirement;
       const change = {
@@ -54,10 +56,9 @@ export function registerInstall(
             `Installs from a Git repository. The installation, in a sandbox, can reach ${host}`,
         },
       };
-      return await makeChange(change, session, server, ctx, async () => {
-        const { packages } = await session.parts;
-        const work = { activity: `Installing ${text}` };
-        using _progress = RequestProgress.of(work, ctx, session.log);
+      return await makeChange(change, { session, server, ctx, work, progress }, async () => {
+        work.activity = `Installing ${text}`;
+        const { packages } = await work.kernel();
         const { installed, output } = await packages.install(requirement, {
           signal: ctx.mcpReq.signal,
           onLine: (line) => {

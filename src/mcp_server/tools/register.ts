@@ -4,7 +4,7 @@ import { checkServerName } from "../../mcp/server_name.ts";
 import { parseServerParams } from "../../mcp/server_params.ts";
 import { launchText } from "../../tool_server/server_facets.ts";
 import { explained } from "../failure.ts";
-import { RequestProgress } from "../request_progress.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
@@ -51,6 +51,8 @@ export function registerRegister(
     },
   }, async ({ server_name: name, server_params }, ctx) => {
     try {
+      const work = new Preparation(session);
+      using progress = RequestProgress.of(work, ctx, session.log);
       checkServerName(name);
       const params = parseServerParams(name, server_params);
       const launch = launchText(params);
@@ -68,10 +70,9 @@ export function registerRegister(
             `Registers this, which is started or reached outside the code's sandbox: ${launch}`,
         },
       };
-      return await makeChange(change, session, server, ctx, async () => {
-        const work = { activity: `Connecting to ${name}` };
-        using _progress = RequestProgress.of(work, ctx, session.log);
-        const { executor } = await session.parts;
+      return await makeChange(change, { session, server, ctx, work, progress }, async () => {
+        work.activity = `Connecting to ${name}`;
+        const { executor } = await work.kernel();
         const tools = await executor.registerServer(name, params);
         session.serversChanged();
         const report = {

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { explained } from "../failure.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
@@ -24,9 +25,11 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
       idempotentHint: true,
       openWorldHint: false,
     },
-  }, async () => {
+  }, async (_args, ctx) => {
     try {
-      const { executor } = await session.parts;
+      const work = new Preparation(session, "Resetting the kernel");
+      using _progress = RequestProgress.of(work, ctx, session.log);
+      const { executor } = await work.kernel();
       await executor.reset();
       const text = "The kernel was reset: variables and imports are gone, files, packages and " +
         "registered servers are kept";

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { checkServerName } from "../../mcp/server_name.ts";
 import { explained } from "../failure.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
@@ -37,6 +38,8 @@ export function registerUnregister(
     },
   }, async ({ server_name: name }, ctx) => {
     try {
+      const work = new Preparation(session);
+      using progress = RequestProgress.of(work, ctx, session.log);
       checkServerName(name);
       if (!(await session.servers()).includes(name)) {
         throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
@@ -51,8 +54,9 @@ export function registerUnregister(
           effect: "Removes the MCP server and its Python API",
         },
       };
-      return await makeChange(change, session, server, ctx, async () => {
-        await (await session.parts).executor.unregisterServer(name);
+      return await makeChange(change, { session, server, ctx, work, progress }, async () => {
+        work.activity = `Removing ${name}`;
+        await (await work.kernel()).executor.unregisterServer(name);
         session.serversChanged();
         const text = `Removed ${name}. ${await knownServers(session)}`;
         const report = { removed: name, servers: await session.servers() };
