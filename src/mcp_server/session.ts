@@ -15,6 +15,7 @@ import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
 import { CellRun } from "./cell_run.ts";
+import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import { PageAsker } from "./page_asker.ts";
 
 /** What the tools of one MCP session work with. */
@@ -78,6 +79,7 @@ export class Session implements AsyncDisposable {
   readonly #listeners = new Set<() => void>();
   #starting: string | undefined;
   #lastCell: CellRun | undefined;
+  #announced: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
@@ -196,6 +198,7 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
+    await this.#announced?.[Symbol.asyncDispose]();
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
     await this.#trail?.catch(() => {}); // whoever needed it was told
@@ -220,6 +223,7 @@ export class Session implements AsyncDisposable {
     const { sandbox, log, imagesDir = "images" } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
     const packages = await PackageFolder.open(workspace, python, { sandbox, log });
+    await prepareSessionsFolder();
     const executor = await CodeExecutor.start({
       ...this.#options,
       workspace,
@@ -227,7 +231,9 @@ export class Session implements AsyncDisposable {
       packagesDir: packages.path,
       signal,
     });
-    const page = new PageAsker({ page: executor.page, label: this.#options.label, log: this.log });
+    const { label = "" } = this.#options;
+    this.#announced = await announceSession({ workspace, label, ...doorOf(executor) });
+    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
     return { executor, packages, outputs, page };
   }
@@ -249,4 +255,8 @@ export class Session implements AsyncDisposable {
       });
     }
   }
+}
+
+function doorOf({ applicationDoor: { url, token } }: CodeExecutor): { url: string; token: string } {
+  return { url: url.href, token };
 }

@@ -23,6 +23,17 @@ export function settingsFolder(): string | undefined {
   return ownFolder("XDG_CONFIG_HOME", ".config");
 }
 
+/**
+ * The folder that says which sessions of `ipybox mcp` run. Executed code must never see it.
+ *
+ * @returns `$XDG_STATE_HOME/ipybox/sessions`, by default below `~/.local/state`; `undefined` where
+ * neither variable is set or may be read.
+ */
+export function sessionsFolder(): string | undefined {
+  const state = ownFolder("XDG_STATE_HOME", ".local/state");
+  return state === undefined ? undefined : join(state, "sessions");
+}
+
 function ownFolder(variable: string, inHome: string): string | undefined {
   const set = hostEnv(variable);
   if (set !== undefined && isAbsolute(set)) return join(set, "ipybox");

@@ -1,16 +1,18 @@
 import { basename, dirname, join } from "node:path";
 import { ConfigError } from "../errors.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { loginsFolder, settingsFolder } from "../process/user_folders.ts";
+import { loginsFolder, sessionsFolder, settingsFolder } from "../process/user_folders.ts";
 
 /**
  * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings say: that of the
- * logins to MCP servers, and that of the settings for all workspaces.
+ * logins to MCP servers, that of the sessions that run, and that of the settings for all workspaces.
  *
  * @returns The folders that are there, without symbolic links in their paths.
  */
 export async function userFolders(): Promise<string[]> {
-  const folders = [loginsFolder(), settingsFolder()].filter((folder) => folder !== undefined);
+  const folders = [loginsFolder(), sessionsFolder(), settingsFolder()].filter((folder) =>
+    folder !== undefined
+  );
   const real = await Promise.all(folders.map(realPathIfPresent));
   return real.filter((folder) => folder !== undefined);
 }
@@ -24,6 +26,7 @@ export async function userFolders(): Promise<string[]> {
 export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   const kept = [
     ["logins to MCP servers are", loginsFolder()],
+    ["what opens running sessions is", sessionsFolder()],
     ["the user's settings for all workspaces are", settingsFolder()],
   ] as const;
   for (const [what, folder] of kept) {

@@ -102,13 +102,16 @@ export interface CallOptions {
   readonly onProgress?: (progress: Progress) => void;
 }
 
-/** What the client's user does with a form: gives a decision or all fields, or sends it away. */
+/**
+ * What the client's user does with a form: gives a decision or all fields, or refuses (`null`). A client
+ * that has nobody to ask cancels (`undefined`).
+ */
 export type Answer = (
   question: string,
   params: Readonly<Record<string, unknown>>,
 ) => Promise<Filled> | Filled;
 
-type Filled = string | Record<string, string | number | boolean | string[]> | null;
+type Filled = string | Record<string, string | number | boolean | string[]> | null | undefined;
 
 /** Options of {@linkcode McpHost.start}. */
 export interface McpHostOptions {
@@ -309,7 +312,8 @@ async function connect(
   const capabilities = answer === undefined ? {} : { elicitation: { form: {}, url: {} } };
   const reply = async (request: unknown) => {
     const { params } = questionSchema.parse(request);
-    const filled = await answer?.(params.message, params) ?? null;
+    const filled = answer === undefined ? null : await answer(params.message, params);
+    if (filled === undefined) return { action: "cancel" as const };
     if (filled === null) return { action: "decline" as const };
     const content = typeof filled === "string" ? { decision: filled } : filled;
     return { action: "accept" as const, content };

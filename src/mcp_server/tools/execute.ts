@@ -1,7 +1,9 @@
 import { z } from "zod";
+import type { ApprovalRequest } from "../../approval/request.ts";
 import { leaveUnaskable } from "../approval_rounds.ts";
 import { Preparation, RequestProgress } from "../request_progress.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
+import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
@@ -48,8 +50,10 @@ export function registerExecute(
   }, async ({ code, timeout, max_output_chars: limit }, ctx) => {
     try {
       const work = new Preparation(session);
+      const leave = (run: CellRun, request: ApprovalRequest) =>
+        run.leave(request, async () => await (await session.parts).page.decide(request, true));
       using progress = RequestProgress.of(work, ctx, log);
-      const run = await rounds.resume(ctx) ??
+      const run = await rounds.resume(ctx, leave) ??
         session.startCell(await work.kernel(), { code, timeoutMs: timeout * 1000 });
       progress.follow(run);
       const can = abilitiesOf(server, ctx);

@@ -92,25 +92,27 @@ async function decide(
         `${what} is not allowed here (\`ipybox mcp --approve deny\`). ${byHand}`,
       );
     case "ask": {
-      if (session.prefersPage || !abilitiesOf(server, ctx).form) {
-        work.activity = "Waiting for the user's approval on the approval page";
-        const { page } = await work.kernel();
-        const call = callOf(change, change.parameters, question.effect);
-        const response = await page.confirm(call, ctx.mcpReq.signal);
-        if (response.accepted) return { decision: { decision: "allow", by: "approver" } };
-        const { type, reason } = response;
-        const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
-        const by = type === "approval_rejected" ? "approver" : type;
-        return denied(by, `${what}: ${reason}${otherwise}`, reason);
+      const asksElsewhere = session.prefersPage || !abilitiesOf(server, ctx).form ||
+        (await work.kernel()).page.isAttended;
+      if (!asksElsewhere) {
+        work.activity = "Waiting for the user's approval";
+        const answer = await session.rounds.confirm(description, ctx);
+        if (typeof answer === "object") {
+          progress.keep();
+          return { decision: undefined, asked: answer };
+        }
+        if (answer === true) return { decision: { decision: "allow", by: "approver" } };
+        if (answer === false) return denied("approver", `${what}: the user did not allow it`);
       }
-      work.activity = "Waiting for the user's approval";
-      const answer = await session.rounds.confirm(description, ctx);
-      if (typeof answer === "object") {
-        progress.keep();
-        return { decision: undefined, asked: answer };
-      }
-      if (!answer) return denied("approver", `${what}: the user did not allow it`);
-      return { decision: { decision: "allow", by: "approver" } };
+      work.activity = "Waiting for the user's approval on the approval page";
+      const { page } = await work.kernel();
+      const call = callOf(change, change.parameters, question.effect);
+      const response = await page.confirm(call, ctx.mcpReq.signal, !asksElsewhere);
+      if (response.accepted) return { decision: { decision: "allow", by: "approver" } };
+      const { type, reason } = response;
+      const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
+      const by = type === "approval_rejected" ? "approver" : type;
+      return denied(by, `${what}: ${reason}${otherwise}`, reason);
     }
   }
 }
