@@ -26,6 +26,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "executor",
     "kernel",
     "mcp",
+    "process",
     "python",
     "tool_server",
   ],
