@@ -56,7 +56,7 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" 
 }
 
 /**
- * One MCP session: its kernel, which starts in the background, and all that its client has to do with.
+ * One MCP session: its kernel, which starts with {@linkcode begin} or when it is needed, and all that its client has to do with.
  * Disposing it ends the kernel.
  *
  * A start that failed is tried again by the next call that needs the kernel: its error says what the
@@ -93,6 +93,10 @@ export class Session implements AsyncDisposable {
     this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
     this.artifacts = new Artifacts();
+  }
+
+  /** Starts the kernel in the background, before anybody needs it. */
+  begin(): void {
     this.parts.catch((error: unknown) => {
       if (!this.#closing.signal.aborted) this.log.error(`Cannot start the kernel: ${error}`);
     });

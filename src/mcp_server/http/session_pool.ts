@@ -143,6 +143,7 @@ export class SessionPool implements AsyncDisposable {
         consents: session.consents ?? workspace, // what its own folder says must not count
         label: `session ${id}`,
       });
+      opened.begin();
       const entry = this.#entry(owner, id, opened, folder);
       this.#entries.set(id, entry);
       this.#watch(entry);
