@@ -24,8 +24,10 @@ COPY --from=build /src/dist/ipybox.js /app/ipybox.js
 COPY packaging/docker/ipybox.sh /usr/local/bin/ipybox
 USER $UID:$GID
 ENV HOME=/home/ipybox
+# A volume there keeps which servers you registered, logins, and the workspaces of projects.
+RUN mkdir -p /home/ipybox/.local
 # The sandbox cannot be tried while the image is built, so its runtime is fetched by name.
 RUN ipybox setup --no-sandbox \
   && deno cache --quiet --no-config npm:@anthropic-ai/sandbox-runtime@0.0.83
 WORKDIR /app/workspace
-ENTRYPOINT ["tini", "--", "ipybox", "mcp", "--workspace", "/app/workspace"]
+ENTRYPOINT ["tini", "--", "ipybox", "mcp"]

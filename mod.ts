@@ -32,6 +32,7 @@ export { CodeExecutor } from "./src/executor/code_executor.ts";
 export type {
   CodeExecutorOptions,
   ExecuteOptions,
+  InstallPackagesOptions,
   RegisterServerOptions,
   StreamOptions,
 } from "./src/executor/options.ts";
@@ -170,7 +171,7 @@ export type {
   McpHttpServerOptions,
   McpServerOptions,
 } from "./src/mcp_server/mcp_server.ts";
-export type { SessionOptions } from "./src/mcp_server/session.ts";
+export type { ChangeMode, SessionOptions } from "./src/mcp_server/session.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {
   BuildOptions,

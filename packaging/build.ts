@@ -9,8 +9,10 @@
  * @module
  */
 import { resolve } from "node:path";
-import { pathToFileURL as toFileUrl } from "node:url";
+import { fileURLToPath, pathToFileURL as toFileUrl } from "node:url";
 import config from "../deno.json" with { type: "json" };
+import { ownProgram, type ProgramPath, requireProgram } from "../src/process/program.ts";
+import { runProgram } from "../src/process/run_program.ts";
 
 const root = new URL("../", import.meta.url);
 const dist = Deno.args[0] === undefined
@@ -21,7 +23,7 @@ const { version } = config;
 /** Bundles the command line into one file. */
 async function bundle(): Promise<URL> {
   const file = new URL("ipybox.js", dist);
-  await run(Deno.execPath(), ["bundle", "--quiet", "--output", file.pathname, "cli.ts"]);
+  await run(ownProgram(), ["bundle", "--quiet", "--output", file.pathname, "cli.ts"]);
   return file;
 }
 
@@ -40,7 +42,13 @@ async function mcpBundle(ipybox: URL): Promise<URL> {
   await withVersion(at("packaging/mcpb/manifest.json"), new URL("manifest.json", folder));
   const file = new URL(`ipybox-${version}.mcpb`, dist);
   // Its tool checks the manifest before it packs.
-  await run("npx", ["-y", "@anthropic-ai/mcpb@2.1.2", "pack", folder.pathname, file.pathname]);
+  await run(await requireProgram("npx"), [
+    "-y",
+    "@anthropic-ai/mcpb@2.1.2",
+    "pack",
+    folder.pathname,
+    file.pathname,
+  ]);
   return file;
 }
 
@@ -65,15 +73,10 @@ async function withVersion(from: URL, to: URL): Promise<void> {
   await Deno.writeTextFile(to, JSON.stringify(Object.assign({}, manifest, { version }), null, 2));
 }
 
-async function run(command: string, args: readonly string[]): Promise<void> {
-  const { success, stdout, stderr } = await new Deno.Command(command, {
-    args: [...args],
-    cwd: root,
-    stdin: "null",
-  }).output();
+async function run(program: ProgramPath, args: readonly string[]): Promise<void> {
+  const { success, stdout, stderr } = await runProgram(program, { args, cwd: fileURLToPath(root) });
   if (success) return;
-  const said = [stdout, stderr].map((bytes) => new TextDecoder().decode(bytes)).join("");
-  throw new Error(`${command} ${args.join(" ")} failed:\n${said}`);
+  throw new Error(`${program} ${args.join(" ")} failed:\n${stdout}${stderr}`);
 }
 
 function at(path: string): URL {

@@ -41,6 +41,22 @@ export class SandboxUnavailableError extends EnvironmentNotReadyError {
   override readonly name: string = "SandboxUnavailableError";
 }
 
+/** Python packages could not be installed or removed. */
+export class PackageInstallError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "PackageInstallError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message Which packages.
+   * @param output What the installer wrote, its last 16 KiB.
+   */
+  constructor(message: string, readonly output: string) {
+    super(message);
+  }
+}
+
 /** A child process ended, or does not do what it was started for. */
 export class ProcessError extends Error implements ProcessEvidence {
   /** The name of the class. */

@@ -59,12 +59,17 @@ export const silentLogger: Logger = stderrLogger("silent");
  * @returns The text, in which only line ends and tabs are left of them.
  */
 export function printable(text: string): string {
-  return text.replace(
-    // deno-lint-ignore no-control-regex -- control characters are what this is about
-    /[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  return text.replace(UNPRINTABLE, (character) => {
+    const code = character.codePointAt(0) ?? 0;
+    return code < 0x10000
+      ? `\\u${code.toString(16).padStart(4, "0")}`
+      : `\\U${code.toString(16).padStart(8, "0")}`;
+  });
 }
+
+/** Controls and formats but line ends and tabs, and letters that fonts show nothing for. */
+const UNPRINTABLE =
+  /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu;
 
 /** Further lines are indented, so that no text can pass for another message. */
 function onTerminal(message: string): string {

@@ -12,22 +12,24 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   python: ["assets", "process", "sandbox"],
   mcp: ["process", "sandbox"],
   kernel: ["assets", "link", "process", "sandbox"],
-  policy: ["approval", "mcp", "process"],
+  policy: ["approval", "mcp", "process", "sandbox"],
   audit: ["approval", "mcp", "policy"],
-  tool_server: ["approval", "approval_page", "audit", "mcp", "policy"],
+  tool_server: ["approval", "approval_page", "audit", "mcp", "policy", "process"],
   apigen: ["assets", "mcp"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
-  actions: ["assets", "kernel", "mcp"],
+  actions: ["assets", "kernel", "mcp", "process"],
   mcp_server: [
     "approval",
     "apigen",
     "approval_page",
+    "assets",
     "audit",
     "executor",
     "kernel",
     "mcp",
     "process",
     "python",
+    "sandbox",
     "tool_server",
   ],
 };
@@ -45,6 +47,7 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^deno-std\//, /^src\/std\//],
   [/^fast-check$/, /_test\.ts$|^tests\//],
   [/^playwright-core$/, /^tests\//],
+  [/^recheck/, /^tests\//],
 ];
 
 const root = resolve(import.meta.dirname ?? ".", "..");
@@ -85,6 +88,26 @@ Deno.test("Nothing in src/ but commands/ reads arguments, prints to stdout or us
     ) {
       wrong.push(path);
     }
+  }
+  assertEquals(wrong, []);
+});
+
+/** Where processes are started, from a `ProgramPath` only. */
+const STARTERS = ["src/process/managed_process.ts", "src/process/run_program.ts"];
+/** Where a `ProgramPath` is made, which is a text to everybody else. */
+const FINDER = "src/process/program.ts";
+
+Deno.test("The host starts no program but those that one module finds or takes by their path", async () => {
+  const wrong: string[] = [];
+  const paths = ["cli.ts", "mod.ts"];
+  for (const folder of ["src", "packaging"]) paths.push(...await Array.fromAsync(sources(folder)));
+  for (const path of paths.filter((path) => !path.endsWith("_test.ts"))) {
+    const text = withoutComments(await Deno.readTextFile(resolve(root, path)));
+    // Also what would get around the name: Deno["Command"], const { Command } = Deno, const d = Deno.
+    const starts = /\bDeno\s*(\.\s*Command\b|\[)|=\s*Deno\s*[;,)\n]|child_process/.test(text);
+    if (starts && !STARTERS.includes(path)) wrong.push(`${path} starts a program`);
+    const makes = /\b(as|is)\s+ProgramPath\b|<\s*ProgramPath\s*>\s*[\w("'`]/.test(text);
+    if (makes && path !== FINDER) wrong.push(`${path} makes a ProgramPath`);
   }
   assertEquals(wrong, []);
 });

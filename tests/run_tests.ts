@@ -29,7 +29,12 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
     const child = new Deno.Command(Deno.execPath(), {
       args: ["test", "-A", "--parallel", `--junit-path=${report}`, ...args, ...(paths ? [] : ALL)],
       cwd: root,
-      env: { IPYBOX_PYTHON: python },
+      // The registrations, logins and workspaces of whoever runs the tests stay as they are.
+      env: {
+        IPYBOX_PYTHON: python,
+        XDG_STATE_HOME: `${directory}/state`,
+        XDG_DATA_HOME: `${directory}/data`,
+      },
       stdin: "null",
       stdout: "piped",
     }).spawn();

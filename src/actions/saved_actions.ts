@@ -23,9 +23,6 @@ const ROOT = "gentools";
 const NAME = /^[A-Za-z][A-Za-z0-9_]{0,99}$/;
 /** Where a summary must end: what follows may be anything. */
 const MAX_HEAD = 4096;
-/** The first line of the text that a module begins with, after comments. */
-const SUMMARY = /^\s*(?:#[^\n]*\n\s*)*[rR]?("""|''')\s*([^\n]*?)\s*(?:\1|\n)/;
-
 /**
  * Lists a workspace's saved actions.
  *
@@ -40,11 +37,24 @@ export async function listActions(workspace: string): Promise<SavedAction[]> {
     for (const name of await foldersIn(join(root, category))) {
       const api = await readHostileFile(join(root, category, name, "api.py"));
       if (api === undefined) continue;
-      const summary = SUMMARY.exec(api.slice(0, MAX_HEAD))?.[2] ?? "";
-      actions.push({ name: `${category}.${name}`, summary });
+      actions.push({ name: `${category}.${name}`, summary: summaryIn(api.slice(0, MAX_HEAD)) });
     }
   }
   return actions;
+}
+
+/** The first line of the text that a module begins with, after comments. */
+function summaryIn(api: string): string {
+  let rest = api.trimStart();
+  while (rest.startsWith("#")) {
+    const end = rest.indexOf("\n");
+    rest = end === -1 ? "" : rest.slice(end).trimStart();
+  }
+  const [opening, quotes] = /^[rR]?("""|''')/.exec(rest) ?? [];
+  if (opening === undefined || quotes === undefined) return "";
+  const text = rest.slice(opening.length).trimStart();
+  const ends = [text.indexOf(quotes), text.indexOf("\n")].filter((at) => at !== -1);
+  return ends.length === 0 ? "" : text.slice(0, Math.min(...ends)).trimEnd();
 }
 
 /**

@@ -1,6 +1,9 @@
 import { join, relative } from "node:path";
 import { z } from "zod";
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { PrivateFolder } from "../process/private_folder.ts";
+import { ownProgram } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 import { isPlainFolder, readHostileBytes } from "../mcp/hostile_files.ts";
 
 /** Where types do not fit. */
@@ -46,20 +49,17 @@ export async function checkTypes(
   options: CheckTypesOptions,
 ): Promise<TypeProblem[]> {
   const { python, signal } = options;
-  const copy = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-types-" }));
-  try {
-    for (const folder of FOLDERS) await copyPython(workspace, copy, folder);
-    await Deno.writeTextFile(join(copy, "pyrightconfig.json"), JSON.stringify(CONFIG));
-    const report = await runPyright(copy, python, signal);
-    return report.generalDiagnostics.filter(({ severity }) => severity === "error")
-      .map(({ file, message, range }) => ({
-        file: relative(copy, file),
-        line: range.start.line + 1,
-        message: message.split("\n")[0] ?? "",
-      }));
-  } finally {
-    await Deno.remove(copy, { recursive: true });
-  }
+  await using folder = await PrivateFolder.create();
+  const copy = folder.path;
+  for (const part of FOLDERS) await copyPython(workspace, copy, part);
+  await Deno.writeTextFile(join(copy, "pyrightconfig.json"), JSON.stringify(CONFIG));
+  const report = await runPyright(copy, python, signal);
+  return report.generalDiagnostics.filter(({ severity }) => severity === "error")
+    .map(({ file, message, range }) => ({
+      file: relative(copy, file),
+      line: range.start.line + 1,
+      message: message.split("\n")[0] ?? "",
+    }));
 }
 
 /** Generated APIs are checked where they are generated; here they are only imported. */
@@ -84,7 +84,7 @@ async function runPyright(
   signal: AbortSignal | undefined,
 ): Promise<z.infer<typeof reportSchema>> {
   await fetchPyright(signal);
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+  const { code, stdout, stderr } = await runProgram(ownProgram(), {
     args: [
       "run",
       "--quiet",
@@ -100,24 +100,18 @@ async function runPyright(
       ...["--project", folder, "--pythonpath", python.executable, "--outputjson"],
     ],
     cwd: folder,
-    stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
-  }).output();
-  signal?.throwIfAborted();
-  const decoder = new TextDecoder();
+    signal,
+  });
   // 0: nothing found, 1: something found
-  if (code <= 1) return reportSchema.parse(JSON.parse(decoder.decode(stdout)));
-  throw new Error(`pyright failed with exit code ${code}: ${decoder.decode(stderr).slice(-2000)}`);
+  if (code <= 1) return reportSchema.parse(JSON.parse(stdout));
+  throw new Error(`pyright failed with exit code ${code}: ${stderr.slice(-2000)}`);
 }
 
 async function fetchPyright(signal: AbortSignal | undefined): Promise<void> {
-  const { success } = await new Deno.Command(Deno.execPath(), {
+  const { success } = await runProgram(ownProgram(), {
     args: ["cache", "--quiet", "--no-config", "--no-lock", PYRIGHT],
-    cwd: "/", // what lies in the current folder must not have a say
-    stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
-  }).output();
-  signal?.throwIfAborted();
+    signal,
+  });
   if (success) return;
   throw new EnvironmentNotReadyError(
     "Cannot check types: the type checker pyright is not there and cannot be downloaded",

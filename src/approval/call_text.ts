@@ -1,5 +1,5 @@
-import { type ExactJson, isExactObject, isRawNumber } from "../json/exact.ts";
-import type { ApprovalCall } from "./request.ts";
+import { type ExactJson, isExactObject, isRawNumber, parseExact } from "../json/exact.ts";
+import type { ApprovalCall, ApprovalRequest } from "./request.ts";
 
 /**
  * Writes a call as Python would, all of it, with whatever could fool a terminal or a reader escaped.
@@ -47,14 +47,53 @@ export function callName({ serverName, toolName }: CallName): string {
 }
 
 /**
- * Makes a text visible, whatever is in it: what is invisible, moves the cursor, turns the direction
- * or piles up marks is shown as an escape.
+ * The call of a request.
+ *
+ * @param request The request.
+ * @param argumentsJson The arguments, where they were edited.
+ * @returns The call with these arguments.
+ */
+export function callOf(
+  { kind, serverName, toolName, argumentsJson: asked }: ApprovalRequest,
+  argumentsJson: string = asked,
+): ApprovalCall {
+  const args = parseExact(argumentsJson);
+  return { kind, serverName, toolName, arguments: isExactObject(args) ? args : {} };
+}
+
+/**
+ * Writes a call with each argument on lines of its own, so that no value can pass for another one.
+ *
+ * @param call The call.
+ * @returns Such as `fs.write_file(`, `  path='a.txt'`, `)`.
+ */
+export function callLines(call: ApprovalCall): string[] {
+  const args = Object.entries(call.arguments);
+  if (args.length === 0) return [`${callName(call)}()`];
+  const lines = args.map(([name, value]) => `  ${describeArgument(name, value)}`);
+  return [`${callName(call)}(`, ...lines, ")"];
+}
+
+/**
+ * Makes a text visible, whatever is in it: what is invisible, moves the cursor, turns or reorders
+ * what is read, or piles up marks is shown as an escape.
  *
  * @param text The text.
  * @returns The same on one line.
  */
 export function visible(text: string): string {
   return escapeHidden(text, escapeCharacter);
+}
+
+/**
+ * Makes code visible, such as a shell command: like {@linkcode visible}, and what looks like a quote
+ * but is none is shown as an escape, too.
+ *
+ * @param code The code.
+ * @returns The same on one line.
+ */
+export function visibleCode(code: string): string {
+  return visible(code).replace(QUOTE_LIKE, escapeCharacter);
 }
 
 /**
@@ -75,7 +114,16 @@ export function escapeHidden(text: string, escape: (character: string) => string
  * @returns It in quotes, all of it visible.
  */
 export function quoted(text: string): string {
-  return `'${visible(text.replace(/['\\]/g, "\\$&"))}'`;
+  const escaped = visible(text.replace(/['\\]/g, "\\$&"));
+  const inWord = (at: number) =>
+    LETTER.test(escaped[at - 1] ?? "") && LETTER.test(escaped[at + 1] ?? "");
+  // The apostrophe of a word, as in "don’t", ends no text.
+  const shown = escaped.replace(
+    QUOTE_LIKE,
+    (character, at: number) =>
+      character === "\u2019" && inWord(at) ? character : escapeCharacter(character),
+  );
+  return `'${shown}'`;
 }
 
 function plainName(name: string): string {
@@ -84,11 +132,17 @@ function plainName(name: string): string {
 
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const PLAIN_NAME = /^[A-Za-z0-9_./:-]+$/;
+const LETTER = /^[A-Za-z\u00c0-\u024f]$/;
 /**
  * Controls and what Unicode has for formatting, spaces that are not the usual one, what fonts show
- * nothing for, the blank of Braille, and more than three marks on one character.
+ * nothing for, the blank of Braille, and more than three marks on one character. Then the blocks
+ * whose letters and digits run from right to left: what stands between two of them changes places.
  */
-const HIDDEN = /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
+const HIDDEN =
+  /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
+/** Characters that fonts draw like the quotes of code, and marks that put one on a letter. */
+const QUOTE_LIKE =
+  /[\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\ua78b\ua78c\uff02\uff07\uff40\u{1f676}-\u{1f678}]/gu;
 
 function literal(value: ExactJson): string {
   if (value === null) return "None";

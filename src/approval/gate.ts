@@ -88,7 +88,9 @@ export class ApprovalGate {
   async #ask(call: ApprovalCall, options: AuthorizeOptions): Promise<ExactObject> {
     const { onDecision, signal } = options;
     const facets = options.facets?.() ?? [];
-    const { cell, scopes } = this.#consents;
+    const { cell } = this.#consents;
+    // A change is not a call of one tool again and again, which a consent would be for.
+    const scopes = call.kind === "change" ? [] : this.#consents.scopes;
     for (;;) {
       const found = await this.#consents.recall(call, facets);
       if (found.decision !== undefined) {

@@ -71,7 +71,7 @@ export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
     shell_magic: shell,
     resource: resources,
     elicitation: elicitations,
-    change: "ask",
+    change: tools,
   } as const;
   for (const mode of Object.values(byKind)) {
     if (!MODES.includes(mode)) {

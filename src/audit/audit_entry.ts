@@ -1,5 +1,5 @@
 import type { ExactObject } from "../json/exact.ts";
-import { redactArguments, summaryOf } from "./redact.ts";
+import { redactArguments, type RedactOptions, summaryOf } from "./redact.ts";
 
 /** One request: what was asked, what was decided, and, where that is known already, how it ended. */
 export interface AuditEntry {
@@ -59,10 +59,10 @@ export type Fields = Readonly<Record<string, unknown>>;
  * Makes the line of a request.
  *
  * @param entry The request.
- * @param secrets Patterns for further names of arguments whose values are secrets.
+ * @param options What is a secret in its arguments, and what stands in its place.
  * @returns What the line says.
  */
-export function entryFields(entry: AuditEntry, secrets: readonly string[] = []): Fields {
+export function entryFields(entry: AuditEntry, options: RedactOptions): Fields {
   const { edited } = entry;
   return {
     time: entry.time.toISOString(),
@@ -73,8 +73,8 @@ export function entryFields(entry: AuditEntry, secrets: readonly string[] = []):
     tool: entry.tool.slice(0, MAX_NAME),
     serverHash: entry.serverHash,
     toolHash: entry.toolHash,
-    arguments: redactArguments(entry.arguments, secrets),
-    edited: edited === undefined ? undefined : redactArguments(edited, secrets),
+    arguments: redactArguments(entry.arguments, options),
+    edited: edited === undefined ? undefined : redactArguments(edited, options),
     decision: entry.decision,
     by: entry.by,
     reason: entry.reason?.slice(0, MAX_REASON),

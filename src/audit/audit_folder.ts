@@ -7,6 +7,8 @@ import {
 } from "../mcp/hostile_files.ts";
 
 const CURRENT = "audit.jsonl";
+const KEY = "audit.key";
+const KEY_BYTES = 32;
 const ROTATED = /^audit\.(\d+)\.jsonl$/;
 
 /** A file of the log that is full. */
@@ -49,6 +51,29 @@ export class AuditFolder {
   async open(): Promise<Deno.FsFile> {
     await makePlainFolder(this.path);
     return await openPlainFile(this.current);
+  }
+
+  /**
+   * Reads the key of the hashes that stand where secrets were. It is made, for its owner only, where it
+   * is missing.
+   *
+   * @returns The key.
+   * @throws {ConfigError} Something else is in the place of its file or of the folder.
+   */
+  async key(): Promise<Uint8Array> {
+    await makePlainFolder(this.path);
+    using file = await openPlainFile(join(this.path, KEY));
+    await file.lock(true); // another process may just be making it; closing it gives the lock back
+    const key = new Uint8Array(KEY_BYTES);
+    let size = 0;
+    while (size < KEY_BYTES) {
+      const count = await file.read(key.subarray(size));
+      if (count === null) break;
+      size += count;
+    }
+    let missing = crypto.getRandomValues(key.subarray(size));
+    while (missing.length > 0) missing = missing.subarray(await file.write(missing));
+    return key;
   }
 
   /**

@@ -93,7 +93,9 @@ const COUNT_MS = 30_000;
 export class AuditLog implements AsyncDisposable {
   readonly #options: AuditLogOptions;
   readonly #log: Logger;
+  readonly #folder: AuditFolder;
   readonly #file: AuditFile;
+  #key: Promise<Uint8Array> | undefined;
   readonly #flood = new FloodGuard();
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
@@ -113,7 +115,8 @@ export class AuditLog implements AsyncDisposable {
     this.#options = options;
     this.#log = log;
     const retention = { maxBytes, keep, keepMs, maxTotalBytes };
-    this.#file = new AuditFile(new AuditFolder(options.workspace), retention);
+    this.#folder = new AuditFolder(options.workspace);
+    this.#file = new AuditFile(this.#folder, retention);
   }
 
   /**
@@ -123,7 +126,15 @@ export class AuditLog implements AsyncDisposable {
    * @returns Whether it was written, or counted. Why not is told to the log. Never rejects.
    */
   async append(entry: AuditEntry): Promise<boolean> {
-    const fields = entryFields(entry, this.#options.redact);
+    let key: Uint8Array;
+    try {
+      key = await (this.#key ??= this.#folder.key());
+    } catch (error) {
+      this.#key = undefined;
+      this.#tellLost(error, 1);
+      return false;
+    }
+    const fields = entryFields(entry, { names: this.#options.redact, key });
     const text = JSON.stringify(fields); // all of it is exact, or our own
     switch (this.#flood.judge(entry, text.length)) {
       case "all":
@@ -150,6 +161,7 @@ export class AuditLog implements AsyncDisposable {
 
   /** Waits until all is written, or could not be. */
   async flush(): Promise<void> {
+    await this.#key?.catch(() => {}); // who waits for it before us is told, and goes on before us
     this.#addSummary();
     if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
@@ -204,11 +216,15 @@ export class AuditLog implements AsyncDisposable {
       this.#failed = false;
       return true;
     } catch (error) {
-      if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
-      else this.#log.debug(`Audit log: ${lines.length} more lines lost: ${error}`);
-      this.#failed = true;
+      this.#tellLost(error, lines.length);
       return false;
     }
+  }
+
+  #tellLost(error: unknown, lines: number): void {
+    if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
+    else this.#log.debug(`Audit log: ${lines} more lines lost: ${error}`);
+    this.#failed = true;
   }
 }
 

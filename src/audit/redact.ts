@@ -1,9 +1,7 @@
 import { type ExactJson, type ExactObject, isExactObject } from "../json/exact.ts";
 import { matchesGlob } from "../policy/match.ts";
-import { sha256 } from "../json/digest.ts";
+import { hmacSha256, sha256 } from "../json/digest.ts";
 
-/** What stands where a secret was. */
-const REDACTED = "[redacted]";
 /** Names whose values are secrets, once they are in lower case and without separators. */
 const SECRET_NAME =
   /password|passwd|passphrase|secret|apikey|privatekey|accesskey|authorization|credential|cookie|^token|token$/;
@@ -11,25 +9,27 @@ const SECRET_NAME =
 const NAMED = String.raw`(?:password|passwd|passphrase|secret|token|api[_-]?key)\\*["']?`;
 const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
 /**
- * Secrets within texts, such as shell commands. Each takes time in proportion to the text, which is
- * hostile.
+ * Secrets within texts, such as shell commands, behind what stays of them. Each takes time in
+ * proportion to the text, which is hostile.
  */
-const SECRET_TEXTS: readonly (readonly [pattern: RegExp, kept: string])[] = [
-  [/-----BEGIN [A-Z ]*PRIVATE KEY-----[^]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g, ""],
-  [/\b(bearer|basic)\s+[^\s"']+/gi, "$1 "],
-  [/(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g, "$1"],
-  [new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"), "$1"],
-  [new RegExp(String.raw`((?<![\w-])--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"), "$1"],
-  [/\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza)[\w-]{8,}/g, "$1"],
-  [/\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g, "$1"],
+const SECRET_TEXTS: readonly RegExp[] = [
+  /()-----BEGIN [A-Z ]*PRIVATE KEY-----[^]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
+  /\b((?:bearer|basic)\s+)[^\s"']+/gi,
+  /(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g,
+  new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"),
+  new RegExp(String.raw`((?<![\w-])--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"),
+  /\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza)[\w-]{8,}/g,
+  /\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g,
 ];
 
 /** Something of what each of them begins with: most texts have none of it, and are done with. */
 const MAYBE_SECRET =
   /-----BEGIN|bearer|basic|:\/\/|password|passwd|passphrase|secret|token|api[_-]?key|gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza|eyJ/i;
 
-/** Longer texts are not even looked at, and nothing of them is logged. */
+/** Longer texts are not even looked at: all of them counts as a secret. */
 const MAX_REDACTED = 2 ** 20;
+/** How many secrets of a call are marked one by one, each of which takes its time. */
+const MAX_MARKS = 1000;
 const MAX_TEXT = 4096;
 const KEPT_TEXT = 1000;
 /** The longest JSON of one argument, and of all, that is logged. */
@@ -37,16 +37,64 @@ const MAX_VALUE = 16 * 1024;
 const MAX_JSON = 64 * 1024;
 const MAX_DEPTH = 32;
 
+/** Options of {@linkcode redactArguments}. */
+export interface RedactOptions {
+  /** Patterns for further names whose values are secrets. */
+  readonly names?: readonly string[] | undefined;
+  /**
+   * The key of the hashes that stand where secrets were. Without it nothing stands there but that there
+   * was one.
+   */
+  readonly key?: Uint8Array | undefined;
+}
+
+/** There are more secrets than are marked one by one. */
+class TooManySecrets extends Error {}
+
+/** Marks the places of secrets. */
+class Marker {
+  readonly #key: Uint8Array | undefined;
+  #count = 0;
+
+  constructor(key: Uint8Array | undefined) {
+    this.#key = key;
+  }
+
+  /**
+   * What stands where a secret was. What code dresses up as one cannot vanish without a trace: the same
+   * text leaves the same hash, which nobody can guess a short secret from without the key.
+   */
+  mark(secret: string): string {
+    if (this.#key === undefined) return "[redacted]";
+    if (++this.#count > MAX_MARKS) throw new TooManySecrets();
+    return markOf(secret, this.#key);
+  }
+}
+
+/** Of one word, so that no pattern takes a part of it. */
+function markOf(secret: string, key: Uint8Array): string {
+  return `[redacted:${secret.length}:${hmacSha256(key, secret).slice(0, 16)}]`;
+}
+
 /**
  * Makes arguments fit for a log: first without secrets, then not too long. What is cut is named by
  * the SHA-256 of all of it, without its secrets.
  *
  * @param args The arguments.
- * @param names Patterns for further names whose values are secrets.
+ * @param options What is a secret, and what stands in its place.
  * @returns What is logged.
  */
-export function redactArguments(args: ExactObject, names: readonly string[] = []): ExactJson {
-  const redacted = redact(args, names, 0);
+export function redactArguments(args: ExactObject, options: RedactOptions = {}): ExactJson {
+  try {
+    return redactAll(args, options);
+  } catch (error) {
+    if (!(error instanceof TooManySecrets) || options.key === undefined) throw error;
+    return { omitted: markOf(JSON.stringify(args), options.key) };
+  }
+}
+
+function redactAll(args: ExactObject, { names = [], key }: RedactOptions): ExactJson {
+  const redacted = redact(args, { names, marker: new Marker(key), depth: 0 });
   if (lengthOf(redacted) <= MAX_JSON || !isExactObject(redacted)) return redacted;
   const shorter = Object.fromEntries(
     Object.entries(redacted).map(([name, value]) => [
@@ -68,19 +116,32 @@ export function summaryOf(value: unknown): ExactObject {
   return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
 }
 
-function redact(value: ExactJson, names: readonly string[], depth: number): ExactJson {
-  if (typeof value === "string") return redactText(value);
+/** How far into the arguments, and what is done with secrets there. */
+interface Place {
+  readonly names: readonly string[];
+  readonly marker: Marker;
+  readonly depth: number;
+}
+
+function redact(value: ExactJson, place: Place): ExactJson {
+  const { names, marker, depth } = place;
+  if (typeof value === "string") return withoutSecrets(value, marker);
   if (typeof value !== "object" || value === null) return value;
-  if (depth > MAX_DEPTH) return { omitted: "nests too deeply" };
+  if (depth > MAX_DEPTH) return { omitted: `nests too deeply: ${marker.mark(textOf(value))}` };
+  const within = { ...place, depth: depth + 1 };
   if (isExactObject(value)) {
     return Object.fromEntries(
       Object.entries(value).map(([name, inner]) => [
-        redactText(name),
-        isSecretName(name, names) ? REDACTED : redact(inner, names, depth + 1),
+        withoutSecrets(name, marker),
+        isSecretName(name, names) ? marker.mark(textOf(inner)) : redact(inner, within),
       ]),
     );
   }
-  return isList(value) ? value.map((inner) => redact(inner, names, depth + 1)) : value;
+  return isList(value) ? value.map((inner) => redact(inner, within)) : value;
+}
+
+function textOf(value: ExactJson): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /**
@@ -102,11 +163,20 @@ export function isSecretName(name: string, patterns: readonly string[] = []): bo
  * @returns What is shown of it.
  */
 export function redactText(text: string): string {
-  if (text.length > MAX_REDACTED) return `[cut: all of ${text.length} characters]`;
+  return withoutSecrets(text, new Marker(undefined));
+}
+
+function withoutSecrets(text: string, marker: Marker): string {
+  if (text.length > MAX_REDACTED) {
+    return `[cut: all of ${text.length} characters] ${marker.mark(text)}`;
+  }
   let result = text;
   if (MAYBE_SECRET.test(text)) {
-    for (const [pattern, kept] of SECRET_TEXTS) {
-      result = result.replace(pattern, `${kept}${REDACTED}`);
+    for (const pattern of SECRET_TEXTS) {
+      result = result.replace(
+        pattern,
+        (match, kept: string) => kept + marker.mark(match.slice(kept.length)),
+      );
     }
   }
   if (result.length <= MAX_TEXT) return result;

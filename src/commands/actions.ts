@@ -1,3 +1,4 @@
+import { visible } from "../approval/call_text.ts";
 import { checkCode, checkedIn, resultIn, runCode } from "../actions/action_code.ts";
 import { listActions, readAction, type SavedAction } from "../actions/saved_actions.ts";
 import { checkTypes, type TypeProblem } from "../actions/type_check.ts";
@@ -17,13 +18,12 @@ import {
 import {
   APPROVE,
   APPROVE_SHELL,
-  EXECUTOR,
   executorOptions,
   kernelOptions,
+  SESSION,
 } from "./executor_options.ts";
 import { printable } from "./printable.ts";
 import { workspaceOf } from "./shared.ts";
-import { withPackages } from "./workspace_packages.ts";
 
 /** `ipybox actions`: saved code actions. */
 export const actions: Command = {
@@ -48,7 +48,7 @@ export const actions: Command = {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop the action after this time, approvals excluded" },
-    ...EXECUTOR,
+    ...SESSION,
   },
   notes: [
     "Saved actions are packages gentools/CATEGORY/NAME with api.py, their typed",
@@ -92,7 +92,7 @@ async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (parsed.has("json")) io.out(JSON.stringify(saved, null, 2) + "\n");
   else if (saved.length === 0) io.err("There are no saved actions in gentools/");
   else {
-    const rows = saved.map(({ name, summary }) => [name, printable(summary)] as const);
+    const rows = saved.map(({ name, summary }) => [name, visible(summary)] as const);
     io.out(table(rows).map((line) => `${line.slice(2).trimEnd()}\n`).join(""));
   }
   return EXIT.ok;
@@ -119,7 +119,7 @@ async function check(
   }
   const problems = await structureOf(saved, workspace, parsed, io);
   if (!parsed.has("no-types")) {
-    const python = await findPython({ python: parsed.value("python"), log: io.log });
+    const python = await findPython({ python: parsed.value("python"), workspace, log: io.log });
     for (const problem of await checkTypes(workspace, { python, signal: io.signal })) {
       const name = actionOf(problem);
       const line = `${problem.file}:${problem.line}: ${problem.message}`;
@@ -134,7 +134,7 @@ async function check(
   } else {
     for (const [name, found] of problems) {
       io.out(`${found.length === 0 ? "ok     " : "failed "} ${name}\n`);
-      for (const problem of found) io.out(`          ${printable(problem)}\n`);
+      for (const problem of found) io.out(`          ${visible(problem)}\n`);
     }
   }
   return [...problems.values()].some((found) => found.length > 0) ? EXIT.failed : EXIT.ok;
@@ -158,7 +158,7 @@ async function structureOf(
   io: CommandIo,
 ): Promise<Map<string, string[]>> {
   await using executor = await CodeExecutor.start({
-    ...await withPackages(kernelOptions(parsed, io, workspace)),
+    ...kernelOptions(parsed, io, workspace),
     approval: "deny",
     spareKernel: false,
     signal: io.signal,
@@ -181,7 +181,7 @@ async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<
   const code = runCode(name, argumentsOf(parsed));
   if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
   await using executor = await CodeExecutor.start({
-    ...await withPackages(await executorOptions(parsed, io, workspace)),
+    ...await executorOptions(parsed, io, workspace),
     spareKernel: false,
   });
   return await runAction(executor, code, {

@@ -6,9 +6,16 @@
  *
  * @module
  */
-import { callName, describeArgument, describeCall, visible } from "../approval/call_text.ts";
-import type { ApprovalCall, ApprovalRequest } from "../approval/request.ts";
-import { isExactObject, parseExact } from "../json/exact.ts";
+import {
+  callName,
+  callOf,
+  describeArgument,
+  describeCall,
+  visible,
+  visibleCode,
+} from "../approval/call_text.ts";
+import type { ApprovalRequest } from "../approval/request.ts";
+import { MARK, marked, prose, widthOf, wrapped } from "./foreign_rows.ts";
 
 /** What is shown of a request. */
 export interface ShownRequest {
@@ -20,8 +27,6 @@ export interface ShownRequest {
   readonly columns: number;
 }
 
-/** What stands before all that code or a server wrote. */
-export const MARK = "  | ";
 /** The most rows of one argument, and of all that is shown at once. */
 const MAX_ROWS = 4;
 const MAX_ITEMS = 12;
@@ -39,7 +44,11 @@ export function summary(shown: ShownRequest): string {
   if (shown.argumentsJson !== request.argumentsJson) rows.unshift("Edited:");
   if (source !== undefined) {
     const at = `  line ${source.line}: `;
-    rows.push(at + cut(visible(source.text.trim()), columns - at.length));
+    rows.push(at + cut(visibleCode(source.text.trim()), columns - at.length));
+  }
+  if (request.kind === "change" && request.description !== undefined) {
+    rows.push("What it does:");
+    for (const line of request.description.split("\n")) rows.push(...prose(visible(line), columns));
   }
   if (changes !== undefined) {
     rows.push("Changed since it was decided:");
@@ -60,12 +69,14 @@ export function details(shown: ShownRequest): string {
   const rows = isShell(request) ? shellRows(shown, false) : callRows(shown, false);
   const add = (label: string, text: string | undefined, rowsOf = marked) => {
     if (text === undefined || text === "") return;
+    const shownAs = rowsOf === prose ? visible : visibleCode;
     rows.push(`${label}:`);
-    for (const line of text.split("\n")) rows.push(...rowsOf(visible(line), columns));
+    for (const line of text.split("\n")) rows.push(...rowsOf(shownAs(line), columns));
   };
   add("Server", server?.launch);
   add("Title, as the server says", title, prose);
-  add("Description, as the server says", description, prose);
+  const isChange = request.kind === "change";
+  add(isChange ? "What it does" : "Description, as the server says", description, prose);
   const hints = Object.entries(annotations).filter(([name]) => name !== "title");
   add("Hints of the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
   add("Line, as the code says", source && `${source.line}: ${source.text}`);
@@ -99,16 +110,10 @@ function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: bool
   }
   const by = typeof program === "string" ? ` by ${visible(program)}` : "";
   const lines = cmd.replace(/\n$/, "").split("\n").map((line) => {
-    const text = visible(line);
+    const text = visibleCode(line);
     return fold ? shortened(text, columns) : marked(text, columns);
   });
   return [...wrapped(`Run${by}:`, columns), ...(fold ? folded(lines, "lines") : lines).flat()];
-}
-
-/** The call with the arguments as they are now. */
-function callOf({ kind, serverName, toolName }: ApprovalRequest, json: string): ApprovalCall {
-  const args = parseExact(json);
-  return { kind, serverName, toolName, arguments: isExactObject(args) ? args : {} };
 }
 
 /** Leaves out the middle of what is many, and says of how much. */
@@ -150,51 +155,7 @@ function lengthOf(text: string): number {
   return length;
 }
 
-function marked(text: string, columns: number): string[] {
-  return wrapped(text, columns - MARK.length).map((row) => MARK + row);
-}
-
-/** Like {@linkcode marked}, for what is read and not sent: its words stay whole where they fit. */
-function prose(text: string, columns: number): string[] {
-  const rows: string[] = [];
-  let rest = text;
-  while (rest !== "") {
-    // A description may be megabytes: only what a row can hold is looked at.
-    const [row = ""] = wrapped(rest.slice(0, 2 * columns), columns - MARK.length);
-    const space = row.length < rest.length ? row.lastIndexOf(" ") : -1;
-    const end = space > row.length / 2 ? space + 1 : row.length;
-    rows.push(MARK + rest.slice(0, end).trimEnd());
-    rest = rest.slice(end);
-  }
-  return rows.length === 0 ? [MARK] : rows;
-}
-
-function wrapped(text: string, width: number): string[] {
-  const rows = [""];
-  let used = 0;
-  for (const character of text) {
-    const wide = widthOf(character);
-    if (used + wide > Math.max(width, 2)) {
-      rows.push("");
-      used = 0;
-    }
-    rows[rows.length - 1] += character;
-    used += wide;
-  }
-  return rows;
-}
-
 function cut(text: string, width: number): string {
   const [first = "", ...rest] = wrapped(text, width - 2);
   return rest.length === 0 ? first : `${first}…`;
-}
-
-/**
- * The most columns that a text can take. Terminals differ in what they make of many characters: a
- * row that got longer than expected would go on where no mark is.
- */
-function widthOf(text: string): number {
-  let width = 0;
-  for (const character of text) width += (character.codePointAt(0) ?? 0) < 0x1100 ? 1 : 2;
-  return width;
 }

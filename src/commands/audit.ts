@@ -1,9 +1,9 @@
+import { visibleCode } from "../approval/call_text.ts";
 import type { Fields } from "../audit/audit_entry.ts";
 import { AuditFolder } from "../audit/audit_folder.ts";
 import { verifyAuditLog } from "../audit/audit_reader.ts";
 import { auditChanges, AuditTail } from "../audit/audit_tail.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { printable } from "./printable.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox audit`: the log of calls and decisions. */
@@ -92,7 +92,7 @@ class Lines {
 
   show(fields: Fields): string {
     if (this.#json) return JSON.stringify(fields) + "\n";
-    return printable(this.#text(fields)).replaceAll("\n", "\\n") + "\n";
+    return visibleCode(this.#text(fields)) + "\n";
   }
 
   #text(fields: Fields): string {

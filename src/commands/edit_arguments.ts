@@ -1,8 +1,9 @@
 import { escapeHidden, visible } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
-import { isShell, MARK } from "./approval_text.ts";
+import { isShell } from "./approval_text.ts";
 import { editorCommand, editText } from "./editor.ts";
+import { MARK } from "./foreign_rows.ts";
 import { terminalSize } from "./terminal_size.ts";
 
 /** What is edited. */

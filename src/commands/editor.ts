@@ -1,4 +1,7 @@
 import { join } from "node:path";
+import { PrivateFolder } from "../process/private_folder.ts";
+import { namedProgram } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 
 /** What is edited, and until when. */
 export interface EditOptions {
@@ -30,21 +33,16 @@ export async function editText(
   text: string,
   options: EditOptions,
 ): Promise<{ readonly text: string } | { readonly problem: string }> {
-  const folder = await Deno.makeTempDir({ prefix: "ipybox-edit-" }); // nobody else's to read
-  try {
-    const path = join(folder, options.name);
-    await Deno.writeTextFile(path, text);
-    const { success, code } = await new Deno.Command("/bin/sh", {
-      // An editor's command may have arguments. Stdout is for results.
-      args: ["-c", `${command} "$1" >&2`, "sh", path],
-      stdin: "inherit",
-      stdout: "inherit",
-      stderr: "inherit",
-      signal: options.signal,
-    }).output();
-    if (!success) return { problem: `the editor ended with code ${code}` };
-    return { text: await Deno.readTextFile(path) };
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
+  await using folder = await PrivateFolder.create(); // nobody else's to read
+  const path = join(folder.path, options.name);
+  await Deno.writeTextFile(path, text);
+  const { success, code } = await runProgram(namedProgram("/bin/sh"), {
+    // An editor's command may have arguments. Stdout is for results.
+    args: ["-c", `${command} "$1" >&2`, "sh", path],
+    cwd: folder.path,
+    atTerminal: true,
+    signal: options.signal,
+  });
+  if (!success) return { problem: `the editor ended with code ${code}` };
+  return { text: await Deno.readTextFile(path) };
 }

@@ -47,6 +47,14 @@ export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
   verbose: { short: "v", help: "Say on stderr what happens" },
 };
 
+/** The same for commands that run code in a workspace, besides what is installed for it. */
+export const SESSION: Readonly<Record<string, OptionSpec>> = {
+  ...EXECUTOR,
+  "nested-workspace": {
+    help: "Accept a workspace in another one, or with others in it (docs/workspace.md)",
+  },
+};
+
 /**
  * What the command line says of an executor for the person's own code.
  *
@@ -84,11 +92,14 @@ export function kernelOptions(
   parsed: ParsedArgs,
   io: CommandIo,
   workspace: string,
-): Pick<CodeExecutorOptions, "python" | "sandbox" | "log"> & { readonly workspace: string } {
+): Pick<CodeExecutorOptions, "python" | "sandbox" | "nestedWorkspace" | "log"> & {
+  readonly workspace: string;
+} {
   return {
     workspace,
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed),
+    nestedWorkspace: parsed.has("nested-workspace"),
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   };
 }

@@ -1,55 +1,86 @@
+import { visible } from "../approval/call_text.ts";
 import { findPython } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
-import { parseRequirement, type Requirement } from "../python/requirement.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { parseRequirement, parseRequirements, type Requirement } from "../python/requirement.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
 import { EXECUTOR, kernelOptions } from "./executor_options.ts";
-import { printable } from "./printable.ts";
-import { workspaceOf } from "./shared.ts";
+import { MARK } from "./foreign_rows.ts";
+import { readUserFile, workspaceOf } from "./shared.ts";
 
 /** `ipybox install`: installs Python packages for the code of a workspace. */
 export const install: Command = {
   name: "install",
   summary: "Install Python packages for a workspace's code",
-  usage: "PACKAGE… [OPTIONS]",
-  options: EXECUTOR,
+  usage: "PACKAGE… [OPTIONS]\n-r FILE [PACKAGE…] [OPTIONS]",
+  options: {
+    requirements: {
+      value: "FILE",
+      short: "r",
+      many: true,
+      help: "Install the packages that a requirements file lists, one a line",
+    },
+    ...EXECUTOR,
+  },
   notes: [
-    "A PACKAGE is a name with extras and versions if need be, or a Git repository.",
-    "The installer runs in a sandbox. The packages are in your cache, for the code of",
-    "this workspace only: that of `ipybox run`, `repl`, `actions` and `mcp`.",
+    "A PACKAGE is a name, with extras and versions if you like, or a Git repository.",
+    "Packages are resolved together; those that fit already are not installed again.",
+    "The installer runs in a sandbox. Packages are kept in your cache, and belong to",
+    "this workspace: to `ipybox run`, `repl`, `actions` and `mcp`, and to programs",
+    "that start a CodeExecutor here. `ipybox packages` lists and removes them.",
     "",
     "Examples:",
     "",
     "  ipybox install pandas matplotlib",
+    "  ipybox install -r requirements.txt",
     "  ipybox install 'httpx[http2]>=0.27' git+https://github.com/psf/requests@v2.32.3",
   ].join("\n"),
   run,
 };
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
-  const parsed = parseCommandLine(install, args, { min: 1, max: Infinity });
-  const requirements = parsed.positional.map(requirementOf);
-  const workspace = await workspaceOf(parsed);
-  const { python, sandbox, log } = kernelOptions(parsed, io, workspace);
-  const found = await findPython({ python, log });
-  const packages = await PackageFolder.open(workspace, found, { sandbox, log });
-  for (const requirement of requirements) {
-    const { installed } = await packages.install(requirement, {
-      signal: io.signal,
-      onLine: (line) => io.err(printable(line)),
-    });
-    if (!installed) {
-      io.err(`ipybox: ${printable(requirement.text)} was not installed`);
-      return EXIT.failed;
-    }
-  }
+  const parsed = parseCommandLine(install, args, { max: Infinity });
+  const requirements = await requirementsOf(parsed);
+  const packages = await packagesOf(parsed, io);
+  await packages.install(requirements, {
+    signal: io.signal,
+    onLine: (line) => io.err(MARK + visible(line)),
+  });
   return EXIT.ok;
 }
 
-function requirementOf(text: string): Requirement {
+/** The packages of the workspace that the command line names. */
+export async function packagesOf(parsed: ParsedArgs, io: CommandIo): Promise<PackageFolder> {
+  const workspace = await workspaceOf(parsed);
+  const { python, sandbox, log } = kernelOptions(parsed, io, workspace);
+  return await PackageFolder.open(workspace, await findPython({ python, workspace, log }), {
+    sandbox,
+    log,
+  });
+}
+
+async function requirementsOf(parsed: ParsedArgs): Promise<Requirement[]> {
   try {
-    return parseRequirement(text);
+    const files = await Promise.all(
+      parsed.values("requirements").map(async (file) =>
+        parseRequirements(await readUserFile(file), file)
+      ),
+    );
+    const all = [...files.flat(), ...parsed.positional.map(parseRequirement)];
+    if (all.length > 0) return all;
   } catch (cause) {
     if (cause instanceof TypeError) throw new UsageError(cause.message, { cause });
     throw cause;
   }
+  throw new UsageError(
+    parsed.given("requirements")
+      ? `${parsed.values("requirements").join(" and ")} names no package`
+      : "Name the packages: use ipybox install PACKAGE… or -r FILE",
+  );
 }

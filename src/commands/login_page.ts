@@ -1,4 +1,6 @@
 import type { LoginOptions } from "../mcp/oauth/login.ts";
+import { requireProgram } from "../process/program.ts";
+import { startProgram } from "../process/run_program.ts";
 import type { CommandIo, OptionSpec, ParsedArgs } from "./command.ts";
 import { printable } from "./printable.ts";
 
@@ -21,27 +23,22 @@ export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
 export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
   return {
     timeoutMs: parsed.milliseconds("login-timeout"),
-    show: ({ serverName, url }) => {
+    show: async ({ serverName, url }) => {
       io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
       io.err(`\n  ${printable(url.href)}\n`);
-      if (parsed.has("open") && io.interactive) openInBrowser(url, io);
+      if (parsed.has("open") && io.interactive) await openInBrowser(url, io);
       io.err("Waiting for the browser to come back. Ctrl-C gives up.");
     },
   };
 }
 
 /** Without a shell: the address is the server's. */
-function openInBrowser(url: URL, io: CommandIo): void {
+async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
   const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
   try {
-    const child = new Deno.Command(program, {
-      args: [url.href],
-      stdin: "null",
-      stdout: "null",
-      stderr: "null",
-    }).spawn();
-    child.unref(); // some browsers stay
-  } catch {
-    io.err(`${program} is not there: open the page yourself.`);
+    await startProgram(await requireProgram(program), [url.href]); // some browsers stay
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    io.err(`${reason}: open the page yourself.`);
   }
 }

@@ -18,10 +18,13 @@ import {
   approvalOf,
   APPROVE,
   APPROVE_SHELL,
-  EXECUTOR,
   kernelEnvOf,
   kernelOptions,
+  SESSION,
 } from "./executor_options.ts";
+import { ifPresent } from "../mcp/hostile_files.ts";
+import { projectWorkspace } from "../sandbox/project_folder.ts";
+import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 
 /** `ipybox mcp`: ipybox as an MCP server. */
@@ -52,29 +55,44 @@ export const mcp: Command = {
       help: "With --http, the bearer tokens of clients, one a line (default: one is made up)",
     },
     "no-token": { help: "With --http on loopback, let every program of this machine in" },
-    "max-sessions": { value: "N", help: "With --http, sessions at once (default: 8)" },
+    "max-sessions": {
+      value: "N",
+      help: "With --http, sessions at once, in equal shares for the tokens (default: 8)",
+    },
+    "allow-registrations": {
+      help: "With --http, let clients register servers, which run outside the sandbox as you do",
+    },
     "session-idle": {
       value: "SECONDS",
       help: "With --http, close a session that goes unused for so long (default: 3600)",
     },
-    ...EXECUTOR,
+    ...SESSION,
+    project: {
+      value: "DIR",
+      help:
+        "A folder that code can read, without its secrets, and not write; the workspace is then one of its own, outside of it, unless it is named",
+    },
   },
   notes: [
     "It speaks MCP on stdin and stdout, and ends with its stdin. With --http it",
     "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which",
     "it prints; there each session has a kernel of its own, and a folder in",
-    "sessions/.",
+    ".ipybox/sessions/.",
     "",
     "Clients with elicitation, such as Claude Code, VS Code or Cursor, ask their",
     "user. For others, or with --page, a local web page asks. Its link and its code",
     "go to stderr, for you: what the client's model is told does not open it.",
+    "",
+    "With --project, code cannot put anything there that a client or an editor",
+    "would obey, such as .mcp.json, CLAUDE.md or .vscode. It writes to a workspace",
+    "in ~/.local/share/ipybox/workspaces.",
     "",
     "Variables KERNEL_ENV_X=v of the environment or of the workspace's .env reach the",
     "kernel as X.",
     "",
     "Example, for Claude Code:",
     "",
-    "  claude mcp add ipybox -- ipybox mcp --workspace .",
+    "  claude mcp add ipybox -- ipybox mcp --project .",
     "",
     "Example over HTTP:",
     "",
@@ -88,10 +106,15 @@ const FAREWELL_MS = 10_000;
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(mcp, args);
-  const workspace = await workspaceOf(parsed);
+  const project = await projectOf(parsed);
+  const workspace = project === undefined || parsed.given("workspace")
+    ? await workspaceOf(parsed)
+    : await projectWorkspace(project);
   const { tools: approve, shell: approveShell, policy } = await approvalOf(parsed, workspace);
+  const kernel = kernelOptions(parsed, io, workspace);
   const options: McpServerOptions = {
-    ...kernelOptions(parsed, io, workspace),
+    ...kernel,
+    sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
     approve,
     approveShell,
     policy,
@@ -112,6 +135,20 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return EXIT.failed;
   }
   return EXIT.ok;
+}
+
+/** The project that the command line names, as an absolute path. */
+async function projectOf(parsed: ParsedArgs): Promise<string | undefined> {
+  const project = parsed.value("project");
+  if (project === undefined) return undefined;
+  const info = await ifPresent(Deno.stat(project));
+  if (info?.isDirectory) return await Deno.realPath(project);
+  throw new UsageError(`Project "${project}" is not a directory`);
+}
+
+function withProject(sandbox: McpServerOptions["sandbox"], project: string): SandboxOptions {
+  if (sandbox !== false) return { ...(typeof sandbox === "object" ? sandbox : {}), project };
+  throw new UsageError("Option --project needs the sandbox, which --no-sandbox leaves out");
 }
 
 function serveStdio(options: McpServerOptions, io: CommandIo): McpServer {
@@ -159,6 +196,7 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     allowedHosts: parsed.values("allow-host"),
     tokens: await tokensOf(parsed, hostname),
     maxSessions: parsed.positiveNumber("max-sessions"),
+    allowRegistrations: parsed.has("allow-registrations"),
     sessionIdleMs: parsed.milliseconds("session-idle"),
   };
 }
@@ -169,6 +207,7 @@ const HTTP_ONLY = [
   "token-file",
   "no-token",
   "max-sessions",
+  "allow-registrations",
   "session-idle",
 ] as const;
 

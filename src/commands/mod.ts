@@ -13,6 +13,7 @@ import {
   KernelStartError,
   McpConnectionError,
   McpLoginRequiredError,
+  PackageInstallError,
   ToolCallError,
 } from "../errors.ts";
 import {
@@ -99,6 +100,11 @@ export const COMMANDS: readonly Entry[] = [
     name: "install",
     summary: "Install Python packages for a workspace's code",
     load: async () => (await import("./install.ts")).install,
+  },
+  {
+    name: "packages",
+    summary: "List or remove a workspace's Python packages",
+    load: async () => (await import("./packages.ts")).packages,
   },
   {
     name: "actions",
@@ -270,6 +276,12 @@ function isMachineTrouble(error: unknown): error is Error {
 }
 
 function isExpected(error: unknown): error is Error {
-  return [ExecutionTimeoutError, KernelDiedError, McpConnectionError, ToolCallError]
+  return [
+    ExecutionTimeoutError,
+    KernelDiedError,
+    McpConnectionError,
+    PackageInstallError,
+    ToolCallError,
+  ]
     .some((expected) => error instanceof expected);
 }

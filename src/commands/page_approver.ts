@@ -1,8 +1,8 @@
+import { visible } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { PageLink } from "../approval_page/page_link.ts";
 import type { CommandIo } from "./command.ts";
-import { printable } from "./printable.ts";
 
 /** Asks the person at the approval page, who need not be at a terminal. */
 export class PageApprover {
@@ -29,7 +29,7 @@ export class PageApprover {
     await this.#page.decide(request);
     const response = await request.response;
     if (!response.accepted && response.type === "approval_rejected") {
-      this.#io.err(`Refused ${request}: ${printable(response.reason)}`);
+      this.#io.err(`Refused ${request}: ${visible(response.reason)}`);
     }
   }
 }

@@ -5,7 +5,7 @@
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { checkPython, KERNEL_PACKAGES, type PythonCheck } from "../python/environment.ts";
-import { checkSandbox, type Prerequisite } from "../sandbox/preflight.ts";
+import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/preflight.ts";
 import { checkSrt } from "../sandbox/srt_package.ts";
 
 /** The oldest Deno that ipybox is tested with. */
@@ -20,12 +20,13 @@ const MINIMUM_DENO = "2.9.0";
 export async function checkPrerequisites(
   options: { python?: string | undefined } = {},
 ): Promise<Prerequisite[]> {
-  const [python, srt, sandbox] = await Promise.all([
+  const [python, srt, sandbox, limits] = await Promise.all([
     pythonRows(options),
     checkSrt(),
     checkSandbox(),
+    checkSessionLimits(),
   ]);
-  return [denoRow(), ...python, srt, ...sandbox];
+  return [denoRow(), ...python, srt, ...sandbox, limits];
 }
 
 function denoRow(): Prerequisite {

@@ -1,3 +1,4 @@
+import { visible } from "../approval/call_text.ts";
 import { isAbsolute, relative, resolve } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { generateMcpSources } from "../apigen/sources.ts";
@@ -126,7 +127,7 @@ async function serversOf(
   if (file !== undefined) {
     if (name !== undefined) throw new UsageError(`With --from, no NAME is given: "${name}"`);
     const { servers, renamed, unusable } = parseServersFile(file, await readUserFile(file));
-    for (const [name, given] of renamed) io.err(`"${printable(given)}" is called ${name} here`);
+    for (const [name, given] of renamed) io.err(`"${visible(given)}" is called ${name} here`);
     return { servers, unusable: [...unusable.values()] };
   }
   if (name === undefined) throw new UsageError("Missing NAME: how the server is called in Python");
@@ -204,9 +205,9 @@ function report(server: string, tools: readonly GeneratedTool[], io: CommandIo):
   const generated = tools.filter(({ module }) => module !== null);
   io.out(`${server}: ${generated.length} tools in mcptools/${server}/\n`);
   for (const { tool, module, warnings } of tools) {
-    const name = printable(tool);
+    const name = visible(tool);
     if (module !== null) io.out(`  ${module}${module === tool ? "" : `  (${name})`}\n`);
     else io.err(`  left out: ${name}`);
-    for (const warning of warnings) io.err(`  ${name}: ${printable(warning)}`);
+    for (const warning of warnings) io.err(`  ${name}: ${visible(warning)}`);
   }
 }

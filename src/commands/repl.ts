@@ -3,12 +3,11 @@ import { type Logger, stderrLogger } from "../log.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { askAtTerminal } from "./ask_at_terminal.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { APPROVE, APPROVE_SHELL, EXECUTOR, executorOptions } from "./executor_options.ts";
+import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
 import { printable } from "./printable.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
 import { workspaceOf } from "./shared.ts";
-import { withPackages } from "./workspace_packages.ts";
 
 /** `ipybox repl`: an interactive session. */
 export const repl: Command = {
@@ -19,7 +18,7 @@ export const repl: Command = {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop a cell after this time, approvals excluded" },
-    ...EXECUTOR,
+    ...SESSION,
   },
   notes: [
     "Cells share their variables. Enter runs a complete cell, Ctrl-C interrupts it,",
@@ -65,9 +64,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const ending = new AbortController();
   const log = asideOf(session, parsed.has("verbose"));
   const signal = AbortSignal.any([io.signal, ending.signal]);
-  const started = withPackages({ ...options, log }).then((all) =>
-    CodeExecutor.start({ ...all, signal })
-  );
+  const started = CodeExecutor.start({ ...options, log, signal });
   parts.defer(async () => {
     ending.abort();
     const executor = await started.catch(() => undefined); // told by the session

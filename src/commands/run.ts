@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import {
   type Command,
@@ -8,16 +9,16 @@ import {
 } from "./command.ts";
 import { askAtTerminal } from "./ask_at_terminal.ts";
 import { runAction } from "./code_action.ts";
-import { APPROVE, APPROVE_SHELL, EXECUTOR, executorOptions } from "./executor_options.ts";
+import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
 import { PageApprover } from "./page_approver.ts";
-import { withPackages } from "./workspace_packages.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 
 /** `ipybox run`: executes a code action. */
 export const run: Command = {
   name: "run",
   summary: "Execute a code action",
-  usage: "FILE [OPTIONS]\n-c CODE [OPTIONS]\n- [OPTIONS]   (the code comes from stdin)",
+  usage:
+    "FILE [OPTIONS] [-- ARGS…]\n-c CODE [OPTIONS] [-- ARGS…]\n- [OPTIONS] [-- ARGS…]   (the code comes from stdin)",
   options: {
     code: { short: "c", value: "CODE", help: "The code itself, instead of a file" },
     approve: APPROVE,
@@ -25,16 +26,17 @@ export const run: Command = {
     page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
     timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
     json: { help: "Print the outcome as one JSON object" },
-    ...EXECUTOR,
+    ...SESSION,
   },
   notes: [
     "The code's output goes to stdout and its stderr to stderr, as they are produced.",
-    "sys.exit(N) in the code is the exit code.",
+    "sys.argv has the ARGS; sys.exit(N) in the code is the exit code.",
     "",
     "Examples:",
     "",
     "  ipybox run -c 'print(6 * 7)'",
     "  ipybox run analysis.py --approve allow --timeout 60",
+    "  ipybox run convert.py -- people.csv --pretty",
   ].join("\n"),
   run: runCommand,
 };
@@ -44,10 +46,15 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   const timeoutMs = parsed.milliseconds("timeout");
   const workspace = await workspaceOf(parsed);
   const options = await executorOptions(parsed, io, workspace);
-  const code = await codeOf(parsed);
+  const { code, argv, file } = await scriptOf(parsed);
   await using executor = await CodeExecutor.start({
-    ...await withPackages(options),
+    ...options,
     spareKernel: false, // one execution needs no second kernel
+  });
+  // An execution of its own, so that the lines of the code keep their numbers.
+  const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}`;
+  await executor.execute(`__import__("sys").argv = ${JSON.stringify(argv)}${names}`, {
+    signal: io.signal,
   });
   const { decide, answer } = askAtTerminal(io);
   const page = parsed.has("page") ? new PageApprover(io, executor.page) : undefined;
@@ -61,13 +68,22 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   });
 }
 
-async function codeOf(parsed: ParsedArgs): Promise<string> {
+/** The code, and the arguments that Python would give it. */
+async function scriptOf(
+  parsed: ParsedArgs,
+): Promise<{ code: string; argv: readonly string[]; file?: string }> {
+  const { rest } = parsed;
   const [file] = parsed.positional;
   const code = parsed.value("code");
-  if ((file === undefined) === (code === undefined)) {
-    throw new UsageError("Give the code by a FILE, by -c CODE, or by - for stdin");
+  if (file !== undefined && code !== undefined) {
+    throw new UsageError("Give either a FILE or -c CODE, not both");
   }
-  if (code !== undefined) return code;
-  if (file === "-") return await new Response(Deno.stdin.readable).text();
-  return await readUserFile(file ?? "");
+  if (code !== undefined) return { code, argv: ["-c", ...rest] };
+  if (file === undefined) throw new UsageError("Give the code: a FILE, -c CODE, or - for stdin");
+  if (file === "-") {
+    return { code: await new Response(Deno.stdin.readable).text(), argv: ["-", ...rest] };
+  }
+  const text = await readUserFile(file);
+  // Python, too, takes a byte order mark for what it is.
+  return { code: text.replace(/^\uFEFF/, ""), argv: [file, ...rest], file: resolve(file) };
 }

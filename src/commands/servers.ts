@@ -1,7 +1,7 @@
+import { launchText } from "../tool_server/server_facets.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { listColumns } from "./columns.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
-import { printable } from "./printable.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox servers`: lists the registered servers. */
@@ -29,7 +29,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   else {
     const rows = entries.map(([name, params]): [string, string] => [
       name,
-      printable("url" in params ? params.url : [params.command, ...(params.args ?? [])].join(" ")),
+      launchText(params),
     ]);
     io.out(table(rows, listColumns(io)).join("\n") + "\n");
   }

@@ -5,6 +5,7 @@
  */
 import { anySignal } from "../async/signals.ts";
 import { type Logger, stderrLogger } from "../log.ts";
+import { AnswerLine } from "./answer_line.ts";
 import { type CommandIo, type KeyInput, StdoutClosedError } from "./command.ts";
 
 /** The I/O of a running command line; disposing it gives the signals back. */
@@ -60,22 +61,16 @@ export class Terminal implements CommandIo, Disposable {
 
   async ask(question: string, signal?: AbortSignal): Promise<string | null> {
     const stop = anySignal(this.signal, signal);
-    const first = this.#answerTo(question, stop);
-    using reading = new ReadingTime();
-    let line = await first;
-    // Nobody reads and answers as fast as this: it was typed before the question stood there.
-    while (line !== null && !reading.isOver) {
-      line = await this.#answerTo(`Typed too early, please answer again.\n${question}`, stop);
+    const line = new AnswerLine((text) => this.errText(text));
+    const answer = this.#input.next(line, stop);
+    for (;;) {
+      this.errText(marked(question));
+      if (await line.untilQuiet(stop)) break;
+      this.errText("Typed too early, please answer again.\n");
     }
-    if (line === null) this.errText("\n");
-    return line;
-  }
-
-  #answerTo(question: string, stop: AbortSignal): Promise<string | null> {
-    // Whoever sees the question can answer it with Ctrl-D, which is a key until lines are read.
-    const answer = this.#input.next(stop);
-    this.errText(question);
-    return answer;
+    const text = await answer;
+    if (text === null) this.errText("\n");
+    return text;
   }
 
   async lend<T>(use: () => Promise<T>): Promise<T> {
@@ -104,48 +99,41 @@ const END_SIGNALS: readonly Deno.Signal[] = Deno.build.os === "windows"
   : ["SIGTERM", "SIGHUP"];
 
 /**
- * The time for which a question stands before an answer to it counts.
- *
- * It is counted in steps: a process that the machine lets wait would else take up what was typed
- * before the question only after that time.
+ * A question's last line in bold, which nothing else here is: code and servers cannot write it, as
+ * their escape sequences are shown and not obeyed.
  */
-class ReadingTime implements Disposable {
-  #stepsLeft = 10;
-  #timer = setInterval(() => {
-    if (--this.#stepsLeft === 0) clearInterval(this.#timer);
-  }, 25);
-
-  get isOver(): boolean {
-    return this.#stepsLeft === 0;
-  }
-
-  [Symbol.dispose](): void {
-    clearInterval(this.#timer);
-  }
+function marked(question: string): string {
+  if (Deno.env.get("TERM") === "dumb") return question;
+  const start = question.lastIndexOf("\n") + 1;
+  return `${question.slice(0, start)}\x1b[1m${question.slice(start)}\x1b[0m`;
 }
 
 /**
  * What is typed at the terminal: lines, each for the question that stood there when it was typed, and
- * keys for whoever takes them meanwhile.
+ * keys for whoever takes them otherwise.
+ *
+ * While it is asked, keys come one by one: the system would keep the beginning of a line, typed
+ * before the question, and put it before the answer.
  *
  * Once asked, it goes on reading and drops what nobody waits for: an answer typed ahead, or after
  * its question was withdrawn, must not approve the next call. Only after an answer it waits for a
  * moment, in which whoever asked may lend the terminal to another program.
- *
- * With keys it reads only for whoever waits: a read that began before a question would not see the
- * Ctrl-D at it.
  */
 class TerminalInput implements Disposable {
-  #waiting: ((line: string | null) => void) | undefined;
+  #line: AnswerLine | undefined;
   #keyMode = false;
   #taker: ((bytes: Uint8Array | null) => void) | undefined;
   /** Keys that came while nobody waited for any. */
   #early: Uint8Array[] = [];
   #reading = false;
   #raw = false;
-  #text = "";
-  #decoder = new TextDecoder();
   #lent: Promise<unknown> | undefined;
+  #onResume: (() => void) | undefined;
+  #resume = () => {
+    // While this was stopped, the shell had the terminal in a mode of its own.
+    this.#applyMode();
+    this.#onResume?.();
+  };
 
   async lend<T>(use: () => Promise<T>): Promise<T> {
     const lent = Promise.withResolvers<void>();
@@ -162,19 +150,11 @@ class TerminalInput implements Disposable {
 
   keys(onResume: () => void): KeyInput {
     this.#keyMode = true;
+    this.#onResume = onResume;
     this.#setMode();
-    const resume = (): void => {
-      // While this was stopped, the shell had the terminal in a mode of its own.
-      if (this.#raw) this.#applyMode();
-      onResume();
-    };
-    Deno.addSignalListener("SIGCONT", resume);
     return {
       next: () => this.#nextKeys(),
-      [Symbol.dispose]: () => {
-        Deno.removeSignalListener("SIGCONT", resume);
-        this[Symbol.dispose]();
-      },
+      [Symbol.dispose]: () => this[Symbol.dispose](),
     };
   }
 
@@ -187,21 +167,19 @@ class TerminalInput implements Disposable {
     return await promise;
   }
 
-  async next(signal: AbortSignal): Promise<string | null> {
-    if (signal.aborted) return null;
-    const answer = Promise.withResolvers<string | null>();
-    this.#waiting = answer.resolve;
-    this.#text = "";
-    this.#decoder = new TextDecoder();
+  /** The next line, or `null` where there is none to come. */
+  async next(line: AnswerLine, signal: AbortSignal): Promise<string | null> {
+    if (signal.aborted) line.end(null);
+    this.#line = line;
     this.#early = [];
     this.#setMode();
-    const withdraw = () => answer.resolve(null);
+    const withdraw = () => line.end(null);
     signal.addEventListener("abort", withdraw, { once: true });
     if (!this.#reading) this.#read();
     try {
-      return await answer.promise;
+      return await line.answer;
     } finally {
-      this.#waiting = undefined;
+      this.#line = undefined;
       this.#setMode();
       signal.removeEventListener("abort", withdraw);
     }
@@ -210,15 +188,18 @@ class TerminalInput implements Disposable {
   /** Gives the terminal back as it was. */
   [Symbol.dispose](): void {
     this.#keyMode = false;
+    this.#line = undefined;
     this.#setMode();
   }
 
-  /** Keys come one by one and without echo; questions and other programs have lines. */
+  /** Keys come one by one and without echo; other programs have lines. */
   #setMode(): void {
-    const raw = this.#keyMode && this.#waiting === undefined && this.#lent === undefined;
+    const raw = (this.#keyMode || this.#line !== undefined) && this.#lent === undefined;
     if (raw === this.#raw) return;
     this.#raw = raw;
     this.#applyMode();
+    if (raw) Deno.addSignalListener("SIGCONT", this.#resume);
+    else Deno.removeSignalListener("SIGCONT", this.#resume);
   }
 
   #applyMode(): void {
@@ -230,21 +211,18 @@ class TerminalInput implements Disposable {
     const chunk = new Uint8Array(4096);
     for (;;) {
       const size = await Deno.stdin.read(chunk);
-      const question = this.#waiting;
-      if (size === null) {
-        if (question === undefined || !this.#keyMode) break;
-        question(null); // Ctrl-D was for that; keys may follow
-        await this.#afterAnswer();
-      } else if (question !== undefined) {
-        await this.#addToLine(chunk.subarray(0, size), question);
+      if (size === null) break;
+      const line = this.#line;
+      if (line !== undefined) {
+        if (line.type(chunk.subarray(0, size))) await this.#afterAnswer();
       } else if (this.#keyMode) this.#giveKeys(chunk.slice(0, size));
-      if (this.#keyMode && this.#waiting === undefined && this.#taker === undefined) {
+      if (this.#keyMode && this.#line === undefined && this.#taker === undefined) {
         this.#reading = false;
         return;
       }
     }
     this.#reading = false;
-    this.#waiting?.(null);
+    this.#line?.end(null);
     this.#taker?.(null);
   }
 
@@ -253,17 +231,6 @@ class TerminalInput implements Disposable {
     this.#taker = undefined;
     if (taker === undefined) this.#early.push(bytes);
     else taker(bytes);
-  }
-
-  async #addToLine(bytes: Uint8Array, answer: (line: string) => void): Promise<void> {
-    this.#text += this.#decoder.decode(bytes, { stream: true });
-    // What was typed before the question, key by key, has another end of the line.
-    const end = this.#text.search(/[\r\n]/);
-    if (end === -1) return;
-    const line = this.#text.slice(0, end);
-    this.#text = "";
-    answer(line);
-    await this.#afterAnswer();
   }
 
   async #afterAnswer(): Promise<void> {

@@ -1,11 +1,18 @@
+import { visible } from "../approval/call_text.ts";
 import type { Mutex } from "../async/mutex.ts";
 import { anySignal } from "../async/signals.ts";
 import type { ElicitationRequest } from "../mcp/elicitation.ts";
 import { checkForm, type FormField, type FormValue } from "../mcp/form.ts";
 import type { CommandIo } from "./command.ts";
-import { printable } from "./printable.ts";
+import { foreignText, prose } from "./foreign_rows.ts";
+import { terminalSize } from "./terminal_size.ts";
 
-/** Asks the person at the terminal what MCP servers ask, one question after the other. */
+/**
+ * Asks the person at the terminal what MCP servers ask, one question after the other.
+ *
+ * All that the server wrote stands behind a mark, and what is typed stands after a line of ours that
+ * names the server: no server can ask in the name of ipybox or another program.
+ */
 export class TerminalAnswerer {
   readonly #io: CommandIo;
   readonly #turns: Mutex;
@@ -25,9 +32,9 @@ export class TerminalAnswerer {
    * @param request The question.
    */
   async answer(request: ElicitationRequest): Promise<void> {
-    const { question } = request;
+    const { question, serverName } = request;
     if (!this.#io.interactive) {
-      this.#io.err(`Declined: ${printable(`${request}`)} There is no terminal to ask at`);
+      this.#io.err(`Declined a question: there is no terminal to ask at. ${asked(request)}`);
       request.decline();
       return;
     }
@@ -35,22 +42,22 @@ export class TerminalAnswerer {
     using _turn = await this.#turns.acquire();
     if (signal.aborted) return;
     const consent = question.kind === "url"
-      ? `${
-        printable(`${request}`)
-      }\nIt wants you to open this address, at ${question.url.host}:\n` +
-        `  ${printable(question.url.href)}\nDid you open it? [y/N] `
-      : `${printable(`${request}`)}\nAnswer ${question.fields.length} fields? [y/N] `;
+      ? `${asked(request)}It wants you to open this address, at ${visible(question.url.host)}:\n` +
+        `${rows(question.url.href)}Did you open it? [y/N] `
+      : `${asked(request)}Answer ${question.fields.length} fields? ` +
+        `${visible(serverName)} gets what you type. [y/N] `;
     const answer = await this.#io.ask(consent, signal);
     if (answer === null) return void request.cancel();
     if (!isYes(answer)) return void request.decline();
     if (question.kind === "url") return void request.accept();
-    const content = await this.#fill(question.fields, signal);
+    const content = await this.#fill(request, question.fields, signal);
     if (content === undefined) request.cancel();
     else request.accept(content);
   }
 
   /** Asks for each field until it is right; `undefined` where the person or the server gives up. */
   async #fill(
+    { serverName }: ElicitationRequest,
     fields: readonly FormField[],
     signal: AbortSignal,
   ): Promise<Record<string, FormValue> | undefined> {
@@ -58,12 +65,12 @@ export class TerminalAnswerer {
     for (const field of fields) {
       let problems: string[];
       do {
-        const typed = await this.#io.ask(prompt(field), signal);
+        const typed = await this.#io.ask(prompt(field, serverName), signal);
         if (typed === null) return undefined;
         const value = typed.trim() === "" ? field.default : valueOf(field, typed.trim());
         const given = value === undefined ? {} : { [field.name]: value };
         problems = checkForm([field], given);
-        if (problems.length > 0) this.#io.err(`  ${printable(problems.join("; "))}`);
+        if (problems.length > 0) this.#io.err(`  ${visible(problems.join("; "))}`);
         else if (value !== undefined) content.push([field.name, value]);
       } while (problems.length > 0);
     }
@@ -71,15 +78,30 @@ export class TerminalAnswerer {
   }
 }
 
-/** One line that tells what is asked for, and how it is typed. */
-function prompt(field: FormField): string {
+/** Who asks, and the server's words. */
+function asked({ serverName, question }: ElicitationRequest): string {
+  return `The MCP server ${visible(serverName)} asks:\n${rows(question.message)}`;
+}
+
+function rows(text: string): string {
+  return foreignText(text, terminalSize().columns);
+}
+
+/** The server's words on a field, and a line of ours behind which the answer is typed. */
+function prompt(field: FormField, serverName: string): string {
   const { title, description, required } = field;
-  const about = description === undefined ? "" : ` (${printable(description)})`;
-  const how = howToType(field);
   const empty = field.default === undefined
     ? required ? "" : ", or nothing"
-    : `, or nothing for ${printable(JSON.stringify(field.default))}`;
-  return `  ${printable(title)}${about} [${how}${empty}]: `;
+    : ", or nothing for what it suggests";
+  return [
+    rows(title),
+    ...(description === undefined ? [] : [rows(description)]),
+    ...("options" in field ? field.options.map(optionRows) : []),
+    ...(field.default === undefined
+      ? []
+      : ["  It suggests:\n", rows(JSON.stringify(field.default))]),
+    `Answer to ${visible(serverName)} (${howToType(field)}${empty}): `,
+  ].join("");
 }
 
 function howToType(field: FormField): string {
@@ -93,14 +115,19 @@ function howToType(field: FormField): string {
     case "boolean":
       return "yes or no";
     case "choice":
-      return `one of ${titles(field.options)}`;
+      return `1 to ${field.options.length}`;
     case "choices":
-      return `any of ${titles(field.options)}, with commas between`;
+      return `1 to ${field.options.length}, any of them, with commas between`;
   }
 }
 
-function titles(options: readonly { readonly title: string }[]): string {
-  return options.map(({ title }, at) => `${at + 1} ${printable(title)}`).join(", ");
+/** An option behind its number, which only its first row has. */
+function optionRows({ title }: { readonly title: string }, at: number): string {
+  const number = `${at + 1}`;
+  const [first = "", ...rest] = prose(visible(title), terminalSize().columns - number.length);
+  const gap = " ".repeat(number.length);
+  return [`  ${number}${first.slice(1)}`, ...rest.map((row) => `${gap} ${row.slice(1)}`)]
+    .map((row) => `${row}\n`).join("");
 }
 
 /** What was typed as a value of the field; what is none stays text, of which the check tells. */

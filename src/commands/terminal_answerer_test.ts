@@ -79,20 +79,39 @@ Deno.test("TerminalAnswerer asks for the fields of a form one after the other", 
   assertEquals(left, 0);
   assertEquals(
     shown,
-    `shop asks: 'What and how many? [2J'
-Answer 6 fields? [y/N] y
-  Thing (what to buy) [text]: 
+    `The MCP server shop asks:
+  | What and how many?\\x1b[2J
+Answer 6 fields? shop gets what you type. [y/N] y
+  | Thing
+  | what to buy
+Answer to shop (text): 
   what is missing
-  Thing (what to buy) [text]: tea
-  many [whole number]: lots
+  | Thing
+  | what to buy
+Answer to shop (text): tea
+  | many
+Answer to shop (whole number): lots
   many must be a whole number
-  many [whole number]: 99
+  | many
+Answer to shop (whole number): 99
   many must be 1 to 9
-  many [whole number]: 3
-  size [one of 1 Small, 2 Medium, or nothing]: Medium
-  gift [yes or no, or nothing for false]: 
-  tags [any of 1 a, 2 b, 3 c, with commas between, or nothing]: 1, c
-  note [text, or nothing]: 
+  | many
+Answer to shop (whole number): 3
+  | size
+  1 | Small
+  2 | Medium
+Answer to shop (1 to 2, or nothing): Medium
+  | gift
+  It suggests:
+  | false
+Answer to shop (yes or no, or nothing for what it suggests): 
+  | tags
+  1 | a
+  2 | b
+  3 | c
+Answer to shop (1 to 3, any of them, with commas between, or nothing): 1, c
+  | note
+Answer to shop (text, or nothing): 
 `,
   );
 });
@@ -103,9 +122,10 @@ Deno.test("TerminalAnswerer shows where an address leads before it is opened", a
   assertEquals(yes.answer, { action: "accept" });
   assertEquals(
     yes.shown,
-    `shop asks: 'Sign in https://login.example/x?y=1'
+    `The MCP server shop asks:
+  | Sign in
 It wants you to open this address, at login.example:
-  https://login.example/x?y=1
+  | https://login.example/x?y=1
 Did you open it? [y/N] yes
 `,
   );

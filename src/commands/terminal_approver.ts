@@ -237,8 +237,9 @@ const SCOPE_OF_KEY: Readonly<Record<string, RememberScope>> = {
 };
 
 function parseAnswer(line: string): Answer | undefined {
-  const words = /^(y|yes|n|no|n[csa]|[csa]|cell|session|always|e|edit|d|details)(?:\s+(.*))?$/i;
-  const [, word = "", rest = ""] = words.exec(line) ?? [];
+  const words = /^(y|yes|n|no|n[csa]|[csa]|cell|session|always|e|edit|d|details)(?:\s([^]*))?$/i;
+  const [, word = "", after = ""] = words.exec(line) ?? [];
+  const rest = after.trimStart();
   const [first = "", second = ""] = word.toLowerCase();
   switch (first) {
     case "y":

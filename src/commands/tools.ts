@@ -1,5 +1,6 @@
 import { firstSentence } from "../apigen/generate.ts";
 import { ToolIndex } from "../apigen/tool_index.ts";
+import { visible } from "../approval/call_text.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import {
   type Command,
@@ -10,7 +11,6 @@ import {
   UsageError,
 } from "./command.ts";
 import { listColumns } from "./columns.ts";
-import { printable } from "./printable.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox tools`: lists or searches the tools of the registered servers. */
@@ -61,7 +61,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   else {
     const rows = found.map(({ server, module, description }): [string, string] => [
       `${server}.${module}`,
-      printable(firstSentence(description)),
+      visible(firstSentence(description)),
     ]);
     io.out(table(rows, listColumns(io)).join("\n") + "\n");
   }

@@ -5,7 +5,7 @@ import { allDone } from "../async/all.ts";
 import { Deadline } from "../async/deadline.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal } from "../async/signals.ts";
-import { CodeExecutionError, type KernelState } from "../errors.ts";
+import { CodeExecutionError, EnvironmentNotReadyError, type KernelState } from "../errors.ts";
 import type { KernelClient } from "../kernel/client.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import {
@@ -16,6 +16,8 @@ import {
 } from "../kernel/typed_code.ts";
 import { stderrLogger } from "../log.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
+import type { PackageFolder } from "../python/packages.ts";
+import { parseRequirement } from "../python/requirement.ts";
 import { startSpan } from "../telemetry/span.ts";
 import type { Door, ToolServer } from "../tool_server/tool_server.ts";
 import { CodeRun } from "./code_run.ts";
@@ -24,6 +26,7 @@ import type { KernelSession } from "./kernel_session.ts";
 import type {
   CodeExecutorOptions,
   ExecuteOptions,
+  InstallPackagesOptions,
   RegisterServerOptions,
   StreamOptions,
 } from "./options.ts";
@@ -62,6 +65,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #kernel: KernelSession;
   readonly #tools: ToolServer;
   readonly #apis: ServerApis;
+  readonly #packages: PackageFolder | undefined;
   readonly #turns = new Mutex();
   readonly #closed = new AbortController();
   #current: CodeRun | undefined;
@@ -74,13 +78,14 @@ export class CodeExecutor implements AsyncDisposable {
     running: RunningParts,
     options: CodeExecutorOptions,
   ) {
-    const { workspace, kernel, tools } = running;
+    const { workspace, kernel, tools, packages } = running;
     const { connectTimeoutMs, login, log = stderrLogger() } = options;
     const { runner } = tools;
     this.#parts = parts;
     this.workspace = workspace;
     this.#kernel = kernel;
     this.#tools = tools;
+    this.#packages = packages;
     this.#apis = new ServerApis({ workspace, runner, connectTimeoutMs, login, log });
   }
 
@@ -201,7 +206,10 @@ export class CodeExecutor implements AsyncDisposable {
         case "chunk":
           break;
         case "approval":
-          await event.request.accept();
+          if (event.request.kind !== "change") await event.request.accept();
+          else {await event.request.reject(
+              "execute() accepts calls, and no servers of unknown origin",
+            );}
           break;
         case "result":
           result = event.result;
@@ -276,7 +284,9 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Starts afresh: variables are lost and MCP servers stop; files, packages and registrations stay.
+   * Starts afresh: variables, what code wrote to its home directory and the processes that it started
+   * are gone, and MCP servers stop. Files of the workspace, which the fresh kernel may import,
+   * packages and registrations stay.
    * An execution under way ends with an `AbortError`; those that wait for their turn run in the
    * fresh kernel.
    */
@@ -285,6 +295,47 @@ export class CodeExecutor implements AsyncDisposable {
     const reset = allDone([this.#kernel.reset(), this.#tools.reset()]);
     this.#resetting = reset.then(() => {}, () => {}); // told to whoever resets
     await reset;
+  }
+
+  /**
+   * Installs Python packages for the workspace's code, which can import them right away and in later
+   * sessions. What is there already and fits is not installed again.
+   *
+   * The installer runs in a sandbox that reaches only the package indexes which pip or uv is
+   * configured to use, and the hosts of the Git repositories named.
+   *
+   * @param requirements Such as `"pandas"`, `"numpy>=2,<3"` or `"git+https://HOST/OWNER/NAME@TAG"`;
+   * several are resolved together.
+   * @param options What stops it, and what receives the installer's lines.
+   * @returns What the installer wrote, its last 16 KiB.
+   * @throws {TypeError} One of them is neither a package nor a Git repository.
+   * @throws {PackageInstallError} They could not be installed; `output` says why.
+   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no folder for packages:
+   * `packages` is `false`, or Deno's permissions do not allow to write to the user's cache.
+   *
+   * @example
+   * ```ts
+   * import { CodeExecutor } from "@ipybox/ipybox";
+   *
+   * await using executor = await CodeExecutor.start({ workspace: "." });
+   * await executor.installPackages(["iniconfig>=2"]);
+   * await executor.execute("import iniconfig");
+   * ```
+   */
+  async installPackages(
+    requirements: string | readonly string[],
+    options: InstallPackagesOptions = {},
+  ): Promise<string> {
+    const list = typeof requirements === "string" ? [requirements] : requirements;
+    const parsed = list.map(parseRequirement);
+    if (this.#packages === undefined) {
+      throw new EnvironmentNotReadyError(
+        "Cannot install packages: this executor keeps none",
+        "Leave out `packages: false`, and allow to write to ~/.cache/ipybox",
+      );
+    }
+    const signal = anySignal(options.signal, this.#closed.signal);
+    return await this.#packages.install(parsed, { ...options, signal });
   }
 
   /**

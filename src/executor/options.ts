@@ -15,6 +15,13 @@ export interface CodeExecutorOptions {
    * @default {Deno.cwd()}
    */
   workspace?: string | undefined;
+  /**
+   * Accepts a workspace in another one, and one with others in it. The code of the outer one can write
+   * to the files of the inner one, and could have put there what the host obeys.
+   *
+   * @default {false}
+   */
+  nestedWorkspace?: boolean | undefined;
   /** MCP servers by name, for this executor only, over those that the workspace has registered. */
   servers?: Readonly<Record<string, ServerParams>> | undefined;
   /**
@@ -71,8 +78,14 @@ export interface CodeExecutorOptions {
   requireShellEscape?: boolean | undefined;
   /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
-  /** A folder with further Python packages for the code, which it can only read. It exists. */
-  packagesDir?: string | undefined;
+  /**
+   * Whether code can import the packages that were installed for its workspace, by
+   * `installPackages()` or `ipybox install`; with a path, also those of that workspace. Code cannot
+   * change them.
+   *
+   * @default {true}
+   */
+  packages?: boolean | string | undefined;
   /**
    * The folder for image files, relative to the workspace; created with the first image.
    *
@@ -207,6 +220,14 @@ export interface StreamOptions extends ExecuteOptions {
    * @default {false}
    */
   calls?: boolean | undefined;
+}
+
+/** Options of `CodeExecutor.installPackages()`. */
+export interface InstallPackagesOptions {
+  /** Stops the installation. */
+  signal?: AbortSignal | undefined;
+  /** Receives each line that the installer writes. */
+  onLine?: ((line: string) => void) | undefined;
 }
 
 /** Options of `CodeExecutor.registerServer()`. */

@@ -2,7 +2,9 @@ import { resolve } from "node:path";
 import { guardsShell } from "../approval/policy.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import { stderrLogger } from "../log.ts";
-import { findPython } from "../python/environment.ts";
+import { findPython, type PythonEnvironment } from "../python/environment.ts";
+import { PackageFolder } from "../python/packages.ts";
+import { refuseNested } from "../sandbox/nested_workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { ToolServer } from "../tool_server/tool_server.ts";
 import { KernelSession } from "./kernel_session.ts";
@@ -14,6 +16,8 @@ export interface RunningParts {
   readonly workspace: string;
   readonly kernel: KernelSession;
   readonly tools: ToolServer;
+  /** The workspace's packages, where there may be any. */
+  readonly packages: PackageFolder | undefined;
 }
 
 /**
@@ -30,8 +34,10 @@ export async function startParts(
   const { servers, approval, approvalTimeoutMs, connectTimeoutMs, startTimeoutMs } = options;
   const shell = shellGuard(options);
   const { kernelEnv, sandbox, signal, imagesDir = "images", log = stderrLogger() } = options;
+  const { nestedWorkspace = false } = options;
   const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
-  const python = await findPython({ python: options.python, log });
+  if (!nestedWorkspace) await refuseNested(workspace);
+  const python = await findPython({ python: options.python, workspace, log });
   const tools = parts.use(
     await ToolServer.start({
       workspace,
@@ -52,7 +58,8 @@ export async function startParts(
       log,
     }),
   );
-  const { packagesDir, restoreWorkingDir, maxOutputBytes, spareKernel } = options;
+  const { restoreWorkingDir, maxOutputBytes, spareKernel } = options;
+  const { packages, importable } = await openPackages(options, workspace, python);
   const kernel = parts.use(
     await KernelSession.start({
       gateway: {
@@ -61,9 +68,10 @@ export async function startParts(
         kernelDoor: (stream) => tools.serveKernel(stream),
         kernelToken: tools.kernelToken,
         sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
+        nestedWorkspace,
         limits: options.limits,
         kernelEnv,
-        packagesDir,
+        packages: importable,
         startTimeoutMs,
         signal,
         log,
@@ -81,7 +89,24 @@ export async function startParts(
       },
     }),
   );
-  return { workspace, kernel, tools };
+  return { workspace, kernel, tools, packages };
+}
+
+/** The packages that code can import, and the folder that further ones are installed into. */
+async function openPackages(
+  { packages = true, sandbox, log }: CodeExecutorOptions,
+  workspace: string,
+  python: PythonEnvironment,
+): Promise<{ packages: PackageFolder | undefined; importable: readonly string[] }> {
+  if (packages === false) return { packages: undefined, importable: [] };
+  const others = packages === true ? [] : [await PackageFolder.find(packages, python)];
+  const shared = others.filter((path) => path !== undefined);
+  if (await PackageFolder.isPermitted(workspace)) {
+    const own = await PackageFolder.open(workspace, python, { sandbox, shared, log });
+    return { packages: own, importable: [own.path, ...shared] };
+  }
+  const found = await PackageFolder.find(workspace, python);
+  return { packages: undefined, importable: found === undefined ? shared : [found, ...shared] };
 }
 
 /** What code in the kernel must ask for before it runs commands. */

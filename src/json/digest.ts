@@ -1,9 +1,14 @@
-import { createHash } from "node:crypto";
+import { createHash, createHmac } from "node:crypto";
 import { type ExactJson, isExactObject, stringifyExact } from "./exact.ts";
 
 /** The SHA-256 of a text in UTF-8, or of bytes, in hexadecimal digits. */
 export function sha256(data: string | Uint8Array): string {
   return createHash("sha256").update(data).digest("hex");
+}
+
+/** The HMAC-SHA-256 of a text in UTF-8, in hexadecimal digits. */
+export function hmacSha256(key: Uint8Array, text: string): string {
+  return createHmac("sha256", key).update(text).digest("hex");
 }
 
 /**

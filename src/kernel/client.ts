@@ -67,7 +67,7 @@ export class KernelClient implements AsyncDisposable {
       log: this.#log,
       startTimeoutMs,
       signal,
-      spare: spareKernel,
+      spare: spareKernel && (gateway.sandboxed !== true || gateway.kernelsApart !== false),
     });
   }
 

@@ -1,16 +1,18 @@
-import { allDone } from "../async/all.ts";
-import { anySignal } from "../async/signals.ts";
+import { abortable, anySignal } from "../async/signals.ts";
 import { GatewayStartError, type ProcessEvidence } from "../errors.ts";
 import { LinkPort } from "../link/port.ts";
-import { silentLogger } from "../log.ts";
+import { type Logger, silentLogger } from "../log.ts";
 import { randomToken } from "../net/random_token.ts";
+import { ControlGroup } from "../process/control_group.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import { type EffectiveLimits, effectiveLimits } from "../sandbox/limits.ts";
+import { requireOwnProgram } from "../sandbox/own_program.ts";
 import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
 import { untilAnswers } from "./gateway_answer.ts";
 import type { KernelGatewayOptions } from "./gateway_options.ts";
 import { gatewaySpec } from "./gateway_spec.ts";
+import type { SelfTestReport } from "../sandbox/selftest.ts";
 import { launch, type Launched, untilReady, untilUp } from "./launch.ts";
 import { locatePython } from "./python_files.ts";
 import { SessionFolder } from "./session_folder.ts";
@@ -43,10 +45,12 @@ export class KernelGateway implements AsyncDisposable {
   readonly url: URL;
   /** What it wants as `Authorization: token …`. */
   readonly token: string;
-  /** The folder that is the home directory of its kernels. */
+  /** The folder in which each of its kernels has its home directory. */
   readonly sessionDir: string;
   /** Whether its kernels run in the sandbox. */
   readonly sandboxed: boolean;
+  /** Whether code in one kernel is kept from tracing another one; never without the sandbox. */
+  readonly kernelsApart: boolean;
   /** What one process of the executed code may take; `null` where there is no limit. */
   readonly limits: EffectiveLimits;
   /** Resolves, never rejects, when it has ended, however that came. */
@@ -62,6 +66,7 @@ export class KernelGateway implements AsyncDisposable {
     this.token = running.token;
     this.sessionDir = running.folder.session;
     this.sandboxed = running.sandboxed;
+    this.kernelsApart = running.kernelsApart;
     this.limits = running.limits;
     this.exited = running.exited;
     this.#process = running.process;
@@ -125,6 +130,7 @@ interface Running {
   readonly token: string;
   readonly folder: SessionFolder;
   readonly sandboxed: boolean;
+  readonly kernelsApart: boolean;
   readonly limits: EffectiveLimits;
   readonly process: ManagedProcess;
   readonly exited: Promise<ProcessEvidence>;
@@ -132,13 +138,12 @@ interface Running {
 
 async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Running> {
   const { options, deadline, state } = start;
-  const { sandbox = true, packagesDir, log = silentLogger } = options;
+  const { sandbox = true, packages = [], log = silentLogger } = options;
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
   const folder = parts.use(await SessionFolder.create());
-  const [workspace, python] = await allDone([
-    realFolder(options.workspace),
-    locatePython(options.python, deadline),
-  ]);
+  const workspace = await realFolder(options.workspace);
+  await requireOwnProgram(options.python, { workspace, what: "Python" });
+  const python = await locatePython(options.python, deadline);
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
   const command = [
@@ -153,9 +158,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
-    const readable = packagesDir === undefined
-      ? python.readable
-      : [...python.readable, packagesDir];
+    const readable = [...python.readable, ...packages];
     // The host runs that Python, too.
     const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
     prepared = await prepareSandbox(
@@ -167,25 +170,67 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
         readable,
       },
       command,
-      { ...(sandbox === true ? {} : sandbox), log, signal: deadline, path },
+      {
+        ...(sandbox === true ? {} : sandbox),
+        nestedWorkspace: options.nestedWorkspace,
+        log,
+        signal: deadline,
+        path,
+      },
     );
   }
   deadline.throwIfAborted();
   const { kernelDoor } = options;
+  const grouped = parts.use(new Grouped()); // it ends after what is in it
   const launched = launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log });
   state.launched = launched;
+  grouped.take(launched.process.pid, limits, log);
   const report = await untilReady(launched, prepared !== undefined, deadline);
+  await abortable(grouped.taken, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   if (prepared !== undefined) requireSandbox(report, prepared.config, log);
 
   const token = randomToken();
   const port = parts.use(LinkPort.open(launched.link));
   launched.link.start(
-    gatewaySpec({ options, python, folder, workspace, prepared, limits, token, path }),
+    gatewaySpec({
+      ...{ options, python, folder, workspace, prepared, limits, token, path },
+      kernelsApart: prepared !== undefined && hasLandlock(report),
+    }),
   );
   await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
   const { process, exited } = launched;
-  return { port, token, folder, sandboxed: prepared !== undefined, limits, process, exited };
+  const sandboxed = prepared !== undefined;
+  const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
+  return { port, token, folder, sandboxed, kernelsApart, limits, process, exited };
+}
+
+/** What our own processes of a session take of its number: bubblewrap, relays, launcher, gateway. */
+const OWN_PROCESSES = 64;
+
+/** The control group of a session's processes, where there can be one. */
+class Grouped implements AsyncDisposable {
+  taken: Promise<ControlGroup | undefined> = Promise.resolve(undefined);
+
+  take(pid: number, { memoryBytes, processes }: EffectiveLimits, log: Logger): void {
+    const count = processes === null ? null : processes + OWN_PROCESSES;
+    this.taken = ControlGroup.take(pid, { memoryBytes, processes: count }).then((group) => {
+      log.debug(group ? `Limited together by ${group.keeper}` : "No control group can be had");
+      return group;
+    }, (error: unknown) => {
+      log.warn(`The session's processes are not limited together: ${error}`);
+      return undefined;
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await (await this.taken)?.[Symbol.asyncDispose]();
+  }
+}
+
+/** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */
+function hasLandlock({ landlock = 0 }: SelfTestReport): boolean {
+  return landlock >= 2;
 }
 
 async function realFolder(path: string): Promise<string> {

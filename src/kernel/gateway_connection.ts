@@ -13,6 +13,13 @@ export interface GatewayAddress {
   readonly exited?: Promise<ProcessEvidence>;
   /** The last part of what the gateway wrote to stderr. */
   readonly stderrTail?: string;
+  /**
+   * Whether code in one kernel is kept from tracing another one. In a sandbox without that, no kernel
+   * is started before the one that it replaces has ended.
+   */
+  readonly kernelsApart?: boolean;
+  /** Whether kernels run in a sandbox. */
+  readonly sandboxed?: boolean;
   /** What one process of the executed code may take, so that errors can say so. */
   readonly limits?: EffectiveLimits;
 }

@@ -16,13 +16,23 @@ export interface KernelGatewayOptions {
    */
   sandbox?: boolean | SandboxOptions | undefined;
   /**
+   * Accepts other workspaces in this one, whose files its code could change.
+   *
+   * @default {false}
+   */
+  nestedWorkspace?: boolean | undefined;
+  /**
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
    */
   limits?: ResourceLimits | false | undefined;
-  /** A folder with further Python packages for kernels, which they can only read. It exists. */
-  packagesDir?: string | undefined;
+  /**
+   * Folders with further Python packages for kernels, which can only read them. They exist.
+   *
+   * @default {[]}
+   */
+  packages?: readonly string[] | undefined;
   /** Further environment variables of kernels. */
   kernelEnv?: Readonly<Record<string, string>> | undefined;
   /**

@@ -97,7 +97,7 @@ for (const sandbox of [true, false]) {
         "42\n",
       );
       const url = await kernel.run("print(os.environ['IPYBOX_TOOL_URL'], os.environ['HOME'])");
-      assertMatch(url, /^http:\/\/127\.0\.0\.1:\d+ \/.*\/session\n$/);
+      assertMatch(url, /^http:\/\/127\.0\.0\.1:\d+ \/.*\/session\/kernels\/\w+\n$/);
     } finally {
       Deno.env.delete("IPYBOX_TEST_SECRET_GATEWAY");
     }
@@ -256,7 +256,7 @@ for pid in (1, 2, os.getppid()):
             pass
 `;
   const seen = await kernel.run(code);
-  if (Deno.uid() === 0) assertMatch(log.warnings.join(), /runs as root.*weaker/);
+  if (Deno.uid() === 0) assertMatch(log.warnings.join(), /runs as root.*is root, too/);
   else assertEquals(seen, "");
 });
 
@@ -272,12 +272,13 @@ Deno.test("KernelGateway.start() names a Python that does not exist", async () =
 
 Deno.test("KernelGateway.start() names what is no Python, and packages that are missing", async () => {
   await using workspace = await TempFolder.create();
+  await using programs = await TempFolder.create();
   await assertRejects(
     () => start(workspace, { python: "/bin/false" }),
     EnvironmentNotReadyError,
     "/bin/false is not a Python that works (exit code 1)",
   );
-  const bare = `${workspace.path}/python`;
+  const bare = `${programs.path}/python`;
   const script = `#!/bin/sh\nexec ${testPython()} -S "$@"\n`; // without site-packages
   await Deno.writeTextFile(bare, script, { mode: 0o755 });
   const error = await assertRejects(
@@ -289,8 +290,8 @@ Deno.test("KernelGateway.start() names what is no Python, and packages that are 
 });
 
 /** A Python that answers the first question truly and then does something else. */
-async function pretender(workspace: TempFolder, script: string): Promise<string> {
-  const path = `${workspace.path}/pretender`;
+async function pretender(folder: TempFolder, script: string): Promise<string> {
+  const path = `${folder.path}/pretender`;
   const answer = JSON.stringify({ links: [path], prefixes: ["/usr"], missing: [] });
   const text = `#!/bin/sh\nif [ "$2" = -c ]; then echo '${answer}'; exit; fi\n${script}\n`;
   await Deno.writeTextFile(path, text, { mode: 0o755 });
@@ -299,7 +300,8 @@ async function pretender(workspace: TempFolder, script: string): Promise<string>
 
 Deno.test("KernelGateway.start() reports the launcher's last words", async () => {
   await using workspace = await TempFolder.create();
-  const python = await pretender(workspace, "echo 'it broke' >&2; exit 3");
+  await using programs = await TempFolder.create();
+  const python = await pretender(programs, "echo 'it broke' >&2; exit 3");
   const error = await assertRejects(
     () => start(workspace, { python, sandbox: false }),
     GatewayStartError,
@@ -310,7 +312,8 @@ Deno.test("KernelGateway.start() reports the launcher's last words", async () =>
 
 Deno.test("KernelGateway.start() does not believe a launcher that sends garbage", async () => {
   await using workspace = await TempFolder.create();
-  const python = await pretender(workspace, "echo 'Welcome to the machine'; cat >/dev/null");
+  await using programs = await TempFolder.create();
+  const python = await pretender(programs, "echo 'Welcome to the machine'; cat >/dev/null");
   const error = await assertRejects(
     () => start(workspace, { python, sandbox: false }),
     GatewayStartError,
@@ -321,8 +324,9 @@ Deno.test("KernelGateway.start() does not believe a launcher that sends garbage"
 
 Deno.test("KernelGateway.start() does not believe a READY that is no report", async () => {
   await using workspace = await TempFolder.create();
+  await using programs = await TempFolder.create();
   const frame = String.raw`printf '\005\000\000\000\000\000\000\000\002{}'`;
-  const python = await pretender(workspace, `${frame}; cat >/dev/null`);
+  const python = await pretender(programs, `${frame}; cat >/dev/null`);
   await assertRejects(() => start(workspace, { python, sandbox: false }), GatewayStartError);
 });
 
@@ -344,8 +348,9 @@ Deno.test("KernelGateway.start() refuses to run code when the sandbox does not h
 
 Deno.test("KernelGateway.start() reports a gateway that exits at once", async () => {
   await using workspace = await TempFolder.create();
+  await using programs = await TempFolder.create();
   const script = `case "$2" in *gateway.py) echo 'no such module' >&2; exit 5;; esac`;
-  const python = await pretender(workspace, `${script}\nexec ${testPython()} "$@"`);
+  const python = await pretender(programs, `${script}\nexec ${testPython()} "$@"`);
   const error = await assertRejects(
     () => start(workspace, { python, sandbox: false }),
     GatewayStartError,
@@ -356,7 +361,8 @@ Deno.test("KernelGateway.start() reports a gateway that exits at once", async ()
 
 Deno.test("KernelGateway.start() gives up in time, and when it is told to", async () => {
   await using workspace = await TempFolder.create();
-  const python = await pretender(workspace, "echo 'thinking' >&2; while read -r _; do :; done");
+  await using programs = await TempFolder.create();
+  const python = await pretender(programs, "echo 'thinking' >&2; while read -r _; do :; done");
   const late = await assertRejects(
     () => start(workspace, { python, sandbox: false, startTimeoutMs: 300 }),
     GatewayStartError,

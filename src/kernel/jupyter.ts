@@ -10,8 +10,9 @@
  * @module
  */
 import { createMessage, type IMessage } from "@jupyterlab/services/lib/kernel/messages.js";
-import { deserialize, serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
+import { serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
 import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
+import { checkJson, JsonLimitError } from "../json/measure.ts";
 
 /** The WebSocket subprotocol in which a message is binary and its text is not escaped twice. */
 export const KERNEL_PROTOCOL = "v1.kernel.websocket.jupyter.org";
@@ -94,27 +95,91 @@ function messageOf(request: RequestContent, session: string): IMessage {
   }
 }
 
+/** The most values of a message: parsing more holds up all else, and takes far more memory than bytes. */
+const MAX_VALUES = 250_000;
+/** The most values of a header. */
+const MAX_HEADER_VALUES = 1000;
+
 /**
- * Reads a message, which executed code may have forged.
+ * Reads a message, which executed code may have forged. Of one with too many values, the content
+ * is left out: what should have been output is a text that says so.
  *
  * @param data What the socket received.
  * @returns The message.
  * @throws {Error} It is no Jupyter message.
  */
 export function decodeMessage(data: ArrayBuffer): JupyterMessage {
-  const message = deserialize(data, KERNEL_PROTOCOL);
-  validateMessage(message);
-  const parent: unknown = message.parent_header;
-  const header: JsonObject = isObject(parent) ? parent : {};
-  const content: unknown = message.content;
+  const { channel, header, parent, content: bytes } = partsOf(data);
+  const head = parseJson(header, MAX_HEADER_VALUES);
+  if (!isObject(head)) throw new TypeError("A message's header is not an object");
+  const { type, content } = contentOf(bytes, head.msg_type);
+  const message: unknown = {
+    channel: decoder.decode(channel),
+    header: { ...head, msg_type: type },
+    parent_header: parseJson(parent, MAX_HEADER_VALUES),
+    metadata: {},
+    content,
+  };
+  requireMessage(message);
+  const parentHeader: unknown = message.parent_header;
+  const { msg_id: id, session }: JsonObject = isObject(parentHeader) ? parentHeader : {};
   if (!isObject(content)) throw new TypeError("A message's content is not an object");
   return {
     channel: message.channel,
     type: message.header.msg_type,
-    parentId: textIn(header.msg_id),
-    parentSession: textIn(header.session),
+    parentId: textIn(id),
+    parentSession: textIn(session),
     content,
   };
+}
+
+/** The library's check takes what is still to be checked for a message. */
+function requireMessage(message: unknown): asserts message is IMessage {
+  validateMessage(message as IMessage);
+}
+
+/** The content, or instead of one with too many values, a text that says so. */
+function contentOf(bytes: Uint8Array, type: unknown): { type: unknown; content: unknown } {
+  try {
+    return { type, content: parseJson(bytes, MAX_VALUES) };
+  } catch (error) {
+    if (!(error instanceof JsonLimitError)) throw error;
+    const text = `[ipybox: output was left out: ${error.message}]\n`;
+    return {
+      type: typeof type === "string" && OUTPUT.has(type) ? "stream" : type,
+      content: { name: "stderr", text },
+    };
+  }
+}
+
+const OUTPUT: ReadonlySet<string> = new Set([
+  "display_data",
+  "error",
+  "execute_result",
+  "stream",
+  "update_display_data",
+]);
+
+const decoder = new TextDecoder();
+
+function parseJson(bytes: Uint8Array, maxValues: number): unknown {
+  checkJson(bytes, { maxValues });
+  return JSON.parse(decoder.decode(bytes));
+}
+
+/** The bytes of a message's parts; its binary buffers are not looked at. */
+function partsOf(
+  data: ArrayBuffer,
+): Record<"channel" | "header" | "parent" | "content", Uint8Array> {
+  const view = new DataView(data);
+  const part = (index: number) => {
+    const from = Number(view.getBigUint64(8 * (index + 1), true));
+    const to = Number(view.getBigUint64(8 * (index + 2), true));
+    if (from > to || to > data.byteLength) throw new RangeError("A message's parts are not in it");
+    return new Uint8Array(data, from, to - from);
+  };
+  if (view.getBigUint64(0, true) < 6n) throw new RangeError("A message has too few parts");
+  return { channel: part(0), header: part(1), parent: part(2), content: part(4) };
 }
 
 function textIn(value: unknown): string | undefined {

@@ -1,4 +1,4 @@
-import { assertEquals, assertThrows } from "@std/assert";
+import { assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { decodeMessage, encodeRequest } from "./jupyter.ts";
 
 Deno.test("A request can be decoded again", () => {
@@ -35,6 +35,29 @@ Deno.test("decodeMessage() refuses what is no Jupyter message", async (t) => {
     await t.step(name, () => void assertThrows(() => decodeMessage(data)));
   }
 });
+
+Deno.test("decodeMessage() leaves out what would be too many values, and says so", () => {
+  const decode = (channel: string, type: string, content: string) =>
+    decodeMessage(
+      wire([channel, JSON.stringify({ ...HEADER, msg_type: type }), "{}", "{}", content]),
+    );
+  const many = `[${"[],".repeat(300_000)}1]`;
+  const display = decode("iopub", "display_data", `{"data":{},"metadata":{"x":${many}}}`);
+  assertEquals(display.type, "stream");
+  assertMatch(String(display.content.text), /output was left out: it has more than 250000 values/);
+  const reply = decode("shell", "execute_reply", `{"status":"ok","payload":${many}}`);
+  assertEquals([reply.type, reply.content.status], ["execute_reply", undefined]);
+  const deep = decode("iopub", "error", `{"ename":${"[".repeat(3000)}`);
+  assertMatch(String(deep.content.text), /nests more than 2000 levels/);
+  const large = decode(
+    "iopub",
+    "stream",
+    JSON.stringify({ name: "stdout", text: "[".repeat(1e6) }),
+  );
+  assertEquals(String(large.content.text).length, 1e6);
+});
+
+const HEADER = { username: "", version: "5", session: "", msg_id: "" };
 
 /** The binary form of a message: the number of offsets, the offsets, the parts. */
 function wire(parts: readonly string[]): ArrayBuffer {

@@ -44,6 +44,9 @@ export const EVIDENCE_TIMEOUT_MS = 5000;
 /** A kernel's process ended as it started. A port that was free may have been taken meanwhile. */
 export class UnansweredError extends Error {}
 
+/** How long a kernel may take to get ready for code, where it was started ahead. */
+const BEGIN_TIMEOUT_MS = 5000;
+
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {
   readonly #id: string;
@@ -141,6 +144,17 @@ export class Kernel implements AsyncDisposable {
     await settledWithin(idle, FLUSH_TIMEOUT_MS);
   }
 
+  /**
+   * Has a kernel that was started ahead begin anew: code of the kernel that it replaces could write
+   * to its folder. For after that one's end, and before any code.
+   *
+   * @throws {Error} It cannot.
+   */
+  async begin(): Promise<void> {
+    const code = '__import__("ipybox_runtime.kernel", fromlist=["begin"]).begin()';
+    await this.#runSilently(code, "Cannot hand the kernel over", BEGIN_TIMEOUT_MS);
+  }
+
   /** Gives the kernel up: all that is under way fails with `reason`. */
   abandon(reason: unknown): void {
     if (this.ended.aborted) return;
@@ -178,17 +192,24 @@ export class Kernel implements AsyncDisposable {
       const { done } = this.request({ type: "kernel_info_request" });
       if (await settledWithin(done, HANDSHAKE_RETRY_MS)) break;
     }
-    const code = bootstrapCode(this.#options.bootstrap);
+    await this.#runSilently(bootstrapCode(this.#options.bootstrap), "Cannot set up the kernel");
+  }
+
+  /** Runs code of ours. */
+  async #runSilently(code: string, failure: string, timeoutMs = Infinity): Promise<void> {
     const { done } = this.request({
       type: "execute_request",
       code,
       silent: true,
       storeHistory: false,
     });
+    if (timeoutMs !== Infinity && !await settledWithin(done, timeoutMs)) {
+      throw new Error(`${failure}: it did not answer within ${timeoutMs / 1000} s`);
+    }
     const reply = await done;
     if (reply.status === "ok") return;
     throw new Error(
-      `Cannot set up the kernel: ${reply.ename}: ${reply.evalue}; ` +
+      `${failure}: ${reply.ename}: ${reply.evalue}; ` +
         "the gateway's PYTHONPATH must hold ipybox_runtime",
     );
   }
@@ -202,6 +223,15 @@ export class Kernel implements AsyncDisposable {
       this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
       return;
     }
+    try {
+      this.#take(message, data.byteLength);
+    } catch (error) {
+      // An error in an event's handler would end the process, and with it all other kernels.
+      this.#options.log.error(`Cannot take a message of kernel ${this.#id}: ${messageOf(error)}`);
+    }
+  }
+
+  #take(message: JupyterMessage, size: number): void {
     const { type, content, parentId } = message;
     const request = parentId === undefined ? undefined : this.#requests.get(parentId);
     if (request !== undefined) request.receive(message);
@@ -209,7 +239,7 @@ export class Kernel implements AsyncDisposable {
     else if (message.parentSession === this.#session && isOutput(message)) {
       const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
       if (running !== undefined) running.receive(message);
-      else this.#late.add(message, data.byteLength);
+      else this.#late.add(message, size);
     }
   }
 

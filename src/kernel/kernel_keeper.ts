@@ -42,7 +42,7 @@ export class KernelKeeper implements AsyncDisposable {
     this.#options = options;
     this.#spare = new SpareKernel(
       () => this.#startInTime(undefined),
-      (kernel) => this.#endLater(kernel, new DOMException("It was a spare", "AbortError")),
+      (kernel) => void this.#endLater(kernel, new DOMException("It was a spare", "AbortError")),
       options,
     );
     this.#current = this.#watch(this.#startInTime(options.signal));
@@ -74,10 +74,8 @@ export class KernelKeeper implements AsyncDisposable {
 
   /** Gives the current kernel up, with the reason why, for the spare one or one that is started. */
   replace(reason: unknown): void {
-    const old = this.#current;
-    this.#current = this.#next();
     this.#loss = undefined;
-    this.#endLater(old, reason);
+    this.#current = this.#next(this.#endLater(this.#current, reason));
   }
 
   /** Why variables were lost since this was last asked, if a kernel died. */
@@ -95,9 +93,23 @@ export class KernelKeeper implements AsyncDisposable {
     while (this.#endings.size > 0) await Promise.all(this.#endings);
   }
 
-  /** The spare kernel, or else one that is started now. */
-  #next(): Promise<Kernel> {
-    return this.#watch(this.#spare.take() ?? this.#startInTime(undefined));
+  /** The spare kernel, or else one that is started, once the one before has ended. */
+  #next(ended?: Promise<void>): Promise<Kernel> {
+    return this.#watch(this.#takeOver(this.#spare.take(), ended));
+  }
+
+  async #takeOver(spare: Promise<Kernel> | undefined, ended?: Promise<void>): Promise<Kernel> {
+    await ended; // what that one's code started has ended, too, and cannot meddle any more
+    if (spare === undefined) return await this.#startInTime(undefined);
+    try {
+      const kernel = await spare;
+      await kernel.begin();
+      return kernel;
+    } catch (error) {
+      this.#options.log.debug(`The spare kernel is of no use: ${messageOf(error)}`);
+      this.#endLater(spare, error);
+      return await this.#startInTime(undefined);
+    }
   }
 
   /** Notices the end of a kernel that is to be the current one. */
@@ -182,7 +194,7 @@ export class KernelKeeper implements AsyncDisposable {
     this.#loss = { reason };
   }
 
-  #endLater(kernel: Promise<Kernel>, reason: unknown): void {
+  #endLater(kernel: Promise<Kernel>, reason: unknown): Promise<void> {
     const ending = kernel.then((started) => {
       started.abandon(reason);
       return started[Symbol.asyncDispose]();
@@ -191,5 +203,6 @@ export class KernelKeeper implements AsyncDisposable {
         this.#endings.delete(ending);
       });
     this.#endings.add(ending);
+    return ending;
   }
 }

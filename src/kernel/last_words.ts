@@ -3,7 +3,7 @@ const OWN_FRAMES =
   /(\n {2}File "[^"\n]*\/IPython\/core\/interactiveshell\.py", line \d+ in run_code)(?:\n {2}File [^\n]*)*/g;
 
 /** The modules that are loaded in every kernel, which follow such a stack. */
-const EXTENSION_MODULES = /\n+Extension modules: [^\n]*/g;
+const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
 
 /**
  * What a process has said since an earlier moment, as far as it helps to understand its end: of the

@@ -11,6 +11,7 @@ import type { ByteStream } from "../net/byte_stream.ts";
 import { joinStreams } from "../net/join_streams.ts";
 import { TcpStream } from "../net/tcp_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
+import { namedProgram } from "../process/program.ts";
 import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { type PreparedSandbox, sandboxFix } from "../sandbox/sandbox.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
@@ -49,7 +50,7 @@ export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Lau
   const { command, prepared, cwd, kernelDoor, log } = options;
   const [program = "", ...args] = command;
   const process = ManagedProcess.spawn({
-    command: prepared?.command ?? program,
+    command: prepared?.command ?? namedProgram(program),
     args: prepared?.args ?? args,
     cwd,
     env: prepared?.env ?? { LANG: "C.UTF-8" },

@@ -1,13 +1,14 @@
 import type { PartialResult } from "../errors.ts";
 import type { ArtifactFolder } from "./artifact_folder.ts";
 import type { OutputChunk } from "./chunk_queue.ts";
-import { shownText, textOf, writeImage } from "./image_file.ts";
+import { shownText, writeImage } from "./image_file.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
-import { type DataEntry, LineJoiner, OutputLog } from "./output_log.ts";
+import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
 import type { MimeBundle } from "./outputs.ts";
 import { messageOf, SpillFile } from "./spill_file.ts";
 import { cut, formatBytes } from "./text.ts";
-import { cleanTraceback } from "./traceback.ts";
+import { type Raised, raisedIn } from "./raised.ts";
+import { weightOf } from "./weight.ts";
 
 /** Where the parts of an execution's output go, and how much of it is kept. */
 export interface CollectorOptions {
@@ -21,8 +22,17 @@ export interface CollectorOptions {
   readonly onText: (stream: OutputChunk["stream"], text: string) => void;
 }
 
-/** The most that the displays of one execution may hold in memory, besides their text. */
-const MAX_DISPLAY_BYTES = 128 * 1024 ** 2;
+/** The most that the displays and errors of one execution may hold in memory, besides the text. */
+const MAX_KEPT_BYTES = 128 * 1024 ** 2;
+
+/** The most displays and errors of one execution. */
+const MAX_KEPT = 10_000;
+
+/** What each of them takes besides what it holds. */
+const ENTRY_BYTES = 512;
+
+/** Metadata of displays is kept up to this size: a picture's width, not another display. */
+const MAX_METADATA_BYTES = 65_536;
 
 const OUTPUT_TYPES: ReadonlySet<string> = new Set([
   "stream",
@@ -30,9 +40,6 @@ const OUTPUT_TYPES: ReadonlySet<string> = new Set([
   "display_data",
   "error",
 ]);
-
-/** The most displays, and the most errors, of one execution. */
-const MAX_DISPLAYS = 10_000;
 
 /** Tracebacks are kept whole up to this size, however small the limit of the text. */
 const MIN_ERROR_BYTES = 65_536;
@@ -42,9 +49,10 @@ export class OutputCollector implements Disposable {
   readonly #options: CollectorOptions;
   readonly #log: OutputLog;
   readonly #joiner = new LineJoiner();
-  readonly #displays = new Map<string, DataEntry[]>();
-  #displayCount = 0;
-  #displayBytes = 0;
+  readonly #displays = new Map<string, { readonly first: DataEntry; others: DataEntry[] }>();
+  #kept = 0;
+  #keptBytes = 0;
+  #saidFull = false;
   #spill: SpillFile | undefined;
   #clearsNext = false;
 
@@ -82,6 +90,11 @@ export class OutputCollector implements Disposable {
     }
   }
 
+  /** Reads an exception from a message, within what is kept of one. */
+  raisedIn(content: JsonObject): Raised {
+    return raisedIn(content, Math.max(this.#options.maxOutputBytes, MIN_ERROR_BYTES));
+  }
+
   /** What was produced so far. */
   partial(): PartialResult {
     const note = this.#spill?.note ?? "";
@@ -102,10 +115,12 @@ export class OutputCollector implements Disposable {
   /** Leaves out all that was produced; chunks and the file of the whole text keep it. */
   #clear(): void {
     this.#clearsNext = false;
-    for (const image of this.#log.images()) this.#options.images.remove(image);
+    const images = this.#log.images();
     this.#log.clear();
     this.#displays.clear();
-    this.#displayCount = this.#displayBytes = 0;
+    this.#kept = this.#keptBytes = 0;
+    this.#saidFull = false;
+    for (const image of images) this.#removeImage(image);
   }
 
   #addStream(content: JsonObject): void {
@@ -119,81 +134,98 @@ export class OutputCollector implements Disposable {
   }
 
   #addData(type: DataEntry["type"], content: JsonObject): void {
-    const whole = bundleOf(content.data);
-    const text = shownText(whole);
-    const data = this.#bounded(whole);
-    if (text !== undefined) this.#publish("result", this.#joiner.joinLine(text));
-    const entry = this.#log.addData({
-      type,
-      data,
-      metadata: bundleOf(content.metadata),
-      displayId: displayIdOf(content),
-      image: this.#saveImage(data),
-    });
-    if (entry.displayId === undefined) return;
-    const same = this.#displays.get(entry.displayId);
-    if (same === undefined) this.#displays.set(entry.displayId, [entry]);
-    else same.push(entry);
+    const displayId = displayIdOf(content);
+    const { shown: whole, text } = this.#read(content);
+    const shown = this.#fit(whole, { entries: 1, bytes: ENTRY_BYTES + weightOf(displayId) });
+    const line = text === undefined ? undefined : this.#joiner.joinLine(text);
+    if (line !== undefined) this.#publish("result", line);
+    if (shown === undefined) {
+      // Its text is worth keeping, which has a limit of its own.
+      if (line !== undefined) this.#log.addStream("stdout", `${line}\n`);
+      return;
+    }
+    const image = this.#saveImage(shown.data);
+    const entry = this.#log.addData({ type, displayId }, { ...shown, image });
+    if (displayId === undefined) return;
+    const same = this.#displays.get(displayId);
+    if (same === undefined) this.#displays.set(displayId, { first: entry, others: [] });
+    else same.others.push(entry);
   }
 
   #update(content: JsonObject): void {
     const entries = this.#displays.get(displayIdOf(content) ?? "");
     // A display of an earlier execution, whose result is already out: here it is a new one.
     if (entries === undefined) return this.#addData("display_data", content);
-    const whole = bundleOf(content.data);
-    const before = shownText(entries[0]!.data);
-    const data = this.#bounded(whole, sizeOf(entries[0]!.data));
-    const text = shownText(whole);
+    const { first, others } = entries;
+    const before = shownText(first.shown.data);
+    const olds = [first, ...others].map(({ shown }) => shown);
+    const { shown: whole, text } = this.#read(content);
+    for (const { data, metadata } of olds) this.#keptBytes -= weightOf(data) + weightOf(metadata);
+    const shown = this.#fit(whole, { entries: 0, bytes: 0 }) ?? { data: {}, metadata: {} };
     if (text !== undefined && text !== before) {
       this.#publish("result", this.#joiner.joinLine(text));
     }
-    const metadata = bundleOf(content.metadata);
-    const image = this.#saveImage(data);
-    for (const old of new Set(entries.map((entry) => entry.image))) {
-      if (old !== undefined) this.#options.images.remove(old);
-    }
-    for (const entry of entries) this.#log.updateData(entry, { data, metadata, image });
+    const oldImages = new Set(olds.map(({ image }) => image));
+    const image = this.#saveImage(shown.data);
+    entries.others = [];
+    this.#log.update(first, others, { ...shown, image });
+    for (const old of oldImages) if (old !== undefined) this.#removeImage(old);
   }
 
   #addError(content: JsonObject): void {
-    if (++this.#displayCount > MAX_DISPLAYS) return;
-    const limit = Math.max(this.#options.maxOutputBytes, MIN_ERROR_BYTES);
-    const traceback = cleanTraceback(
-      Array.isArray(content.traceback) ? content.traceback.map(String) : [],
-    );
-    const whole = cut(traceback.join("\n"), limit);
-    this.#log.addError({
-      type: "error",
-      ename: cut(String(content.ename), limit),
-      evalue: cut(String(content.evalue), limit),
-      traceback: whole === traceback.join("\n") ? traceback : [whole],
-    });
+    const raised = this.raisedIn(content);
+    if (this.#take({ entries: 1, bytes: ENTRY_BYTES + weightOf({ ...raised }) })) {
+      this.#log.addError({ type: "error", ...raised });
+    }
   }
 
-  /** A bundle within the limits of memory; what has no room is left out, which is said. */
-  #bounded(data: MimeBundle, replaced?: number): MimeBundle {
-    const text = textOf(data["text/plain"]);
-    const limit = this.#options.maxOutputBytes / 2;
-    const shortened = text === undefined ? undefined : cut(text, limit);
-    if (shortened !== text) {
-      // The log would otherwise be the first to know that text is left out.
-      this.#startSpilling(this.#log.rawText() ?? "");
-      data = { ...data, "text/plain": shortened };
+  /** What a message displays, its text within the limit of the text; and its whole text. */
+  #read(content: JsonObject): { shown: Omit<Shown, "image">; text: string | undefined } {
+    const data = bundleOf(content.data);
+    const metadata = bundleOf(content.metadata);
+    const text = shownText(data);
+    const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
+    // The log would otherwise be the first to know that text is left out.
+    if (shortened !== text) this.#startSpilling();
+    return {
+      shown: {
+        data: shortened === text ? data : { ...data, "text/plain": shortened },
+        metadata: weightOf(metadata) <= MAX_METADATA_BYTES ? metadata : {},
+      },
+      text,
+    };
+  }
+
+  /** Takes memory for a display: for all of it, or else for its text. */
+  #fit(
+    shown: Omit<Shown, "image">,
+    besides: { readonly entries: number; readonly bytes: number },
+  ): Omit<Shown, "image"> | undefined {
+    const { "text/plain": text } = shown.data;
+    const textOnly = { data: text === undefined ? {} : { "text/plain": text }, metadata: {} };
+    return [shown, textOnly].find(({ data, metadata }) =>
+      this.#take({ ...besides, bytes: besides.bytes + weightOf(data) + weightOf(metadata) })
+    );
+  }
+
+  /** Takes memory from the budget, if it has that; else, the user reads it once. */
+  #take({ entries, bytes }: { readonly entries: number; readonly bytes: number }): boolean {
+    if (this.#kept + entries <= MAX_KEPT && this.#keptBytes + bytes <= MAX_KEPT_BYTES) {
+      this.#kept += entries;
+      this.#keptBytes += bytes;
+      return true;
     }
-    const size = sizeOf(data);
-    const total = this.#displayBytes + size - (replaced ?? 0);
-    if (replaced === undefined) this.#displayCount++;
-    if (this.#displayCount <= MAX_DISPLAYS && total <= MAX_DISPLAY_BYTES) {
-      this.#displayBytes = total;
-      return data;
-    }
-    if (this.#displayCount <= MAX_DISPLAYS) {
-      this.#say(
-        `A display of ${formatBytes(size)} was left out: all take more than ` +
-          `${formatBytes(MAX_DISPLAY_BYTES)}`,
-      );
-    }
-    return shortened === undefined ? {} : { "text/plain": shortened };
+    this.#sayFull();
+    return false;
+  }
+
+  #sayFull(): void {
+    if (this.#saidFull) return;
+    this.#saidFull = true;
+    this.#say(
+      "Some displays and errors were left out: all take more than " +
+        `${formatBytes(MAX_KEPT_BYTES)}, or are more than ${MAX_KEPT}`,
+    );
   }
 
   #saveImage(data: MimeBundle): string | undefined {
@@ -206,6 +238,15 @@ export class OutputCollector implements Disposable {
     }
   }
 
+  #removeImage(path: string): void {
+    try {
+      this.#options.images.remove(path);
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return; // code may remove files of its workspace
+      this.#say(`An image could not be removed: ${messageOf(error)}`);
+    }
+  }
+
   #say(message: string): void {
     this.#addText("stderr", `[ipybox: ${message}]\n`);
   }
@@ -215,10 +256,10 @@ export class OutputCollector implements Disposable {
     this.#spill?.append(text);
   }
 
-  #startSpilling(rawText: string): void {
+  #startSpilling(rawText?: string): void {
     if (this.#spill !== undefined) return;
     this.#spill = new SpillFile(this.#options.spill);
-    this.#spill.append(rawText);
+    this.#spill.append(rawText ?? this.#log.rawText() ?? "");
   }
 }
 
@@ -231,13 +272,4 @@ function displayIdOf(content: JsonObject): string | undefined {
   return isObject(transient) && typeof transient.display_id === "string"
     ? transient.display_id
     : undefined;
-}
-
-/** About how much memory a bundle takes. */
-function sizeOf(data: MimeBundle): number {
-  let size = 0;
-  for (const value of Object.values(data)) {
-    size += typeof value === "string" ? value.length : JSON.stringify(value)?.length ?? 0;
-  }
-  return size;
 }

@@ -182,7 +182,78 @@ Deno.test("OutputCollector bounds the data of displays", () => {
     outputs.filter((output) => "data" in output && "text/html" in output.data).length,
     2,
   );
-  assertMatch(text ?? "", /A display of 50.0 MiB was left out/);
+  assertMatch(text ?? "", /Some displays and errors were left out/);
+  assertMatch(text ?? "", /^0\n1\n[^]*\n2\n3$/); // of all, the text
+});
+
+Deno.test("OutputCollector counts all that it keeps in one budget", () => {
+  using collector = new TestCollector();
+  const huge = "m".repeat(2 ** 20);
+  for (let i = 0; i < 500; i++) {
+    collector.message("display_data", { data: {}, metadata: { x: huge + i }, transient: {} });
+    collector.display({}, huge + i);
+    collector.message("error", { ename: huge + i, evalue: huge + i, traceback: [huge + i] });
+  }
+  const { outputs } = collector.partial();
+  assertEquals(outputs.filter((output) => "metadata" in output && "x" in output.metadata), []);
+  assert(JSON.stringify(outputs).length < 128 * 2 ** 20);
+  for (let i = 0; i < 30_000; i++) collector.display({ "text/html": "<b>", "text/plain": `${i}` });
+  assert(collector.partial().outputs.length <= 10_010);
+  assertMatch(collector.text ?? "", /29999$/);
+});
+
+Deno.test("OutputCollector has the objects of displays weigh what they take, not their JSON", () => {
+  using collector = new TestCollector();
+  const value = JSON.parse(`[${"[],".repeat(200_000)}1]`);
+  for (let i = 0; i < 50; i++) collector.display({ "application/json": value });
+  const kept = collector.partial().outputs.filter((output) =>
+    "data" in output && "application/json" in output.data
+  );
+  assert(kept.length > 5 && kept.length < 15, String(kept.length));
+});
+
+Deno.test("OutputCollector updates a display that is shown 40,000 times in no time", () => {
+  using collector = new TestCollector();
+  const begin = performance.now();
+  for (let i = 0; i < 40_000; i++) collector.display({ "text/plain": "0" }, "x");
+  for (let i = 0; i < 10_000; i++) {
+    collector.display({ "text/plain": `${i}` }, "x", "update_display_data");
+  }
+  const { outputs } = collector.partial();
+  assert(performance.now() - begin < 5000, `${performance.now() - begin} ms`);
+  const shown = outputs.filter((output) => output.type === "display_data");
+  assertEquals(new Set(shown.map(({ data }) => data["text/plain"])), new Set(["9999"]));
+});
+
+Deno.test("OutputCollector bears code that removes its images", () => {
+  using collector = new TestCollector();
+  const image = (text: string) => ({ "image/svg+xml": "<svg/>", "text/plain": text });
+  collector.display(image("1"), "x");
+  Deno.removeSync(collector.partial().images[0] ?? "");
+  collector.display(image("2"), "x", "update_display_data");
+  const [second = ""] = collector.partial().images;
+  assert(exists(second));
+  Deno.removeSync(second);
+  collector.message("clear_output", { wait: false });
+  assertEquals(collector.text, null);
+});
+
+Deno.test("OutputCollector keeps the texts of displays that were updated apart from others", () => {
+  using collector = new TestCollector({ maxOutputBytes: 400 });
+  collector.display({ "text/plain": "a" }, "x");
+  collector.display({ "text/plain": "b" }, "x");
+  collector.display({ "text/plain": "c" });
+  collector.display({ "text/plain": "d" }, "x", "update_display_data");
+  assertEquals(collector.text, "d\nd\nc");
+  collector.display({ "text/plain": "e" }, "x");
+  assertEquals(collector.text, "d\nd\nc\ne");
+  collector.stream("x".repeat(2000) + "\n");
+  collector.display({ "text/plain": "f".repeat(100) }, "x", "update_display_data");
+  assertMatch(collector.text ?? "", /left out here/);
+  const states = collector.partial().outputs.flatMap((output) =>
+    "displayId" in output ? [output.data["text/plain"]] : []
+  );
+  assertEquals(states, Array(3).fill("f".repeat(100)));
 });
 
 Deno.test("OutputCollector takes malformed messages", () => {

@@ -10,16 +10,24 @@ interface StreamEntry {
   bytes: number;
 }
 
+/** What a display shows now. Displays of one id share it once they were updated. */
+export interface Shown {
+  data: MimeBundle;
+  metadata: MimeBundle;
+  /** The path of its image. */
+  image: string | undefined;
+}
+
 /** A result or a display. */
 export interface DataEntry {
   readonly type: "execute_result" | "display_data";
-  data: MimeBundle;
-  metadata: MimeBundle;
   readonly displayId: string | undefined;
-  /** The path of its image. */
-  image: string | undefined;
-  /** The size of its text, 0 when its text was left out of the merged text. */
-  bytes: number;
+  shown: Shown & {
+    /** The size of its text. */
+    bytes: number;
+    /** How many entries have that text in the merged text. */
+    uses: number;
+  };
   textLeftOut: boolean;
 }
 
@@ -59,8 +67,7 @@ export class OutputLog {
   addStream(name: "stdout" | "stderr", text: string): void {
     this.#hasText = true;
     const bytes = byteLength(text);
-    this.#totalBytes += bytes;
-    this.#cost += bytes;
+    this.#count(bytes);
     const last = this.#entries.at(-1);
     if (
       last?.type === "stream" && last.name === name && last.bytes + bytes <= MAX_STREAM_ENTRY_BYTES
@@ -75,26 +82,33 @@ export class OutputLog {
   }
 
   /** Adds a result or a display and returns its entry, which may be updated later. */
-  addData(output: Omit<DataEntry, "bytes" | "textLeftOut">): DataEntry {
-    const text = shownText(output.data);
+  addData(output: Pick<DataEntry, "type" | "displayId">, shown: Shown): DataEntry {
+    const text = shownText(shown.data);
     if (text !== undefined) this.#hasText = true;
     const bytes = byteLength(text ?? "");
-    const entry: DataEntry = { ...output, bytes, textLeftOut: false };
-    this.#totalBytes += bytes;
-    this.#cost += bytes;
+    const entry = { ...output, shown: { ...shown, bytes, uses: 1 }, textLeftOut: false };
+    this.#count(bytes);
     this.#entries.push(entry);
     this.#trimIfLarge();
     return entry;
   }
 
-  /** Puts a display into its next state. */
-  updateData(entry: DataEntry, next: Pick<DataEntry, "data" | "metadata" | "image">): void {
-    Object.assign(entry, next);
-    if (entry.textLeftOut) return;
+  /**
+   * Puts displays into their next state, which they share from then on: one that is shown many times
+   * and updated often costs no more than one that is shown once.
+   */
+  update(first: DataEntry, others: readonly DataEntry[], next: Shown): void {
+    const { shown } = first;
+    for (const other of others) {
+      if (!other.textLeftOut) {
+        shown.uses++;
+        this.#count(shown.bytes - other.shown.bytes);
+      }
+      other.shown = shown;
+    }
     const bytes = byteLength(shownText(next.data) ?? "");
-    this.#totalBytes += bytes - entry.bytes;
-    this.#cost += bytes - entry.bytes;
-    entry.bytes = bytes;
+    this.#count(shown.uses * (bytes - shown.bytes));
+    Object.assign(shown, next, { bytes });
     this.#trimIfLarge();
   }
 
@@ -120,7 +134,7 @@ export class OutputLog {
       if (entry.type === "stream") parts.push(joiner.join(entry.text));
       else if (entry.type === "gap") parts.push(joiner.joinLine(this.#gapNote(note)));
       else if (entry.type !== "error" && !entry.textLeftOut) {
-        const text = shownText(entry.data);
+        const text = shownText(entry.shown.data);
         if (text !== undefined) parts.push(joiner.joinLine(text));
       }
     }
@@ -138,7 +152,7 @@ export class OutputLog {
   images(): string[] {
     const images = new Set<string>();
     for (const entry of this.#entries) {
-      if ("image" in entry && entry.image !== undefined) images.add(entry.image);
+      if ("shown" in entry && entry.shown.image !== undefined) images.add(entry.shown.image);
     }
     return [...images];
   }
@@ -169,9 +183,14 @@ export class OutputLog {
     return outputs;
   }
 
+  #count(bytes: number): void {
+    this.#totalBytes += bytes;
+    this.#cost += bytes;
+  }
+
   #gapNote(note: string): string {
     let kept = 0;
-    for (const entry of this.#entries) if ("bytes" in entry) kept += entry.bytes;
+    for (const entry of this.#entries) kept += bytesOf(entry);
     const missing = formatBytes(this.#totalBytes - kept);
     return `[ipybox: ${missing} of ${
       formatBytes(this.#totalBytes)
@@ -244,23 +263,28 @@ export class OutputLog {
       return;
     }
     // The newest display keeps its text, which its caller has cut to the limit.
-    if ("textLeftOut" in entry && !isLast) {
-      this.#cost -= entry.bytes;
-      entry.bytes = 0;
+    if ("textLeftOut" in entry && !entry.textLeftOut && !isLast) {
+      this.#cost -= entry.shown.bytes;
+      entry.shown.uses--;
       entry.textLeftOut = true;
     }
     this.#entries.push(entry);
   }
 }
 
+/** The text of an entry that counts against the limit. */
+function bytesOf(entry: Entry): number {
+  if (entry.type === "stream") return entry.bytes;
+  return "shown" in entry && !entry.textLeftOut ? entry.shown.bytes : 0;
+}
+
 function costOf(entry: Entry): number {
-  if (entry.type === "stream") return entry.bytes + ENTRY_BYTES;
-  return "bytes" in entry ? entry.bytes : 0;
+  return entry.type === "stream" ? entry.bytes + ENTRY_BYTES : bytesOf(entry);
 }
 
 function outputOf(entry: DataEntry | ErrorEntry): Output {
   if (entry.type === "error") return entry;
-  const { type, data, metadata, displayId } = entry;
+  const { type, displayId, shown: { data, metadata } } = entry;
   return type === "execute_result" || displayId === undefined
     ? { type, data, metadata }
     : { type, data, metadata, displayId };

@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { programOf } from "../process/program.ts";
+import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
 /** What a Python that can run the gateway consists of, which the sandbox must let it read. */
 export interface PythonFiles {
@@ -60,14 +62,10 @@ export async function locatePython(python: string, signal: AbortSignal): Promise
 }
 
 async function query(python: string, signal: AbortSignal): Promise<z.infer<typeof answerSchema>> {
-  let output: Deno.CommandOutput;
+  let end: ProgramEnd;
   try {
-    output = await new Deno.Command(python, {
-      args: ["-I", "-c", QUERY],
-      clearEnv: true,
-      stdin: "null",
-      signal,
-    }).output();
+    const program = await programOf(python);
+    end = await runProgram(program, { args: ["-I", "-c", QUERY], clearEnv: true, signal });
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new EnvironmentNotReadyError(
@@ -76,13 +74,11 @@ async function query(python: string, signal: AbortSignal): Promise<z.infer<typeo
       { cause },
     );
   }
-  signal.throwIfAborted();
   try {
-    return answerSchema.parse(JSON.parse(new TextDecoder().decode(output.stdout)));
+    return answerSchema.parse(JSON.parse(end.stdout));
   } catch (cause) {
-    const stderr = new TextDecoder().decode(output.stderr).trim();
     throw new EnvironmentNotReadyError(
-      `${python} is not a Python that works (exit code ${output.code}): ${stderr}`,
+      `${python} is not a Python that works (exit code ${end.code}): ${end.stderr.trim()}`,
       "ipybox setup",
       { cause },
     );

@@ -84,7 +84,10 @@ export class Running {
       collector.addPayload(reply.payload);
       const state = this.#interrupts.length === 0 ? "kept" : await this.#settle();
       if (reply.status === "ok") return { state };
-      return { state, failure: { error: codeError(reply, collector.partial(), limits) } };
+      return {
+        state,
+        failure: { error: codeError(collector.raisedIn(reply), collector.partial(), limits) },
+      };
     } catch (error) {
       if (cancelled.aborted) {
         this.interrupt().catch(() => {}); // #settle() waits for it

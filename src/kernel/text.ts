@@ -44,7 +44,8 @@ export function byteLength(text: string): number {
 
 /** The longest start of `text` within a number of bytes as UTF-8, whole characters only. */
 export function firstBytes(text: string, limit: number): string {
-  const bytes = encoder.encode(text);
+  // No character takes less than a byte, so the rest of a long text need not be looked at.
+  const bytes = encoder.encode(text.slice(0, Math.floor(limit) + 1));
   if (bytes.length <= limit) return text;
   let end = Math.floor(limit);
   while (end > 0 && isContinuation(bytes[end])) end--;
@@ -53,7 +54,7 @@ export function firstBytes(text: string, limit: number): string {
 
 /** The longest end of `text` within a number of bytes as UTF-8, whole characters only. */
 export function lastBytes(text: string, limit: number): string {
-  const bytes = encoder.encode(text);
+  const bytes = encoder.encode(text.slice(-Math.floor(limit) - 1));
   if (bytes.length <= limit) return text;
   let start = bytes.length - Math.floor(limit);
   while (start < bytes.length && isContinuation(bytes[start])) start++;
@@ -66,6 +67,7 @@ function isContinuation(byte: number | undefined): boolean {
 
 /** Text cut in its middle so that its start and its end take at most `limit` bytes together. */
 export function cut(text: string, limit: number): string {
+  if (3 * text.length <= limit) return text;
   const bytes = byteLength(text);
   if (bytes <= limit) return text;
   const missing = formatBytes(bytes - limit);

@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { cleanTraceback } from "./traceback.ts";
 
 /** Behaviours of the reference: one entry, and how it is shown. */
@@ -46,6 +46,17 @@ const ENTRIES: readonly { name: string; entry: string; shown: string | undefined
     entry: String.raw`get_ipython().run_cell_magic('sh', '--err e', 'exit 1\n')`,
     shown: "%%sh --err e\nexit 1\n",
   },
+  {
+    name: "shows several calls, also in calls that are none",
+    entry:
+      `get_ipython().system(get_ipython().system('a')) get_ipython().system('get_ipython().x')`,
+    shown: "get_ipython().system(!a) !get_ipython().x",
+  },
+  {
+    name: "bears escapes that are no characters",
+    entry: String.raw`get_ipython().system('\Uffffffff\U0001f600')`,
+    shown: String.raw`!\Uffffffff😀`,
+  },
   { name: "leaves other code alone", entry: "get_ipython().ask()", shown: "get_ipython().ask()" },
 ];
 
@@ -70,4 +81,14 @@ Deno.test("cleanTraceback() leaves out the generated function that passes a call
     "CLIENT.run",
   );
   assertEquals(cleanTraceback([awaiting]), []);
+});
+
+Deno.test("cleanTraceback() is linear in hostile text", () => {
+  for (
+    const part of ["/mcptools/", "get_ipython().run_cell_magic('', \"", "=    ", "\\'\n", ", '"]
+  ) {
+    const begin = performance.now();
+    cleanTraceback(["File " + part.repeat(2 ** 20 / part.length)]);
+    assert(performance.now() - begin < 1000, `${part}: ${performance.now() - begin} ms`);
+  }
 });

@@ -36,6 +36,7 @@ answer = b"".join(iter(lambda: door.recv(1 << 16), b""))
 peer, _ = socket.socket(fileno=settings["listen_fd"]).accept()
 peer.sendall(answer)
 `;
+import { namedProgram } from "../process/program.ts";
 
 interface LaunchOptions {
   script: string;
@@ -47,7 +48,7 @@ async function spawnLauncher(folder: TempFolder): Promise<ManagedProcess> {
   await Deno.writeTextFile(`${folder.path}/launcher.py`, asset("launcher/launcher.py"));
   const probe = { file: "/no/such/file", port: 1, process: Deno.pid };
   return ManagedProcess.spawn({
-    command: testPython(),
+    command: namedProgram(testPython()),
     args: ["-I", "-S", `${folder.path}/launcher.py`, JSON.stringify(probe)],
     env: {},
   });

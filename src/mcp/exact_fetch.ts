@@ -1,4 +1,7 @@
 import { type ExactJson, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
+import { JsonMeter } from "../json/measure.ts";
+import { isRecord } from "../json/record.ts";
+import { checkMessage, MAX_MESSAGE_BYTES, UnusableMessageError } from "./message.ts";
 import type { FetchLike } from "./sdk.ts";
 
 /**
@@ -7,31 +10,135 @@ import type { FetchLike } from "./sdk.ts";
  */
 const MARK = `${crypto.randomUUID()}:`;
 
+/** The most that is read of what a failure says. */
+const MAX_FAILURE_BYTES = 2 ** 20;
+
 /**
- * Fetches for the SDK: structured content keeps its numbers as they were written, and the body of a
- * failure is read, because the SDK leaves some of them open.
+ * Fetches for the SDK: structured content keeps its numbers as they were written, the body of a failure
+ * is read, because the SDK leaves some of them open, and what is too large ends in an error.
  */
 export const exactFetch: FetchLike = async (url, init) => {
   const response = await fetch(url, init);
   const { status, statusText, body } = response;
   if (status >= 400) {
-    return new Response(await response.text(), { status, statusText, headers: response.headers });
+    const said = await read(body, MAX_FAILURE_BYTES);
+    return new Response(said, { status, statusText, headers: withoutLength(response.headers) });
   }
   const type = response.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
-  const headers = new Headers(response.headers);
-  headers.delete("content-length"); // the body gets another one
-  headers.delete("content-encoding"); // and is decoded already
+  const headers = withoutLength(response.headers);
   if (type === "application/json") {
-    return new Response(markText(await response.text()), { status, statusText, headers });
+    const text = await jsonText(body).catch((error: unknown) => errorMessage(error, init));
+    return new Response(markText(text), { status, statusText, headers });
   }
   if (type === "text/event-stream" && body !== null) {
-    const marked = body.pipeThrough(new TextDecoderStream())
+    const marked = body.pipeThrough(new EventLimiter((error) => errorMessage(error, init)))
+      .pipeThrough(new TextDecoderStream())
       .pipeThrough(new EventMarker())
       .pipeThrough(new TextEncoderStream());
     return new Response(marked, { status, statusText, headers });
   }
   return response;
 };
+
+async function jsonText(body: ReadableStream<Uint8Array> | null): Promise<string> {
+  const bytes = await read(body, MAX_MESSAGE_BYTES);
+  checkMessage(bytes);
+  return new TextDecoder().decode(bytes);
+}
+
+/**
+ * Answers a request in the place of a server whose answer cannot be taken: the SDK goes on waiting when
+ * a stream fails.
+ *
+ * @throws {unknown} The error, where what cannot be taken is not the answer to a request.
+ */
+function errorMessage(error: unknown, init: RequestInit | undefined): string {
+  const request: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : undefined;
+  const isAnswer = error instanceof UnusableMessageError && isRecord(request) && "id" in request;
+  if (!isAnswer) throw error;
+  const { id } = request;
+  return JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32603, message: error.message } });
+}
+
+function withoutLength(given: Headers): Headers {
+  const headers = new Headers(given);
+  headers.delete("content-length"); // the body gets another one
+  headers.delete("content-encoding"); // and is decoded already
+  return headers;
+}
+
+/** Reads a body to its end. */
+async function read(
+  body: ReadableStream<Uint8Array> | null,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const parts: Uint8Array[] = [];
+  let size = 0;
+  for await (const part of body ?? []) {
+    size += part.length;
+    if (size > maxBytes) throw tooLong(maxBytes);
+    parts.push(part);
+  }
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+function tooLong(maxBytes: number): UnusableMessageError {
+  return new UnusableMessageError(`An MCP server sent a message above ${maxBytes} bytes`);
+}
+
+const LINE_FEED = 10;
+const CARRIAGE_RETURN = 13;
+const FIELD = "data:";
+const encoder = new TextEncoder();
+
+/** Ends a stream of events where one of them is too large: the SDK keeps all of it until it ends. */
+class EventLimiter extends TransformStream<Uint8Array, Uint8Array> {
+  /** @param instead Gives the message that stands for the one that is too large, or throws. */
+  constructor(instead: (error: unknown) => string) {
+    const size = new EventSize();
+    super({
+      transform(chunk, controller) {
+        try {
+          size.add(chunk);
+          controller.enqueue(chunk);
+        } catch (error) {
+          controller.enqueue(encoder.encode(`\n\n${FIELD} ${instead(error)}\n\n`));
+          controller.terminate();
+        }
+      },
+    });
+  }
+}
+
+/** Measures each event of a stream. Where lines do not end with a line feed, all is one event. */
+class EventSize {
+  #meter = new JsonMeter();
+  #bytes = 0;
+  #lineIsEmpty = true;
+
+  /** Takes what comes next; throws where an event is too large. */
+  add(chunk: Uint8Array): void {
+    for (let start = 0; start < chunk.length;) {
+      const feed = chunk.indexOf(LINE_FEED, start);
+      const line = chunk.subarray(start, feed === -1 ? chunk.length : feed + 1);
+      this.#meter.add(line);
+      this.#bytes += line.length;
+      if (this.#bytes > MAX_MESSAGE_BYTES) throw tooLong(MAX_MESSAGE_BYTES);
+      checkMessage(this.#meter);
+      start += line.length;
+      this.#lineIsEmpty &&= line.every((byte) => byte === LINE_FEED || byte === CARRIAGE_RETURN);
+      if (feed === -1) return;
+      if (this.#lineIsEmpty) [this.#meter, this.#bytes] = [new JsonMeter(), 0]; // its end
+      this.#lineIsEmpty = true;
+    }
+  }
+}
 
 /**
  * Gives structured content as it was written.
@@ -61,8 +168,6 @@ function markText(text: string): string {
 function marked(value: ExactJson): string {
   return MARK + stringifyExact(value);
 }
-
-const FIELD = "data:";
 
 /** Marks the messages in a stream of events, line by line. */
 class EventMarker extends TransformStream<string, string> {

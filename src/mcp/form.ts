@@ -84,13 +84,24 @@ export type FormField = TextField | NumberField | BooleanField | ChoiceField | C
 /** A value in the answer to a form. */
 export type FormValue = string | number | boolean | readonly string[];
 
-const titled = z.array(z.object({ const: z.string(), title: z.string().optional() }));
+/** More than a person would read of a field, and of its options. */
+const MAX_DESCRIPTION = 10_000;
+const MAX_TITLE = 1000;
+const MAX_OPTIONS = 1000;
+
+const label = z.string().max(MAX_TITLE);
+/** What is answered as it stands, so that it cannot be shown with escapes to each client's user. */
+const plain = label.regex(/^[^\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]*$/u);
+const titled = z.array(z.object({ const: plain, title: label.optional() })).max(MAX_OPTIONS);
 const choices = {
-  enum: z.array(z.string()).optional(),
-  enumNames: z.array(z.string()).optional(),
+  enum: z.array(plain).max(MAX_OPTIONS).optional(),
+  enumNames: z.array(label).optional(),
   oneOf: titled.optional(),
 } as const;
-const base = { title: z.string().optional(), description: z.string().optional() } as const;
+const base = {
+  title: label.optional(),
+  description: z.string().max(MAX_DESCRIPTION).optional(),
+} as const;
 const count = z.int().nonnegative().optional();
 
 const property = z.discriminatedUnion("type", [
@@ -116,14 +127,14 @@ const property = z.discriminatedUnion("type", [
     ...base,
     minItems: count,
     maxItems: count,
-    items: z.object({ enum: z.array(z.string()).optional(), anyOf: titled.optional() }),
+    items: z.object({ enum: z.array(plain).max(MAX_OPTIONS).optional(), anyOf: titled.optional() }),
     default: z.array(z.string()).optional(),
   }),
 ]);
 
 const formSchema = z.object({
   type: z.literal("object"),
-  properties: z.record(z.string(), property),
+  properties: z.record(plain, property),
   required: z.array(z.string()).default([]),
 });
 

@@ -1,5 +1,33 @@
 import { type ExactJson, isExactObject, parseExact } from "../json/exact.ts";
+import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
+
+/** A message of a server is too large to be taken. */
+export class UnusableMessageError extends Error {
+  override readonly name: string = "UnusableMessageError";
+}
+
+/** The longest message of a server. */
+export const MAX_MESSAGE_BYTES: number = 256 * 2 ** 20;
+
+/** The most values of one: parsing more holds up all other servers and sessions for seconds. */
+const MAX_VALUES = 1_000_000;
+
+/**
+ * Checks a message of a server before it is parsed.
+ *
+ * @param json Its text, or what was measured of it.
+ * @throws {UnusableMessageError} It is too large.
+ */
+export function checkMessage(json: Uint8Array | JsonMeasure): void {
+  try {
+    checkJson(json, { maxValues: MAX_VALUES });
+  } catch (error) {
+    if (!(error instanceof JsonLimitError)) throw error;
+    const message = `An MCP server sent a message that cannot be taken: ${error.message}`;
+    throw new UnusableMessageError(message, { cause: error });
+  }
+}
 
 /**
  * Parses a message. The structured content of a tool's result keeps its numbers as they were

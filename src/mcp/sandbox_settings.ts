@@ -1,5 +1,6 @@
 import { join, resolve } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { reliablePath } from "../process/reliable_path.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { isPlainFile } from "./hostile_files.ts";
 import type { ServerParams, StdioServerParams } from "./server_params.ts";
@@ -65,9 +66,8 @@ export async function presentSettings(
   const present: string[] = [];
   for (const [name, params] of servers) {
     const file = "command" in params ? fileOf(name, params, workspace) : undefined;
-    if (file !== undefined && isInside(file, resolve(workspace)) && await isPlainFile(file)) {
-      present.push(file);
-    }
+    if (file === undefined || !isInside(file, resolve(workspace))) continue;
+    if (await isPlainFile(file) && await isReliable(file, workspace)) present.push(file);
   }
   return present;
 }
@@ -78,20 +78,34 @@ export async function presentSettings(
  * @param serverName The server, for errors.
  * @param settings The path of its settings file.
  * @param place The workspace, and which files in it code cannot change; without them all are taken.
- * @throws {ConfigError} It is another file in the workspace.
+ * @throws {ConfigError} It is another file in the workspace, or the way to it leads through a link there.
  */
-export function requireTrusted(
+export async function requireTrusted(
   serverName: string,
   settings: string,
   place: { readonly workspace: string; readonly settingsFiles?: readonly string[] | undefined },
-): void {
+): Promise<void> {
   const { workspace, settingsFiles } = place;
+  await reliablePath(settings, {
+    workspace,
+    what: `sandbox settings of MCP server "${serverName}"`,
+  });
   if (settingsFiles === undefined || settingsFiles.includes(settings)) return;
   if (!isInside(settings, workspace) || isInside(settings, join(workspace, ".ipybox"))) return;
   throw new ConfigError(
     `Cannot start MCP server "${serverName}": ${settings} is where executed code may write. Move ` +
       "these settings to .ipybox/ or out of the workspace, or start anew with the server registered",
   );
+}
+
+/** Whether no link leads to it; otherwise that is said when the server is started. */
+async function isReliable(file: string, workspace: string): Promise<boolean> {
+  try {
+    return await reliablePath(file, { workspace, what: "sandbox settings" }) !== undefined;
+  } catch (error) {
+    if (error instanceof ConfigError) return false;
+    throw error;
+  }
 }
 
 function fileOf(name: string, params: StdioServerParams, workspace: string): string | undefined {

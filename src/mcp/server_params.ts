@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ConfigError } from "../errors.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
+import { replaceVariables } from "./variable_text.ts";
 
 /** The MCP protocol's era: the newest both sides speak, the handshake one, or the stateless one. */
 export type McpProtocol = "auto" | "legacy" | "2026-07-28";
@@ -137,7 +138,7 @@ function withUsualUrl(given: unknown): unknown {
 /** Looks up a variable for `${VAR}`. */
 export type VariableLookup = (name: string) => string | undefined;
 
-const VARIABLE = /\$\{([A-Za-z0-9_]+)(?::-([^}]*))?\}/g;
+const VARIABLE = /^([A-Za-z0-9_]+)(?::-([^]*))?$/;
 
 /**
  * Fills `${VAR}` and `${VAR:-default}` in all values of a server's parameters.
@@ -155,7 +156,9 @@ export function fillVariables<T extends ServerParams>(
 ): T {
   const unset = new Set<string>();
   const fill = (text: string): string =>
-    text.replace(VARIABLE, (_match, name: string, fallback: string | undefined) => {
+    replaceVariables(text, (body) => {
+      const [, name, fallback] = VARIABLE.exec(body) ?? [];
+      if (name === undefined) return undefined;
       const value = lookup(name) ?? fallback;
       if (value === undefined) unset.add(name);
       return value ?? "";

@@ -1,8 +1,13 @@
 import { basename, resolve } from "node:path";
+import { ConfigError, McpConnectionError } from "../errors.ts";
 import type { Logger } from "../log.ts";
-import { isInside } from "../process/trusted_path.ts";
+import { HeldFolder } from "../process/held_folder.ts";
+import { PrivateFolder } from "../process/private_folder.ts";
+import { programOf, type ProgramPath, type ProgramSearch } from "../process/program.ts";
+import { reliablePath } from "../process/reliable_path.ts";
+import { isInside, trustedPath } from "../process/trusted_path.ts";
+import { requireOwnProgram } from "../sandbox/own_program.ts";
 import { sandboxServer } from "../sandbox/server_sandbox.ts";
-import { PrivateFolder } from "./private_folder.ts";
 import {
   requireTrusted,
   settingsFileOf,
@@ -32,7 +37,7 @@ export interface StdioLaunchOptions {
 /** A process to start. */
 export interface StdioLaunch {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** Its whole environment. */
@@ -61,29 +66,43 @@ export async function launchStdio(
   const { workspace, belongings, log, signal } = options;
   const base = resolve(workspace ?? ".");
   const wanted = wantedSandbox(serverName, params);
+  const given = params.cwd === undefined ? undefined : await folderOf(serverName, params.cwd, base);
   const env = {
-    ...inheritedEnvironment(workspace),
+    ...await inheritedEnvironment(workspace),
     ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
     ...params.env,
   };
-  const makeFolder = async () => belongings.use(await PrivateFolder.create(serverName)).path;
+  // Also a search path of its own must not lead it to what executed code wrote.
+  if (env.PATH !== undefined) env.PATH = await trustedPath(env.PATH, [base]);
+  const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base)).path;
+  const programIn = async (folder: string) =>
+    await serverProgram(serverName, wanted.command, { path: env.PATH, untrusted: [base], folder });
   if (wanted.sandbox === "none") {
-    const cwd = params.cwd === undefined ? await makeFolder() : resolve(base, params.cwd);
-    return { command: wanted.command, args: wanted.args, env, cwd, sandboxed: false };
+    const cwd = given ?? await makeFolder();
+    const args = await argumentsIn(cwd, base, { wanted, makeFolder });
+    return { command: await programIn(cwd), args, env, cwd, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {
-    requireTrusted(serverName, settings, { workspace: base, settingsFiles: options.settingsFiles });
+    await requireTrusted(serverName, settings, {
+      workspace: base,
+      settingsFiles: options.settingsFiles,
+    });
   }
-  const folder = await Deno.realPath(await makeFolder());
+  const folder = await makeFolder();
   const openReads = wanted.sandbox === "srt";
   // Whoever writes `srt` into a command line means its paths as srt does.
-  const cwd = params.cwd === undefined ? openReads ? base : folder : resolve(base, params.cwd);
-  const args = isInside(cwd, base) ? awayFromPlants(wanted, folder) : wanted.args;
-  const program = { command: wanted.command, args, env: { PYTHONSAFEPATH: "1", ...env }, cwd };
+  const cwd = given ?? (openReads ? base : folder);
+  const args = await argumentsIn(cwd, base, { wanted, makeFolder: () => Promise.resolve(folder) });
+  const program = {
+    command: await programIn(cwd),
+    args,
+    env: { PYTHONSAFEPATH: "1", ...env },
+    cwd,
+  };
   const sandboxed = await sandboxServer(program, {
     folder,
-    hostPrivate: await Deno.realPath(await makeFolder()),
+    hostPrivate: belongings.use(await HeldFolder.create()).path, // short enough for srt's sockets
     workspace: base,
     settings,
     openReads,
@@ -93,6 +112,12 @@ export async function launchStdio(
   return { ...sandboxed, sandboxed: true };
 }
 
+/** Code must not lead a server elsewhere by a link in the place of its folder. */
+async function folderOf(serverName: string, cwd: string, workspace: string): Promise<string> {
+  const what = `working directory of MCP server "${serverName}"`;
+  return await reliablePath(resolve(workspace, cwd), { workspace, what });
+}
+
 /** Without a network, `npx` would wait for minutes before it says so. */
 const NPX_RETRIES: Readonly<Record<string, string>> = {
   npm_config_fetch_retry_mintimeout: "1000",
@@ -100,6 +125,43 @@ const NPX_RETRIES: Readonly<Record<string, string>> = {
 };
 
 /** `npx` prefers what it finds in the working directory, where executed code may have put it. */
-function awayFromPlants({ command, args }: WantedSandbox, folder: string): readonly string[] {
-  return basename(command) === "npx" ? ["--prefix", folder, ...args] : args;
+async function argumentsIn(
+  cwd: string,
+  workspace: string,
+  { wanted, makeFolder }: { wanted: WantedSandbox; makeFolder: () => Promise<string> },
+): Promise<readonly string[]> {
+  const { command, args } = wanted;
+  if (basename(command) !== "npx" || !isInside(cwd, workspace)) return args;
+  return ["--prefix", await makeFolder(), ...args];
+}
+
+async function serverProgram(
+  serverName: string,
+  command: string,
+  search: ProgramSearch & { readonly folder: string },
+): Promise<ProgramPath> {
+  try {
+    const program = await programOf(command, search);
+    if (!command.includes("/")) return program;
+    const [workspace] = search.untrusted ?? [];
+    await requireOwnProgram(program, { workspace, what: `program of MCP server "${serverName}"` });
+    return program;
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    const message = `Cannot start MCP server "${serverName}": ${cause.message}`;
+    throw new McpConnectionError(serverName, message, {}, { cause });
+  }
+}
+
+async function makeFolderFor(serverName: string, workspace: string): Promise<PrivateFolder> {
+  try {
+    return await PrivateFolder.create([workspace]);
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotCapable)) throw cause;
+    throw new ConfigError(
+      `Cannot make a folder to start MCP server "${serverName}" in: allow writing to the folder ` +
+        `for temporary files, or give the server a "cwd" that executed code cannot write to`,
+      { cause },
+    );
+  }
 }

@@ -2,14 +2,15 @@ import { settledWithin } from "../async/signals.ts";
 import type { ProcessEvidence } from "../errors.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
-import { parseMessage } from "./message.ts";
+import type { ProgramPath } from "../process/program.ts";
+import { checkMessage, MAX_MESSAGE_BYTES, parseMessage } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 import { killStragglers, STRAGGLER_VARIABLE } from "./stragglers.ts";
 
 /** Options of {@linkcode StdioTransport}. */
 export interface StdioTransportOptions {
   /** The program. */
-  command: string;
+  command: ProgramPath;
   /** Its arguments. */
   args?: readonly string[];
   /** Its whole environment. */
@@ -30,7 +31,6 @@ export interface StdioTransportOptions {
 const INPUT_GRACE_MS = 500;
 /** How long it is given after SIGTERM. */
 const TERM_GRACE_MS = 1500;
-const MAX_MESSAGE_BYTES = 256 * 2 ** 20;
 
 /**
  * Talks to an MCP server over the pipes of a process that it starts.
@@ -45,6 +45,7 @@ export class StdioTransport implements Transport {
 
   readonly #options: StdioTransportOptions;
   readonly #encoder = new TextEncoder();
+  readonly #decoder = new TextDecoder();
   #process: ManagedProcess | undefined;
   #reading: Promise<void> | undefined;
   #failure: Error | undefined;
@@ -158,12 +159,14 @@ export class StdioTransport implements Transport {
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
-  #parse(line: string): JSONRPCMessage | undefined {
-    if (line.trim() === "") return undefined;
+  #parse(line: Uint8Array): JSONRPCMessage | undefined {
+    checkMessage(line); // which ends the connection: whoever waits for the message must not wait on
+    const text = this.#decoder.decode(line);
+    if (text.trim() === "") return undefined;
     try {
-      return parseMessage(line);
+      return parseMessage(text);
     } catch {
-      const shown = JSON.stringify(line.slice(0, 120));
+      const shown = JSON.stringify(text.slice(0, 120));
       this.onerror?.(new Error(`An MCP server wrote a line that is no message: ${shown}`));
       return undefined;
     }
@@ -179,7 +182,6 @@ export class StdioTransport implements Transport {
 /** Splits chunks into lines, in time that is linear in their size. */
 class LineSplitter {
   readonly #maxBytes: number;
-  readonly #decoder = new TextDecoder();
   #parts: Uint8Array[] = [];
   #size = 0;
 
@@ -187,7 +189,7 @@ class LineSplitter {
     this.#maxBytes = maxBytes;
   }
 
-  *push(chunk: Uint8Array): Generator<string> {
+  *push(chunk: Uint8Array): Generator<Uint8Array> {
     let start = 0;
     for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
       yield this.#line(chunk.subarray(start, end));
@@ -201,8 +203,8 @@ class LineSplitter {
     }
   }
 
-  #line(last: Uint8Array): string {
-    if (this.#parts.length === 0) return this.#decoder.decode(last);
+  #line(last: Uint8Array): Uint8Array {
+    if (this.#parts.length === 0) return last;
     const whole = new Uint8Array(this.#size + last.length);
     let at = 0;
     for (const part of [...this.#parts, last]) {
@@ -211,6 +213,6 @@ class LineSplitter {
     }
     this.#parts = [];
     this.#size = 0;
-    return this.#decoder.decode(whole);
+    return whole;
   }
 }

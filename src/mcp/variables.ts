@@ -64,7 +64,9 @@ export async function variableLookup(
  * there, nor in a folder relative to where the server starts.
  * @returns Variables by name; without those that may not be read.
  */
-export function inheritedEnvironment(workspace: string = ""): Record<string, string> {
+export async function inheritedEnvironment(
+  workspace: string = "",
+): Promise<Record<string, string>> {
   const untrusted = workspace === "" ? [] : [resolve(workspace)];
   const environment: Record<string, string> = {};
   for (const name of INHERITED) {
@@ -72,7 +74,7 @@ export function inheritedEnvironment(workspace: string = ""): Record<string, str
     if (Deno.permissions.querySync({ name: "env", variable: name }).state !== "granted") continue;
     const value = Deno.env.get(name);
     if (value === undefined) continue;
-    environment[name] = name === "PATH" ? trustedPath(value, untrusted) : value;
+    environment[name] = name === "PATH" ? await trustedPath(value, untrusted) : value;
   }
   return environment;
 }

@@ -7,14 +7,14 @@
  * @module
  */
 import { z } from "zod";
-import { visible } from "../approval/call_text.ts";
+import { callLines, callOf, visibleCode } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ElicitationRequest } from "../mcp/elicitation.ts";
 import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";
+import { foreignBlock } from "./foreign_block.ts";
 import { formSchema } from "./form_schema.ts";
 import type { PageAsker } from "./page_asker.ts";
-import { visibleLines } from "./visible_lines.ts";
 import {
   acceptedContent,
   createRequestStateCodec,
@@ -273,14 +273,20 @@ function isUnasked(response: unknown, askedAt: number = Date.now()): boolean {
 function approvalForm(request: ApprovalRequest): InputRequests[string] {
   const { kind, source, changes = [], server } = request;
   const isShell = kind === "shell" || kind === "shell_magic";
+  const isChange = kind === "change";
   const what = isShell ? "shell command" : kind === "tool" ? "tool call" : "request";
+  const about = (label: string, lines: readonly string[]) =>
+    lines.length === 0 ? [] : [label, foreignBlock(lines)];
   const message = [
-    `Allow this ${what}?`,
-    `${request}`,
-    source === undefined ? "" : `Line ${source.line} of the code: ${visible(source.text)}`,
-    server === undefined ? "" : `Server: ${visible(server.launch)}`,
-    changes.length === 0 ? "" : `Changed since it was allowed: ${visible(changes.join("; "))}`,
-  ].filter((part) => part !== "").join("\n\n");
+    ...about(`Allow this ${what}?`, callLines(callOf(request))),
+    ...about(
+      "What changes:",
+      isChange ? (request.description ?? "").split("\n").filter((line) => line !== "") : [],
+    ),
+    ...about(`Line ${source?.line} of the code:`, source ? [visibleCode(source.text)] : []),
+    ...about("Server:", server ? [server.launch] : []),
+    ...about("Changed since it was allowed:", changes),
+  ].join("\n\n");
   return inputRequired.elicit({ message, requestedSchema: decisionForm(request) });
 }
 
@@ -296,7 +302,8 @@ function decisionForm(
 }
 
 function questionForm({ serverName, question }: ElicitationRequest): InputRequests[string] {
-  const message = `The MCP server "${serverName}" asks:\n\n${visibleLines(question.message)}`;
+  const words = foreignBlock(question.message.split("\n"));
+  const message = `The MCP server "${serverName}" asks:\n\n${words}`;
   switch (question.kind) {
     case "url":
       return inputRequired.elicitUrl({ message, url: question.url.href });

@@ -1,4 +1,4 @@
-import { INSTRUCTIONS } from "./instructions.ts";
+import { instructionsFor } from "./instructions.ts";
 import { registerPrompts } from "./prompts.ts";
 import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
@@ -35,13 +35,15 @@ export async function serverFor(
   const { version, sessionArgument = false, extend } = options;
   const declare = sessionArgument ? withSession : forClients;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
-    instructions: INSTRUCTIONS,
+    instructions: instructionsFor(session),
     ...session.rounds.serverOptions,
   });
   const nameServers = registerSearch(server, session, declare);
   registerExecute(server, session, declare);
-  registerRegister(server, session, declare);
-  registerUnregister(server, session, declare);
+  if (session.changes !== "fixed") {
+    registerRegister(server, session, declare);
+    registerUnregister(server, session, declare);
+  }
   registerInstall(server, session, declare);
   registerReset(server, session, declare);
   registerResources(server, session);
@@ -55,8 +57,8 @@ export async function serverFor(
     }
   };
   await refresh();
-  const listening = session.onServersChanged(() => {
-    void refresh();
+  const listening = session.onServersChanged(async () => {
+    await refresh();
     if (!server.isConnected()) return;
     server.server.sendResourceListChanged().catch((error: unknown) => {
       session.log.debug(`Cannot tell a client that resources changed: ${error}`);

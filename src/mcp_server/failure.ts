@@ -1,4 +1,4 @@
-import { EnvironmentNotReadyError } from "../errors.ts";
+import { EnvironmentNotReadyError, PackageInstallError } from "../errors.ts";
 import type { CallToolResult } from "./sdk.ts";
 
 /**
@@ -21,5 +21,6 @@ export function explained(error: unknown): CallToolResult {
   if (error instanceof EnvironmentNotReadyError) {
     return failure(`${error.message}\nThe user can fix it with: ${error.fix}`);
   }
+  if (error instanceof PackageInstallError) return failure(`${error.message}:\n${error.output}`);
   return failure(error instanceof Error ? error.message : String(error));
 }

@@ -1,6 +1,6 @@
+import { visible } from "../approval/call_text.ts";
 import type { FormField } from "../mcp/form.ts";
 import type { ElicitForm } from "./sdk.ts";
-import { visibleLines } from "./visible_lines.ts";
 
 type FormSchema = ElicitForm["requestedSchema"];
 type FieldSchema = FormSchema["properties"][string];
@@ -22,8 +22,8 @@ export function formSchema(fields: readonly FormField[]): FormSchema {
 
 function fieldSchema(field: FormField): FieldSchema {
   const base = {
-    title: visibleLines(field.title),
-    ...given({ description: field.description && visibleLines(field.description) }),
+    title: visible(field.title),
+    ...given({ description: field.description && visible(field.description) }),
   };
   switch (field.type) {
     case "text": {
@@ -46,14 +46,14 @@ function fieldSchema(field: FormField): FieldSchema {
         type: "string",
         ...base,
         enum: field.options.map(({ value }) => value),
-        enumNames: field.options.map(({ title }) => visibleLines(title)),
+        enumNames: field.options.map(({ title }) => visible(title)),
         ...given({ default: field.default }),
       };
     case "choices": {
       const { minItems, maxItems } = field;
       const options = field.options.map(({ value, title }) => ({
         const: value,
-        title: visibleLines(title),
+        title: visible(title),
       }));
       return {
         type: "array",

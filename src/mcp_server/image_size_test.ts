@@ -1,6 +1,7 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { imageSize } from "./image_size.ts";
+import { Stalls } from "../../tests/support/stalls.ts";
 import { inlineImage } from "./inline_image.ts";
 
 /** Draws an empty picture. */
@@ -49,4 +50,12 @@ Deno.test("imageSize() reads any bytes", () => {
   fc.assert(fc.property(start, fc.uint8Array({ maxLength: 200 }), (start, rest) => {
     imageSize(new Uint8Array([...start, ...rest]));
   }));
+});
+
+Deno.test("inlineImage() scales a large picture while this thread does something else", async () => {
+  const bytes = await picture(4000, 4000, "image/png");
+  using stalls = new Stalls();
+  const scaled = await inlineImage(bytes, 1e6);
+  assertEquals(scaled?.width, 1568);
+  assert(stalls.longestMs < 500, `${stalls.longestMs} ms`);
 });

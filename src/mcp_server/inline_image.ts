@@ -1,3 +1,5 @@
+import { asset } from "../assets/mod.ts";
+import { Mutex } from "../async/mutex.ts";
 import { type ImageSize, imageSize } from "./image_size.ts";
 
 /** A picture as it is sent to the client. */
@@ -12,7 +14,7 @@ export interface InlineImage {
 const MAX_SIDE = 1568;
 /** The most bytes of one picture. */
 const MAX_BYTES = 2 ** 20;
-/** The most pixels that are decoded: this process stands still for half a second meanwhile. */
+/** The most pixels that are decoded, which takes four bytes of memory for each. */
 const MAX_PIXELS = 16e6;
 /** The least that a picture is scaled down to, before it is left out. */
 const MIN_SIDE = 200;
@@ -35,45 +37,51 @@ export async function inlineImage(
   const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
   const side = Math.max(size.width, size.height);
   if (bytes.length <= limit && side <= MAX_SIDE) return { bytes, mimeType, ...size };
-  const picture = new Blob([bytes], { type: mimeType });
-  let longest = Math.min(side, MAX_SIDE);
-  for (const _attempt of [1, 2]) {
-    const scaled = scaledTo(size, longest / side);
-    const canvas = await draw(picture, scaled);
-    if (canvas === undefined) return undefined;
-    let least = Infinity;
-    for (const type of mimeType === "image/png" ? BOTH_TYPES : ["image/jpeg"] as const) {
-      const blob = await canvas.convertToBlob({ type, quality: 0.85 });
-      if (blob.size <= limit) {
-        return { bytes: new Uint8Array(await blob.arrayBuffer()), mimeType: type, ...scaled };
-      }
-      least = Math.min(least, blob.size);
-    }
-    longest *= Math.sqrt(limit / least) * 0.8; // as bytes go by area; some more to be sure
-    if (longest < MIN_SIDE) return undefined;
-  }
-  return undefined;
+  return await scaledDown(new Blob([bytes], { type: mimeType }), {
+    ...size,
+    longest: Math.min(side, MAX_SIDE),
+    least: MIN_SIDE,
+    types: mimeType === "image/png" ? BOTH_TYPES : ["image/jpeg"],
+    limit,
+  });
+}
+
+/** What the worker needs besides the picture. */
+interface Scaling extends ImageSize {
+  /** The longest side at first. */
+  readonly longest: number;
+  /** The shortest that the longest side may get. */
+  readonly least: number;
+  readonly types: readonly InlineImage["mimeType"][];
+  /** The most bytes. */
+  readonly limit: number;
 }
 
 const BOTH_TYPES = ["image/png", "image/jpeg"] as const;
 
-function scaledTo({ width, height }: ImageSize, scale: number): ImageSize {
-  return {
-    width: Math.max(1, Math.round(width * scale)),
-    height: Math.max(1, Math.round(height * scale)),
-  };
-}
+/** One picture is decoded at a time: executed code can make many, and each takes much memory. */
+const turns = new Mutex();
+/** How long a picture may take. */
+const TIMEOUT_MS = 30_000;
 
-/** Draws a picture in a size; `undefined` where it is damaged. */
-async function draw(
-  picture: Blob,
-  { width, height }: ImageSize,
-): Promise<OffscreenCanvas | undefined> {
-  const options = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" } as const;
-  // Executed code made it: whatever the decoder says, it is a picture that cannot be shown.
-  const bitmap = await createImageBitmap(picture, options).catch(() => undefined);
-  if (bitmap === undefined) return undefined;
-  const canvas = new OffscreenCanvas(width, height);
-  canvas.getContext("bitmaprenderer")?.transferFromImageBitmap(bitmap);
-  return canvas;
+/** Has a worker scale a picture: this process has other sessions to answer. */
+async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
+  using _turn = await turns.acquire();
+  // Its module comes with this one, also where all is one file.
+  const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
+  const worker = new Worker(code, { type: "module" });
+  const { promise, resolve } = Promise.withResolvers<InlineImage | undefined>();
+  const timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
+  worker.onmessage = ({ data }: MessageEvent<InlineImage | null>) => resolve(data ?? undefined);
+  worker.onerror = (event) => {
+    event.preventDefault(); // executed code made the picture: it is one that cannot be shown
+    resolve(undefined);
+  };
+  worker.postMessage({ picture, ...scaling });
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(timer);
+    worker.terminate();
+  }
 }

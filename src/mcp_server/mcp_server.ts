@@ -1,6 +1,7 @@
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { stderrLogger } from "../log.ts";
 import { randomToken } from "../net/random_token.ts";
+import { refuseNested } from "../sandbox/nested_workspace.ts";
 import { serverFor } from "./connection.ts";
 import { BearerTokens } from "./http/bearer_tokens.ts";
 import { HttpMcpServer } from "./http/http_server.ts";
@@ -63,11 +64,20 @@ export interface McpHttpServerOptions extends McpServerOptions {
    */
   allowedHosts?: readonly string[] | undefined;
   /**
-   * How many sessions there may be at once. Each has a kernel.
+   * How many sessions there may be at once. Each has a kernel. Where there are several tokens, each may
+   * hold an equal share of them, one at least.
    *
    * @default {8}
    */
   maxSessions?: number | undefined;
+  /**
+   * Whether clients may register and remove servers and install from Git repositories, as `approve`
+   * says. A registered server runs on this machine as you do, outside the sandbox: a client that may
+   * answer for itself can then do all that you can.
+   *
+   * @default {false} clients are not offered any of it
+   */
+  allowRegistrations?: boolean | undefined;
   /**
    * How long a session may go unused before it is closed, in milliseconds.
    *
@@ -148,32 +158,38 @@ export class McpServer implements AsyncDisposable {
 
   /**
    * Serves MCP, of both protocol eras, over streamable HTTP. Each client session has a kernel and a
-   * folder of its own, `sessions/<id>` in the workspace, and starts with the workspace's servers.
+   * folder of its own, `.ipybox/sessions/<id>` in the workspace, and starts with the workspace's servers.
    *
    * @param options The workspace, the address and the tokens.
    * @returns The running server, which says where it is in {@linkcode McpServer.http}.
    * @throws {Deno.errors.AddrInUse} The port is taken.
    * @throws {TypeError} A token is too easy to guess.
+   * @throws {ConfigError} The workspace lies in another one.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
-    const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...rest } = more;
-    const { workspace, log = stderrLogger(), ...session } = sessionOptions(rest);
+    const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...others } = more;
+    const { allowRegistrations = false, ...rest } = others;
+    const { workspace, log = stderrLogger(), changes, ...session } = sessionOptions(rest);
     const token = tokens === undefined ? randomToken() : undefined;
+    const given = token === undefined ? tokens : [token];
+    const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
     await using parts = new AsyncDisposableStack();
+    const root = await Deno.realPath(workspace ?? Deno.cwd());
+    if (!session.nestedWorkspace) await refuseNested(root);
     const pool = parts.use(
       new SessionPool({
-        workspace: await Deno.realPath(workspace ?? Deno.cwd()),
-        session: { ...session, log },
+        workspace: root,
+        session: { ...session, log, changes: allowRegistrations ? changes : "fixed" },
         maxSessions,
+        owners: bearers?.owners ?? 1,
         idleMs: sessionIdleMs,
       }),
     );
-    const given = token === undefined ? tokens : [token];
     const server = parts.use(
       new HttpMcpServer({
         pool,
-        tokens: given === undefined || given === false ? undefined : new BearerTokens(given),
+        tokens: bearers,
         hostname,
         port,
         allowedHosts,

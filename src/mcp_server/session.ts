@@ -9,7 +9,6 @@ import { EnvironmentNotReadyError } from "../errors.ts";
 import { ArtifactFolder } from "../kernel/artifact_folder.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
-import { PackageFolder } from "../python/packages.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
@@ -21,22 +20,26 @@ import { PageAsker } from "./page_asker.ts";
 /** What the tools of one MCP session work with. */
 export interface SessionParts {
   readonly executor: CodeExecutor;
-  readonly packages: PackageFolder;
   /** Asks the user where the client cannot. */
   readonly page: PageAsker;
   /** Where the whole output of cells goes: where images go too. */
   readonly outputs: ArtifactFolder;
 }
 
+/**
+ * What becomes of changes that a client asks for: registering and removing servers, installing from a
+ * repository. Where the setup is `"fixed"`, clients are not offered what would change it.
+ */
+export type ChangeMode = ApprovalMode | "fixed";
+
 /** Options of {@linkcode Session}. */
-export interface SessionOptions extends Omit<CodeExecutorOptions, "packagesDir" | "signal"> {
+export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
   /**
-   * What becomes of changes that a client asks for: registering and removing servers, installing from
-   * a repository.
+   * What becomes of changes that a client asks for.
    *
    * @default {"ask"}
    */
-  changes?: ApprovalMode | undefined;
+  changes?: ChangeMode | undefined;
   /**
    * Whether the approval page is asked, its link being shown at the start, even where the client can
    * ask its user.
@@ -70,13 +73,13 @@ export class Session implements AsyncDisposable {
   /** The files that cells have left. */
   readonly artifacts: Artifacts;
   /** What becomes of changes that the client asks for. */
-  readonly changes: ApprovalMode;
+  readonly changes: ChangeMode;
   /** Whether the approval page is asked even where the client can ask. */
   readonly prefersPage: boolean;
   readonly log: Logger;
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
-  readonly #listeners = new Set<() => void>();
+  readonly #listeners = new Set<() => void | Promise<void>>();
   #starting: string | undefined;
   #lastCell: CellRun | undefined;
   #announced: AsyncDisposable | undefined;
@@ -124,6 +127,12 @@ export class Session implements AsyncDisposable {
   /** The workspace, as an absolute path without symbolic links. */
   get workspace(): Promise<string> {
     return this.#workspace ??= Deno.realPath(this.#options.workspace ?? Deno.cwd());
+  }
+
+  /** The folder that code can read besides the workspace, if there is one. */
+  get project(): string | undefined {
+    const { sandbox } = this.#options;
+    return typeof sandbox === "object" ? sandbox.project : undefined;
   }
 
   /** The folder of the generated Python APIs. */
@@ -189,14 +198,14 @@ export class Session implements AsyncDisposable {
    * @param listener Called without anything.
    * @returns Disposing it ends that.
    */
-  onServersChanged(listener: () => void): Disposable {
+  onServersChanged(listener: () => void | Promise<void>): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
   /** Tells that there are other servers, and so other resources. */
-  serversChanged(): void {
-    for (const listener of this.#listeners) listener();
+  async serversChanged(): Promise<void> {
+    await Promise.all([...this.#listeners].map((listener) => listener()));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -224,29 +233,27 @@ export class Session implements AsyncDisposable {
     const { CodeExecutor } = await import("../executor/code_executor.ts");
     const python = await this.#python();
     this.#starting = "Starting the kernel";
-    const { sandbox, log, imagesDir = "images" } = this.#options;
+    const { imagesDir = "images" } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
-    const packages = await PackageFolder.open(workspace, python, { sandbox, log });
     await prepareSessionsFolder();
     const executor = await CodeExecutor.start({
       ...this.#options,
       workspace,
       python: python.executable,
-      packagesDir: packages.path,
       signal,
     });
     const { label = "" } = this.#options;
     this.#announced = await announceSession({ workspace, label, ...doorOf(executor) });
     const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
-    return { executor, packages, outputs, page };
+    return { executor, outputs, page };
   }
 
   /** The Python that runs the kernel; the managed one is built where it is missing. */
   async #python(): ReturnType<typeof findPython> {
     const { python } = this.#options;
     try {
-      return await findPython({ python, log: this.log });
+      return await findPython({ python, workspace: await this.workspace, log: this.log });
     } catch (error) {
       const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
       if (!(error instanceof EnvironmentNotReadyError) || named !== undefined) throw error;

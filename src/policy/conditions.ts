@@ -3,6 +3,7 @@ import {
   type ExactObject,
   isExactObject,
   isRawNumber,
+  type RawNumber,
   stringifyExact,
 } from "../json/exact.ts";
 import { all, any, climbs, many, type Match, matchesGlob, not, sure } from "./match.ts";
@@ -73,17 +74,26 @@ function* testsOf(
   if (path !== undefined) {
     yield typeof value === "string"
       ? any(many(path).map((folder) => paths.isInside(value, folder)))
-      : "no";
+      : otherKind(value);
   }
-  if (min !== undefined) yield sure(compare(value, min) >= 0);
-  if (max !== undefined) yield sure(compare(value, max) <= 0);
+  if (min !== undefined) yield isNumber(value) ? sure(compare(value, min) >= 0) : otherKind(value);
+  if (max !== undefined) yield isNumber(value) ? sure(compare(value, max) <= 0) : otherKind(value);
   if (each !== undefined) {
-    yield isList(value) ? all(value.map((item) => matchValue(each, item, paths))) : "no";
+    yield isList(value)
+      ? all(value.map((item) => matchValue(each, item, paths)))
+      : otherKind(value);
   }
   if (some !== undefined) {
-    yield isList(value) ? any(value.map((item) => matchValue(some, item, paths))) : "no";
+    yield isList(value)
+      ? any(value.map((item) => matchValue(some, item, paths)))
+      : otherKind(value);
   }
   if (test.not !== undefined) yield not(matchValue(test.not, value, paths));
+}
+
+/** What a server makes of `"5"` for a number, or of a list for a text, only it can tell. */
+function otherKind(value: ExactJson): Match {
+  return value === null ? "no" : "maybe";
 }
 
 /** What a text starts with or looks like says little of where it leads once there is a `..` in it. */
@@ -92,7 +102,7 @@ function matchText(
   patterns: readonly string[],
   matches: (pattern: string, text: string) => boolean,
 ): Match {
-  if (typeof value !== "string") return "no";
+  if (typeof value !== "string") return otherKind(value);
   if (!patterns.some((pattern) => matches(pattern, value))) return "no";
   return climbs(value) ? "maybe" : "yes";
 }
@@ -118,13 +128,17 @@ function equal(expected: PolicyValue, value: ExactJson): boolean {
 
 /** How a number compares with another; `NaN` where it is no number. */
 function compare(value: ExactJson, other: number): number {
-  if (typeof value !== "number" && !isRawNumber(value)) return NaN;
+  if (!isNumber(value)) return NaN;
   const source = stringifyExact(value);
   if (/^-?\d+$/.test(source) && Number.isInteger(other)) {
     const [one, two] = [BigInt(source), BigInt(other)];
     return one < two ? -1 : one > two ? 1 : 0;
   }
   return Number(source) - other;
+}
+
+function isNumber(value: ExactJson): value is number | RawNumber {
+  return typeof value === "number" || isRawNumber(value);
 }
 
 function isList(value: ExactJson | undefined): value is readonly ExactJson[] {

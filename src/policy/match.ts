@@ -95,5 +95,6 @@ function globItems(pattern: string): (string | typeof ANY | typeof ONE)[] {
 
 /** Whether a text has a `..` between slashes, so that what it starts with says little of where it leads. */
 export function climbs(text: string): boolean {
-  return /(^|[/\\])(\.|%2e){2}([/\\?#]|$)/i.test(text) || /%2f|%5c/i.test(text);
+  const plain = text.normalize("NFKC"); // some servers take look-alikes for dots and slashes
+  return /(^|[/\\])(\.|%2e){2}([/\\?#]|$)/i.test(plain) || /%2f|%5c/i.test(plain);
 }

@@ -1,5 +1,5 @@
 import { dirname, isAbsolute, join, resolve } from "node:path";
-import { fileURLToPath } from "node:url";
+import { isHiddenName } from "../sandbox/protected_paths.ts";
 import { type Match, sure } from "./match.ts";
 
 /** Says where paths in arguments lead. */
@@ -10,15 +10,19 @@ export interface PathJudge {
 
 /** Options of {@linkcode pathJudge}. */
 export interface PathJudgeOptions {
-  /** Where relative paths start; without it they lead nobody knows where. */
+  /** Where the relative folders of a policy start; without it they are nowhere. */
   readonly workspace?: string | undefined;
-  /** What `~` stands for. */
+  /** What `~` stands for in a policy. */
   readonly home?: string | undefined;
 }
 
 /**
  * Judges paths by where they lead now, symbolic links included. What code can change, such as a link
  * in the workspace, may lead elsewhere by the time the path is used.
+ *
+ * Only absolute paths of usual characters can be judged. A relative one starts wherever its server has
+ * it start, which need not be its working directory: a server may look in each folder that it is
+ * allowed. And servers may trim, expand or decode the others.
  *
  * @param options The workspace and the home folder.
  * @returns The judge.
@@ -34,32 +38,39 @@ export function pathJudge(options: PathJudgeOptions): PathJudge {
   };
   return {
     isInside: (path, folder) => {
-      const plain = plainPath(path);
-      const [inner, outer] = [plain === undefined ? undefined : absolute(plain), absolute(folder)];
-      if (plain === undefined || inner === undefined || outer === undefined) return "maybe";
-      // After a symbolic link, `..` leads elsewhere than it says
-      if (plain.split("/").includes("..")) return "maybe";
-      // A program may expand "~" or take it as it is
-      if (path.startsWith("~")) return contains(outer, inner) ? "maybe" : "no";
+      const outer = absolute(folder);
+      if (!isPlain(path) || outer === undefined) return "maybe";
+      const inner = resolve(path);
       const [realInner, realOuter] = [realPath(inner), realPath(outer)];
       const written = contains(outer, inner);
       if (realInner === undefined || realOuter === undefined) return "maybe";
       const real = contains(realOuter, realInner);
+      // To some file systems and servers these are the same
+      if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
+      // A rule on a folder is not meant for what code must not see in there
+      if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
       return written === real || outer !== realOuter ? sure(real) : "maybe";
     },
   };
 }
 
-/** The path in a text, or `undefined` where programs differ in how they read it. */
-function plainPath(text: string): string | undefined {
-  if (text.includes("\0") || text.includes("\\")) return undefined;
-  if (!/^[a-z][a-z0-9+.-]*:/i.test(text)) return text;
-  if (!/^file:/i.test(text)) return undefined;
-  try {
-    return fileURLToPath(text);
-  } catch {
-    return undefined; // not the address of a file of this machine
-  }
+/** Letters and digits of all scripts, and what no program reads as anything but a part of a name. */
+const PLAIN = /^\/(?!\/)[\p{L}\p{M}\p{N} /._@+=()-]*$/u;
+
+/** Whether all programs read a path alike. */
+function isPlain(path: string): boolean {
+  return PLAIN.test(path) && !path.endsWith(" ") &&
+    !path.split("/").includes("..") && // after a symbolic link, it leads elsewhere than it says
+    path.normalize("NFKC") === path; // look-alikes may become what they look like
+}
+
+function isHidden(path: string): boolean {
+  return path.toLowerCase().split("/").some(isHiddenName);
+}
+
+/** The same for names that differ in case or in how their characters are composed. */
+function folded(path: string): string {
+  return path.normalize("NFKC").toLowerCase();
 }
 
 /** Where a path leads, its last parts not being there yet perhaps. `undefined` where none can tell. */

@@ -1,11 +1,11 @@
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { z } from "zod";
 import { ConfigError } from "../errors.ts";
 import { JsonPlaceError, type LocatedJson, parseLocated, pointerOf } from "../json/located.ts";
 import { isPlainFolder, readHostileFile } from "../mcp/hostile_files.ts";
+import { isInReach } from "../process/reliable_path.ts";
 import { settingsFolder } from "../process/user_folders.ts";
 import { PolicyRules, type PolicySource } from "./policy_rules.ts";
-import { isInReach } from "./reach.ts";
 import { policySchema } from "./schema.ts";
 
 /** Options of {@linkcode loadPolicy}. */
@@ -84,7 +84,7 @@ export function policyFiles(workspace: string | undefined): Map<string, string> 
 
 /** A policy must not be one that the code which it judges can change, for this time or the next. */
 async function requireOutOfReach(file: string, workspace: string | undefined): Promise<void> {
-  if (workspace === undefined || !await isInReach(resolve(file), resolve(workspace))) return;
+  if (workspace === undefined || !await isInReach(file, workspace)) return;
   throw new ConfigError(
     `Policy "${file}" lies in the workspace, where executed code can change it: ` +
       `move it to ${join(workspace, ".ipybox")} or out of the workspace, or work in another folder`,

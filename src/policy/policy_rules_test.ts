@@ -177,7 +177,7 @@ const ARGUMENTS: readonly (readonly [
   [{ exists: false }, '{"a":1}', "ask", "ask"],
   [{ path: "." }, '{"a":"/nowhere/ws"}', "allow", "deny"],
   [{ path: "." }, '{"a":"/nowhere/ws/x/y"}', "allow", "deny"],
-  [{ path: "." }, '{"a":"x"}', "allow", "deny"],
+  [{ path: "." }, '{"a":"x"}', "ask", "ask"],
   [{ path: "." }, '{"a":"/nowhere/wsx"}', "ask", "ask"],
   [{ path: "." }, '{"a":"/etc/passwd"}', "ask", "ask"],
   [{ path: "." }, '{"a":"../x"}', "ask", "ask"],
@@ -185,11 +185,12 @@ const ARGUMENTS: readonly (readonly [
   [{ path: "." }, '{"a":"~/x"}', "ask", "ask"],
   [{ path: "." }, '{"a":"a\\\\..\\\\b"}', "ask", "ask"],
   [{ path: "." }, '{"a":"a\\u0000b"}', "ask", "ask"],
-  [{ path: "." }, '{"a":"file:///nowhere/ws/x"}', "allow", "deny"],
+  [{ path: "." }, '{"a":"file:///nowhere/ws/x"}', "ask", "ask"],
   [{ path: "." }, '{"a":"file:///etc/passwd"}', "ask", "ask"],
   [{ path: "." }, '{"a":"https://nowhere/ws"}', "ask", "ask"],
   [{ path: "." }, '{"a":1}', "ask", "ask"],
-  [{ path: ["data", "/etc"] }, '{"a":"data/x"}', "allow", "deny"],
+  [{ path: ["data", "/etc"] }, '{"a":"/nowhere/ws/data/x"}', "allow", "deny"],
+  [{ path: ["data", "/etc"] }, '{"a":"data/x"}', "ask", "ask"],
   [{ path: ["data", "/nowhere/x"] }, '{"a":"/nowhere/x/y"}', "allow", "deny"],
   [{ path: "~/notes" }, '{"a":"/nowhere/home/notes/x"}', "allow", "deny"],
   [{ each: { path: "." } }, '{"a":["x","/etc/passwd"]}', "ask", "ask"],
@@ -208,7 +209,8 @@ for (const [condition, args, allow, deny] of ARGUMENTS) {
 Deno.test("Doubt is a question even where all else is allowed", () => {
   const rules = [{ effect: "allow" }, { effect: "deny", arguments: { "/a": { path: "." } } }];
   assertEquals(policy(rules).decide(tool('{"a":"x/../y"}')).mode, "ask");
-  assertEquals(policy(rules).decide(tool('{"a":"x"}')).mode, "deny");
+  assertEquals(policy(rules).decide(tool('{"a":"x"}')).mode, "ask");
+  assertEquals(policy(rules).decide(tool('{"a":"/nowhere/ws/x"}')).mode, "deny");
   assertEquals(policy(rules).decide(tool('{"a":"/etc"}')).mode, "allow");
 });
 
@@ -592,18 +594,19 @@ Deno.test("A path is judged by where it leads", async () => {
   const rules = [{ effect: "allow", arguments: { "/a": { path: "." } } }];
   const inside = policy(rules, {}, workspace);
   const mode = (a: string) => inside.decide(tool(JSON.stringify({ a }))).mode;
-  assertEquals(mode("data/new/file"), "allow");
-  assertEquals(mode("in/file"), "allow");
-  assertEquals(mode("out/passwd"), "ask");
-  assertEquals(mode("out/new"), "ask");
-  assertEquals(mode("dangling"), "ask");
+  assertEquals(mode(`${workspace}/data/new/file`), "allow");
+  assertEquals(mode(`${workspace}/in/file`), "allow");
+  assertEquals(mode(`${workspace}/out/passwd`), "ask");
+  assertEquals(mode(`${workspace}/out/new`), "ask");
+  assertEquals(mode(`${workspace}/dangling`), "ask");
   assertEquals(mode(`${folder.path}/other`), "ask");
   const denied = policy(
     [{ effect: "allow" }, { effect: "deny", arguments: { "/a": { path: "/etc" } } }],
     {},
     workspace,
   );
-  assertEquals(denied.decide(tool('{"a":"out/passwd"}')).mode, "ask");
+  const through = JSON.stringify({ a: `${workspace}/out/passwd` });
+  assertEquals(denied.decide(tool(through)).mode, "ask");
   assertEquals(denied.decide(tool('{"a":"/etc/passwd"}')).mode, "deny");
 });
 

@@ -22,7 +22,7 @@ export interface ArgumentTest {
   readonly glob?: string | readonly string[] | undefined;
   /** It is a text that starts so. */
   readonly prefix?: string | readonly string[] | undefined;
-  /** It is a path in one of these folders, or the folder; `"."` is the workspace. */
+  /** It is an absolute path in one of these folders, or of the folder; `"."` is the workspace. */
   readonly path?: string | readonly string[] | undefined;
   /** It is a number of at least this. */
   readonly min?: number | undefined;
@@ -147,7 +147,7 @@ const test: z.ZodType<ArgumentTest> = z.strictObject({
   ),
   prefix: texts.optional().describe("It is a text that starts so. Use path for files"),
   path: texts.optional().describe(
-    "It is a path in one of these folders, or the folder itself. Relative ones start at the workspace",
+    "It is an absolute path in one of these folders, or of the folder. Relative folders start at the workspace",
   ),
   min: number.optional().describe("It is a number of at least this"),
   max: number.optional().describe("It is a number of at most this"),

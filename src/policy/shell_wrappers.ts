@@ -140,8 +140,11 @@ const NAMING: ReadonlySet<string> = new Set([
   ...["[", "declare", "export", "getopts", "local", "mapfile", "printf", "read", "readarray"],
   ...["readonly", "test", "typeset", "unset", "wait"],
 ]);
-/** A name with a subscript, in which bash runs command substitutions; also behind its option. */
-const SUBSCRIPT = /^(-\w+)?[A-Za-z_]\w*\[/;
+/**
+ * A name with a subscript, in which bash runs command substitutions; also behind its option. A number
+ * is no name, but not worth a pattern that could backtrack.
+ */
+const SUBSCRIPT = /^-?\w+\[/;
 /** Their options that make numbers of texts, by working them out, or that name a command. */
 const RUNNING_OPTIONS: ReadonlyMap<string, RegExp> = new Map([
   ...["declare", "local", "readonly", "typeset"].map((name) => [name, /^[-+]\w*i/] as const),

@@ -2,6 +2,7 @@ import { settledWithin } from "../async/signals.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { OutputTail } from "./output_tail.ts";
 import { ProcessPipes } from "./process_pipes.ts";
+import type { ProgramPath } from "./program.ts";
 
 /** How a process ended. Exactly one of the two is not `null`. */
 export interface ExitStatus {
@@ -13,11 +14,15 @@ export interface ExitStatus {
 
 /** What {@linkcode ManagedProcess.spawn} starts. */
 export interface ManagedProcessOptions {
-  /** The program, by path or by its name on the `PATH` of `env`. */
-  command: string;
+  /** The program. */
+  command: ProgramPath;
   /** Its arguments. No shell reads them. */
   args?: readonly string[];
-  /** Its working directory; the host's own by default. */
+  /**
+   * Its working directory.
+   *
+   * @default {"/"} where nobody can put what programs look for in it
+   */
   cwd?: string;
   /** Its whole environment. Nothing is inherited. */
   env: Readonly<Record<string, string>>;
@@ -50,8 +55,9 @@ const DRAIN_MS = 250;
  * @example
  * ```ts
  * import { ManagedProcess } from "./managed_process.ts";
+ * import { namedProgram } from "./program.ts";
  *
- * await using process = ManagedProcess.spawn({ command: "/bin/cat", env: {} });
+ * await using process = ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} });
  * await process.pipes.write(new TextEncoder().encode("hello"));
  * await process.pipes.end();
  * console.error(new TextDecoder().decode(await process.pipes.read() ?? undefined));
@@ -60,7 +66,7 @@ const DRAIN_MS = 250;
  */
 export class ManagedProcess implements AsyncDisposable {
   /** The program that was started. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Resolves, never rejects, once it has ended and its last words are in {@linkcode stderrTail}. */
   readonly exited: Promise<ExitStatus>;
 
@@ -195,11 +201,11 @@ export class ManagedProcess implements AsyncDisposable {
 const ENDED: ReadableStreamReadResult<Uint8Array> = { done: true };
 
 function spawnChild(options: ManagedProcessOptions): Deno.ChildProcess {
-  const { command, args = [], cwd, env } = options;
+  const { command, args = [], cwd = "/", env } = options;
   try {
     return new Deno.Command(command, {
       args: [...args],
-      ...(cwd === undefined ? {} : { cwd }),
+      cwd,
       env: { ...env },
       clearEnv: true,
       detached: true,
@@ -210,7 +216,7 @@ function spawnChild(options: ManagedProcessOptions): Deno.ChildProcess {
   } catch (cause) {
     if (cause instanceof Deno.errors.NotCapable) throw cause; // it names the flag that is missing
     if (cause instanceof Deno.errors.NotFound) {
-      const what = cwd !== undefined && !isDirectory(cwd)
+      const what = !isDirectory(cwd)
         ? `its working directory ${cwd} does not exist`
         : "command not found";
       throw new Deno.errors.NotFound(`Cannot start ${command}: ${what}`, { cause });

@@ -1,12 +1,13 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { bytesOf } from "../net/byte_stream.ts";
 import { ManagedProcess, type ManagedProcessOptions } from "./managed_process.ts";
+import { namedProgram } from "./program.ts";
 
 const encoder = new TextEncoder();
 
 function shell(script: string, options: Partial<ManagedProcessOptions> = {}): ManagedProcess {
   return ManagedProcess.spawn({
-    command: "/bin/sh",
+    command: namedProgram("/bin/sh"),
     args: ["-c", script],
     env: { PATH: "/usr/bin:/bin" },
     ...options,
@@ -37,7 +38,10 @@ Deno.test("ManagedProcess hands bytes to stdin and gives stdout and the exit cod
 });
 
 Deno.test("ManagedProcess inherits nothing of the host's environment", async () => {
-  await using process = ManagedProcess.spawn({ command: "/usr/bin/env", env: { ONLY: "this" } });
+  await using process = ManagedProcess.spawn({
+    command: namedProgram("/usr/bin/env"),
+    env: { ONLY: "this" },
+  });
   assertEquals(await text(process), "ONLY=this\n");
 });
 
@@ -115,9 +119,9 @@ Deno.test("exited tells the signal, and the last words without terminal escapes"
 
 Deno.test("spawn() names a command that does not exist, and a missing directory", () => {
   assertThrows(
-    () => ManagedProcess.spawn({ command: "ipybox-no-such-command", env: {} }),
+    () => ManagedProcess.spawn({ command: namedProgram("/no/such/command"), env: {} }),
     Deno.errors.NotFound,
-    "Cannot start ipybox-no-such-command: command not found",
+    "Cannot start /no/such/command: command not found",
   );
   assertThrows(
     () => shell("true", { cwd: "/no/such/directory" }),

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { isInside, trustedPath } from "./trusted_path.ts";
 
-Deno.test("trustedPath() leaves out what executed code may write to", () => {
+Deno.test("trustedPath() leaves out what executed code may write to", async () => {
   const path = [
     "/space/node_modules/.bin",
     "/usr/bin",
@@ -15,8 +15,8 @@ Deno.test("trustedPath() leaves out what executed code may write to", () => {
     "/",
   ];
   const untrusted = ["/space", "/session"];
-  assertEquals(trustedPath(path.join(":"), untrusted), "/usr/bin:/workshop/bin:/");
-  assertEquals(trustedPath("/space/bin:.:/usr/bin", []), "/space/bin:/usr/bin");
+  assertEquals(await trustedPath(path.join(":"), untrusted), "/usr/bin:/workshop/bin:/");
+  assertEquals(await trustedPath("/space/bin:.:/usr/bin", []), "/space/bin:/usr/bin");
 });
 
 Deno.test("isInside() looks at where a path leads, not at how it is written", () => {

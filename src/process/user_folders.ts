@@ -8,8 +8,19 @@ import { hostEnv } from "./host_env.ts";
  * neither variable is set or may be read.
  */
 export function loginsFolder(): string | undefined {
-  const state = ownFolder("XDG_STATE_HOME", ".local/state");
+  const state = stateFolder();
   return state === undefined ? undefined : join(state, "logins");
+}
+
+/**
+ * The folder of what ipybox remembers for the user, such as logins and which servers they registered.
+ * Executed code must never see it.
+ *
+ * @returns `$XDG_STATE_HOME/ipybox`, by default below `~/.local/state`; `undefined` where neither
+ * variable is set or may be read.
+ */
+export function stateFolder(): string | undefined {
+  return ownFolder("XDG_STATE_HOME", ".local/state");
 }
 
 /**
@@ -26,17 +37,36 @@ export function settingsFolder(): string | undefined {
 /**
  * The folder that says which sessions of `ipybox mcp` run. Executed code must never see it.
  *
- * @returns `$XDG_STATE_HOME/ipybox/sessions`, by default below `~/.local/state`; `undefined` where
- * neither variable is set or may be read.
+ * @returns The folder, in that of what ipybox remembers; `undefined` where there is none.
  */
 export function sessionsFolder(): string | undefined {
-  const state = ownFolder("XDG_STATE_HOME", ".local/state");
+  const state = stateFolder();
   return state === undefined ? undefined : join(state, "sessions");
+}
+
+/**
+ * The folder of what can be made again: Python environments, and folders in which programs are started.
+ *
+ * @returns `$XDG_CACHE_HOME/ipybox`, by default below the platform's usual place for caches;
+ * `undefined` where neither variable is set or may be read.
+ */
+export function cacheFolder(): string | undefined {
+  return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");
+}
+
+/**
+ * The folder of what belongs to the user and is no setting, such as the workspaces of projects.
+ *
+ * @returns `$XDG_DATA_HOME/ipybox`, by default below `~/.local/share`; `undefined` where neither
+ * variable is set or may be read.
+ */
+export function dataFolder(): string | undefined {
+  return ownFolder("XDG_DATA_HOME", ".local/share");
 }
 
 function ownFolder(variable: string, inHome: string): string | undefined {
   const set = hostEnv(variable);
   if (set !== undefined && isAbsolute(set)) return join(set, "ipybox");
   const home = hostEnv("HOME");
-  return home === undefined ? undefined : join(home, inHome, "ipybox");
+  return home === undefined || home === "" ? undefined : join(home, inHome, "ipybox");
 }

@@ -1,6 +1,8 @@
 import { join, resolve } from "node:path";
 import { abortable } from "../async/signals.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
+import { trustedPath } from "../process/trusted_path.ts";
 import { findBaseInterpreter, inspectInterpreter, type Interpreter } from "./interpreter.ts";
 import {
   environmentKey,
@@ -107,7 +109,7 @@ export async function buildPythonEnvironment(
  * @returns Its path, or `undefined` when there is none that will do.
  */
 export async function findBasePython(): Promise<string | undefined> {
-  const base = await findBaseInterpreter(!await hasUv(Deno.env.toObject()));
+  const base = await findBaseInterpreter(await findProgram("uv") === undefined);
   return base?.executable;
 }
 
@@ -138,7 +140,7 @@ async function pause(ms: number, signal: AbortSignal | undefined): Promise<void>
 /** A build that is about to happen. */
 interface Build {
   readonly base: string;
-  readonly uv: boolean;
+  readonly uv: ProgramPath | undefined;
   readonly directory: string;
   readonly python: string;
   readonly requirements: string;
@@ -151,10 +153,10 @@ async function planBuild(
   options: BuildOptions,
 ): Promise<Build> {
   const { onProgress, signal } = options;
-  const step = { env: { ...installerEnv(), ...options.env }, onProgress, signal };
-  const uv = await hasUv(step.env);
+  const step = { env: { ...await installerEnv(), ...options.env }, onProgress, signal };
+  const uv = await findProgram("uv", { path: step.env.PATH });
   const base = options.basePython === undefined
-    ? await findBaseInterpreter(!uv)
+    ? await findBaseInterpreter(uv === undefined)
     : await inspectInterpreter(options.basePython);
   if (base === undefined) {
     throw new EnvironmentNotReadyError(
@@ -178,18 +180,21 @@ async function planBuild(
 
 async function install({ base, uv, directory, python, requirements, step }: Build): Promise<void> {
   step.onProgress?.(`Creating a Python environment in ${directory}`);
-  if (uv) await runStep("uv", ["venv", "--no-project", "--python", base, directory], step);
-  else await runStep(base, ["-I", "-m", "venv", directory], step);
+  if (uv !== undefined) {
+    await runStep(uv, ["venv", "--no-project", "--python", base, directory], step);
+  } else {
+    await runStep(namedProgram(base), ["-I", "-m", "venv", directory], step);
+  }
   const file = join(directory, "requirements.txt");
   await Deno.writeTextFile(file, requirements);
   // The file pins everything, so nothing is resolved; only what it names with a hash gets in.
   const what = ["install", "--no-deps", "--require-hashes", "-r", file];
-  step.onProgress?.(`Installing its packages with ${uv ? "uv" : "pip"}`);
-  if (uv) {
+  step.onProgress?.(`Installing its packages with ${uv === undefined ? "pip" : "uv"}`);
+  if (uv !== undefined) {
     // pip compiles by itself; a sandboxed kernel could not and would be slow at every start.
-    await runStep("uv", ["pip", ...what, "--python", python, "--compile-bytecode"], step);
+    await runStep(uv, ["pip", ...what, "--python", python, "--compile-bytecode"], step);
   } else {
-    await runStep(python, ["-I", "-m", "pip", ...what, "--no-input"], step);
+    await runStep(namedProgram(python), ["-I", "-m", "pip", ...what, "--no-input"], step);
   }
 }
 
@@ -202,23 +207,12 @@ function assertComplete({ missing }: Interpreter): void {
   );
 }
 
-async function hasUv(env: Readonly<Record<string, string>>): Promise<boolean> {
-  try {
-    const uv = new Deno.Command("uv", { args: ["--version"], env: { ...env }, clearEnv: true });
-    return (await uv.output()).success;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-}
-
 /** Variables that would make an installer put packages elsewhere, or other packages in. */
 const MISLEADING =
   /^(PYTHON.*|VIRTUAL_ENV|CONDA_PREFIX|__PYVENV_LAUNCHER__|(PIP|UV)_(TARGET|PREFIX|ROOT|USER|CONSTRAINT|OVERRIDE|PYTHON|DRY_RUN|REQUIREMENT|EXCLUDE|EDITABLE|BREAK_SYSTEM_PACKAGES))$/;
 
 /** The user's environment, whose proxies, certificates and package indexes installers need. */
-function installerEnv(): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(Deno.env.toObject()).filter(([name]) => !MISLEADING.test(name)),
-  );
+async function installerEnv(): Promise<Record<string, string>> {
+  const own = Object.entries(Deno.env.toObject()).filter(([name]) => !MISLEADING.test(name));
+  return { ...Object.fromEntries(own), PATH: await trustedPath(hostPath()) };
 }

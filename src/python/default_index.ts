@@ -1,30 +1,31 @@
+import type { ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 import { installerEnvironment } from "./installer_environment.ts";
 
 /**
  * The package index that an installer uses where nothing else is configured, as its own help says.
  *
- * @param install The command that installs, such as `["uv", "pip", "install"]`.
- * @param signal Gives up.
+ * @param program The program that installs, such as uv.
+ * @param args Its arguments, such as `["pip", "install"]`.
+ * @param options What gives up.
  * @returns The index's address.
  * @throws {Error} The help does not say.
  */
 export async function defaultIndex(
-  install: readonly string[],
-  signal?: AbortSignal,
+  program: ProgramPath,
+  args: readonly string[],
+  options: { readonly signal?: AbortSignal | undefined } = {},
 ): Promise<string> {
-  const [command = "", ...args] = install;
-  const { stdout } = await new Deno.Command(command, {
+  const { stdout } = await runProgram(program, {
     args: [...args, "--help"],
-    cwd: "/",
     env: { ...installerEnvironment(), NO_COLOR: "1" },
     clearEnv: true,
-    stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
-  }).output();
-  signal?.throwIfAborted();
-  const index = indexInHelp(new TextDecoder().decode(stdout));
+    ...options,
+  });
+  const index = indexInHelp(stdout);
   if (index !== undefined) return index;
-  throw new Error(`Cannot tell which package index ${install.join(" ")} uses: configure one`);
+  const command = [program, ...args].join(" ");
+  throw new Error(`Cannot tell which package index ${command} uses: configure one`);
 }
 
 /**

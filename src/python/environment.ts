@@ -5,6 +5,7 @@
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { requireOwnProgram } from "../sandbox/own_program.ts";
 import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
 import {
   type EnvironmentRecipe,
@@ -32,6 +33,8 @@ export interface FindPythonOptions {
    * @default {the environment variable IPYBOX_PYTHON, else the managed environment}
    */
   python?: string | undefined;
+  /** The workspace, where executed code could have put a Python of its own. */
+  workspace?: string | undefined;
   /**
    * The directory of the managed environments.
    *
@@ -55,6 +58,7 @@ export interface FindPythonOptions {
  * @returns The environment.
  * @throws {EnvironmentNotReadyError} If the named Python lacks something, or there is no managed
  * environment yet. Its `fix` is the command that helps.
+ * @throws {ConfigError} If executed code could have put the named Python there.
  *
  * @example
  * ```ts no-assert
@@ -68,6 +72,7 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
   const { log = silentLogger } = options;
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {
+    await requireOwnProgram(named, { workspace: options.workspace, what: "Python" });
     const environment = await managedAt(named) ?? await checkNamed(named);
     log.debug(`Python ${environment.version} at ${environment.executable}, as named`);
     return environment;
@@ -137,7 +142,10 @@ export interface PythonCheck {
  */
 export async function checkPython(options: FindPythonOptions = {}): Promise<PythonCheck> {
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
-  if (named !== undefined && await managedAt(named) === undefined) return inspect(named, false);
+  if (named !== undefined) {
+    await requireOwnProgram(named, { workspace: options.workspace, what: "Python" });
+    if (await managedAt(named) === undefined) return inspect(named, false);
+  }
   const { executable } = await findPython(options);
   return inspect(executable, true);
 }

@@ -44,7 +44,7 @@ export async function fileHosts(
   using client = await clientTrusting(certificates, log);
   const found = await Promise.all(indexes.map(async (index) => {
     try {
-      return await hostsAt(new URL(`${index.replace(/\/*$/, "")}/${normalized}/`), client, signal);
+      return await hostsAt(new URL(`${withoutSlashes(index)}/${normalized}/`), client, signal);
     } catch (error) {
       signal?.throwIfAborted();
       const place = URL.parse(index)?.origin ?? "an index that is no URL";
@@ -53,6 +53,12 @@ export async function fileHosts(
     }
   }));
   return [...new Set(found.flat())].sort();
+}
+
+function withoutSlashes(url: string): string {
+  let end = url.length;
+  while (url[end - 1] === "/") end--;
+  return url.slice(0, end);
 }
 
 /** Trusts what the installer trusts, such as a company's own authority, which Deno need not know. */
@@ -92,7 +98,7 @@ async function hostsAt(
   const type = response.headers.get("content-type") ?? "";
   const links = type.startsWith(JSON_PAGE)
     ? jsonPage.parse(JSON.parse(text)).files.map(({ url }) => url)
-    : [...text.matchAll(/<a\s[^>]*?href="([^"]*)"/gi)].map(([, href = ""]) => href);
+    : [...text.matchAll(/<a\s[^<>]*/gi)].map(([tag]) => /href="([^"]*)"/i.exec(tag)?.[1] ?? "");
   const urls = links.map((link) => URL.parse(link, response.url)).filter((url) => url !== null);
   return urls.filter(({ protocol }) => /^https?:$/.test(protocol)).map(({ hostname }) => hostname);
 }

@@ -3,6 +3,8 @@
  *
  * @module
  */
+import type { ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 import { defaultIndex } from "./default_index.ts";
 import { installerEnvironment } from "./installer_environment.ts";
 
@@ -51,24 +53,21 @@ const SECTIONS: readonly string[] = ["global", "install", ":env:"];
  * @throws {Error} pip does not tell.
  */
 export async function readIndexSettings(
-  python: string,
+  python: ProgramPath,
   signal?: AbortSignal,
 ): Promise<IndexSettings> {
-  const { success, stdout, stderr } = await new Deno.Command(python, {
+  const { success, stdout, stderr } = await runProgram(python, {
     args: ["-I", "-m", "pip", "config", "list"],
-    cwd: "/",
     env: installerEnvironment(),
     clearEnv: true,
-    stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
-  }).output();
-  signal?.throwIfAborted();
+    signal,
+  });
   if (!success) {
-    const reason = new TextDecoder().decode(stderr).trim().split("\n").at(-1);
+    const reason = stderr.trim().split("\n").at(-1);
     throw new Error(`Cannot tell which package index pip uses: ${reason}`);
   }
-  const main = await defaultIndex([python, "-I", "-m", "pip", "install"], signal);
-  return indexSettings(new TextDecoder().decode(stdout), main);
+  const main = await defaultIndex(python, ["-I", "-m", "pip", "install"], { signal });
+  return indexSettings(stdout, main);
 }
 
 /**
@@ -81,7 +80,10 @@ export async function readIndexSettings(
 export function indexSettings(listing: string, main: string): IndexSettings {
   const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
   for (const line of listing.split("\n")) {
-    const [, section = "", option = "", value = ""] = /^(.+?)\.([a-z-]+)=(.*)$/.exec(line) ?? [];
+    const equals = line.indexOf("=");
+    const dot = line.lastIndexOf(".", equals);
+    const [section, option] = [line.slice(0, Math.max(0, dot)), line.slice(dot + 1, equals)];
+    const value = line.slice(equals + 1);
     if (OPTIONS.has(option)) sections.get(section)?.set(option, unquoted(value));
   }
   const options = new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));

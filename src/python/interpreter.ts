@@ -4,6 +4,8 @@
  * @module
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { findPrograms, programOf } from "../process/program.ts";
+import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
 /** The least version of Python that runs kernels. */
 export const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
@@ -72,9 +74,9 @@ export async function inspectInterpreter(
   const names = Object.entries(modules).map(([module, name]) => `${module}=${name}`);
   // -I: neither the current folder, nor PYTHONPATH, nor the user's site reach a kernel either.
   const { stdout, stderr, code } = await output(command, ["-I", "-c", INSPECT, ...names]);
-  const answer = parseInterpreter(new TextDecoder().decode(stdout));
+  const answer = parseInterpreter(stdout);
   if (answer !== undefined) return answer;
-  const lastLine = new TextDecoder().decode(stderr).trim().split("\n").at(-1) ?? "";
+  const lastLine = stderr.trim().split("\n").at(-1) ?? "";
   throw notPython(command, lastLine === "" ? `it exited with code ${code}` : lastLine);
 }
 
@@ -98,12 +100,14 @@ export function isNewEnough(version: string): boolean {
  */
 export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpreter | undefined> {
   for (const name of ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]) {
-    const interpreter = await inspectInterpreter(name).catch((error: unknown) => {
-      if (error instanceof EnvironmentNotReadyError) return undefined; // the next may do
-      throw error;
-    });
-    if (interpreter === undefined || !isNewEnough(interpreter.version)) continue;
-    if (!needsVenv || interpreter.makesEnvironments) return interpreter;
+    for await (const program of findPrograms(name)) {
+      const interpreter = await inspectInterpreter(program).catch((error: unknown) => {
+        if (error instanceof EnvironmentNotReadyError) return undefined; // the next may do
+        throw error;
+      });
+      if (interpreter === undefined || !isNewEnough(interpreter.version)) continue;
+      if (!needsVenv || interpreter.makesEnvironments) return interpreter;
+    }
   }
   return undefined;
 }
@@ -124,10 +128,10 @@ export function parseInterpreter(text: string): Interpreter | undefined {
   return isInterpreter(value) ? value : undefined;
 }
 
-async function output(command: string, args: string[]): Promise<Deno.CommandOutput> {
+async function output(command: string, args: readonly string[]): Promise<ProgramEnd> {
   try {
     const signal = AbortSignal.timeout(TIMEOUT_MS);
-    return await new Deno.Command(command, { args, stdin: "null", signal }).output();
+    return await runProgram(await programOf(command), { args, signal });
   } catch (cause) {
     if (cause instanceof Deno.errors.NotCapable) throw cause; // it names the flag that is missing
     const reason = cause instanceof Deno.errors.NotFound ? "no such command" : String(cause);

@@ -3,16 +3,21 @@
  *
  * @module
  */
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../async/mutex.ts";
-import { abortable } from "../async/signals.ts";
-import { EnvironmentNotReadyError } from "../errors.ts";
+import { abortable, anySignal } from "../async/signals.ts";
+import { EnvironmentNotReadyError, PackageInstallError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { bytesOf } from "../net/byte_stream.ts";
 import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
+import { HeldFolder } from "../process/held_folder.ts";
 import { OutputTail } from "../process/output_tail.ts";
+import { PrivateFolder } from "../process/private_folder.ts";
+import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
+import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -21,15 +26,24 @@ import { fileHosts } from "./file_hosts.ts";
 import { type IndexSettings, readIndexSettings } from "./index_settings.ts";
 import { installerEnvironment } from "./installer_environment.ts";
 import { managedDirectory, type PythonEnvironment } from "./managed.ts";
+import {
+  minorVersion,
+  openOverlay,
+  type OverlayEnvironment,
+  overlayIn,
+  sitePackagesOf,
+} from "./overlay_environment.ts";
 import type { Requirement } from "./requirement.ts";
 import { readUvSettings } from "./uv_settings.ts";
 
-/** What an installation said. */
-export interface InstallOutcome {
-  /** Whether the package is installed. */
-  readonly installed: boolean;
-  /** What the installer wrote, its last 16 KiB. */
-  readonly output: string;
+/** A package that was installed for a workspace. */
+export interface InstalledPackage {
+  /** Its name. */
+  readonly name: string;
+  /** Its version. */
+  readonly version: string;
+  /** Whether it was asked for, and not only needed by another one. */
+  readonly requested: boolean;
 }
 
 /** Options of {@linkcode PackageFolder.open}. */
@@ -46,23 +60,67 @@ export interface PackageFolderOptions {
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
   readonly cacheDir?: string | undefined;
+  /** Folders of further packages that the code has, so that they are not installed again. */
+  readonly shared?: readonly string[] | undefined;
   /** Told what happens. */
   readonly log?: Logger | undefined;
 }
 
-/** Options of {@linkcode PackageFolder.install}. */
+/** Options of an installation. */
 export interface InstallOptions {
-  /** Stops the installation. */
-  readonly signal?: AbortSignal;
-  /** Told what the installer says. */
-  readonly onLine?: (line: string) => void;
+  /** Stops it. What was installed before stays. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * How long the installer may take.
+   *
+   * @default {1800000} half an hour
+   */
+  readonly timeoutMs?: number | undefined;
+  /** Receives each line that the installer writes. */
+  readonly onLine?: ((line: string) => void) | undefined;
 }
+
+/** What an installation is about. */
+interface Change {
+  /** What is fetched; nothing when packages are removed. */
+  readonly requirements: readonly Requirement[];
+  /** It, in words. */
+  readonly what: string;
+}
+
+/** An installation that is about to happen. */
+interface Job extends Change {
+  readonly action: "install" | "uninstall";
+  readonly args: readonly string[];
+  /** The folder of its temporary files. */
+  readonly session: string;
+  /** A folder that only the host sees. */
+  readonly hostPrivate: string;
+  readonly signal: AbortSignal;
+}
+
+/** What removing needs of indexes. */
+const OFFLINE: IndexSettings = {
+  indexes: [],
+  hosts: [],
+  paths: [],
+  certificates: undefined,
+  env: {},
+  file: undefined,
+};
 
 /** How an installer is started. */
 interface Installer {
-  readonly command: string;
+  readonly command: ProgramPath;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+}
+
+/** A program that installs, without what it installs and where. */
+interface InstallerProgram {
+  readonly command: ProgramPath;
+  readonly args: readonly string[];
+  readonly isPip: boolean;
 }
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
@@ -70,30 +128,42 @@ const MAX_OUTPUT_BYTES = 16 * 1024;
 const BUILD_BACKEND = "setuptools";
 
 /**
- * The folder for the packages of one workspace.
+ * The packages of one workspace, which its code can import and not change.
  *
- * It lies in the user's cache, so that code actions, which may write to the workspace, cannot change
+ * They lie in the user's cache, so that code actions, which may write to the workspace, cannot change
  * what the installer or another workspace's code imports.
  */
 export class PackageFolder {
-  /** The folder, which exists. */
+  /** The folder that code imports from. */
   readonly path: string;
+  readonly #folder: string;
+  readonly #overlay: OverlayEnvironment;
   readonly #python: PythonEnvironment;
-  readonly #sandbox: boolean | SandboxOptions;
+  readonly #workspace: string;
+  readonly #options: PackageFolderOptions;
   readonly #log: Logger;
   readonly #turns = new Mutex();
 
-  private constructor(path: string, python: PythonEnvironment, options: PackageFolderOptions) {
-    this.path = path;
+  private constructor(
+    folder: string,
+    overlay: OverlayEnvironment,
+    python: PythonEnvironment,
+    workspace: string,
+    options: PackageFolderOptions,
+  ) {
+    this.path = overlay.sitePackages;
+    this.#folder = folder;
+    this.#overlay = overlay;
+    this.#workspace = workspace;
     this.#python = python;
-    this.#sandbox = options.sandbox ?? true;
+    this.#options = options;
     this.#log = options.log ?? silentLogger;
   }
 
   /**
-   * Makes the folder where it is missing.
+   * Makes the folder where it is missing: a kernel that runs already sees what is installed later.
    *
-   * @param workspace The workspace, as an absolute path.
+   * @param workspace The workspace, as an absolute path without symbolic links.
    * @param python The Python that the packages are for.
    * @param options Whether the installer runs in the sandbox.
    * @returns The folder.
@@ -103,72 +173,161 @@ export class PackageFolder {
     python: PythonEnvironment,
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
-    const path = await pathOf(workspace, python, options.cacheDir);
-    await Deno.mkdir(path, { recursive: true });
-    return new PackageFolder(await Deno.realPath(path), python, options);
+    const folder = await folderOf(workspace, options.cacheDir);
+    await Deno.mkdir(dirname(folder), { recursive: true });
+    if (await madeFolder(folder)) {
+      await removeAbandoned(dirname(folder));
+      await Deno.writeTextFile(join(folder, WORKSPACE), workspace);
+    }
+    const overlayFolder = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
+    const overlay = await openOverlay(overlayFolder, python);
+    return new PackageFolder(overlayFolder, overlay, python, workspace, options);
   }
 
   /**
-   * Looks for the folder, and makes nothing.
+   * The folder of a workspace's packages, as far as Deno's permissions allow to look for it.
    *
-   * @param workspace The workspace, as an absolute path.
+   * @param workspace The workspace, as an absolute path without symbolic links.
    * @param python The Python that the packages are for.
-   * @returns The folder, or `undefined` where nothing was ever installed.
+   * @returns The folder, or `undefined` where nothing was ever installed or nothing may be read.
    */
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
-    const [path] = await existing([await pathOf(workspace, python)]);
+    if (!hasManagedDirectory()) return undefined;
+    const folder = await folderOf(workspace);
+    if (!isGranted("read", folder)) return undefined;
+    const { sitePackages } = overlayIn(join(folder, `python${minorVersion(python)}`), python);
+    const [path] = await existing([sitePackages]);
     return path;
   }
 
   /**
-   * Installs a package and what it needs. What kernels themselves need keeps its version.
+   * Whether Deno's permissions allow to keep a workspace's packages.
+   *
+   * @param workspace The workspace, as an absolute path without symbolic links.
+   * @returns Whether {@linkcode PackageFolder.open} can make the folder.
+   */
+  static async isPermitted(workspace: string): Promise<boolean> {
+    if (!hasManagedDirectory()) return false;
+    const folder = await folderOf(workspace);
+    return isGranted("read", folder) && isGranted("write", folder);
+  }
+
+  /**
+   * Removes the packages of a workspace, for every Python.
+   *
+   * @param workspace The workspace, as an absolute path without symbolic links.
+   */
+  static async remove(workspace: string): Promise<void> {
+    await Deno.remove(await folderOf(workspace), { recursive: true }).catch((error: unknown) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+  }
+
+  /**
+   * Installs packages and what they need. What is there already and fits is not installed again, and
+   * what kernels themselves need keeps its version.
    *
    * The installer, and what it builds, runs in a sandbox: it writes only to this folder, and reaches
-   * only the package indexes that pip or uv is configured to use and the hosts of their files, or the
-   * host of the Git repository too.
+   * only the package indexes that pip or uv is configured to use and the hosts of their files, and the
+   * hosts of Git repositories.
    *
-   * @param requirement What to install.
-   * @param options What stops it, and who is told of what the installer says.
-   * @returns Whether that worked, and what the installer said.
+   * @param requirements What to install, resolved together.
+   * @param options What stops it, and what receives the installer's lines.
+   * @returns What the installer wrote, its last 16 KiB.
+   * @throws {PackageInstallError} They were not installed.
    * @throws {EnvironmentNotReadyError} There is no installer or, as a `SandboxUnavailableError`, no
    * sandbox here.
    */
   async install(
-    requirement: Requirement,
+    requirements: readonly Requirement[],
     options: InstallOptions = {},
-  ): Promise<InstallOutcome> {
-    const { signal = new AbortController().signal, onLine = () => {} } = options;
-    using _turn = await this.#turns.acquire(signal); // two at once would mix their files
-    const root = await Deno.realPath(await Deno.makeTempDir({ prefix: "ipybox-install-" }));
-    try {
-      const session = `${root}/session`;
-      await Deno.mkdir(`${session}/tmp`, { recursive: true });
-      await Deno.mkdir(`${root}/host`, { mode: 0o700 });
-      const constraints = pinnedVersions(asset("environment/requirements.txt"));
-      await Deno.writeTextFile(`${session}/constraints.txt`, constraints);
-      const installer = await this.#installer(requirement, root, signal);
-      return await this.#run(installer, session, { signal, onLine });
-    } finally {
-      await Deno.remove(root, { recursive: true });
-    }
+  ): Promise<string> {
+    const args = ["--constraint", "constraints.txt", "--", ...requirements.map(({ text }) => text)];
+    const what = requirements.map(({ text }) => text).join(" ");
+    return await this.#change("install", args, { ...options, requirements, what });
   }
 
-  async #installer(
-    requirement: Requirement,
-    root: string,
-    signal: AbortSignal,
-  ): Promise<Installer> {
-    const session = `${root}/session`;
+  /**
+   * Removes packages. What they needed stays.
+   *
+   * @param names Their names.
+   * @param options What stops it, and what receives the installer's lines.
+   * @returns What the installer wrote.
+   * @throws {PackageInstallError} They could not be removed.
+   * @throws {EnvironmentNotReadyError} There is no installer or, as a `SandboxUnavailableError`, no
+   * sandbox here.
+   */
+  async uninstall(names: readonly string[], options: InstallOptions = {}): Promise<string> {
+    const what = names.join(" ");
+    return await this.#change("uninstall", ["--", ...names], {
+      ...options,
+      requirements: [],
+      what,
+    });
+  }
+
+  /**
+   * Lists what is installed, by name.
+   *
+   * @returns The packages. Their names are what installers made of them: hostile text.
+   */
+  async list(): Promise<InstalledPackage[]> {
+    const found: InstalledPackage[] = [];
+    for await (const { name, isDirectory } of Deno.readDir(this.path)) {
+      const [, project, version] = /^([^-]+)-([^-]+)\.dist-info$/.exec(name) ?? [];
+      if (!isDirectory || project === undefined || version === undefined) continue;
+      const marker = join(this.path, name, "REQUESTED"); // pip's and uv's, PEP 376
+      const requested = await Deno.lstat(marker).then(() => true, () => false);
+      found.push({ name: project.replaceAll("_", "-"), version, requested });
+    }
+    return found.toSorted((a, b) => a.name < b.name ? -1 : 1);
+  }
+
+  async #change(
+    action: "install" | "uninstall",
+    args: readonly string[],
+    options: InstallOptions & Change,
+  ): Promise<string> {
+    const { signal = new AbortController().signal, onLine = () => {}, what } = options;
+    const { timeoutMs = 30 * 60_000 } = options;
+    using _turn = await this.#turns.acquire(signal); // two at once would mix their files
+    await using folder = await PrivateFolder.create();
+    await using host = await HeldFolder.create(); // its path is short enough for srt's sockets
+    const session = folder.path;
+    await Deno.mkdir(`${session}/tmp`);
+    const constraints = pinnedVersions(asset("environment/requirements.txt"));
+    await Deno.writeTextFile(`${session}/constraints.txt`, constraints);
+    const folders = { session, hostPrivate: host.path };
+    const installer = await this.#installer({ action, args, ...options, ...folders, signal });
+    const { exitCode, output } = await this.#run(installer, session, { signal, onLine, timeoutMs });
+    if (exitCode === 0) return output;
+    const verb = action === "install" ? "installed" : "removed";
+    throw new PackageInstallError(`${what} was not ${verb}`, output);
+  }
+
+  async #installer(job: Job): Promise<Installer> {
+    const { action, session, hostPrivate, signal, requirements } = job;
     const { executable, prefix, basePrefix } = this.#python;
-    const program = await this.#program();
-    const options = ["--target", this.path, "--upgrade", "--constraint", "constraints.txt"];
-    const [command = "", ...args] = [...program.command, ...options, "--", requirement.text];
-    if (this.#sandbox === false) return { command, args, env: installerEnvironment() };
-    const settings = program.isPip
-      ? await readIndexSettings(executable, signal)
+    const sandbox = this.#options.sandbox ?? true;
+    const program = await this.#program(action);
+    const { command } = program;
+    const args = [...program.args, ...job.args];
+    // What is there too, so that pip takes it as it is.
+    const present = [sitePackagesOf(prefix, this.#python), ...this.#options.shared ?? []];
+    const env = { PYTHONPATH: present.join(":"), PYTHONNOUSERSITE: "1" };
+    const hostEnvironment = installerEnvironment();
+    if (sandbox === false) {
+      const path = await trustedPath(hostPath());
+      return { command, args, env: { ...hostEnvironment, PATH: path, ...env } };
+    }
+    const isOnline = requirements.length > 0;
+    const settings = !isOnline
+      ? OFFLINE
+      : program.isPip
+      ? await readIndexSettings(namedProgram(executable), signal)
       : await readUvSettings(
-        installerEnvironment(),
-        await defaultIndex(program.command.slice(0, 3), signal),
+        hostEnvironment,
+        await defaultIndex(command, ["pip", "install"], { signal }),
       );
     if (settings.file !== undefined) {
       await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
@@ -179,6 +338,7 @@ export class PackageFolder {
       env: {
         HOME: session,
         TMPDIR: `${session}/tmp`,
+        ...env,
         ...(settings.file === undefined ? {} : { PIP_CONFIG_FILE: `${session}/pip.conf` }),
         // The sandbox keeps its own hand on files such as .gitconfig, which git then cannot read.
         GIT_CONFIG_GLOBAL: "/dev/null",
@@ -187,25 +347,28 @@ export class PackageFolder {
         ...settings.env,
       },
       session,
-      writable: this.path,
-      readable: await existing([prefix, basePrefix, command, ...settings.paths]),
-      hostPrivate: `${root}/host`,
-      hosts: await this.#hosts(settings, requirement, signal),
+      writable: this.#folder,
+      readable: await existing([prefix, basePrefix, command, ...present, ...settings.paths]),
+      hostPrivate,
+      hosts: isOnline ? await this.#hosts(settings, requirements, signal) : [],
       ...(config === undefined ? {} : { config }),
     }, { log: this.#log, signal });
   }
 
-  /** The Python's own pip, else uv. */
-  async #program(): Promise<{ readonly command: readonly string[]; readonly isPip: boolean }> {
-    const python = this.#python.executable;
-    const pip = [python, "-I", "-m", "pip"];
-    if (await succeeds([...pip, "--version"])) {
-      const command = [...pip, "install", "--no-input", "--disable-pip-version-check"];
-      return { command, isPip: true };
+  /** The Python's own pip, else uv. Both work on the workspace's environment, inside the sandbox. */
+  async #program(action: Job["action"]): Promise<InstallerProgram> {
+    const python = namedProgram(this.#python.executable);
+    const overlay = namedProgram(this.#overlay.executable);
+    if ((await runProgram(python, { args: ["-I", "-m", "pip", "--version"] })).success) {
+      const quiet = ["--no-input", "--disable-pip-version-check", "--no-cache-dir"];
+      const yes = action === "uninstall" ? ["-y"] : [];
+      return { command: overlay, args: ["-m", "pip", action, ...quiet, ...yes], isPip: true };
     }
     const uv = await findProgram("uv");
     if (uv !== undefined) {
-      return { command: [uv, "pip", "install", "--python", python], isPip: false };
+      // The sandbox shows what it is, not the links to it.
+      const command = namedProgram(await Deno.realPath(uv));
+      return { command, args: ["pip", action, "--python", overlay], isPip: false };
     }
     throw new EnvironmentNotReadyError(
       `Cannot install packages: ${python} has no pip, and there is no uv on the PATH`,
@@ -216,25 +379,36 @@ export class PackageFolder {
   /** What may be reached: the indexes, where they have their files, and a repository's host. */
   async #hosts(
     { indexes, hosts, certificates }: IndexSettings,
-    { name, host }: Requirement,
+    requirements: readonly Requirement[],
     signal: AbortSignal,
   ): Promise<string[]> {
     const log = this.#log;
-    const files = await fileHosts(indexes, name ?? BUILD_BACKEND, { signal, certificates, log });
-    return [...new Set([...hosts, ...files, ...(host === undefined ? [] : [host])])];
+    const names = new Set(requirements.map(({ name = BUILD_BACKEND }) => name));
+    const files = await Promise.all(
+      [...names].map((name) => fileHosts(indexes, name, { signal, certificates, log })),
+    );
+    const repositories = requirements.flatMap(({ host }) => host ?? []);
+    return [...new Set([...hosts, ...files.flat(), ...repositories])];
   }
 
   async #config(): Promise<SandboxConfig | undefined> {
-    if (typeof this.#sandbox === "boolean") return undefined;
-    const { config, allowUnsafe = false } = this.#sandbox;
-    return typeof config === "string" ? await readSandboxConfig(config, { allowUnsafe }) : config;
+    const { sandbox = true } = this.#options;
+    if (typeof sandbox === "boolean") return undefined;
+    const { config, allowUnsafe = false } = sandbox;
+    return typeof config === "string"
+      ? await readSandboxConfig(config, { allowUnsafe, workspace: this.#workspace })
+      : config;
   }
 
   async #run(
     installer: Installer,
     cwd: string,
-    { signal, onLine }: Required<InstallOptions>,
-  ): Promise<InstallOutcome> {
+    { signal, onLine, timeoutMs }: {
+      readonly signal: AbortSignal;
+      readonly onLine: (line: string) => void;
+      readonly timeoutMs: number;
+    },
+  ): Promise<{ readonly exitCode: number | null; readonly output: string }> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
     // Nothing is lost by ending it, so it does not get long to do so.
     await using process = ManagedProcess.spawn({
@@ -252,23 +426,75 @@ export class PackageFolder {
         for (const line of output.push(chunk)) onLine(line);
       }
     })();
-    const { exitCode } = await abortable(process.exited, signal);
-    await said;
-    return { installed: exitCode === 0, output: output.text };
+    const deadline = AbortSignal.timeout(timeoutMs);
+    try {
+      const { exitCode } = await abortable(process.exited, anySignal(deadline, signal));
+      await said;
+      return { exitCode, output: output.text };
+    } catch (error) {
+      if (error !== deadline.reason || !deadline.aborted) throw error;
+      const ended = `The installer was ended, as it took more than ${timeoutMs / 1000} s`;
+      onLine(ended);
+      return { exitCode: null, output: `${output.text}${ended}\n` };
+    }
   }
 }
 
 const encoder = new TextEncoder();
 
-async function pathOf(
-  workspace: string,
-  { version }: PythonEnvironment,
-  cacheDir: string = managedDirectory(),
-): Promise<string> {
-  const minor = version.split(".").slice(0, 2).join(".");
+/** Where the packages of a workspace are, for every Python. */
+async function folderOf(workspace: string, cacheDir: string = managedDirectory()): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", encoder.encode(workspace));
-  const key = new Uint8Array(digest).toHex().slice(0, 16);
-  return join(cacheDir, "packages", `py${minor}-${key}`);
+  return join(cacheDir, "packages", new Uint8Array(digest).toHex().slice(0, 32));
+}
+
+/** The file beside the packages that names their workspace. */
+const WORKSPACE = "workspace";
+
+/** Makes a folder, and says whether it was missing. */
+async function madeFolder(path: string): Promise<boolean> {
+  try {
+    await Deno.mkdir(path);
+    return true;
+  } catch (error) {
+    if (error instanceof Deno.errors.AlreadyExists) return false;
+    throw error;
+  }
+}
+
+/** Removes the empty folders of workspaces that are gone, such as temporary ones. */
+async function removeAbandoned(root: string): Promise<void> {
+  for await (const { name } of Deno.readDir(root)) {
+    const folder = join(root, name);
+    const workspace = await Deno.readTextFile(join(folder, WORKSPACE)).catch(() => undefined);
+    if (workspace === undefined || await isThere(workspace)) continue;
+    try {
+      for await (const { name: version, isDirectory } of Deno.readDir(folder)) {
+        // Fails where anything is installed: only the person may remove that.
+        if (isDirectory) await Deno.remove(join(folder, version, "lib", version, "site-packages"));
+      }
+      await Deno.remove(folder, { recursive: true });
+    } catch {
+      continue; // not empty, or another process is removing it as well
+    }
+  }
+}
+
+/** Whether something is there. Where that cannot be told, it is taken to be. */
+async function isThere(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(
+    () => true,
+    (error) => !(error instanceof Deno.errors.NotFound),
+  );
+}
+
+/** Whether the user's cache directory is known, which Deno's permissions may not allow. */
+function hasManagedDirectory(): boolean {
+  return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
+}
+
+function isGranted(name: "read" | "write", path: string): boolean {
+  return Deno.permissions.querySync({ name, path }).state === "granted";
 }
 
 /**
@@ -282,21 +508,6 @@ export function pinnedVersions(requirements: string): string {
   return requirements.split("\n")
     .flatMap((line) => /^[A-Za-z0-9._-]+==[^\\]+/.exec(line)?.[0].trimEnd() ?? [])
     .join("\n") + "\n";
-}
-
-async function succeeds([command = "", ...args]: readonly string[]): Promise<boolean> {
-  const silent = { stdin: "null", stdout: "null", stderr: "null" } as const;
-  return (await new Deno.Command(command, { args, cwd: "/", ...silent }).output()).success;
-}
-
-/** The real path of a program on the `PATH`. */
-async function findProgram(name: string): Promise<string | undefined> {
-  const folders = (hostEnv("PATH") ?? "").split(":").filter((folder) => folder.startsWith("/"));
-  for (const folder of folders) {
-    const [path] = await existing([`${folder}/${name}`]);
-    if (path !== undefined) return path;
-  }
-  return undefined;
 }
 
 /** Where paths really are; those that are not there are left out. */

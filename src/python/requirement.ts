@@ -12,7 +12,14 @@ export interface Requirement {
 const NAME = String.raw`[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?`;
 /** One restriction of the version. */
 const VERSION = String.raw`(?:===|[=!<>~]=|<|>)\s*[A-Za-z0-9.*+!_-]+`;
-const INDEXED = new RegExp(`^${NAME}\\s*(?:${VERSION}(?:\\s*,\\s*${VERSION})*)?$`);
+/** One side of a comparison of a marker: a variable, or a text in quotes. */
+const OPERAND = String.raw`(?:[a-z_]+|"[A-Za-z0-9_.+* -]*"|'[A-Za-z0-9_.+* -]*')`;
+const COMPARISON = String.raw`${OPERAND}\s*(?:===|[=!<>~]=|<|>|not in|in)\s*${OPERAND}`;
+/** For which Pythons and systems it counts (PEP 508). */
+const MARKER = String.raw`;\s*${COMPARISON}(?:\s+(?:and|or)\s+${COMPARISON})*`;
+const INDEXED = new RegExp(
+  `^${NAME}\\s*(?:${VERSION}(?:\\s*,\\s*${VERSION})*)?\\s*(?:${MARKER})?$`,
+);
 /** Without white space, quotes or `$`: installers substitute variables in some places. */
 const REPOSITORY = new RegExp(
   String.raw`^(?:${NAME}\s*@\s*)?git\+(https://[A-Za-z0-9._~:/@#&=%+-]+)$`,
@@ -43,4 +50,25 @@ export function parseRequirement(text: string): Requirement {
     `Cannot install ${JSON.stringify(text.slice(0, 200))}: give a package's name, such as ` +
       `"pandas" or "pandas>=2,<3", or a Git repository, such as "git+https://HOST/OWNER/NAME@TAG"`,
   );
+}
+
+/**
+ * Reads a requirements file: a requirement a line, and comments.
+ *
+ * @param text The file.
+ * @param source What a message calls it, such as its path.
+ * @returns The requirements.
+ * @throws {TypeError} A line is something else, such as an option of pip.
+ */
+export function parseRequirements(text: string, source: string): Requirement[] {
+  return text.split(/\r?\n/).flatMap((line, index) => {
+    const requirement = line.replace(/(^|\s)#.*/, "").trim(); // as pip has it
+    if (requirement === "") return [];
+    try {
+      return [parseRequirement(requirement)];
+    } catch (cause) {
+      if (!(cause instanceof TypeError)) throw cause;
+      throw new TypeError(`${source}:${index + 1}: ${cause.message}`, { cause });
+    }
+  });
 }

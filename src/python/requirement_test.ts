@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { parseRequirement } from "./requirement.ts";
+import { parseRequirement, parseRequirements } from "./requirement.ts";
 
 Deno.test("parseRequirement() reads packages of the index with extras and versions", () => {
   for (
@@ -57,4 +57,29 @@ Deno.test("parseRequirement() refuses options, paths and other addresses", () =>
   ) {
     assertThrows(() => parseRequirement(text), TypeError, "Cannot install");
   }
+});
+
+Deno.test("parseRequirement() reads for which Pythons a package counts", () => {
+  for (
+    const text of [
+      `tomli>=2 ; python_version < "3.11"`,
+      `pywin32==306; sys_platform == 'win32' and python_version >= "3.10"`,
+    ]
+  ) {
+    assertEquals(parseRequirement(text).text, text);
+  }
+  for (const text of [`six; python_version < 3 or`, `six; "a" b "c"`, `six; os = "x"`]) {
+    assertThrows(() => parseRequirement(text), TypeError, "Cannot install");
+  }
+});
+
+Deno.test("parseRequirements() reads a requirements file and says where it cannot", () => {
+  const text = "# all\r\npandas>=2  # frames\n\nhttpx[http2]\n";
+  const names = parseRequirements(text, "r.txt").map((requirement) => requirement.text);
+  assertEquals(names, ["pandas>=2", "httpx[http2]"]);
+  assertThrows(
+    () => parseRequirements("pandas\n--index-url https://example.org\n", "r.txt"),
+    TypeError,
+    'r.txt:2: Cannot install "--index-url',
+  );
 });

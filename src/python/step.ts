@@ -2,6 +2,7 @@ import { abortable } from "../async/signals.ts";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { bytesOf, type ByteStream } from "../net/byte_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
+import type { ProgramPath } from "../process/program.ts";
 
 /** Options of {@linkcode runStep}. */
 export interface StepOptions {
@@ -29,7 +30,7 @@ const LAST_LINES = 8;
  * @throws {unknown} The signal's reason when it aborts. The program has ended by then.
  */
 export async function runStep(
-  command: string,
+  command: ProgramPath,
   args: readonly string[],
   options: StepOptions,
 ): Promise<void> {

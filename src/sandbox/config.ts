@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ConfigError } from "../errors.ts";
+import { reliablePath } from "../process/reliable_path.ts";
 
 /**
  * What a user adds to the sandbox's own settings, in the words of `srt`'s settings file. Lists are
@@ -101,21 +102,29 @@ export function parseSandboxConfig(
   return parsed.data;
 }
 
+/** How a file with a {@linkcode SandboxConfig} is read. */
+export interface ReadSandboxConfigOptions extends ParseSandboxConfigOptions {
+  /** Where executed code writes. */
+  workspace: string;
+}
+
 /**
  * Reads a user's sandbox configuration from a JSON file.
  *
  * @param path The file.
- * @param options Whether it may take protection away.
+ * @param options Where code writes, and whether the file may take protection away.
  * @returns The configuration.
- * @throws {ConfigError} The file is missing, is not JSON, or says what it must not.
+ * @throws {ConfigError} The file is missing, is not JSON, or says what it must not; or executed code
+ * could put another one in its place.
  */
 export async function readSandboxConfig(
   path: string,
-  options: ParseSandboxConfigOptions = {},
+  { workspace, ...options }: ReadSandboxConfigOptions,
 ): Promise<SandboxConfig> {
+  const file = await reliablePath(path, { workspace, what: "sandbox settings" });
   let text: string;
   try {
-    text = await Deno.readTextFile(path);
+    text = await Deno.readTextFile(file);
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new ConfigError(`Cannot read the sandbox config: ${path} does not exist`, { cause });

@@ -34,11 +34,21 @@ for (
 Deno.test("readSandboxConfig() says which file is wrong and how", async () => {
   await using folder = await TempFolder.create();
   const path = `${folder.path}/sandbox.json`;
-  await assertRejects(() => readSandboxConfig(path), ConfigError, `${path} does not exist`);
+  await assertRejects(
+    () => readSandboxConfig(path, { workspace: folder.path }),
+    ConfigError,
+    `${path} does not exist`,
+  );
   await Deno.writeTextFile(path, '{\n  "network": }');
-  await assertRejects(() => readSandboxConfig(path), ConfigError, `${path}: not JSON`);
+  await assertRejects(
+    () => readSandboxConfig(path, { workspace: folder.path }),
+    ConfigError,
+    `${path}: not JSON`,
+  );
   await Deno.writeTextFile(path, '{ "network": { "allow": [] } }');
-  await assertRejects(() => readSandboxConfig(path), ConfigError, path);
+  await assertRejects(() => readSandboxConfig(path, { workspace: folder.path }), ConfigError, path);
   await Deno.writeTextFile(path, '{ "network": { "allowedDomains": ["a.org"] } }');
-  assertEquals(await readSandboxConfig(path), { network: { allowedDomains: ["a.org"] } });
+  assertEquals(await readSandboxConfig(path, { workspace: folder.path }), {
+    network: { allowedDomains: ["a.org"] },
+  });
 });

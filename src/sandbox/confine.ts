@@ -1,12 +1,15 @@
-import { allDone } from "../async/all.ts";
 import { hostEnv } from "../process/host_env.ts";
+import { hostPath, type ProgramPath } from "../process/program.ts";
 import type { Logger } from "../log.ts";
 import type { SandboxConfig } from "./config.ts";
-import { proxyFolder, sandboxSettings } from "./policy.ts";
+import { guarded } from "./guard.ts";
+import { writeSettings } from "./launch.ts";
+import { effectiveLimits } from "./limits.ts";
+import { sandboxSettings } from "./policy.ts";
 import { trustedPath } from "../process/trusted_path.ts";
-import { findSrt, srtArguments } from "./srt.ts";
+import { findSrt } from "./srt.ts";
 
-/** A program that is run once in a sandbox of its own. */
+/** A program that is run once in a sandbox of its own, with the limits that executed code has. */
 export interface ConfinedProgram {
   /** The program, by its path, and its arguments. */
   readonly command: readonly string[];
@@ -41,13 +44,10 @@ const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
 export async function confine(
   program: ConfinedProgram,
   options: { readonly log: Logger; readonly signal: AbortSignal },
-): Promise<{ command: string; args: string[]; env: Record<string, string> }> {
+): Promise<{ command: ProgramPath; args: string[]; env: Record<string, string> }> {
   const { session, writable, hostPrivate, config = {} } = program;
-  const path = trustedPath(hostEnv("PATH") ?? "/usr/bin:/bin", [session, writable]);
-  const [srt] = await allDone([
-    findSrt({ path, ...options }),
-    Deno.mkdir(proxyFolder(hostPrivate)),
-  ]);
+  const path = await trustedPath(hostPath(), [session, writable]);
+  const srt = await findSrt({ path, ...options });
   const home = hostEnv("HOME");
   const settings = sandboxSettings({
     writable: [session, writable],
@@ -65,15 +65,17 @@ export async function confine(
     },
     ...(home === undefined ? {} : { home }),
   });
-  await Deno.writeTextFile(`${hostPrivate}/srt.json`, JSON.stringify(settings));
+  // `srt` has variables of its own for its proxy, which the program has to keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
+  const command = await guarded(["/usr/bin/env", ...own, ...program.command], {
+    hostPrivate,
+    cwd: session,
+    limits: effectiveLimits(undefined, { sandboxed: true }),
+  });
+  const launch = await writeSettings({ srt, settings, hostPrivate, command });
   return {
-    command: srt.command,
-    // `srt` has variables of its own for its proxy, which the program has to keep.
-    args: [
-      ...srt.args,
-      ...srtArguments(`${hostPrivate}/srt.json`, ["/usr/bin/env", ...own, ...program.command]),
-    ],
+    command: launch.command,
+    args: [...launch.args],
     env: {
       ...Object.fromEntries(PROXIES.flatMap((name) => {
         const value = hostEnv(name);
@@ -82,7 +84,7 @@ export async function confine(
       PATH: path,
       LANG: "C.UTF-8",
       HOME: hostPrivate, // srt lets code inside write to some folders below it
-      TMPDIR: proxyFolder(hostPrivate),
+      ...launch.env,
       CLAUDE_CODE_TMPDIR: `${session}/tmp`,
       ...srt.env,
     },

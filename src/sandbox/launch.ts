@@ -1,5 +1,7 @@
 import { proxyFolder, type SandboxSettings } from "./policy.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { srtArguments, type SrtCommand } from "./srt.ts";
+import { buildWall } from "./wall.ts";
 
 /** What {@linkcode writeSettings} is given. */
 export interface WriteSettingsInput {
@@ -11,12 +13,14 @@ export interface WriteSettingsInput {
   readonly hostPrivate: string;
   /** What runs inside, by its path, and its arguments. */
   readonly command: readonly string[];
+  /** Its home directory, where that is neither the session's nor the host's. */
+  readonly home?: string | undefined;
 }
 
 /** How the sandbox is started. */
 export interface SandboxLaunch {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** What leads it to its own folder. */
@@ -24,16 +28,23 @@ export interface SandboxLaunch {
 }
 
 /**
- * Writes the settings where nobody inside sees them.
+ * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
  *
  * @param input The settings and what runs under them.
  * @returns How the sandbox is started.
  */
 export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
-  const { srt, settings, hostPrivate, command } = input;
+  const { srt, hostPrivate, command } = input;
   const file = `${hostPrivate}/srt.json`;
   await Deno.mkdir(proxyFolder(hostPrivate));
-  await Deno.writeTextFile(file, JSON.stringify(settings));
+  const settings = Deno.build.os === "linux"
+    ? await buildWall(input.settings, {
+      hostPrivate,
+      bwrap: srt.programs.bwrapPath,
+      home: input.home,
+    })
+    : input.settings;
+  await Deno.writeTextFile(file, JSON.stringify({ ...srt.programs, ...settings }));
   return {
     command: srt.command,
     args: [...srt.args, ...srtArguments(file, command)],

@@ -1,7 +1,12 @@
-/** What one process of the executed code may take. `null` takes a limit away. */
+/**
+ * What one process of the executed code may take. `null` takes a limit away.
+ *
+ * Where the system lets ipybox make a control group, `memoryBytes` and `processes` also bound what all
+ * processes of a session take together.
+ */
 export interface ResourceLimits {
   /**
-   * Bytes of address space of one process.
+   * Bytes of address space of one process, and of memory of a whole session.
    *
    * @default {8589934592} 8 GiB
    */

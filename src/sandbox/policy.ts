@@ -27,6 +27,10 @@ export interface SandboxSettings {
   readonly enableWeakerNestedSandbox?: boolean;
   /** Lets code inside make namespaces. */
   readonly allowNestedUserNamespaces?: boolean;
+  /** What is run as `bwrap`. */
+  readonly bwrapPath?: string;
+  /** What starts the command in the sandbox, in the place of `srt`'s own system call filter. */
+  readonly seccomp?: { readonly applyPath: string };
 }
 
 /** What the settings are made of. All paths are absolute and free of symbolic links. */
@@ -157,9 +161,12 @@ export function proxyFolder(hostPrivate: string): string {
   return `${hostPrivate}/proxy`;
 }
 
+/** What makes plain text in a path a pattern. */
+export const PATTERN: RegExp = /[*?[\]{}]/;
+
 /** A path of ours is never a pattern, whatever characters it has. */
-function literal(path: string): SettingsPath {
-  return /[*?[\]{}]/.test(path) ? { path, literal: true } : path;
+export function literal(path: string): SettingsPath {
+  return PATTERN.test(path) ? { path, literal: true } : path;
 }
 
 /** Users may write patterns, `~`, and relative paths. */

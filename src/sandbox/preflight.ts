@@ -4,6 +4,10 @@
  * @module
  */
 import { SandboxUnavailableError } from "../errors.ts";
+import { ControlGroup } from "../process/control_group.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import { namedProgram, requireProgram } from "../process/program.ts";
+import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 import { explainNamespaceFailure, NAMESPACE_PROBE, readNamespaceSettings } from "./namespaces.ts";
 import { installCommandHere, isRoot, type SystemTool } from "./system_packages.ts";
 
@@ -86,20 +90,49 @@ export function missingTools(prerequisites: readonly Prerequisite[]): SystemTool
 
 async function checkTool({ name, tool, args }: Tool): Promise<Prerequisite> {
   const output = await run(tool, args);
-  if (output === undefined) {
-    const detail = `${tool} is not on the PATH`;
-    return { name, state: "missing", version: null, detail, fix: await installCommandHere([tool]) };
+  if (typeof output === "string") {
+    const fix = await installCommandHere([tool]);
+    return { name, state: "missing", version: null, detail: output, fix };
   }
-  const version = /\d+(\.\d+)+/.exec(output.stdout)?.[0] ?? null;
+  const version = /(?<!\d)\d+(\.\d+)+/.exec(output.stdout)?.[0] ?? null;
   return { name, state: "ok", version, detail: `${tool} is on the PATH`, fix: null };
 }
 
 async function checkNamespaces(): Promise<Prerequisite> {
   const common = { name: "user namespaces", version: null } as const;
   const output = await run("bwrap", NAMESPACE_PROBE);
-  if (output?.success) return { ...common, state: "ok", detail: "bubblewrap works", fix: null };
-  const reason = explainNamespaceFailure(output?.stderr ?? "", await readNamespaceSettings());
+  const stderr = typeof output === "string" ? output : output.success ? undefined : output.stderr;
+  if (stderr === undefined) {
+    return { ...common, state: "ok", detail: "bubblewrap works", fix: null };
+  }
+  const reason = explainNamespaceFailure(stderr, await readNamespaceSettings());
   return { ...common, state: "missing", ...reason };
+}
+
+/**
+ * Tries what bounds the processes of a session together.
+ *
+ * @returns What was found.
+ */
+export async function checkSessionLimits(): Promise<Prerequisite> {
+  const common = { name: "limits of a session", version: null } as const;
+  await using parts = new AsyncDisposableStack();
+  const limits = { memoryBytes: 2 ** 30, processes: 100 };
+  let group: ControlGroup | undefined;
+  parts.defer(() => group?.[Symbol.asyncDispose]()); // after what is in it
+  const waiting = parts.use(ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} }));
+  group = await ControlGroup.take(waiting.pid, limits);
+  const keeper = group?.keeper;
+  if (keeper !== undefined) {
+    const detail = `memory and processes of a session are limited together, by ${keeper}`;
+    return { ...common, state: "ok", detail, fix: null };
+  }
+  return {
+    ...common,
+    state: "warn",
+    detail: "limits hold for each process, not for all processes of a session together",
+    fix: "Run ipybox where systemd runs for your user, or in a container with --memory",
+  };
 }
 
 function checkRoot(): Prerequisite {
@@ -123,21 +156,12 @@ function unsupported(): Prerequisite {
   };
 }
 
-/** A program's output, or `undefined` when there is no such program. */
-async function run(
-  command: string,
-  args: readonly string[],
-): Promise<{ success: boolean; stdout: string; stderr: string } | undefined> {
+/** How a program ended, or why there is none. */
+async function run(tool: SystemTool, args: readonly string[]): Promise<ProgramEnd | string> {
   try {
-    const output = await new Deno.Command(command, { args: [...args], stdin: "null" }).output();
-    const decoder = new TextDecoder();
-    return {
-      success: output.success,
-      stdout: decoder.decode(output.stdout),
-      stderr: decoder.decode(output.stderr),
-    };
+    return await runProgram(await requireProgram(tool), { args });
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof Deno.errors.NotFound) return error.message;
     throw error;
   }
 }

@@ -1,23 +1,21 @@
 import { basename, dirname, isAbsolute, join } from "node:path";
+import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
 
 /**
  * Finds what must be readable for a program to start: itself, and the installation that it belongs to,
  * such as a Node.js or a virtual environment below the home directory.
  *
- * @param command The program, by its path or its name.
- * @param path Where it is looked for.
+ * @param file The program.
  * @param home The home directory, of which no program gets the whole.
- * @returns The files and folders that there are; nothing where the program is not found.
+ * @returns The files and folders that there are; nothing where the program is not there.
  */
 export async function programFiles(
-  command: string,
-  path: string,
+  file: ProgramPath,
   home: string | undefined,
 ): Promise<string[]> {
-  const file = await findProgram(command, path);
-  if (file === undefined) return [];
-  const files = new Set([file]);
+  if (!await isThere(file)) return [];
+  const files = new Set<string>([file]);
   for (const program of [file, await Deno.realPath(file)]) {
     files.add(program);
     for (const prefix of await installations(program)) {
@@ -40,15 +38,6 @@ export function isBroad(folder: string, home: string | undefined): boolean {
 }
 
 const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
-
-async function findProgram(command: string, path: string): Promise<string | undefined> {
-  if (command.includes("/")) return await isThere(command) ? command : undefined;
-  for (const folder of path.split(":")) {
-    const file = join(folder, command);
-    if (isAbsolute(file) && await isThere(file)) return file;
-  }
-  return undefined;
-}
 
 /** The folders above `bin/` and what is in it, and above `node_modules/`. */
 async function installations(program: string): Promise<string[]> {

@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { isBroad, programFiles } from "./program_files.ts";
+import { namedProgram } from "../process/program.ts";
 
 async function write(path: string, text = ""): Promise<void> {
   await Deno.mkdir(path.slice(0, path.lastIndexOf("/")), { recursive: true });
@@ -20,10 +21,10 @@ Deno.test("programFiles() finds a program's installation, and no more of the hom
   await Deno.symlink(`${home}/pythons/3.12/bin/python3.12`, `${home}/venv/bin/python`);
   await write(`${home}/.local/bin/uvx`);
   await write(`${home}/bin/own`);
-  const found = async (command: string, path = "") =>
-    (await programFiles(command, path, home)).map((file) => file.slice(home.length)).sort();
+  const found = async (program: string) =>
+    (await programFiles(namedProgram(program), home)).map((file) => file.slice(home.length)).sort();
 
-  assertEquals(await found("npx", `/nowhere:${node}/bin`), [
+  assertEquals(await found(`${node}/bin/npx`), [
     "/.nvm/versions/node/v22",
     "/.nvm/versions/node/v22/bin/npx",
     "/.nvm/versions/node/v22/lib/node_modules/npm",
@@ -35,9 +36,9 @@ Deno.test("programFiles() finds a program's installation, and no more of the hom
     "/venv",
     "/venv/bin/python",
   ]);
-  assertEquals(await found("uvx", `${home}/.local/bin`), ["/.local/bin/uvx"]);
-  assertEquals(await found("own", `${home}/bin`), ["/bin/own"]);
-  assertEquals(await found("missing", `${home}/bin`), []);
+  assertEquals(await found(`${home}/.local/bin/uvx`), ["/.local/bin/uvx"]);
+  assertEquals(await found(`${home}/bin/own`), ["/bin/own"]);
+  assertEquals(await found(`${home}/bin/missing`), []);
 });
 
 Deno.test("isBroad() knows the home directory, what is above it, and what many share", () => {

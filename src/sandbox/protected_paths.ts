@@ -1,4 +1,6 @@
+import { basename, dirname } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { isInside } from "../process/trusted_path.ts";
 
 /** What in a workspace sandboxed code must not touch. All of these exist. */
 export interface ProtectedPaths {
@@ -6,6 +8,12 @@ export interface ProtectedPaths {
   readonly unreadable: readonly string[];
   /** To be read only: what the host or another program would run or obey. */
   readonly readOnly: readonly string[];
+}
+
+/** What {@linkcode findProtectedPaths} found. */
+export interface FoundPaths extends ProtectedPaths {
+  /** The host's own state of other workspaces in this one, which is unreadable too. */
+  readonly otherStates: readonly string[];
 }
 
 /** How far {@linkcode findProtectedPaths} looks. */
@@ -22,45 +30,99 @@ export interface FindProtectedPathsOptions {
    * @default {1000000} about three seconds
    */
   maxEntries?: number;
+  /**
+   * Whether code may write there. Where it may not, links need no protection.
+   *
+   * @default {true}
+   */
+  writable?: boolean;
 }
 
 /** The folders of ours, which are made so that code inside cannot make them. */
-const OWN_STATE = ".ipybox";
+export const STATE_FOLDER = ".ipybox";
 const GENERATED = "mcptools";
 
 /** `srt` lets every sandbox of this user write there: their common place to meet. */
-const SHARED_BY_SANDBOXES = "/tmp/claude";
+export const SHARED_BY_SANDBOXES = "/tmp/claude";
 
 const SECRET = /^\.env(\..*)?$|^\.npmrc$|^\.pypirc$|^\.netrc$/;
 const EXAMPLE = /\.(example|sample|template)$/;
 
 const OBEYED: ReadonlySet<string> = new Set([
+  ".bash_login",
+  ".bash_logout",
   ".bash_profile",
   ".bashrc",
+  ".cargo",
   ".claude",
+  ".clinerules",
+  ".codex",
+  ".continue",
   ".cursor",
+  ".cursorrules",
   ".devcontainer",
+  ".devcontainer.json",
+  ".direnvrc",
   ".envrc",
+  ".exrc",
+  ".gemini",
   ".git",
+  ".gitattributes",
   ".gitconfig",
   ".github",
   ".gitmodules",
+  ".hg",
   ".husky",
   ".idea",
+  ".jj",
+  ".kiro",
+  ".lefthook.yml",
   ".mcp.json",
+  ".mise",
+  ".mise.toml",
+  ".nvim.lua",
+  ".nvimrc",
+  ".opencode",
+  ".pnp.cjs",
+  ".pnp.loader.mjs",
+  ".pnpmfile.cjs",
   ".pre-commit-config.yaml",
   ".profile",
+  ".roo",
+  ".tool-versions",
   ".venv",
+  ".vimrc",
   ".vscode",
+  ".windsurf",
+  ".windsurfrules",
+  ".yarn",
+  ".yarnrc",
+  ".yarnrc.yml",
+  ".zed",
+  ".zlogin",
+  ".zlogout",
+  ".zprofile",
+  ".zshenv",
   ".zshrc",
+  "AGENT.md",
+  "AGENTS.md",
+  "CLAUDE.local.md",
+  "CLAUDE.md",
+  "GEMINI.md",
+  "bunfig.toml",
+  "lefthook.yml",
+  "mise.toml",
   "node_modules",
+  "opencode.json",
   "venv",
 ]);
 
-/** What makes a folder a virtual environment of Python, whatever its name. */
-const ENVIRONMENT = "pyvenv.cfg";
+/** What makes a folder an environment of Python, whatever its name: `venv`'s mark, and conda's. */
+const ENVIRONMENTS: ReadonlySet<string> = new Set(["pyvenv.cfg", "conda-meta"]);
 /** What in it is run; of a workspace that is an environment itself, no more than that is protected. */
-const ENVIRONMENT_PARTS = ["bin", "lib", "lib64", "Scripts", "Lib", ENVIRONMENT];
+const ENVIRONMENT_PARTS: ReadonlySet<string> = new Set(
+  ["bin", "lib", "lib64", "Scripts", "Lib", ...ENVIRONMENTS],
+);
 
 /**
  * Makes the folders of a workspace that the host relies on, so that sandboxed code cannot make
@@ -70,7 +132,7 @@ const ENVIRONMENT_PARTS = ["bin", "lib", "lib64", "Scripts", "Lib", ENVIRONMENT]
  * @throws {ConfigError} One of them is a symbolic link or a file.
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
-  for (const [name, mode] of [[OWN_STATE, 0o700], [GENERATED, 0o755]] as const) {
+  for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
     const path = `${workspace}/${name}`;
     try {
       await Deno.mkdir(path, { mode });
@@ -88,17 +150,21 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
  * not would be made, on the host, by the sandbox itself. What is protected cannot be moved either, nor
  * can the folders above it, so that it is found again the next time.
  *
+ * Nothing can keep code from replacing a link in a folder that it may write to. So the folder of a link
+ * with such a name becomes read-only, and what it leads to is protected as if it had that name.
+ *
  * @param workspace The workspace, without symbolic links in its path.
  * @param options How far to look.
  * @returns The paths.
- * @throws {ConfigError} There are too many entries to look at. Nothing is left out silently, as code
+ * @throws {ConfigError} There are too many entries to look at, a link of the workspace's own has such a
+ * name, or a folder cannot be looked into as its name is no text. Nothing is left out silently, as code
  * could fill the workspace so that its protected parts are not reached.
  */
 export async function findProtectedPaths(
   workspace: string,
   options: FindProtectedPathsOptions = {},
-): Promise<ProtectedPaths> {
-  const { maxDepth = 4, maxEntries = 1_000_000 } = options;
+): Promise<FoundPaths> {
+  const { maxDepth = 4, maxEntries = 1_000_000, writable = true } = options;
   const unreadable: string[] = [];
   const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
@@ -107,27 +173,112 @@ export async function findProtectedPaths(
     const next: string[] = [];
     for (const folder of level) {
       const inside: string[] = [];
-      let isEnvironment = false;
+      const names = new Set<string>();
+      const lost = new Set<string>();
       for await (const entry of listOr(folder, () => readOnly.push(folder))) {
         if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries, maxDepth);
-        // A link is not followed: what it leads to is protected by where it is.
-        if (entry.isSymlink) continue;
-        const path = `${folder}/${entry.name}`;
-        if (depth === 0 && entry.name === OWN_STATE) unreadable.push(path);
-        else if (depth === 0 && entry.name === GENERATED) readOnly.push(path);
-        else if (entry.isFile && SECRET.test(entry.name) && !EXAMPLE.test(entry.name)) {
-          unreadable.push(path);
-        } else if (OBEYED.has(entry.name)) readOnly.push(path);
+        const { name } = entry;
+        const path = `${folder}/${name}`;
+        const guard = guardOf(entry, depth === 0);
+        if (name.includes(LOST) && (entry.isDirectory || guard !== undefined)) {
+          if (lost.has(name) || !await isSame(entry, path)) throw unreadableName(folder, name);
+          lost.add(name);
+        }
+        names.add(name);
+        if (guard !== undefined && entry.isSymlink) {
+          if (writable && folder === workspace) throw replaceableLink(path);
+          readOnly.push(folder);
+          const target = await targetIn(workspace, path);
+          if (target !== undefined) (guard === "unreadable" ? unreadable : readOnly).push(target);
+        } else if (guard === "unreadable") unreadable.push(path);
+        else if (guard === "read-only") readOnly.push(path);
         else if (entry.isDirectory) inside.push(path);
-        else if (entry.name === ENVIRONMENT) isEnvironment = true;
       }
       next.push(...inside);
-      if (isEnvironment && depth > 0) readOnly.push(folder);
-      else if (isEnvironment) readOnly.push(...await present(workspace, ENVIRONMENT_PARTS));
+      if (!names.isDisjointFrom(ENVIRONMENTS)) {
+        readOnly.push(...depth > 0 ? [folder] : await environmentParts(workspace, names));
+      }
     }
     level = next;
   }
-  return { unreadable, readOnly };
+  const own = `${workspace}/${STATE_FOLDER}`;
+  const otherStates = unreadable.filter((path) => isState(path) && path !== own);
+  return { unreadable, readOnly, otherStates };
+}
+
+/**
+ * Whether a path is that of the host's own state of a workspace.
+ *
+ * @param path The path.
+ * @returns Whether it is.
+ */
+export function isState(path: string): boolean {
+  return path.endsWith(`/${STATE_FOLDER}`);
+}
+
+/** How something is protected because of its name. */
+type Guard = "unreadable" | "read-only";
+
+function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
+  const { name, isFile, isSymlink } = entry;
+  if (name === STATE_FOLDER) return "unreadable";
+  if ((isFile || isSymlink) && SECRET.test(name) && !EXAMPLE.test(name)) return "unreadable";
+  return OBEYED.has(name) || (isTop && name === GENERATED) ? "read-only" : undefined;
+}
+
+/** What is in the place of bytes that are no UTF-8, and may be a character of a name as well. */
+const LOST = "\ufffd";
+
+/** Whether the name that Deno gave an entry is the entry's, and not another one's. */
+async function isSame(entry: Deno.DirEntry, path: string): Promise<boolean> {
+  try {
+    const { isDirectory, isSymlink } = await Deno.lstat(path);
+    return isDirectory === entry.isDirectory && isSymlink === entry.isSymlink;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+function unreadableName(folder: string, name: string): ConfigError {
+  const shown = name.replaceAll(LOST, "\\x??");
+  return new ConfigError(
+    `Cannot use ${folder}/${shown}: its name is no UTF-8, so that secrets in it cannot be hidden from ` +
+      `code. Rename or remove it: \`ls -b\` in ${folder} shows its bytes`,
+  );
+}
+
+function replaceableLink(path: string): ConfigError {
+  return new ConfigError(
+    `Cannot use ${dirname(path)} as workspace: ${basename(path)} is a symbolic link in it, which ` +
+      "executed code could replace by what others run or obey. Put what it leads to in its place, or " +
+      "choose another folder as workspace",
+  );
+}
+
+/** What a link in the workspace leads to, if that is in there too. */
+async function targetIn(workspace: string, link: string): Promise<string | undefined> {
+  try {
+    const target = await Deno.realPath(link);
+    return isInside(target, workspace) && target !== workspace ? target : undefined;
+  } catch (error) {
+    const { FilesystemLoop, NotCapable, NotFound, PermissionDenied } = Deno.errors;
+    const nowhere = [FilesystemLoop, NotCapable, NotFound, PermissionDenied];
+    if (nowhere.some((reason) => error instanceof reason)) return undefined;
+    throw error;
+  }
+}
+
+/** What is run of a workspace that is an environment itself. */
+async function environmentParts(
+  workspace: string,
+  names: ReadonlySet<string>,
+): Promise<string[]> {
+  const parts = [...names.intersection(ENVIRONMENT_PARTS)].map((name) => `${workspace}/${name}`);
+  for (const path of parts) {
+    if ((await Deno.lstat(path)).isSymlink) throw replaceableLink(path);
+  }
+  return parts;
 }
 
 function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
@@ -136,13 +287,6 @@ function tooLarge(workspace: string, maxEntries: number, maxDepth: number): Conf
       `first ${maxDepth} levels, too many to look for secrets that code must not see; remove what is ` +
       "not needed, or choose a smaller folder",
   );
-}
-
-async function present(folder: string, names: readonly string[]): Promise<string[]> {
-  const found = await Promise.all(
-    names.map(async (name) => await exists(`${folder}/${name}`) ? [`${folder}/${name}`] : []),
-  );
-  return found.flat();
 }
 
 /** Lists a folder. One that may not be listed can still be opened up by code inside, its owner too. */
@@ -157,4 +301,9 @@ async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.
 
 async function exists(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(() => true, () => false);
+}
+
+/** Whether a file or folder of this name is out of the sight of executed code. */
+export function isHiddenName(name: string): boolean {
+  return name === STATE_FOLDER || SECRET.test(name) && !EXAMPLE.test(name);
 }

@@ -21,6 +21,9 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     ".ipybox/",
     "mcptools/",
     ".git/hooks/",
+    "CLAUDE.md",
+    "a/.ipybox/",
+    "a/b/.hg/",
     ".env",
     ".env.local",
     ".env.example",
@@ -34,21 +37,75 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     "a/c/environment/bin/python",
     "plain.txt",
   );
-  await Deno.symlink("/etc", `${workspace.path}/.vscode`);
-  const { unreadable, readOnly } = await findProtectedPaths(workspace.path);
+  const { unreadable, readOnly, otherStates } = await findProtectedPaths(workspace.path);
   const names = (paths: readonly string[]) =>
     paths.filter((path) => path.startsWith(workspace.path))
       .map((path) => path.slice(workspace.path.length + 1)).sort();
-  assertEquals(names(unreadable), [".env", ".env.local", ".ipybox", "a/b/.env"]);
+  assertEquals(names(unreadable), [".env", ".env.local", ".ipybox", "a/.ipybox", "a/b/.env"]);
+  assertEquals(names(otherStates), ["a/.ipybox"]);
   assertEquals(names(readOnly), [
     ".git",
     ".mcp.json",
+    "CLAUDE.md",
     "a/.git",
+    "a/b/.hg",
     "a/b/.venv",
     "a/c/environment",
     "mcptools",
     "node_modules",
   ]);
+});
+
+Deno.test("findProtectedPaths() protects what a link leads to, and the folder that holds the link", async () => {
+  await using workspace = await TempFolder.create();
+  await make(workspace, "a/", "secrets/local", "shared/tools/", "b/c/");
+  const link = (target: string, name: string) => Deno.symlink(target, `${workspace.path}/${name}`);
+  await link("../secrets/local", "a/.env.local");
+  await link("../../shared/tools", "b/c/.vscode");
+  await link("/etc", "b/.git");
+  await link("/etc", "plain");
+  const { unreadable, readOnly } = await findProtectedPaths(workspace.path);
+  const names = (paths: readonly string[]) =>
+    paths.flatMap((path) => path.split(`${workspace.path}/`)[1] ?? []).sort();
+  assertEquals(names(unreadable), ["secrets/local"]);
+  assertEquals(names(readOnly), ["a", "b", "b/c", "shared/tools"]);
+});
+
+Deno.test("findProtectedPaths() refuses a link of the workspace's own, which nothing can protect", async () => {
+  for (const name of [".git", ".venv", ".mcp.json", ".env.local", "node_modules", "CLAUDE.md"]) {
+    await using workspace = await TempFolder.create();
+    await Deno.symlink("elsewhere", `${workspace.path}/${name}`);
+    await assertRejects(
+      () => findProtectedPaths(workspace.path),
+      ConfigError,
+      `${name} is a symbolic link`,
+    );
+  }
+  await using environment = await TempFolder.create();
+  await make(environment, "pyvenv.cfg", "lib/");
+  await Deno.symlink("lib", `${environment.path}/lib64`);
+  await assertRejects(() => findProtectedPaths(environment.path), ConfigError, "lib64 is a symbol");
+});
+
+Deno.test("findProtectedPaths() refuses names that are no text, and takes those that look like it", async () => {
+  await using workspace = await TempFolder.create();
+  await make(workspace, "a/\ufffd/.env");
+  const { unreadable } = await findProtectedPaths(workspace.path);
+  assertEquals(unreadable, [`${workspace.path}/a/\ufffd/.env`]);
+
+  // The real one stands for the other as well, as Deno spells them the same.
+  const python = `import os, sys; os.makedirs(os.fsencode(sys.argv[1]) + b"/a/\\xff")`;
+  const mkdir = new Deno.Command("/usr/bin/python3", { args: ["-c", python, workspace.path] });
+  assert((await mkdir.output()).success);
+  const refused = () =>
+    assertRejects(
+      () => findProtectedPaths(workspace.path),
+      ConfigError,
+      `${workspace.path}/a/\\x??: its name is no UTF-8`,
+    );
+  await refused();
+  await Deno.remove(`${workspace.path}/a/\ufffd`, { recursive: true });
+  await refused();
 });
 
 Deno.test("findProtectedPaths() protects what is run of a workspace that is an environment", async () => {

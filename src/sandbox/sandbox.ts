@@ -4,10 +4,14 @@ import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./con
 import { ConfigError, SandboxUnavailableError } from "../errors.ts";
 import { hostEnv } from "../process/host_env.ts";
 import type { Logger } from "../log.ts";
+import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
+import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
+import { isWide, refuseNesting } from "./nested_workspace.ts";
+import { type ProjectPaths, projectPaths } from "./project_folder.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
 import { refuseUserFoldersIn, userFolders } from "./user_folders.ts";
@@ -23,6 +27,11 @@ export interface SandboxOptions {
    * @default {false}
    */
   allowUnsafe?: boolean | undefined;
+  /**
+   * A folder that code can read, but not write, without the secrets in it: a project whose files it
+   * works with. What it writes goes to the workspace, which lies elsewhere.
+   */
+  project?: string | undefined;
   /** What is in the workspace and can only be read. It exists. */
   readOnly?: readonly string[] | undefined;
 }
@@ -49,12 +58,14 @@ export interface PrepareSandboxOptions extends SandboxOptions {
   signal: AbortSignal;
   /** Where programs are looked for. */
   path: string;
+  /** Accepts other workspaces in this one. */
+  nestedWorkspace?: boolean | undefined;
 }
 
 /** How a command is started inside the sandbox. */
 export interface PreparedSandbox {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** Its whole environment. */
@@ -64,6 +75,8 @@ export interface PreparedSandbox {
   /** The settings that the user added. */
   readonly config: SandboxConfig;
 }
+
+const NO_PROJECT: ProjectPaths = { readable: [], unreadable: [] };
 
 const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
   .flatMap((name) => [name, name.toLowerCase()]);
@@ -85,7 +98,7 @@ export async function prepareSandbox(
 ): Promise<PreparedSandbox> {
   const { log, signal } = options;
   const { workspace, hostPrivate } = folders;
-  const path = trustedPath(options.path, [workspace, folders.session]);
+  const path = await trustedPath(options.path, [workspace, folders.session]);
   if (Deno.build.os === "windows") {
     throw new SandboxUnavailableError(
       "There is no sandbox on Windows",
@@ -93,31 +106,34 @@ export async function prepareSandbox(
     );
   }
   const home = hostEnv("HOME");
-  refuseWideWorkspace(workspace, home);
+  refuseWideWorkspace(workspace);
   refuseWorkspaceAround(hostPrivate, workspace);
   await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
-  const [config, srt, protectedPaths, ownFolders] = await allDone([
-    userConfig(options),
+  const [config, srt, protectedPaths, ownFolders, project] = await allDone([
+    userConfig(options, workspace),
     findSrt({ path, log, signal }),
     findProtectedPaths(workspace),
     userFolders(),
+    options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
+  if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
     readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
     hostPrivate,
     base: workspace,
     loopback: true, // kernels talk to the gateway
-    readable: [...folders.readable, ...srt.readable],
+    readable: [...folders.readable, ...project.readable, ...srt.readable],
     protectedPaths: {
       ...protectedPaths,
-      unreadable: [...protectedPaths.unreadable, ...ownFolders],
+      unreadable: [...protectedPaths.unreadable, ...project.unreadable, ...ownFolders],
     },
     config,
     ...(home === undefined ? {} : { home }),
   });
+  refuseTooManyMounts(settings, workspace);
   const launch = await writeSettings({ srt, settings, hostPrivate, command });
   return {
     command: launch.command,
@@ -157,7 +173,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
   }
   if (report.uid === 0) {
     log.warn(
-      "The sandbox runs as root and is weaker for it: run ipybox as another user",
+      "ipybox runs as root: what gets out of the sandbox is root, too; run it as another user",
     );
   }
 }
@@ -185,10 +201,10 @@ export function sandboxFix(stderr: string): string {
   return "ipybox doctor";
 }
 
-async function userConfig(options: SandboxOptions): Promise<SandboxConfig> {
+async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {
   const { config = {}, allowUnsafe = false } = options;
   return typeof config === "string"
-    ? await readSandboxConfig(config, { allowUnsafe })
+    ? await readSandboxConfig(config, { allowUnsafe, workspace })
     : parseSandboxConfig(config, { allowUnsafe });
 }
 
@@ -213,10 +229,8 @@ function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
 }
 
 /** A workspace can be read whole. The home directory must not be. */
-function refuseWideWorkspace(workspace: string, home: string | undefined): void {
-  const above = workspace === "/" ||
-    (home !== undefined && (home === workspace || home.startsWith(`${workspace}/`)));
-  if (above) {
+function refuseWideWorkspace(workspace: string): void {
+  if (isWide(workspace)) {
     throw new ConfigError(
       `Cannot use ${workspace} as workspace: sandboxed code could read the whole home directory; ` +
         "choose a folder of its own",

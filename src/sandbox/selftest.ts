@@ -8,6 +8,12 @@ export const selfTestSchema: z.ZodType<SelfTestReport> = z.object({
   unix_socket: z.string(),
   seccomp: z.string().optional(),
   no_new_privs: z.string().optional(),
+  capabilities: z.array(z.string()).optional(),
+  shared_namespaces: z.array(z.string()).optional(),
+  keyring: z.string().optional(),
+  writable: z.array(z.string()).optional(),
+  readable: z.array(z.string()).optional(),
+  landlock: z.number().optional(),
   canary_file: z.string(),
   canary_port: z.string(),
   canary_process: z.string(),
@@ -27,6 +33,18 @@ export interface SelfTestReport {
   readonly seccomp?: string | undefined;
   /** `"1"` where privileges cannot be gained; Linux only. */
   readonly no_new_privs?: string | undefined;
+  /** The names of its sets of capabilities that are not empty; Linux only. */
+  readonly capabilities?: readonly string[] | undefined;
+  /** The namespaces that it shares with what is around the sandbox; Linux only. */
+  readonly shared_namespaces?: readonly string[] | undefined;
+  /** `"allowed"`, or the name of the error of asking for the kernel's keys; Linux only. */
+  readonly keyring?: string | undefined;
+  /** Files of the machine that can be opened for writing; Linux only. */
+  readonly writable?: readonly string[] | undefined;
+  /** Files with the kernel's own memory that can be read; Linux only. */
+  readonly readable?: readonly string[] | undefined;
+  /** Which Landlock there is, below 1 for none; Linux only. */
+  readonly landlock?: number | undefined;
   /** `"open"`, or the name of the error. */
   readonly canary_file: string;
   /** `"open"`, or the name of the error. */
@@ -63,8 +81,15 @@ export function selfTestFailures(
     const { allowUnixSockets = false, ambiguousProcess = false } = options;
     const socket = report.unix_socket === "EPERM" || report.unix_socket === "EACCES";
     check(socket || allowUnixSockets, "Unix sockets can be made");
-    check(report.seccomp === "2" || allowUnixSockets, "no seccomp filter is active");
+    check(report.seccomp === "2", "no seccomp filter is active");
     check(report.no_new_privs === "1", "privileges can be gained (no_new_privs is off)");
+    const none = (found: readonly string[] | undefined, failure: string) =>
+      check(found?.length === 0, `${failure}: ${found?.join(", ") ?? "not looked at"}`);
+    none(report.capabilities, "it has capabilities");
+    none(report.shared_namespaces, "it shares namespaces with the host");
+    check(report.keyring === "EPERM", "the kernel's keys can be asked for");
+    none(report.writable, "files of the machine can be written");
+    none(report.readable, "the kernel's own files can be read");
     check(report.canary_port !== "open", "a port of the host can be reached");
     check(
       report.canary_process !== "visible" || ambiguousProcess,

@@ -8,6 +8,11 @@ const GOOD: SelfTestReport = {
   unix_socket: "EPERM",
   seccomp: "2",
   no_new_privs: "1",
+  capabilities: [],
+  shared_namespaces: [],
+  keyring: "EPERM",
+  writable: [],
+  readable: [],
   canary_file: "ENOENT",
   canary_port: "ECONNREFUSED",
   canary_process: "ESRCH",
@@ -18,12 +23,19 @@ Deno.test("selfTestFailures() finds nothing where the sandbox holds", () => {
 });
 
 const { seccomp: _seccomp, ...UNFILTERED } = GOOD;
+const { shared_namespaces: _shared, ...UNSEEN } = GOOD;
 for (
   const [name, report] of Object.entries<SelfTestReport>({
     "a Unix socket": { ...GOOD, unix_socket: "allowed" },
     "no filter": { ...GOOD, seccomp: "0" },
     "nothing said of a filter": UNFILTERED,
     "privileges": { ...GOOD, no_new_privs: "0" },
+    "capabilities": { ...GOOD, capabilities: ["CapEff"] },
+    "the host's IPC": { ...GOOD, shared_namespaces: ["ipc"] },
+    "keys": { ...GOOD, keyring: "allowed" },
+    "a file of the kernel's that can be written": { ...GOOD, writable: ["/proc/sysrq-trigger"] },
+    "the kernel's memory": { ...GOOD, readable: ["/proc/kcore"] },
+    "nothing said of namespaces": UNSEEN,
     "a file": { ...GOOD, canary_file: "open" },
     "a port": { ...GOOD, canary_port: "open" },
     "a process": { ...GOOD, canary_process: "visible" },

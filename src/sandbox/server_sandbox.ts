@@ -1,21 +1,30 @@
-import { isAbsolute, join } from "node:path";
+import { isAbsolute } from "node:path";
 import { allDone } from "../async/all.ts";
 import type { Logger } from "../log.ts";
 import { hostEnv } from "../process/host_env.ts";
+import type { ProgramPath } from "../process/program.ts";
+import { reliablePath } from "../process/reliable_path.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
+import { guarded } from "./guard.ts";
 import { writeSettings } from "./launch.ts";
+import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
-import { findProtectedPaths, makeOwnFolders, type ProtectedPaths } from "./protected_paths.ts";
+import {
+  findProtectedPaths,
+  isState,
+  makeOwnFolders,
+  type ProtectedPaths,
+} from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
 import { userFolders } from "./user_folders.ts";
 
 /** A program that is to run in a sandbox of its own, and what it is given. */
 export interface ServerProgram {
   /** The program. */
-  readonly command: string;
+  readonly command: ProgramPath;
   /** Its arguments. */
   readonly args: readonly string[];
   /** Its whole environment. */
@@ -67,9 +76,8 @@ export async function sandboxServer(
   const { folder, hostPrivate, openReads = false, log, signal } = options;
   const workspace = await Deno.realPath(options.workspace);
   const home = hostEnv("HOME");
-  const path = program.env.PATH ?? "";
-  const trusted = trustedPath(path, [workspace]);
-  const config = await userConfig(options);
+  const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
+  const config = await userConfig(options, workspace);
   // What is to be protected must be there, or a server that may write the workspace could make it.
   if ((config.filesystem?.allowWrite ?? []).length > 0) {
     await makeOwnFolders(workspace);
@@ -78,13 +86,11 @@ export async function sandboxServer(
   const [srt, protectedPaths, ...readable] = await allDone([
     findSrt({ path: trusted, log, signal }),
     protectedIn(workspace, openReads),
-    programFiles(program.command, path, home),
-    namedPaths(program.args, home),
+    programFiles(program.command, home),
+    namedPaths(program.args, workspace, home),
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
   signal.throwIfAborted();
-  const canary = `${hostPrivate}/canary`;
-  await Deno.writeTextFile(canary, "nobody inside sees this", { mode: 0o600 });
   const settings = sandboxSettings({
     writable: [folder],
     readOnly: [],
@@ -96,6 +102,7 @@ export async function sandboxServer(
     openReads,
     ...(home === undefined ? {} : { home }),
   });
+  refuseTooManyMounts(settings, workspace);
   // srt needs other values of some variables than what it starts.
   const own: Readonly<Record<string, string>> = {
     HOME: hostPrivate, // srt lets programs inside write to some folders below it
@@ -107,11 +114,11 @@ export async function sandboxServer(
     srt,
     settings,
     hostPrivate,
-    command: [
-      ...["/bin/sh", "-c", INSIDE, "sh", canary, program.cwd],
+    home: program.env.HOME,
+    command: await guarded([
       ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
       ...[program.command, ...program.args],
-    ],
+    ], { hostPrivate, cwd: program.cwd }),
   });
   return {
     command: launch.command,
@@ -133,41 +140,35 @@ function changes(
   ];
 }
 
-/** What runs first inside: it sees to it that the sandbox holds, and goes where the program starts. */
-const INSIDE = `
-if [ -e "$1" ]; then
-  echo "The sandbox does not hold, the server was not started" >&2
-  exit 125
-fi
-cd -- "$2" || exit 126
-shift 2
-exec "$@"
-`;
-
 async function userConfig(
   { settings, openReads = false }: ServerSandboxOptions,
+  workspace: string,
 ): Promise<SandboxConfig> {
   return settings === undefined
     ? parseSandboxConfig({})
-    : await readSandboxConfig(settings, { allowUnsafe: openReads });
+    : await readSandboxConfig(settings, { allowUnsafe: openReads, workspace });
 }
 
 async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
   const [found, ownFolders] = await allDone([findProtectedPaths(workspace), userFolders()]);
   if (!openReads) return { ...found, unreadable: [...found.unreadable, ...ownFolders] };
   // Which secrets it may read is what the user's settings say; the host's own state it never may.
-  const state = join(workspace, ".ipybox");
-  const unreadable = found.unreadable.filter((path) => path === state);
+  const unreadable = found.unreadable.filter(isState);
   return { ...found, unreadable: [...unreadable, ...ownFolders] };
 }
 
 /** What the arguments name, as far as it is there: a script, a folder to work on. */
-async function namedPaths(args: readonly string[], home: string | undefined): Promise<string[]> {
+async function namedPaths(
+  args: readonly string[],
+  workspace: string,
+  home: string | undefined,
+): Promise<string[]> {
   const named: string[] = [];
   for (const arg of args) {
     if (!isAbsolute(arg)) continue;
-    const path = await Deno.realPath(arg).catch(() => undefined);
-    if (path !== undefined && !isBroad(path, home)) named.push(path);
+    if (!await Deno.stat(arg).then(() => true, () => false)) continue;
+    const path = await reliablePath(arg, { workspace, what: "argument of a server in a sandbox" });
+    if (!isBroad(path, home)) named.push(path);
   }
   return named;
 }

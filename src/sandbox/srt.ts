@@ -1,6 +1,16 @@
 import { z } from "zod";
+import { allDone } from "../async/all.ts";
 import { SandboxUnavailableError } from "../errors.ts";
 import type { Logger } from "../log.ts";
+import {
+  findProgram,
+  findPrograms,
+  ownProgram,
+  type ProgramPath,
+  type ProgramSearch,
+  requireProgram,
+} from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 
 /** The sandbox runtime's name on npm. */
 export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
@@ -13,21 +23,28 @@ const OLDEST = [0, 0, 78] as const;
 
 /** How `srt` is started on this machine. */
 export interface SrtCommand {
-  readonly command: string;
+  readonly command: ProgramPath;
   /** The arguments before those of `srt` itself. */
   readonly args: readonly string[];
   /** What it needs of the environment. */
   readonly env: Readonly<Record<string, string>>;
   /** What must be readable inside: the helper that installs the system call filter. */
   readonly readable: readonly string[];
+  /** What belongs in its settings, so that it looks for no program itself. */
+  readonly programs: SrtPrograms;
   /** Its version. */
   readonly version: string;
 }
 
+/** The part of its settings that says where its programs are. Those that are not found are left out. */
+export interface SrtPrograms {
+  readonly bwrapPath?: ProgramPath;
+  readonly socatPath?: ProgramPath;
+  readonly ripgrep?: { readonly command: ProgramPath };
+}
+
 /** What {@linkcode findSrt} is told. */
-export interface FindSrtOptions {
-  /** Where programs are looked for; folders that executed code cannot write to. */
-  path: string;
+export interface FindSrtOptions extends ProgramSearch {
   /** Where it says what it does. */
   log: Logger;
   /** Ends the search. */
@@ -61,16 +78,34 @@ export function srtArguments(settings: string, command: readonly string[]): stri
  * @throws {SandboxUnavailableError} It is not there and cannot be downloaded.
  */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
-  return await onPath(options) ?? await throughDeno(options);
+  const [srt, programs] = await allDone([
+    onPath(options).then(async (found) => found ?? await throughDeno(options)),
+    srtPrograms(options),
+  ]);
+  return { ...srt, programs };
 }
 
-async function onPath({ path, log }: FindSrtOptions): Promise<SrtCommand | undefined> {
-  for (const folder of path.split(":")) {
-    const command = `${folder}/srt`;
+async function srtPrograms(search: ProgramSearch): Promise<SrtPrograms> {
+  const [bwrapPath, socatPath, rg] = await allDone([
+    findProgram("bwrap", search),
+    findProgram("socat", search),
+    findProgram("rg", search),
+  ]);
+  return {
+    ...(bwrapPath === undefined ? {} : { bwrapPath }),
+    ...(socatPath === undefined ? {} : { socatPath }),
+    ...(rg === undefined ? {} : { ripgrep: { command: rg } }),
+  };
+}
+
+type SrtItself = Omit<SrtCommand, "programs">;
+
+async function onPath(options: FindSrtOptions): Promise<SrtItself | undefined> {
+  for await (const command of findPrograms("srt", options)) {
     const found = await packageOf(command);
     if (found === undefined) continue;
     if (!isRecent(found.version)) {
-      log.warn(
+      options.log.warn(
         `${command} is version ${found.version}, which is too old; ` +
           `version ${SRT_VERSION} is run through Deno instead`,
       );
@@ -108,11 +143,11 @@ function isRecent(version: string): boolean {
 
 const infoSchema = z.object({ denoDir: z.string(), npmCache: z.string() });
 
-async function throughDeno(options: FindSrtOptions): Promise<SrtCommand> {
-  const { path, log, signal } = options;
+async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
+  const { log, signal } = options;
   const specifier = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
-  const deno = denoCommand();
-  const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], options)));
+  const deno = await denoProgram(options);
+  const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], signal)));
   let vendor = await findVendor(info.npmCache);
   if (vendor === undefined && options.offline) {
     throw new SandboxUnavailableError("srt is not in Deno's cache", `deno cache ${specifier}`);
@@ -120,25 +155,41 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtCommand> {
   if (vendor === undefined) {
     log.info(`Downloading the sandbox runtime (${specifier})`);
     // The command's environment is the user's own: it knows their proxies and registries.
-    await denoOutput(deno, ["cache", "--no-config", specifier], options);
-    signal?.throwIfAborted();
+    await denoOutput(deno, ["cache", "--no-config", specifier], signal);
     vendor = await findVendor(info.npmCache);
   }
   return {
     command: deno,
     args: ["run", "--quiet", "--no-config", "--cached-only", "-A", specifier],
-    env: { DENO_DIR: info.denoDir, DENO_NO_UPDATE_CHECK: "1", PATH: path },
+    env: { DENO_DIR: info.denoDir, DENO_NO_UPDATE_CHECK: "1" },
     readable: vendor === undefined ? [] : [vendor],
     version: SRT_VERSION,
   };
 }
 
-/** Ourselves, unless we are compiled, or may only run what is called `deno`. */
-export function denoCommand(): string {
-  if (Deno.build.standalone) return "deno";
-  const command = Deno.execPath();
-  const { state } = Deno.permissions.querySync({ name: "run", command });
-  return state === "granted" ? command : "deno";
+/**
+ * Ourselves, unless we are compiled, or may only run what is called `deno`.
+ *
+ * @param search Where to look for it.
+ * @returns The program.
+ * @throws {SandboxUnavailableError} It is not there.
+ */
+export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPath> {
+  if (!Deno.build.standalone) {
+    const own = ownProgram();
+    const { state } = Deno.permissions.querySync({ name: "run", command: own });
+    if (state === "granted") return own;
+  }
+  try {
+    return await requireProgram("deno", search);
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new SandboxUnavailableError(
+      `Cannot run the sandbox runtime srt, nor get it with Deno: ${cause.message}`,
+      `npm install -g ${SRT_PACKAGE}@${SRT_VERSION}`,
+      { cause },
+    );
+  }
 }
 
 /** The package's folder in Deno's cache, whatever registry it came from. */
@@ -155,32 +206,15 @@ async function findVendor(npmCache: string): Promise<string | undefined> {
 }
 
 async function denoOutput(
-  deno: string,
-  args: string[],
-  { path, signal }: FindSrtOptions,
+  deno: ProgramPath,
+  args: readonly string[],
+  signal: AbortSignal | undefined,
 ): Promise<string> {
-  const fix = `deno cache npm:${SRT_PACKAGE}@${SRT_VERSION}`;
-  try {
-    const output = await new Deno.Command(deno, {
-      args,
-      cwd: "/", // a deno.json or .npmrc of the current folder must not have a say
-      env: { NO_COLOR: "1", PATH: path },
-      stdin: "null",
-      ...(signal === undefined ? {} : { signal }),
-    }).output();
-    signal?.throwIfAborted();
-    if (output.success) return new TextDecoder().decode(output.stdout);
-    const reason = new TextDecoder().decode(output.stderr).trim();
-    throw new SandboxUnavailableError(
-      `Cannot get the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${reason}`,
-      fix,
-    );
-  } catch (cause) {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new SandboxUnavailableError(
-      "Cannot run the sandbox: neither `srt` nor `deno` is on the PATH",
-      `npm install -g ${SRT_PACKAGE}@${SRT_VERSION}`,
-      { cause },
-    );
-  }
+  // A deno.json or .npmrc of the current folder must not have a say.
+  const end = await runProgram(deno, { args, env: { NO_COLOR: "1" }, signal });
+  if (end.success) return end.stdout;
+  throw new SandboxUnavailableError(
+    `Cannot get the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${end.stderr.trim()}`,
+    `deno cache npm:${SRT_PACKAGE}@${SRT_VERSION}`,
+  );
 }

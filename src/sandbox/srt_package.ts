@@ -6,7 +6,8 @@
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { silentLogger } from "../log.ts";
 import type { Prerequisite } from "./preflight.ts";
-import { denoCommand, findSrt, SRT_PACKAGE, SRT_VERSION, type SrtCommand } from "./srt.ts";
+import { runProgram } from "../process/run_program.ts";
+import { denoProgram, findSrt, SRT_PACKAGE, SRT_VERSION, type SrtCommand } from "./srt.ts";
 
 const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
@@ -18,8 +19,7 @@ const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
  */
 export async function checkSrt(): Promise<Prerequisite> {
   try {
-    const path = Deno.env.get("PATH") ?? "";
-    const srt = await findSrt({ path, log: silentLogger, offline: true });
+    const srt = await findSrt({ log: silentLogger, offline: true });
     const version = await startedVersion(srt);
     const detail = srt.args.length === 0 ? srt.command : "in Deno's cache";
     if (version !== undefined) return { name: "srt", state: "ok", version, detail, fix: null };
@@ -41,17 +41,13 @@ export async function checkSrt(): Promise<Prerequisite> {
  * @throws {unknown} The signal's reason when it aborts.
  */
 export async function cacheSrt(signal?: AbortSignal): Promise<void> {
-  signal?.throwIfAborted();
-  const { success, stderr } = await new Deno.Command(denoCommand(), {
+  const { success, stderr } = await runProgram(await denoProgram(), {
     args: ["cache", "--no-config", SPECIFIER],
-    cwd: "/", // what lies in the current folder must not have a say
     env: { NO_COLOR: "1" },
-    stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
-  }).output();
-  signal?.throwIfAborted();
+    signal,
+  });
   if (success) return;
-  const lines = new TextDecoder().decode(stderr).split("\n").filter((line) => line.trim() !== "");
+  const lines = stderr.split("\n").filter((line) => line.trim() !== "");
   throw new EnvironmentNotReadyError(
     `Cannot download ${SPECIFIER}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
     "Connect to the network, or to the npm registry of your .npmrc, and run: ipybox setup",
@@ -59,11 +55,6 @@ export async function cacheSrt(signal?: AbortSignal): Promise<void> {
 }
 
 async function startedVersion({ command, args, env }: SrtCommand): Promise<string | undefined> {
-  const { success, stdout } = await new Deno.Command(command, {
-    args: [...args, "--version"],
-    cwd: "/",
-    env: { ...env },
-    stdin: "null",
-  }).output();
-  return success ? new TextDecoder().decode(stdout).trim() || undefined : undefined;
+  const { success, stdout } = await runProgram(command, { args: [...args, "--version"], env });
+  return success ? stdout.trim() || undefined : undefined;
 }

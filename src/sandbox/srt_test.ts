@@ -10,7 +10,7 @@ async function install(folder: TempFolder, version: string): Promise<string> {
   await Deno.mkdir(`${root}/dist`, { recursive: true });
   await Deno.mkdir(`${folder.path}/bin`);
   await Deno.writeTextFile(`${root}/package.json`, JSON.stringify({ name: SRT_PACKAGE, version }));
-  await Deno.writeTextFile(`${root}/dist/cli.js`, "");
+  await Deno.writeTextFile(`${root}/dist/cli.js`, "", { mode: 0o755 });
   await Deno.symlink(`${root}/dist/cli.js`, `${folder.path}/bin/srt`);
   return `${folder.path}/bin`;
 }

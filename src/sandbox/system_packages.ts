@@ -5,6 +5,8 @@
  * @module
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { findProgram, namedProgram, type ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
 
 /** A program that comes with a system package. */
 export type SystemTool = "bwrap" | "socat" | "rg" | "python3";
@@ -76,8 +78,13 @@ export const PACKAGE_MANAGERS: readonly PackageManager[] = [
  */
 export async function findPackageManager(): Promise<PackageManager | undefined> {
   for (const manager of PACKAGE_MANAGERS) {
-    for (const path of manager.paths) if (await exists(path)) return manager;
+    if (await presentPath(manager) !== undefined) return manager;
   }
+  return undefined;
+}
+
+async function presentPath({ paths }: PackageManager): Promise<string | undefined> {
+  for (const path of paths) if (await exists(path)) return path;
   return undefined;
 }
 
@@ -176,12 +183,12 @@ export async function installPackages(
   packages: readonly string[],
   options: InstallOptions = {},
 ): Promise<void> {
-  const prefix = await privilege(manager, options);
-  if (prefix === undefined) throw new InstallError(false, whyNot(manager, options));
+  const start = await startOf(manager, options);
+  if (start === undefined) throw new InstallError(false, whyNot(manager, options));
   const run = async (args: readonly string[]) => {
-    const [command = "", ...rest] = [...prefix, manager.name, ...args];
-    options.onProgress?.(`$ ${[command, ...rest].join(" ")}`);
-    return await runToEnd(command, rest, options.signal);
+    const all = [...start.args, ...args];
+    options.onProgress?.(`$ ${[start.program, ...all].join(" ")}`);
+    return await runToEnd(start.program, all, options.signal);
   };
   const install = [...manager.install, ...(manager.unattended ?? []), ...packages];
   const { refresh } = manager;
@@ -208,17 +215,29 @@ export function isRoot(): boolean | undefined {
   return state === "granted" ? Deno.uid() === 0 : undefined;
 }
 
-/** What goes before the package manager, or `undefined` when it cannot be run without a prompt. */
-async function privilege(
+/** How a package manager is started. */
+interface Start {
+  readonly program: ProgramPath;
+  /** The arguments before those of the package manager. */
+  readonly args: readonly string[];
+}
+
+/** How the package manager is started, or `undefined` when that takes a prompt. */
+async function startOf(
   manager: PackageManager,
   options: InstallOptions,
-): Promise<string[] | undefined> {
+): Promise<Start | undefined> {
+  const path = await presentPath(manager);
+  if (path === undefined) return undefined;
   const root = isRoot() === true;
-  if (manager.asUser) return root ? undefined : [];
-  const env = manager.name === "apt-get" ? ["env", "DEBIAN_FRONTEND=noninteractive"] : [];
-  if (root) return env;
-  return options.yes && await sudoNeedsNoPassword() ? ["sudo", "-n", ...env] : undefined;
+  if (manager.asUser) return root ? undefined : { program: namedProgram(path), args: [] };
+  const unasked = manager.name === "apt-get" ? ["DEBIAN_FRONTEND=noninteractive"] : [];
+  if (root) return { program: ENV, args: [...unasked, path] };
+  const sudo = options.yes ? await sudoWithoutPassword() : undefined;
+  return sudo && { program: sudo, args: ["-n", ENV, ...unasked, path] };
 }
+
+const ENV = namedProgram("/usr/bin/env");
 
 function whyNot(manager: PackageManager, options: InstallOptions): string {
   if (manager.asUser) return `${manager.name} does not run as root`;
@@ -227,30 +246,19 @@ function whyNot(manager: PackageManager, options: InstallOptions): string {
     : "not installed: that needs root, or --yes with passwordless sudo";
 }
 
-async function sudoNeedsNoPassword(): Promise<boolean> {
-  try {
-    const sudo = new Deno.Command("sudo", { args: ["-n", "true"], stdin: "null" });
-    return (await sudo.output()).success;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
+async function sudoWithoutPassword(): Promise<ProgramPath | undefined> {
+  const sudo = await findProgram("sudo");
+  if (sudo === undefined) return undefined;
+  return (await runProgram(sudo, { args: ["-n", "true"] })).success ? sudo : undefined;
 }
 
 async function runToEnd(
-  command: string,
-  args: string[],
+  program: ProgramPath,
+  args: readonly string[],
   signal: AbortSignal | undefined,
 ): Promise<{ success: boolean; lastLines: string }> {
-  signal?.throwIfAborted();
-  const { success, stdout, stderr } = await new Deno.Command(command, {
-    args,
-    stdin: "null",
-    ...(signal === undefined ? {} : { signal }),
-  }).output();
-  signal?.throwIfAborted();
-  const text = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
-  const lines = text.split("\n").filter((line) => line.trim() !== "").slice(-8);
+  const { success, stdout, stderr } = await runProgram(program, { args, signal });
+  const lines = (stdout + stderr).split("\n").filter((line) => line.trim() !== "").slice(-8);
   return { success, lastLines: lines.map((line) => `\n  ${line}`).join("") };
 }
 

@@ -1,18 +1,16 @@
 import { basename, dirname, join } from "node:path";
 import { ConfigError } from "../errors.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { loginsFolder, sessionsFolder, settingsFolder } from "../process/user_folders.ts";
+import { settingsFolder, stateFolder } from "../process/user_folders.ts";
 
 /**
- * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings say: that of the
- * logins to MCP servers, that of the sessions that run, and that of the settings for all workspaces.
+ * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings say: that of what
+ * ipybox remembers, such as logins to MCP servers, and that of the settings for all workspaces.
  *
  * @returns The folders that are there, without symbolic links in their paths.
  */
 export async function userFolders(): Promise<string[]> {
-  const folders = [loginsFolder(), sessionsFolder(), settingsFolder()].filter((folder) =>
-    folder !== undefined
-  );
+  const folders = [stateFolder(), settingsFolder()].filter((folder) => folder !== undefined);
   const real = await Promise.all(folders.map(realPathIfPresent));
   return real.filter((folder) => folder !== undefined);
 }
@@ -25,8 +23,7 @@ export async function userFolders(): Promise<string[]> {
  */
 export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   const kept = [
-    ["logins to MCP servers are", loginsFolder()],
-    ["what opens running sessions is", sessionsFolder()],
+    ["logins to MCP servers are", stateFolder()],
     ["the user's settings for all workspaces are", settingsFolder()],
   ] as const;
   for (const [what, folder] of kept) {

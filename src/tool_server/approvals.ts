@@ -49,7 +49,7 @@ export class Approvals {
     this.#consents = new Consents({
       store: consentFile,
       describe: (call) => {
-        const args = redactArguments(call.arguments, policy.redact);
+        const args = redactArguments(call.arguments, { names: policy.redact });
         return describeCall({ ...call, arguments: isExactObject(args) ? args : {} });
       },
       log,
@@ -128,6 +128,18 @@ export class Approvals {
    */
   async authorizeShell(call: ApprovalCall, options: DecisionOptions): Promise<ExactObject> {
     return await this.#gate.authorize(call, options);
+  }
+
+  /**
+   * Decides whether a server is started that the person has not registered.
+   *
+   * @param call What is started.
+   * @param options What withdraws the request, and who is told.
+   * @throws {ToolCallError} It is not to be.
+   */
+  async authorizeStart(call: ApprovalCall, options: DecisionOptions): Promise<void> {
+    const check = () => "it is started as it is registered, or not at all";
+    await this.#gate.authorize(call, { ...options, check });
   }
 
   /**

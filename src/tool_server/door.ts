@@ -6,6 +6,7 @@
 
 import { Deadline } from "../async/deadline.ts";
 import { abortable, anySignal } from "../async/signals.ts";
+import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { LOOPBACK_HOSTS } from "../net/loopback.ts";
 import { sameToken } from "../net/same_token.ts";
 
@@ -21,6 +22,9 @@ export class Refused extends Error {
     super(message);
   }
 }
+
+/** Parsing more values of one body holds up everything else for too long. */
+export const MAX_VALUES = 250_000;
 
 /** How long a body may take to arrive. */
 export const BODY_TIMEOUT_MS = 60_000;
@@ -89,7 +93,8 @@ export function requireJson(request: DoorRequest): void {
 }
 
 /**
- * Reads a JSON body. Its size is counted while it comes in, whatever its headers say.
+ * Reads a JSON body. Its size is counted while it comes in, whatever its headers say, and its values
+ * before anybody parses it.
  *
  * @param request The request.
  * @param maxBytes The largest size.
@@ -98,6 +103,17 @@ export function requireJson(request: DoorRequest): void {
  */
 export async function readJsonBody(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireJson(request);
+  const body = await readBody(request, maxBytes);
+  try {
+    checkJson(body, { maxValues: MAX_VALUES });
+  } catch (error) {
+    if (!(error instanceof JsonLimitError)) throw error;
+    throw new Refused(413, `The body cannot be taken: ${error.message}`);
+  }
+  return body;
+}
+
+async function readBody(request: Request, maxBytes: number): Promise<Uint8Array> {
   const declared = request.headers.get("content-length");
   if (Number(declared ?? 0) > maxBytes) throw tooLarge(maxBytes);
   if (request.body === null) return new Uint8Array();

@@ -3,6 +3,7 @@ import { ConfigError } from "../errors.ts";
 import { isRecord } from "../json/record.ts";
 import { checkServerName, serverNameFrom } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
+import { replaceVariables } from "../mcp/variable_text.ts";
 
 /** Servers of another program's file. */
 export interface ForeignServers {
@@ -14,11 +15,14 @@ export interface ForeignServers {
   readonly unusable: ReadonlyMap<string, ConfigError>;
 }
 
+/** What stands before the place in an error of the parser. */
+const POSITION = " in JSONC at position ";
+
 /** Where programs keep servers in their files: most, VS Code's `mcp.json`, VS Code's settings. */
 const PLACES: readonly (readonly string[])[] = [["mcpServers"], ["servers"], ["mcp", "servers"]];
 
 /** What editors write for what is `${VAR}` here: `${env:VAR}`, `${userHome}`, `${input:NAME}`. */
-const EDITOR_VARIABLE = /\$\{(?:env:(\w+)|(userHome)|([A-Za-z]+:[^}]*))\}/g;
+const EDITOR_VARIABLE = /^(?:env:(\w+)|(userHome)|([A-Za-z]+:[^]*))$/;
 
 /**
  * Reads servers from a file of another program, such as `{"mcpServers": {…}}`, `.vscode/mcp.json` or
@@ -54,10 +58,12 @@ function parseFile(path: string, text: string): unknown {
     return parseJsonc(text);
   } catch (cause) {
     const message = cause instanceof Error ? cause.message : String(cause);
-    const [, found = "the text ends too early", position] =
-      /: (unexpected token .*) in JSONC at position (\d+)/s.exec(message) ?? [];
-    const before = text.slice(0, position === undefined ? text.length : Number(position))
-      .split("\n");
+    const start = message.indexOf(": unexpected token ");
+    const end = message.lastIndexOf(POSITION);
+    const isKnown = start !== -1 && end > start;
+    const found = isKnown ? message.slice(start + 2, end) : "the text ends too early";
+    const position = isKnown ? parseInt(message.slice(end + POSITION.length)) : text.length;
+    const before = text.slice(0, position).split("\n");
     const column = (before.at(-1)?.length ?? 0) + 1;
     const at = `${path}:${before.length}:${column}`;
     throw new ConfigError(`Invalid JSON in ${at}: ${found.slice(0, 100)}`, { cause });
@@ -78,17 +84,16 @@ function serversIn(path: string, file: unknown): Readonly<Record<string, unknown
 /** Writes an editor's variables as ours. What only the editor can fill in is refused by its name. */
 function withOwnVariables(server: string, value: unknown): unknown {
   if (typeof value === "string") {
-    return value.replace(
-      EDITOR_VARIABLE,
-      (match, variable?: string, home?: string) => {
-        if (variable !== undefined) return `\${${variable}}`;
-        if (home !== undefined) return "${HOME}";
-        throw new ConfigError(
-          `MCP server "${server}" has ${match}, which only the editor knows: write \${NAME} for it, ` +
-            "and set NAME in the environment or in the workspace's .env",
-        );
-      },
-    );
+    return replaceVariables(value, (body) => {
+      const [, variable, home, other] = EDITOR_VARIABLE.exec(body) ?? [];
+      if (variable !== undefined) return `\${${variable}}`;
+      if (home !== undefined) return "${HOME}";
+      if (other === undefined) return undefined;
+      throw new ConfigError(
+        `MCP server "${server}" has \${${body}}, which only the editor knows: write \${NAME} for it, ` +
+          "and set NAME in the environment or in the workspace's .env",
+      );
+    });
   }
   if (Array.isArray(value)) return value.map((inner) => withOwnVariables(server, inner));
   if (!isRecord(value)) return value;

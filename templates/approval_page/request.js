@@ -157,7 +157,7 @@ function shellView(node) {
   return el(
     "div",
     {},
-    blockView(cmd.value),
+    blockView(cmd.value, { code: true }),
     ...(others.length === 0 ? [] : [argumentsView({ kind: "object", entries: others })]),
   );
 }
@@ -166,12 +166,14 @@ function facts(request) {
   const list = el("dl", { class: "facts" });
   const add = (name, ...value) => list.append(el("dt", {}, name), el("dd", {}, ...value));
   if (request.source !== undefined) {
-    const line = el("code", { class: "foreign", dir: "ltr" }, visible(request.source.text));
+    const text = visible(request.source.text, { code: true });
+    const line = el("code", { class: "foreign", dir: "ltr" }, text);
     add("Called by", `line ${request.source.line}: `, line, note(" (the code says)"));
   }
   if (!isShell(request) && !isChange(request)) add("Server", foreign(request.server));
   if (request.launch !== undefined) {
-    add("Started by", el("code", { class: "foreign", dir: "ltr" }, visible(request.launch)));
+    const text = visible(request.launch, { code: true });
+    add("Started by", el("code", { class: "foreign", dir: "ltr" }, text));
   }
   const hints = hintsOf(request.annotations);
   if (hints.length > 0) {

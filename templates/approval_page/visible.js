@@ -9,6 +9,18 @@ import { el, number } from "./dom.js";
 const HIDDEN =
   /([\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M})\1*| {64,}/gu;
 
+/** Words that run from right to left. Where they stand beside each other, so do their order. */
+const RIGHT_TO_LEFT =
+  /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]+(?: [\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]+)*/gu;
+
+/** What looks like a quote of code but is none. */
+const QUOTE_LIKE =
+  /([\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\ua78b\ua78c\uff02\uff07\uff40\u{1f676}-\u{1f678}])\1*/gu;
+const HIDDEN_IN_CODE = new RegExp(
+  `${HIDDEN.source}|${QUOTE_LIKE.source.replace("\\1", "\\2")}`,
+  "gu",
+);
+
 const NAMES = new Map([
   [0x0000, "null"],
   [0x0007, "bell"],
@@ -52,18 +64,20 @@ const MAX_MARKS = 2000;
  * Makes nodes of a text, with marks for what could not be seen.
  *
  * @param text The text.
- * @param options Whether line feeds and tabs stay what they are, as in a block of its own.
+ * @param options Whether line feeds and tabs stay what they are, as in a block of its own; whether it
+ * is code, in which quotes mean something.
  * @returns A fragment.
  */
-export function visible(text, { lines = false } = {}) {
+export function visible(text, { lines = false, code = false } = {}) {
   const fragment = document.createDocumentFragment();
   let at = 0;
   let marks = 0;
   let plain = "";
-  for (const match of text.matchAll(HIDDEN)) {
-    const [run, character = " "] = match;
+  for (const match of text.matchAll(code ? HIDDEN_IN_CODE : HIDDEN)) {
+    const [run, hidden, quote] = match;
+    const character = hidden ?? quote ?? " ";
     if (lines && (character === "\t" || (character === "\n" && run.length < 4))) continue;
-    plain += text.slice(at, match.index);
+    plain += isolated(text.slice(at, match.index));
     at = match.index + run.length;
     const label = labelOf(character, run);
     if (marks++ < MAX_MARKS) {
@@ -73,8 +87,13 @@ export function visible(text, { lines = false } = {}) {
       plain += `‹${label}›`;
     }
   }
-  fragment.append(plain + text.slice(at));
+  fragment.append(plain + isolated(text.slice(at)));
   return fragment;
+}
+
+/** Keeps words that run from right to left from moving what stands around them. */
+function isolated(text) {
+  return text.replace(RIGHT_TO_LEFT, "\u2068$&\u2069");
 }
 
 /**
@@ -128,5 +147,9 @@ function labelOf(character, run) {
 }
 
 function nameOf(character) {
-  return NAMES.get(character.codePointAt(0)) ?? "a character that cannot be seen";
+  const name = NAMES.get(character.codePointAt(0));
+  if (name !== undefined) return name;
+  return character.search(QUOTE_LIKE) !== -1
+    ? `${character} only looks like a quote`
+    : "a character that cannot be seen";
 }

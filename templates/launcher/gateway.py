@@ -10,8 +10,12 @@ import json
 import logging
 import os
 import secrets
+import shutil
+import signal
 import socket
 import sys
+import tempfile
+import threading
 import time
 
 PR_SET_DUMPABLE = 4
@@ -45,9 +49,15 @@ from traitlets.config import Config  # noqa: E402
 KERNEL_NAME = "python3"
 
 
-def kernel_environment():
-    """The whole environment of a kernel."""
-    environment = {**SETTINGS["inherited"], **SETTINGS["kernel_env"]}
+STRAYS_GRACE = 5.0
+
+
+def kernel_environment(folder):
+    """The whole environment of a kernel with a folder of its own."""
+    folders = SETTINGS["kernel_folders"].items()
+    own = {name: os.path.normpath(f"{folder}/{place}") for name, place in folders}
+    environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
+    environment["IPYBOX_KERNEL_FOLDER"] = folder
     if SETTINGS["door_port"] is not None:
         environment["IPYBOX_TOOL_URL"] = f"http://127.0.0.1:{SETTINGS['door_port']}"
     return environment
@@ -66,10 +76,8 @@ class OneKernelSpec(KernelSpecManager):
             resource_dir=SETTINGS["resource_dir"],
             argv=[
                 sys.executable,
+                "-s",  # no modules of the home directory
                 SETTINGS["kernel_script"],
-                json.dumps(SETTINGS["kernel_limits"]),
-                "-f",
-                "{connection_file}",
             ],
             display_name="Python 3",
             language="python",
@@ -87,14 +95,119 @@ def oom_kills():
         return None
 
 
+def running():
+    """The parent of each process that has not ended, by the numbers that /proc has for them."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        state, parent, threads = fields[0], int(fields[1]), int(fields[17])
+        if state not in b"ZX" or threads > 1:
+            found[int(name)] = parent
+    return found
+
+
+def numbers(pid):
+    """The numbers of a process: in the namespace of /proc, which need not be ours, and below it."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            lines = [line.split()[1:] for line in file if line.startswith("NSpid:")]
+    except OSError:
+        return []  # it has just ended
+    return [int(number) for line in lines for number in line]
+
+
+def strays(kept):
+    """What was started by kernels, but for the kernels `kept` and what these have started."""
+    if sys.platform != "linux":
+        return  # nobody says what runs; it ends with the launcher
+    parents, own = running(), int(os.readlink("/proc/self"))
+    level = len(numbers(own)) - 1
+    launcher = parents[own]
+    ends = {launcher} | {
+        pid
+        for pid, parent in parents.items()
+        if parent == own and kept.intersection(numbers(pid)[level : level + 1])
+    }
+    for pid in parents:
+        above = pid
+        while above not in ends and above in parents:
+            above = parents[above]
+        if above == launcher and pid not in (launcher, own):
+            yield from numbers(pid)[level : level + 1]
+
+
 class KernelManager(KernelGatewayIOLoopKernelManager):
-    """Starts kernels with exactly the environment that the host asked for."""
+    """Starts kernels with exactly the environment that the host asked for.
+
+    Each has a folder of its own. What outlives its kernel comes to the launcher, as the subreaper,
+    and is ended here.
+    """
+
+    live = set()
+    folder = None
 
     async def _async_launch_kernel(self, kernel_cmd, **kw):
-        kw["env"] = kernel_environment()
+        os.chmod(SETTINGS["kernels_dir"], 0o700)
+        self.folder = tempfile.mkdtemp(dir=SETTINGS["kernels_dir"])
+        os.mkdir(f"{self.folder}/tmp")
+        kw["env"] = kernel_environment(self.folder)
+        connection = self.get_connection_info()
+        settings = {
+            "connection": {**connection, "key": connection["key"].decode()},
+            "limits": SETTINGS["kernel_limits"],
+            "apart": SETTINGS["kernels_apart"],
+            "python_path": kw["env"].pop("PYTHONPATH", ""),
+        }
         self.oom_counts = (oom_kills(),) * 2
         self.oom_counted = time.monotonic()
-        return await super()._async_launch_kernel(kernel_cmd, **kw)
+        self.live.add(self)
+        reader, writer = os.pipe()
+        try:
+            with open(writer, "wb", buffering=0) as pipe:
+                os.set_blocking(writer, False)
+                data = json.dumps(settings).encode()
+                if pipe.write(data) != len(data):
+                    raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
+            return await super()._async_launch_kernel(kernel_cmd, stdin=reader, **kw)
+        finally:
+            os.close(reader)
+
+    def write_connection_file(self, **_):
+        pass  # the kernel is told on its stdin
+
+    async def _async_wait(self, pollinterval=0.1):
+        await super()._async_wait(pollinterval=min(pollinterval, 0.005))
+
+    async def _async_cleanup_resources(self, restart=False):
+        await super()._async_cleanup_resources(restart)
+        self.end_strays()
+
+    def end_strays(self):
+        """Ends what this kernel has left, processes and files."""
+        self.live.discard(self)
+        kept = {
+            other.provisioner.process.pid
+            for other in self.live
+            if other.provisioner is not None and other.provisioner.process is not None
+        }
+        deadline = time.monotonic() + STRAYS_GRACE
+        # What is killed may just have started another process.
+        while (left := list(strays(kept))) and time.monotonic() < deadline:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass  # it ended in between
+            time.sleep(0.001)
+        folders = {os.path.basename(other.folder) for other in self.live}
+        left = set(os.listdir(SETTINGS["kernels_dir"])) - folders
+        threading.Thread(target=remove, args=(left,), daemon=True).start()
 
     async def is_alive(self):
         # Called every tenth of a second. A process can take seconds to end after it was killed.
@@ -106,6 +219,11 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
     def ran_out_of_memory(self):
         """Whether the system has killed a process for want of memory a few seconds ago."""
         return oom_kills() != self.oom_counts[0]
+
+
+def remove(names):
+    for name in names:
+        shutil.rmtree(f"{SETTINGS['kernels_dir']}/{name}", ignore_errors=True)
 
 
 class KernelManagers(SeedingMappingKernelManager):
@@ -150,6 +268,7 @@ class Connection(ZMQChannelsWebsocketConnection):
 
     def on_restart_failed(self):
         # As the base class, but it keeps to itself how the kernel ended.
+        self.kernel_manager.end_strays()
         iopub = self.channels.get("iopub")
         if iopub and not iopub.closed():
             iopub.flush()  # what the kernel still said comes first

@@ -1,36 +1,72 @@
 """Starts one IPython kernel, which ends with the gateway that started it.
 
-The first argument is a JSON object of resource limits, by their names in `resource`.
+Its settings come as one JSON object on stdin: a file with the key of its connection could be read by
+the code of another kernel.
 
-While the kernel's own modules are imported, the folders of PYTHONPATH are left out: a file of the
-workspace that is called like a standard module must not keep the kernel from starting.
+The folders of PYTHONPATH come with them and count once the kernel's own modules are imported: a file
+of the workspace that is called like a standard module must not keep the kernel from starting. For the
+same reason, and as the code of a kernel before may have written them, nothing of the home directory
+or of the workspace runs by itself in a new kernel.
 """
 
-import os  # this and `sys` are there from the start: only what follows is looked for
 import sys
 
 sys.path.pop(0)  # the folder of this file
-OWN = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-LATER = [path for path in sys.path if path in OWN]
-sys.path[:] = [path for path in sys.path if path not in OWN]
 
 import faulthandler  # noqa: E402
 import json  # noqa: E402
 import logging  # noqa: E402
+import os  # noqa: E402
 import resource  # noqa: E402
 import traceback  # noqa: E402
 
 if sys.platform == "linux":
     import ctypes
     import signal
+    import struct
 
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
         sys.exit("The gateway ended while the kernel started")
 
-LIMITS = json.loads(sys.argv.pop(1))
-for name, value in LIMITS.items():
+SETTINGS = json.load(sys.stdin)
+os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
+if SETTINGS["python_path"]:
+    os.environ["PYTHONPATH"] = SETTINGS["python_path"]
+
+
+def keep_apart():
+    """Keeps this process and all that it starts from tracing others and from sending them signals.
+
+    The kernel that replaces this one may run already, as the same user: a Landlock domain is what
+    keeps the two apart.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(number, *arguments):
+        result = libc.syscall(number, *arguments)
+        if result < 0:
+            raise OSError(ctypes.get_errno(), "Landlock does not work")
+        return result
+
+    refer, scope_signal = 1 << 13, 1 << 1
+    attributes = struct.pack("QQQ", refer, 0, scope_signal)
+    if call(444, None, 0, 1) < 6:  # a Linux before 6.12 does not know of signals
+        attributes = struct.pack("Q", refer)
+    ruleset = call(444, attributes, len(attributes), 0)
+    # Every domain refuses to move files to other folders, unless it is told that this is fine.
+    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
+    call(445, ruleset, 1, struct.pack("=Qi", refer, root), 0)
+    call(446, ruleset, 0)
+    os.close(root)
+    os.close(ruleset)
+
+
+if SETTINGS["apart"]:
+    keep_apart()
+
+for name, value in SETTINGS["limits"].items():
     hard = resource.getrlimit(getattr(resource, name))[1]
     # The signal comes at the soft limit and says what happened; the hard one kills without a word.
     grace = value + 5 if hard == resource.RLIM_INFINITY else hard
@@ -43,14 +79,40 @@ faulthandler.enable(os.dup(2), all_threads=False)
 # Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
 sys.modules["debugpy"] = None
 from ipykernel import debugger, kernelapp  # noqa: E402, F401
+from traitlets.config import Config  # noqa: E402
 
 del sys.modules["debugpy"]
-sys.path[:0] = LATER
+
+
+class KernelApp(kernelapp.IPKernelApp):
+    """The kernel without a file of its connection, and without files that it would run or obey."""
+
+    def init_connection_file(self):
+        self.load_connection_info(SETTINGS["connection"])
+
+    def write_connection_file(self, **_):
+        pass
+
+    def initialize(self, argv=None):
+        super().initialize(argv)
+        sys.path[:0] = ["", *filter(None, SETTINGS["python_path"].split(os.pathsep))]
+
+    def init_path(self):
+        pass  # the working directory is left out of it until then, too
+
+    def load_config_file(self, *_, **__):
+        pass
+
+    def _run_startup_files(self):
+        pass
+
 
 if __name__ == "__main__":
     try:
         # A warning says that TCP, which here never leaves the machine, is not encrypted.
-        kernelapp.launch_new_instance(log_level=logging.ERROR)
+        config = Config()
+        config.HistoryManager.hist_file = ":memory:"
+        KernelApp.launch_instance(argv=[], config=config, log_level=logging.ERROR)
     except Exception:
         # Its ports were free when the gateway chose them. If one is not any more, the threads of its
         # other sockets would keep the process from ending, and the gateway waiting for it.

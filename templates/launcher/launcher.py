@@ -18,6 +18,7 @@ import errno
 import fcntl
 import json
 import os
+import platform
 import resource
 import selectors
 import signal
@@ -96,7 +97,7 @@ def harden():
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")  # when memory runs out, this goes before the user's programs
     except OSError:
-        pass  # not Linux, or /proc is read-only
+        pass  # not Linux, or in the sandbox, which has done that
     prctl(PR_SET_DUMPABLE, 0)
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -118,10 +119,69 @@ def self_test(probe):
             status = dict(line.split(":", 1) for line in file if ":" in line)
         report["seccomp"] = status.get("Seccomp", "").strip()
         report["no_new_privs"] = status.get("NoNewPrivs", "").strip()
+        report["capabilities"] = [
+            name for name, value in status.items() if name.startswith("Cap") and int(value, 16)
+        ]
+        report["shared_namespaces"] = shared_namespaces()
+        report["keyring"] = probe_keyring()
+        report["writable"] = [path for path in OF_THE_MACHINE if can_open(path, os.O_WRONLY)]
+        report["readable"] = [path for path in OF_ITS_MEMORY if can_open(path, os.O_RDONLY)]
+        report["landlock"] = ctypes.CDLL(None).syscall(444, None, 0, 1)  # its version
     report["canary_file"] = probe_file(probe["file"])
     report["canary_port"] = probe_port(probe["port"])
     report["canary_process"] = probe_process(probe["process"])
     return report
+
+
+# What root could change the machine by, whatever namespaces it is in.
+OF_THE_MACHINE = (
+    "/proc/sys/kernel/core_pattern",
+    "/proc/sys/kernel/hostname",
+    "/proc/sys/net/ipv4/ip_forward",
+    "/proc/sysrq-trigger",
+    "/proc/irq/default_smp_affinity",
+    "/proc/mtrr",
+    "/sys/kernel/uevent_helper",
+    "/sys/power/state",
+)
+OF_ITS_MEMORY = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/kallsyms")
+
+KEYCTL = {"x86_64": 250, "aarch64": 219}
+KEYCTL_GET_KEYRING_ID = 0
+KEY_SPEC_SESSION_KEYRING = -3
+
+
+def shared_namespaces():
+    """Names the namespaces that the sandbox has in common with what is around it."""
+    outside = os.environ.pop("IPYBOX_OUTSIDE", "").split()
+    kinds = ("ipc", "uts", "cgroup")
+    if len(outside) != len(kinds):
+        return list(kinds)
+    return [kind for kind in kinds if os.readlink(f"/proc/self/ns/{kind}") in outside]
+
+
+def probe_keyring():
+    libc = ctypes.CDLL(None, use_errno=True)
+    call = KEYCTL.get(platform.machine())
+    if call is None:
+        return "unknown"
+    if libc.syscall(call, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) >= 0:
+        return "allowed"
+    return errno.errorcode.get(ctypes.get_errno(), str(ctypes.get_errno()))
+
+
+def can_open(path, flags):
+    """Opens a file, without writing, and without taking an empty one for what it is in place of."""
+    try:
+        fd = os.open(path, flags | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return flags == os.O_WRONLY or bool(os.read(fd, 1))
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
 
 
 def probe_file(path):
@@ -622,7 +682,7 @@ class Launcher:
 
 def own_children():
     try:
-        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+        with open("/proc/thread-self/children") as file:
             return [int(pid) for pid in file.read().split()]
     except OSError:
         return []  # no such list here: what is left ends with its own parent's watch

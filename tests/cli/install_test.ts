@@ -1,5 +1,8 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { silentLogger } from "../../src/log.ts";
 import { ipybox } from "../support/cli.ts";
+import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -9,19 +12,26 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
   await using workspace = await TempFolder.create();
   await using other = await TempFolder.create();
   const inWorkspace = ["--workspace", workspace.path];
+  const options = { workspace: workspace.path, python: testPython(), log: silentLogger };
   const step = stepsOf(t);
+  await using session = await CodeExecutor.start(options); // begun before anything is installed
 
   await step("which is without them before", async () => {
     const { code, stderr } = await ipybox(["run", "-c", VERSION, ...inWorkspace]);
     assertEquals(code, 1);
     assertStringIncludes(stderr, "PackageNotFoundError");
+    const list = await ipybox(["packages", ...inWorkspace]);
+    assertEquals({ code: list.code, stdout: list.stdout }, { code: 0, stdout: "" });
   });
 
-  await step("also such of which the kernel has a version for each Python", async () => {
-    const names = ["iniconfig==2.0.0", "python-dateutil"];
-    const { code, stdout, stderr } = await ipybox(["install", ...names, ...inWorkspace]);
+  await step("resolved together, also such of which the kernel has a version", async () => {
+    const file = `${workspace.path}/requirements.txt`;
+    await Deno.writeTextFile(file, "iniconfig==2.0.0  # pinned\n");
+    const { code, stdout, stderr } = await ipybox(
+      ["install", "-r", file, "python-dateutil", "pluggy", ...inWorkspace],
+    );
     assertEquals({ code, stdout }, { code: 0, stdout: "" }, stderr);
-    assertStringIncludes(stderr, "iniconfig-2.0.0");
+    assertMatch(stderr, /^Successfully installed .*iniconfig-2\.0\.0.* pluggy-/m);
   });
 
   await step("where `run` finds them", async () => {
@@ -29,9 +39,35 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
     assertEquals({ code, stdout }, { code: 0, stdout: "2.0.0\n" }, stderr);
   });
 
+  await step("and a session that ran before", async () => {
+    assertEquals((await session.execute(VERSION)).text, "2.0.0");
+  });
+
   await step("and no other workspace does", async () => {
     const { code } = await ipybox(["run", "-c", VERSION, "--workspace", other.path]);
     assertEquals(code, 1);
+  });
+
+  await step("nor an executor that is to have none", async () => {
+    await using executor = await CodeExecutor.start({ ...options, packages: false });
+    const found = "import importlib.util; print(importlib.util.find_spec('pluggy'))";
+    assert(!(await executor.execute(found)).text?.includes(workspace.path));
+    const isThere = "from importlib.metadata import distributions as d\n" +
+      "print('iniconfig' in {each.name for each in d()})";
+    assertEquals((await executor.execute(isThere)).text, "False");
+  });
+
+  await step("and downloads nothing that is there", async () => {
+    const { code, stderr } = await ipybox(["install", "iniconfig", ...inWorkspace]);
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, "Requirement already satisfied: iniconfig");
+    assert(!stderr.includes("Downloading"), stderr);
+  });
+
+  await step("and replaces what does not fit", async () => {
+    const { code, stderr } = await ipybox(["install", "iniconfig==2.1.0", ...inWorkspace]);
+    assertEquals(code, 0, stderr);
+    assertEquals((await ipybox(["run", "-c", VERSION, ...inWorkspace])).stdout, "2.1.0\n");
   });
 
   await step("and says which it could not install", async () => {
@@ -39,6 +75,40 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
     assertEquals(code, 1);
     assertStringIncludes(stderr, "\nipybox: iniconfig==0.0.0 was not installed\n");
   });
+
+  await step("and lists and removes them", async () => {
+    const listed = await ipybox(["packages", "--json", ...inWorkspace]);
+    const { packages }: { packages: { name: string; version: string; requested: boolean }[] } = JSON
+      .parse(
+        listed.stdout,
+      );
+    assertEquals(packages.find(({ name }) => name === "iniconfig"), {
+      name: "iniconfig",
+      version: "2.1.0",
+      requested: true,
+    });
+    const removed = await ipybox(["packages", "remove", "INIconfig", ...inWorkspace]);
+    assertEquals(removed.code, 0, removed.stderr);
+    const { stdout } = await ipybox(["packages", ...inWorkspace]);
+    assert(!stdout.includes("iniconfig"), stdout);
+    assertStringIncludes(stdout, "pluggy");
+    const unknown = await ipybox(["packages", "remove", "iniconfig", ...inWorkspace]);
+    assertEquals(unknown.code, 2);
+    assertStringIncludes(unknown.stderr, 'No package "iniconfig"');
+  });
+});
+
+Deno.test("CodeExecutor.installPackages() installs for its workspace", async () => {
+  await using workspace = await TempFolder.create();
+  await using executor = await CodeExecutor.start({
+    workspace: workspace.path,
+    python: testPython(),
+    log: silentLogger,
+  });
+  const lines: string[] = [];
+  await executor.installPackages("iniconfig==2.0.0", { onLine: (line) => lines.push(line) });
+  assertEquals((await executor.execute(VERSION)).text, "2.0.0");
+  assert(lines.some((line) => line.startsWith("Successfully installed iniconfig-2.0.0")));
 });
 
 Deno.test("ipybox install takes no paths", async () => {

@@ -84,7 +84,7 @@ Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too", async (
 
   assertEquals(report?.status, "error");
   assertEquals(questions.length, 2);
-  assertMatch(questions[0] ?? "", /^Allow this shell command\?\n\n.*echo yes/);
+  assertMatch(questions[0] ?? "", /^Allow this shell command\?\n\n[^]*\n {4}\| {3}cmd=.echo yes/);
   const { tool_calls: [call] } = readCalls(report);
   assertEquals([call?.kind, call?.decision, call?.decided_by], ["shell", "deny", "approver"]);
 });
@@ -133,8 +133,8 @@ for (const kind of CLIENT_KINDS) {
     }]);
     assertEquals(JSON.parse(second), [{ action: "decline" }]);
     const message = String(seen[0]?.message);
-    assertStringIncludes(message, 'The MCP server "raw" asks:\n\nWho is it?');
-    assertStringIncludes(message, "\\u{202e}"); // nothing turns the direction of what is read
+    assertStringIncludes(message, 'The MCP server "raw" asks:\n\n    | Who is it?');
+    assertStringIncludes(message, "\\u202e"); // nothing turns the direction of what is read
     assertStringIncludes(JSON.stringify(seen[0]?.requestedSchema), '"enum":["small","large"]');
   });
 }

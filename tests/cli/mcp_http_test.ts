@@ -10,6 +10,7 @@ import { rawServer } from "../support/mcp.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
+import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const CELL = "execute_ipython_cell";
@@ -30,11 +31,36 @@ Deno.test("Clients over HTTP keep their state and do not see each other's", asyn
       });
       const [folder = "", others = ""] = text.split("\n");
       assertEquals(others, `['${folder.split("/").at(-1)}'] True`);
-      assertStringIncludes(folder, `${workspace.path}/sessions/`);
+      assertStringIncludes(folder, `${workspace.path}/.ipybox/sessions/`);
       folders.push(folder);
     });
   }
   assertEquals(new Set(folders).size, CLIENT_KINDS.length);
+});
+
+Deno.test("Sessions over HTTP have the workspace's packages, and their own", async () => {
+  await using workspace = await TempFolder.create();
+  await using cache = await TempCache.create();
+  const names = "from importlib.metadata import distributions as d\n" +
+    "print(sorted({x.name for x in d()} & {'iniconfig', 'toolz'}))";
+  const { code, stderr } = await ipybox(
+    ["install", "iniconfig", "--workspace", workspace.path],
+    { env: cache.env },
+  );
+  assertEquals(code, 0, stderr);
+  const folder = `${cache.env.XDG_CACHE_HOME}/ipybox/python/packages`;
+  const kept = async () => (await Array.fromAsync(Deno.readDir(folder))).length;
+  {
+    await using server = await HttpMcp.start(["--workspace", workspace.path], cache);
+    await using one = await McpHost.join(server.address, { kind: "1.x" });
+    await using other = await McpHost.join(server.address, { kind: "1.x" });
+    const { isError, text } = await one.call("install_package", { package_name: "toolz" });
+    assertEquals(isError, false, text);
+    assertEquals((await one.call(CELL, { code: names })).text, "['iniconfig', 'toolz']");
+    assertEquals((await other.call(CELL, { code: names })).text, "['iniconfig']");
+    assertEquals(await kept(), 3);
+  }
+  assertEquals(await kept(), 1);
 });
 
 Deno.test("A client of the newer era opens sessions, names them and closes them", async () => {
@@ -204,7 +230,7 @@ for (const kind of CLIENT_KINDS) {
     assertStringIncludes(asked[0] ?? "", "raw.count");
 
     const cancel = new AbortController();
-    const mark = `${workspace.path}/sessions`;
+    const mark = `${workspace.path}/.ipybox/sessions`;
     const running = host.call(CELL, {
       code: "kept = 1\nopen('begun', 'w').close()\nimport time\ntime.sleep(1000)",
     }, { signal: cancel.signal });
@@ -295,3 +321,22 @@ const INITIALIZE = {
     clientInfo: { name: "test", version: "1" },
   },
 };
+
+Deno.test("A method that MCP does not have is refused, also TRACE", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", workspace.path]);
+  const { url, token } = server.address;
+  for (const method of ["TRACE", "PATCH"]) {
+    // fetch() cannot send a TRACE
+    const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+    const head = [
+      `${method} ${url.pathname} HTTP/1.1`,
+      `Host: ${url.host}`,
+      `Authorization: Bearer ${token}`,
+      "Connection: close",
+    ];
+    await connection.write(new TextEncoder().encode(`${head.join("\r\n")}\r\n\r\n`));
+    const answer = await new Response(connection.readable).text();
+    assertStringIncludes(answer, "HTTP/1.1 405 ");
+  }
+});

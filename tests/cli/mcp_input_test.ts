@@ -95,7 +95,7 @@ Deno.test("The tools of ipybox mcp have schemas that every provider takes", asyn
   await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
   const tools = await host.tools();
 
-  assertEquals(tools.length, 8);
+  assertEquals(tools.some(({ name }) => name === "open_session"), true);
   for (const { name, inputSchema } of tools) {
     assertEquals(geminiProblems({ ...inputSchema }), [], name);
     assertEquals(strictProblems({ ...inputSchema }), [], name);

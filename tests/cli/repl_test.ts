@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "node:path";
+import { OwnRegistrations } from "../../src/tool_server/own_registrations.ts";
 import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -7,7 +8,8 @@ import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
 
-const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ";
+/** A question and the end of what is bold. */
+const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails \x1b[0m";
 const COUNT = "from ipybox_runtime import ToolRunner as R; raw = R('raw')\r";
 const CALL = "print('it', 'is', raw.run_sync('count', {}).text)\r";
 const LEAVE = "\x04";
@@ -324,6 +326,9 @@ class Home implements AsyncDisposable {
     const state = await TempFolder.create();
     const registry = await ServerRegistry.open({ workspace: workspace.path });
     await registry.register("raw", rawServer());
+    // The session has a state folder of its own.
+    const own = await OwnRegistrations.open(workspace.path, `${state.path}/ipybox`);
+    await own.set("raw", rawServer());
     return new Home(workspace.path, state.path);
   }
 

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { shellWord } from "../../src/mcp/shell_word.ts";
 import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
@@ -221,6 +221,21 @@ async function inBash(command: string, cwd: string): Promise<{ stdout: string; s
   const decoder = new TextDecoder();
   return { stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
 }
+
+Deno.test("ipybox run gives the code its arguments and its file's name", async () => {
+  await using workspace = await TempFolder.create();
+  const file = `${workspace.path}/show.py`;
+  const show = "import sys, os; print(sys.argv, os.path.basename(globals().get('__file__', '-')))";
+  await Deno.writeTextFile(file, `\uFEFF${show}\nraise KeyError(1)`);
+  const inWorkspace = { cwd: workspace.path };
+
+  const ran = await ipybox(["run", "show.py", "--", "a b", "--pretty", 'ü"\\'], inWorkspace);
+  assertEquals(ran.stdout, "['show.py', 'a b', '--pretty', 'ü\"\\\\'] show.py\n", ran.stderr);
+  assertMatch(ran.stderr, /-+> 2 raise KeyError\(1\)/);
+
+  const given = await ipybox(["run", "-c", show, "--", "x"], inWorkspace);
+  assertEquals(given.stdout, "['-c', 'x'] -\n", given.stderr);
+});
 
 for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 130]] as const) {
   Deno.test(`ipybox run ends at ${signal} and leaves no process`, async () => {

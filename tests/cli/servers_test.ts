@@ -166,7 +166,7 @@ Deno.test("ipybox register leaves everything as it was when it fails", async (t)
     "a command that does not exist": [
       1,
       ["--", "no-such-command"],
-      ['"raw"', "no-such-command", "not found"],
+      ['"raw"', "no-such-command", "no-such-command is not on the PATH"],
     ],
     "a server that exits at once": [
       1,

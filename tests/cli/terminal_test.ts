@@ -20,7 +20,9 @@ def count(**args):
         print(type(error).__name__, error)
 `;
 const CALL = "  | raw.count()\n";
-const QUESTION = "Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ";
+/** The end of a question, which is in bold. */
+const END = "\x1b[0m";
+const QUESTION = `Allow? [y]es [n]o [a]lways [s]ession [e]dit [d]etails ${END}`;
 const WHY = "Why? (Enter for no reason) ";
 const HOW = "with [a]ny arguments, or [e]xactly these? ";
 
@@ -119,7 +121,22 @@ const cases: readonly Case[] = [
       [QUESTION, "y\n"],
     ],
     code: 0,
-    shown: ['\n  | { "n": 1 }\nArguments', "Edited:\n  | raw.count(n=2)\n", "count is 1"],
+    shown: ['\n  | { "n": 1 }\n\x1b[1mArguments', "Edited:\n  | raw.count(n=2)\n", "count is 1"],
+  },
+  {
+    name: "a line that was begun before the question does not end as its answer",
+    calls: "import time, pathlib\n" +
+      "def until(mark): [time.sleep(0.01) for _ in iter(pathlib.Path(mark).exists, True)]\n" +
+      "print('begun', flush=True); until('first'); count()",
+    script: [
+      ["begun", "!y", "first"],
+      [QUESTION, "\n"],
+      ["Ctrl-C  cancel", ""],
+      [QUESTION, "nx\x7f no\n"],
+    ],
+    code: 0,
+    shown: ["rejected: no"],
+    hidden: ["count is"],
   },
   {
     name: "what was typed before the question does not answer it",
@@ -148,9 +165,9 @@ const cases: readonly Case[] = [
       "print(raw.run_sync('ask', asked).text)",
     script: [
       ["[d]etails ", "y\n"],
-      ["Answer 2 fields? [y/N] ", "y\n"],
-      ["name [text]: ", "Ada\n"],
-      ["age [whole number, or nothing]: ", "36\n"],
+      ["Answer 2 fields? raw gets what you type. [y/N] ", "y\n"],
+      ["Answer to raw (text): ", "Ada\n"],
+      ["Answer to raw (whole number, or nothing): ", "36\n"],
     ],
     code: 0,
     shown: ['"content":{"name":"Ada","age":36}'],

@@ -1,5 +1,5 @@
 /** Numbers of results that come by HTTP, in each of the ways in which they can. */
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertRejects } from "@std/assert";
 import { sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 
@@ -54,5 +54,21 @@ for (const [name, send] of Object.entries(WAYS)) {
       const { structuredContent } = await connection.callTool("any", sealObject({ json }));
       assertEquals(stringifyExact(structuredContent), json);
     }
+  });
+}
+
+for (const [name, send] of Object.entries(WAYS)) {
+  Deno.test(`a result of too many values ends its call, as ${name}`, async () => {
+    // Made by the server: arguments have the same limit.
+    const bomb: Sent = (message) => send(message.replace('"bomb"', `[${"[],".repeat(1.2e6)}1]`));
+    await using server = serve(bomb);
+    const url = `http://127.0.0.1:${server.addr.port}/mcp`;
+    await using connection = await connectMcp("exact", { url, protocol: "legacy" });
+    const json = '"bomb"';
+    await assertRejects(
+      () => connection.callTool("any", sealObject({ json }), { timeoutMs: 20_000 }),
+      Error,
+      "more than 1000000 values",
+    );
   });
 }

@@ -3,6 +3,7 @@ import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { ownProgram } from "../../src/process/program.ts";
 
 const host = new URL("../fixtures/gateway_host.ts", import.meta.url).pathname;
 
@@ -11,7 +12,7 @@ for (const sandbox of ["sandbox", "none"]) {
     await using workspace = await TempFolder.create();
     await using temporary = await TempFolder.create(); // where the dead host's session stays
     await using process = ManagedProcess.spawn({
-      command: Deno.execPath(),
+      command: ownProgram(),
       args: ["run", "-A", host, workspace.path, sandbox],
       env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
     });
@@ -35,7 +36,7 @@ for (const sandbox of ["sandbox", "none"]) {
     await using temporary = await TempFolder.create();
     const mark = `mark-${crypto.randomUUID()}`;
     await using process = ManagedProcess.spawn({
-      command: Deno.execPath(),
+      command: ownProgram(),
       args: ["run", "-A", application, workspace.path, sandbox, mark],
       env: { ...Deno.env.toObject(), TMPDIR: temporary.path, IPYBOX_PYTHON: testPython() },
     });

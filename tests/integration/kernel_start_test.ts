@@ -6,11 +6,13 @@ import { KernelStartError } from "../../src/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
+import { until } from "../support/executor.ts";
 import { rejection, TestGateway } from "../support/kernel.ts";
-import { runtimePath } from "../support/mcp.ts";
+import { processesWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { namedProgram } from "../../src/process/program.ts";
 
 /** With it Python ends as it starts. */
 const BROKEN = { PYTHONHOME: "/no/such/folder" };
@@ -28,23 +30,17 @@ Deno.test("A kernel that ends as it starts is an error at once, with its last wo
 });
 
 Deno.test("A kernel that ends as it starts is started again", async () => {
-  await using folder = await TempFolder.create();
-  const ended = `${folder.path}/ended`;
-  // Python imports it before anything else.
-  await Deno.writeTextFile(
-    `${folder.path}/sitecustomize.py`,
-    `import os
-if not os.path.exists(${JSON.stringify(ended)}):
-    open(${JSON.stringify(ended)}, "w").close()
-    os._exit(1)
-`,
-  );
-  await using own = await TestGateway.start({ PYTHONPATH: `${folder.path}:${runtimePath}` });
+  await using own = await TestGateway.start();
+  const script = `${own.gateway.sessionDir}/launcher/kernel.py`;
+  const starting = KernelClient.start({ gateway: own.gateway, spareKernel: false });
+  let first: number[] = [];
+  await until("it starts", async () => (first = await processesWith(script)).length > 0);
+  for (const pid of first) Deno.kill(pid, "SIGKILL");
 
-  await using client = await KernelClient.start({ gateway: own.gateway });
+  await using client = await starting;
 
   assertEquals((await client.execute("6 * 7").result).text, "42");
-  assert((await Deno.stat(ended)).isFile);
+  assertEquals((await processesWith(script)).filter((pid) => first.includes(pid)), []);
 });
 
 // Nobody listens to the heartbeat: a kernel without one works.
@@ -56,18 +52,19 @@ for (const taken of ["shell", "iopub", "stdin", "control"]) {
       using free = Deno.listen({ hostname: "127.0.0.1", port: 0 });
       return [`${name}_port`, name === taken ? listener.addr.port : free.addr.port] as const;
     });
-    const connection = `${folder.path}/connection.json`;
+    const settings = `${folder.path}/settings.json`;
     const transport = { transport: "tcp", ip: "127.0.0.1", key: "k" };
+    const connection = { ...transport, ...Object.fromEntries(ports) };
     await Deno.writeTextFile(
-      connection,
-      JSON.stringify({ ...transport, ...Object.fromEntries(ports) }),
+      settings,
+      JSON.stringify({ connection, limits: {}, apart: false, python_path: "" }),
     );
     const script = `${folder.path}/kernel.py`;
     await Deno.writeTextFile(script, asset("launcher/kernel.py"));
 
     await using kernel = ManagedProcess.spawn({
-      command: testPython(),
-      args: [script, "{}", "-f", connection],
+      command: namedProgram("/bin/sh"),
+      args: ["-c", 'exec "$0" "$1" < "$2"', testPython(), script, settings],
       env: { PATH: "/usr/bin:/bin", HOME: folder.path },
     });
 

@@ -201,7 +201,7 @@ Deno.test("CodeExecutor.registerServer() that fails leaves all as it was", async
       "raw",
       { command: "no-such-command" },
       McpConnectionError,
-      ['"raw"', "no-such-command", "not found"],
+      ['"raw"', "no-such-command", "no-such-command is not on the PATH"],
     ],
     "a server that exits at once": [
       "raw",

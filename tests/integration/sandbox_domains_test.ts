@@ -6,8 +6,9 @@ import { rejection, TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { namedProgram } from "../../src/process/program.ts";
 
-const { indexes, hosts } = await readIndexSettings(testPython());
+const { indexes, hosts } = await readIndexSettings(namedProgram(testPython()));
 /** Where the files of `six` are; nowhere, if the index cannot be reached from here at all. */
 const files = await fileHosts(indexes, "six");
 

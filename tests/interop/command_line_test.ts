@@ -66,7 +66,7 @@ for (const { client, newer } of CLIENTS) {
     });
 
     await step("over HTTP", async () => {
-      const args = ["--workspace", workspace.path, "--approve", "allow"];
+      const args = ["--workspace", workspace.path, "--approve", "allow", "--allow-registrations"];
       await using server = await HttpMcp.start(args);
       if (registered === undefined) throw new Error("the step before has failed");
       checkTranscript(await transcriptOf(client, server.address, registered));

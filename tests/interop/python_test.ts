@@ -29,7 +29,11 @@ for (
 
     test(`${name}, era ${era}, with ipybox mcp over HTTP`, async () => {
       await using workspace = await TempFolder.create();
-      await using server = await HttpMcp.start(["--workspace", workspace.path]);
+      await using server = await HttpMcp.start([
+        "--workspace",
+        workspace.path,
+        "--allow-registrations",
+      ]);
       checkTranscript(await transcript({ library, era, ...server.address }));
     });
   }

@@ -23,7 +23,11 @@ for (const kind of CLIENT_KINDS) {
 
   Deno.test(`TypeScript SDK ${kind} with ipybox mcp over HTTP`, async () => {
     await using workspace = await TempFolder.create();
-    await using server = await HttpMcp.start(["--workspace", workspace.path]);
+    await using server = await HttpMcp.start([
+      "--workspace",
+      workspace.path,
+      "--allow-registrations",
+    ]);
     await checkWith(kind, (options) => McpHost.join(server.address, options));
   });
 }

@@ -11,6 +11,7 @@ import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { Client } from "@modelcontextprotocol/client";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { programOf } from "../../src/process/program.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const DENO = "deno@2.9.6";
@@ -36,7 +37,7 @@ async function toolsOf(command: string, args: readonly string[], cwd: string): P
   const client = new Client({ name: "host", version: "1" });
   const env = { ...Deno.env.toObject(), ...cache.env };
   await client.connect(
-    new StdioTransport({ command, args: [...args], env, cwd }),
+    new StdioTransport({ command: await programOf(command), args: [...args], env, cwd }),
   );
   try {
     return (await client.listTools()).tools.map(({ name }) => name);

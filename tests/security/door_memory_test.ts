@@ -3,6 +3,7 @@ import { assert } from "@std/assert";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { until } from "../support/mcp.ts";
 import { testIf } from "../support/skip.ts";
+import { ownProgram } from "../../src/process/program.ts";
 
 interface Host extends AsyncDisposable {
   readonly pid: number;
@@ -13,7 +14,7 @@ interface Host extends AsyncDisposable {
 async function startHost(): Promise<Host> {
   const root = new URL("../../", import.meta.url).pathname;
   const process = ManagedProcess.spawn({
-    command: Deno.execPath(),
+    command: ownProgram(),
     args: [
       "run",
       "-A",

@@ -210,20 +210,20 @@ display({"image/png": "iVBORw0KGgo="}, raw=True)
 Deno.test("hostile code cannot change what the host relies on in the workspace", async () => {
   await using workspace = await TempFolder.create();
   const config = `${workspace.path}/sandbox.json`;
-  const packagesDir = `${workspace.path}/packages`;
   await Deno.writeTextFile(config, "{}");
-  await Deno.mkdir(packagesDir);
   await using started = await TestExecutor.start({
     workspace: workspace.path,
     sandbox: { config },
-    packagesDir,
   });
   const results = await attack(
     started.executor,
     `${TOOLS}
+import sys
+def installed_packages():
+    return next(path for path in sys.path if "/ipybox/python/packages/" in path)
 attempt("config", lambda: write("sandbox.json"))
 attempt("another config", lambda: (write("other"), os.rename("other", "sandbox.json")))
-attempt("package", lambda: write("packages/numpy.py"))`,
+attempt("package", lambda: write(installed_packages() + "/numpy.py"))`,
   );
   for (const [name, outcome] of Object.entries(results)) assertMatch(outcome, DENIED, name);
   assertEquals(await Deno.readTextFile(config), "{}");

@@ -6,7 +6,8 @@ import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { z } from "zod";
 import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { McpHost } from "../support/mcp_client.ts";
+import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -242,6 +243,85 @@ print("RESULTS", json.dumps(results))`;
   assertEquals(await siege.calls(), 0); // of alice's server
 });
 
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`A ${kind} client that allows itself everything starts nothing outside the sandbox`, async () => {
+    await using workspace = await workspaceWithServer();
+    await using outside = await TempFolder.create();
+    await using server = await HttpMcp.start(["--workspace", workspace.path]);
+    const asked: string[] = [];
+    const answer = (question: string) => {
+      asked.push(question);
+      return question.startsWith("Allow this tool call?") ? "allow once" : "allow";
+    };
+    await using tenant = await McpHost.join(server.address, { kind, answer });
+    const offered = new Map((await tenant.tools()).map((tool) => [tool.name, tool]));
+    const attempt = async (tool: string, args: Record<string, unknown>): Promise<string> => {
+      const ended = await tenant.call(tool, args).catch((error: Error) => error);
+      assert(ended instanceof Error || ended.isError, `${tool} succeeded`);
+      return ended instanceof Error ? ended.message : ended.text;
+    };
+
+    const proof = `${outside.path}/ran`;
+    const params = { command: "sh", args: ["-c", `id > ${proof}`] };
+    for (
+      const [tool, args] of [
+        ["register_mcp_server", { server_name: "x", server_params: params }],
+        ["register_mcp_server", { server_name: "raw", server_params: params }],
+        ["unregister_mcp_server", { server_name: "raw" }],
+      ] as const
+    ) {
+      assertMatch(await attempt(tool, args), /not found/i);
+      assert(!offered.has(tool), tool);
+    }
+    const git = { package_name: "git+https://example.org/owner/name" };
+    assertMatch(await attempt("install_package", git), /not offered by this server/);
+    assert(!offered.get("install_package")?.description.includes("git+https"));
+    assert(!/register_mcp_server/.test(tenant.instructions), tenant.instructions);
+
+    assertEquals(asked, []);
+    assertEquals(await exists(proof), false);
+    // What the operator registered is there, and asked about.
+    assertMatch(await tenant.execute(`${RAW}raw.run_sync("count").text`), /1/);
+    assertEquals(asked.length, 1);
+  });
+}
+
+Deno.test("One token cannot hold the sessions of another", async () => {
+  await using workspace = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const tokens = `${outside.path}/tokens`;
+  await Deno.writeTextFile(tokens, `${ALICE}\n${BOB}\n${BOB}\n`);
+  const args = ["--workspace", workspace.path, "--token-file", tokens, "--max-sessions", "5"];
+  await using server = await HttpMcp.start(args);
+  const { url } = server.address;
+  const open = async (token: string) => {
+    return await send(url, token, { method: "POST", body: INITIALIZE });
+  };
+
+  const greedy = await Promise.all(Array.from({ length: 6 }, () => open(ALICE)));
+
+  assertEquals(greedy.map(({ status }) => status).sort(), [200, 200, 503, 503, 503, 503]);
+  const refused = greedy.find(({ status }) => status === 503);
+  assertMatch(refused?.text ?? "", /Your token has 2 of the 5 sessions, which is its share/);
+  for (const status of [200, 200, 503]) assertEquals((await open(BOB)).status, status);
+  // One that ends counts until its kernel has ended.
+  const mine = greedy.find(({ status }) => status === 200)?.session;
+  assertEquals((await send(url, ALICE, { method: "DELETE", session: mine ?? "" })).status, 200);
+  assertEquals((await open(ALICE)).status, 200);
+  assertEquals((await open(ALICE)).status, 503);
+});
+
+const INITIALIZE = {
+  jsonrpc: "2.0",
+  id: 1,
+  method: "initialize",
+  params: {
+    protocolVersion: "2025-11-25",
+    capabilities: {},
+    clientInfo: { name: "test", version: "1" },
+  },
+};
+
 const ALLOW = { decision: "allow" } as const;
 
 /** All that may come of reaching for what is not there, or not to be reached. */
@@ -280,7 +360,9 @@ class Siege implements AsyncDisposable {
     const [tokens, journal] = [`${outside}/tokens`, `${outside}/journal`];
     await Deno.writeTextFile(tokens, `${ALICE}\n${BOB}\n`);
     const args = ["--workspace", workspace, "--token-file", tokens, "--max-sessions", "20"];
-    const { address: { url } } = parts.use(await HttpMcp.start(args));
+    const { address: { url } } = parts.use(
+      await HttpMcp.start([...args, "--allow-registrations"]),
+    );
     const answer = () => "allow";
     const alice = parts.use(await McpHost.join({ url, token: ALICE }, { answer }));
     const kind = "2.x 2026-07-28";
@@ -316,7 +398,7 @@ class Siege implements AsyncDisposable {
 
   /** The folder of a session. */
   folder(session: string): string {
-    return `${this.workspace}/sessions/${session}`;
+    return `${this.workspace}/.ipybox/sessions/${session}`;
   }
 
   /** How often alice's server was called. */
@@ -339,6 +421,8 @@ with open("secret.txt", "w") as file:
 interface Answer {
   readonly status: number;
   readonly text: string;
+  /** The session that it opened or is of. */
+  readonly session?: string | undefined;
 }
 
 /** Sends a message as it is, in a session of the older era where one is named. */
@@ -362,7 +446,8 @@ async function send(
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
-  return { status: response.status, text: await response.text() };
+  const opened = response.headers.get("mcp-session-id") ?? undefined;
+  return { status: response.status, text: await response.text(), session: opened };
 }
 
 /** Asks for a path exactly as it is written, which `fetch` would tidy up. */

@@ -31,9 +31,9 @@ Deno.test("executed code calls a server that wants a login, and finds no token a
     assertMatch(text, /echo: again/);
   });
 
-  await t.step("it finds nothing, and the folder of the logins empty", () => {
+  await t.step("it finds nothing, and the folder with the logins empty", () => {
     assertMatch(text, /^SEEN \[\]/m);
-    assertMatch(text, /^OPENED \S+\/logins \[\]\nDENIED FileNotFoundError/m);
+    assertMatch(text, /^OPENED \S+\/ipybox \[\]\nDENIED FileNotFoundError/m);
   });
 
   await t.step("when the login has ended, it is told what its user can do", () => {

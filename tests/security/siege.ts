@@ -8,6 +8,7 @@ import { z } from "zod";
 import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -142,10 +143,8 @@ export class Siege implements AsyncDisposable {
     await Deno.writeTextFile(`${workspace.path}/mcptools/good/__init__.py`, "GOOD = True\n");
     const journal = `${home.path}/journal`;
     const server = { ...rawServer("normal", journal), env: { KEY: `\${${SECRET}}` } };
-    await Deno.writeTextFile(
-      `${workspace.path}/.ipybox/mcp.json`,
-      JSON.stringify({ mcpServers: { raw: server } }),
-    );
+    const registry = await ServerRegistry.open({ workspace: workspace.path });
+    await registry.register("raw", server);
     const { executor } = parts.use(
       await TestExecutor.start({ sandbox, workspace: workspace.path }),
     );

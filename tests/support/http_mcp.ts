@@ -23,12 +23,13 @@ export class HttpMcp implements AsyncDisposable {
    * Starts one and waits until it says where it is.
    *
    * @param args Arguments after `ipybox mcp --http 0`.
+   * @param given The user's cache folder, where a test looks into it.
    * @returns The running server.
    * @throws {Error} It ended instead; its stderr says why.
    */
-  static async start(args: readonly string[]): Promise<HttpMcp> {
+  static async start(args: readonly string[], given?: TempCache): Promise<HttpMcp> {
     await using parts = new AsyncDisposableStack();
-    const cache = parts.use(await TempCache.create());
+    const cache = given ?? parts.use(await TempCache.create());
     const process = new Deno.Command(Deno.execPath(), {
       args: [...cliArguments, "mcp", "--http", "0", ...args],
       env: { NO_COLOR: "1", ...cache.env },

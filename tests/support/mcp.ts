@@ -8,6 +8,7 @@ import { inheritedEnvironment } from "../../src/mcp/variables.ts";
 import { bytesOf } from "../../src/net/byte_stream.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import type { Door } from "../../src/tool_server/tool_server.ts";
+import { programOf } from "../../src/process/program.ts";
 
 const root = new URL("../../", import.meta.url).pathname;
 
@@ -112,10 +113,10 @@ export async function startHttpServer(
   port?: number,
 ): Promise<HttpServer> {
   const process = ManagedProcess.spawn({
-    command: params.command,
+    command: await programOf(params.command),
     args: params.args ?? [],
     env: {
-      ...inheritedEnvironment(),
+      ...await inheritedEnvironment(),
       ...params.env,
       ...(port === undefined ? {} : { PORT: `${port}` }),
     },

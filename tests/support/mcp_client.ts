@@ -18,6 +18,7 @@ import { REPORT_KEY } from "../../src/mcp_server/answers.ts";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
+import { ownProgram } from "../../src/process/program.ts";
 
 /** The SDK's lines, and the protocol's eras. */
 export type ClientKind = "1.x" | "2.x legacy" | "2.x 2026-07-28";
@@ -158,7 +159,7 @@ export class McpHost implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const cache = parts.use(await TempCache.create());
     const transport = new StdioTransport({
-      command: Deno.execPath(),
+      command: ownProgram(),
       args: [...cliArguments, "mcp", ...args],
       env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env, ...env },
     });

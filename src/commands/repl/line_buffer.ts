@@ -58,9 +58,9 @@ export class LineBuffer {
       lineStart: () => this.#lineStart(),
       // At its end, the line is joined with the next one.
       lineEnd: () => Math.max(this.#lineEnd(), Math.min(this.#cursor + 1, this.#lineEnd() + 1)),
-      wordStart: () => this.#wordStart(WORD_BEFORE),
+      wordStart: () => this.#wordStart(IN_WORD),
       wordEnd: () => this.#wordEnd(),
-      spaceBefore: () => this.#wordStart(/\S*\s*$/),
+      spaceBefore: () => this.#wordStart(/^\S$/),
     }[to]();
     const [from, end] = [Math.min(position, this.#cursor), Math.max(position, this.#cursor)];
     this.#killed = this.#text.slice(from, end);
@@ -78,7 +78,7 @@ export class LineBuffer {
       right: () => this.#next(),
       lineStart: () => this.#lineStart(),
       lineEnd: () => this.#lineEnd(),
-      wordStart: () => this.#wordStart(WORD_BEFORE),
+      wordStart: () => this.#wordStart(IN_WORD),
       wordEnd: () => this.#wordEnd(),
       end: () => this.#text.length,
     }[to]();
@@ -136,9 +136,12 @@ export class LineBuffer {
     return end === -1 ? this.#text.length : end;
   }
 
-  #wordStart(pattern: RegExp): number {
-    const before = this.#text.slice(Math.max(0, this.#cursor - MAX_WORD), this.#cursor);
-    return this.#cursor - (pattern.exec(before)?.[0].length ?? 0);
+  #wordStart(inWord: RegExp): number {
+    const before = [...this.#text.slice(Math.max(0, this.#cursor - MAX_WORD), this.#cursor)];
+    let at = before.length;
+    while (at > 0 && !inWord.test(before[at - 1] ?? "")) at--;
+    while (at > 0 && inWord.test(before[at - 1] ?? "")) at--;
+    return this.#cursor - before.slice(at).join("").length;
   }
 
   #wordEnd(): number {
@@ -150,5 +153,5 @@ export class LineBuffer {
 /** How far the end of a word is looked for. */
 const MAX_WORD = 1000;
 
-/** A word and what follows it up to the cursor. */
-const WORD_BEFORE = /[\p{L}\p{N}_]*[^\p{L}\p{N}_]*$/u;
+/** A character of a word. */
+const IN_WORD = /^[\p{L}\p{N}_]$/u;

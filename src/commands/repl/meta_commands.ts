@@ -39,7 +39,7 @@ export async function runMetaCommand(
   line: string,
   { io, workspace, executor }: MetaContext,
 ): Promise<"reset" | "done"> {
-  const [, name = "", rest = ""] = /^:\s*(\S*)\s*([^]*?)\s*$/.exec(line) ?? [];
+  const [, name = "", rest = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
   const inWorkspace = ["--workspace", workspace];
   switch (name) {
     case "help":

@@ -67,5 +67,5 @@ async function bounded(response: Response): Promise<Response> {
 function networkReason(error: unknown): string {
   if (!(error instanceof Error)) return "the network failed";
   if (error.cause instanceof Error) return networkReason(error.cause);
-  return error.message.replace(/\(https?:\S*\)/g, "").replace(/\s+/g, " ").slice(0, 200);
+  return error.message.replace(/\(https?:\S*/g, "").replace(/\s+/g, " ").slice(0, 200);
 }

@@ -2,6 +2,10 @@
  * Which addresses a server may send us to. A server's metadata is hostile: it must not make the host
  * talk to what only the host can reach.
  *
+ * A name is judged as it is written, not by what it resolves to: that may be another address by the
+ * time of the request. What keeps requests from a service within the network that a public name was
+ * made to lead to is TLS: it would have to show a certificate for that name.
+ *
  * @module
  */
 
@@ -52,6 +56,8 @@ function placeOf(hostname: string): Place {
   const host = hostname.toLowerCase().replace(/\.$/, "");
   if (host === "localhost" || host.endsWith(".localhost")) return "loopback";
   if (host.startsWith("[")) return placeOfV6(host.slice(1, -1));
+  // Names that lead into the local network by definition
+  if (!host.includes(".") || /\.(local|internal|home\.arpa)$/.test(host)) return "private";
   return /^\d+\.\d+\.\d+\.\d+$/.test(host) ? placeOfV4(host.split(".").map(Number)) : "public";
 }
 
@@ -66,11 +72,11 @@ function placeOfV4([a = 0, b = 0]: readonly number[]): Place {
 
 function placeOfV6(host: string): Place {
   if (host === "::1") return "loopback";
-  const mapped = /^::(?:ffff:)?([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(host);
+  const mapped = /^(?:::(?:ffff:(?:0:)?)?|64:ff9b::)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(host);
   if (mapped !== null) {
     const [high, low] = [parseInt(mapped[1] ?? "", 16), parseInt(mapped[2] ?? "", 16)];
     return placeOfV4([high >> 8, high & 255, low >> 8, low & 255]);
   }
   if (host === "::" || /^fe[89ab]/.test(host) || host.startsWith("ff")) return "forbidden";
-  return /^f[cd]/.test(host) ? "private" : "public";
+  return /^f[cde]/.test(host) ? "private" : "public";
 }

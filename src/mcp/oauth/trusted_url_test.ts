@@ -32,6 +32,8 @@ Deno.test("trustedUrl() lets no server lead further inside than where it is", ()
     "https://a.localhost/",
     "https://[::1]/",
     "https://[::ffff:127.0.0.1]/",
+    "https://[::ffff:0:127.0.0.1]/",
+    "https://[64:ff9b::127.0.0.1]/",
   ];
   const intranet = [
     "https://10.0.0.1/",
@@ -40,6 +42,12 @@ Deno.test("trustedUrl() lets no server lead further inside than where it is", ()
     "https://100.64.0.1/",
     "https://[fd00::1]/",
     "https://[::ffff:10.0.0.1]/",
+    "https://[fec0::1]/",
+    "https://nexus/",
+    "https://nexus./",
+    "https://printer.local/",
+    "https://sso.corp.internal/",
+    "https://router.home.arpa/",
   ];
   for (const url of loopback) {
     assertEquals([url, isTrusted(url, PUBLIC)], [url, false]);

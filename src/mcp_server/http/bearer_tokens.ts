@@ -17,7 +17,12 @@ export class BearerTokens {
         );
       }
     }
-    this.#owners = tokens.map((token, index) => [token, `owner ${index + 1}`]);
+    this.#owners = [...new Set(tokens)].map((token, index) => [token, `owner ${index + 1}`]);
+  }
+
+  /** How many owners there are. */
+  get owners(): number {
+    return this.#owners.length;
   }
 
   /**

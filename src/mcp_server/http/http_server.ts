@@ -28,6 +28,8 @@ export interface HttpMcpServerOptions {
 
 /** Code and its results pass here, files do not. */
 const MAX_BODY_BYTES = 16 * 2 ** 20;
+/** What MCP over streamable HTTP has requests for. */
+const METHODS: readonly string[] = ["POST", "GET", "DELETE"];
 /** Who everybody is where there are no tokens. */
 const EVERYBODY = "everybody";
 
@@ -117,6 +119,9 @@ export class HttpMcpServer implements AsyncDisposable {
     if (new URL(request.url).pathname !== this.url.pathname) {
       const file = await serveFiles(request, this.#options.pool, owner);
       return file ?? rpcError(404, -32600, `Use ${this.url.pathname}`);
+    }
+    if (!METHODS.includes(request.method)) {
+      throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // not all can be passed on
     }
     const body = request.method === "POST" ? await bodyOf(request) : undefined;
     const head = new Request(request.url, { method: request.method, headers: request.headers });

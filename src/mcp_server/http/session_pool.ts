@@ -1,8 +1,9 @@
 import { cp } from "node:fs/promises";
-import { join } from "node:path";
-import { isPlainFolder } from "../../mcp/hostile_files.ts";
+import { dirname, join } from "node:path";
+import { isPlainFolder, makePlainFolder } from "../../mcp/hostile_files.ts";
 import type { VariableLookup } from "../../mcp/server_params.ts";
 import { variableLookup, WORKSPACE_VARIABLE } from "../../mcp/variables.ts";
+import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../tool_server/server_registry.ts";
 import { Session, type SessionOptions } from "../session.ts";
 
@@ -14,6 +15,8 @@ export interface SessionPoolOptions {
   readonly session: Omit<SessionOptions, "workspace">;
   /** How many sessions there may be at once. */
   readonly maxSessions: number;
+  /** How many owners share them. */
+  readonly owners: number;
   /** How long a session may go unused before it is closed, in milliseconds. */
   readonly idleMs: number;
 }
@@ -31,7 +34,7 @@ export interface PooledSession {
   onClose(callback: () => void): void;
 }
 
-/** There are as many sessions as there may be. */
+/** There are as many sessions as there may be, or as this owner may have. */
 export class TooManySessionsError extends Error {
   override readonly name: string = "TooManySessionsError";
 }
@@ -54,7 +57,8 @@ export class SessionPool implements AsyncDisposable {
   readonly #entries = new Map<string, Entry>();
   readonly #defaults = new Map<string, Promise<Entry>>();
   readonly #ending = new Set<Promise<void>>();
-  #opening = 0;
+  /** How many sessions each owner has: those that are opened and those that have not ended yet, too. */
+  readonly #held = new Map<string, number>();
 
   /** @param options Where sessions work, and how many there may be. */
   constructor(options: SessionPoolOptions) {
@@ -125,22 +129,19 @@ export class SessionPool implements AsyncDisposable {
   }
 
   async #open(owner: string): Promise<Entry> {
-    const { maxSessions, workspace, session } = this.#options;
-    if (this.#entries.size + this.#opening >= maxSessions) {
-      throw new TooManySessionsError(
-        `There are ${maxSessions} sessions already: close one, or start ipybox with a higher --max-sessions`,
-      );
-    }
-    this.#opening++;
+    const { workspace, session } = this.#options;
+    this.#take(owner);
     try {
       const id = crypto.randomUUID();
       const folder = await this.#makeFolder(id);
       const opened = new Session({
         ...this.#options.session,
         workspace: folder,
+        nestedWorkspace: true, // in a place that no code reaches
         servers: await this.#servers(),
         variables: await this.#variables(folder),
         consents: session.consents ?? workspace, // what its own folder says must not count
+        packages: session.packages ?? workspace, // beside its own, which go with it
         label: `session ${id}`,
       });
       opened.begin();
@@ -148,9 +149,31 @@ export class SessionPool implements AsyncDisposable {
       this.#entries.set(id, entry);
       this.#watch(entry);
       return entry;
-    } finally {
-      this.#opening--;
+    } catch (error) {
+      this.#giveBack(owner);
+      throw error;
     }
+  }
+
+  /** Counts one more session of an owner. Equal shares: no owner can keep all others out. */
+  #take(owner: string): void {
+    const { maxSessions, owners } = this.#options;
+    const share = Math.max(1, Math.floor(maxSessions / owners));
+    const own = this.#held.get(owner) ?? 0;
+    const all = this.#held.values().reduce((sum, held) => sum + held, 0);
+    if (own >= share || all >= maxSessions) {
+      const these = own >= share && share < maxSessions
+        ? `Your token has ${own} of the ${maxSessions} sessions, which is its share`
+        : `There are ${maxSessions} sessions already`;
+      throw new TooManySessionsError(
+        `${these}: close one, or start ipybox with a higher --max-sessions`,
+      );
+    }
+    this.#held.set(owner, own + 1);
+  }
+
+  #giveBack(owner: string): void {
+    this.#held.set(owner, (this.#held.get(owner) ?? 0) - 1);
   }
 
   #entry(owner: string, id: string, session: Session, folder: string): Entry {
@@ -201,16 +224,23 @@ export class SessionPool implements AsyncDisposable {
     entry.closing.abort();
     try {
       await entry.session[Symbol.asyncDispose]();
+      await PackageFolder.remove(entry.folder);
     } catch (error) {
       entry.session.log.error(`Session ${entry.id} did not end cleanly: ${error}`);
+    } finally {
+      this.#giveBack(entry.owner);
     }
   }
 
-  /** A session's folder starts with the Python APIs that the workspace has. */
+  /**
+   * A session's folder starts with the Python APIs that the workspace has. It is in the workspace's
+   * `.ipybox`, where neither the workspace's own code nor that of other sessions sees it.
+   */
   async #makeFolder(id: string): Promise<string> {
     const { workspace } = this.#options;
-    const sessions = join(workspace, "sessions");
-    if (!await isPlainFolder(sessions)) await Deno.mkdir(sessions);
+    const sessions = join(workspace, ".ipybox", "sessions");
+    await makePlainFolder(dirname(sessions));
+    await makePlainFolder(sessions);
     const folder = join(sessions, id);
     await Deno.mkdir(folder);
     const generated = join(workspace, "mcptools");
@@ -228,13 +258,17 @@ export class SessionPool implements AsyncDisposable {
   }
 
   async #servers(): Promise<SessionOptions["servers"]> {
-    const { workspace, session: { servers } } = this.#options;
+    const { workspace, session: { servers, log } } = this.#options;
     const registry = await ServerRegistry.open({ workspace, servers });
-    return Object.fromEntries(
-      registry.names.flatMap((name) => {
-        const params = registry.get(name);
-        return params === undefined ? [] : [[name, params]];
-      }),
-    );
+    const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
+    const others = registry.names.filter((name) => !own.some(([other]) => other === name));
+    if (others.length > 0) {
+      // Whoever serves others decides on servers, and not these.
+      log?.warn(
+        `Left out of sessions, as you have not registered them: ${others.join(", ")} in ` +
+          `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
+      );
+    }
+    return Object.fromEntries(own);
   }
 }

@@ -5,12 +5,15 @@ import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
-import { visibleLines } from "../visible_lines.ts";
+import { foreignBlock } from "../foreign_block.ts";
 import { makeChange } from "./make_change.ts";
 
-const DESCRIPTION = `
-Installs a Python package for this workspace, such as "pandas", "httpx[http2]" or "numpy>=2,<3", or, if \
-the user agrees, "git+https://HOST/OWNER/REPO@TAG". It can be imported without reset.
+const FROM_GIT = ', or, if the user agrees, "git+https://HOST/OWNER/REPO@TAG"';
+
+const describe = (others: string): string =>
+  `
+Installs a Python package for this workspace, such as "pandas", "httpx[http2]" or \
+"numpy>=2,<3"${others}. It can be imported without reset.
 `.trim();
 
 const outputSchema = z.object({
@@ -26,7 +29,7 @@ export function registerInstall(
 ): void {
   server.registerTool("install_package", {
     title: "Install a Python package",
-    description: DESCRIPTION,
+    description: describe(session.changes === "fixed" ? "" : FROM_GIT),
     inputSchema: declare(z.object({
       package_name: z.string().describe("The package"),
     })),
@@ -49,7 +52,7 @@ export function registerInstall(
         question: host === undefined ? undefined : {
           description:
             `Install this Python package from a Git repository? Its installation, in a ` +
-            `sandbox, can reach ${host}:\n\n${visibleLines(text)}`,
+            `sandbox, can reach ${host}:\n\n${foreignBlock([text])}`,
           what: "Installing from a Git repository",
           byHand: "Ask the user, or install a package of the package index instead",
           effect:
@@ -58,14 +61,13 @@ export function registerInstall(
       };
       return await makeChange(change, { session, server, ctx, work, progress }, async () => {
         work.activity = `Installing ${text}`;
-        const { packages } = await work.kernel();
-        const { installed, output } = await packages.install(requirement, {
+        const { executor } = await work.kernel();
+        const output = await executor.installPackages(requirement.text, {
           signal: ctx.mcpReq.signal,
           onLine: (line) => {
             work.activity = line;
           },
         });
-        if (!installed) throw new Error(output);
         return session.answers.of({ text: output, report: { package: text, output } });
       });
     } catch (error) {

@@ -91,6 +91,8 @@ async function decide(
         "policy",
         `${what} is not allowed here (\`ipybox mcp --approve deny\`). ${byHand}`,
       );
+    case "fixed":
+      return denied("policy", `${what} is not offered by this server. ${byHand}`);
     case "ask": {
       const asksElsewhere = session.prefersPage || !abilitiesOf(server, ctx).form ||
         (await work.kernel()).page.isAttended;

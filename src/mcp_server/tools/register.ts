@@ -8,7 +8,7 @@ import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
-import { visibleLines } from "../visible_lines.ts";
+import { foreignBlock } from "../foreign_block.ts";
 import { registerCommand } from "./command_line.ts";
 import { makeChange } from "./make_change.ts";
 import { serverParamsInput } from "./server_params_input.ts";
@@ -63,7 +63,9 @@ export function registerRegister(
         question: {
           // The whole of it, as JSON: what is shown is what will be started, to the last character.
           description: `Register the MCP server "${name}"? It is started or reached like this, ` +
-            `outside the code's sandbox:\n\n${visibleLines(JSON.stringify(params, null, 2))}`,
+            `outside the code's sandbox:\n\n${
+              foreignBlock(JSON.stringify(params, null, 2).split("\n"))
+            }`,
           what: `Registering the server "${name}"`,
           byHand: `Ask the user to run: ${registerCommand(name, params)}`,
           effect:
@@ -74,7 +76,7 @@ export function registerRegister(
         work.activity = `Connecting to ${name}`;
         const { executor } = await work.kernel();
         const tools = await executor.registerServer(name, params);
-        session.serversChanged();
+        await session.serversChanged();
         const report = {
           server: name,
           tools: tools.map(({ tool, module, warnings }) => ({

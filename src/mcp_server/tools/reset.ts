@@ -8,8 +8,8 @@ import type { DeclareInput } from "../tool_input.ts";
 const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 
 const DESCRIPTION = `
-Starts a fresh kernel; a cell that runs ends as cancelled. Variables and imports are lost; files, \
-packages and registered servers are kept.
+Starts a fresh kernel; a cell that runs ends as cancelled. Variables, imports and background processes \
+are lost; files, packages and registered servers are kept.
 `.trim();
 
 /** Adds `reset`. */
@@ -31,8 +31,8 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
       using _progress = RequestProgress.of(work, ctx, session.log);
       const { executor } = await work.kernel();
       await executor.reset();
-      const text = "The kernel was reset: variables and imports are gone, files, packages and " +
-        "registered servers are kept";
+      const text = "The kernel was reset: variables, imports and background processes are gone; " +
+        "files of the workspace, packages and registered servers are kept";
       return session.answers.of({ text, report: { state: "lost", servers: executor.servers } });
     } catch (error) {
       return explained(error);

@@ -57,7 +57,7 @@ export function registerUnregister(
       return await makeChange(change, { session, server, ctx, work, progress }, async () => {
         work.activity = `Removing ${name}`;
         await (await work.kernel()).executor.unregisterServer(name);
-        session.serversChanged();
+        await session.serversChanged();
         const text = `Removed ${name}. ${await knownServers(session)}`;
         const report = { removed: name, servers: await session.servers() };
         return session.answers.of({ text, report });

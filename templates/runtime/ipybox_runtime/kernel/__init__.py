@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 from . import cell_source, child_output, messages, no_input, plain_output, streams, working_dir
@@ -26,6 +27,17 @@ def start(config_json: str) -> None:
     if config["restoreWorkingDir"]:
         working_dir.install(shell, os.getcwd())
     _guard_commands(shell, config["shell"])
+
+
+def begin() -> None:
+    """Empty the kernel's own folder, to which the code of a kernel before could write."""
+    shell, folder = _shell(), os.environ["IPYBOX_KERNEL_FOLDER"]
+    if os.path.lexists(folder):
+        # It is moved to where the gateway removes it: that may take a while.
+        os.rename(folder, os.path.join(tempfile.mkdtemp(dir=os.path.dirname(folder)), "old"))
+    os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
+    os.makedirs(os.path.join(shell.profile_dir.location, "db"))
+    shell.profile_dir.check_dirs()
 
 
 def _guard_commands(shell: "InteractiveShell", guard: str) -> None:

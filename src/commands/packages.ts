@@ -1,0 +1,77 @@
+import { PackageInstallError } from "../errors.ts";
+import { listColumns } from "./columns.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  table,
+  UsageError,
+} from "./command.ts";
+import { EXECUTOR } from "./executor_options.ts";
+import { packagesOf } from "./install.ts";
+import { printable } from "./printable.ts";
+
+/** `ipybox packages`: lists and removes the packages of a workspace. */
+export const packages: Command = {
+  name: "packages",
+  summary: "List or remove a workspace's Python packages",
+  usage: "[OPTIONS]\nremove NAME… [OPTIONS]",
+  options: {
+    json: { help: "Print the packages and their folder as JSON" },
+    ...EXECUTOR,
+  },
+  notes: [
+    "Lists what `ipybox install` has installed; packages that only another one needs",
+    "are marked. Removing a package leaves those that it needed.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox packages",
+    "  ipybox packages remove pandas",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(packages, args, { max: Infinity });
+  const [action, ...names] = parsed.positional;
+  const folder = await packagesOf(parsed, io);
+  const installed = await folder.list();
+  if (action === undefined) {
+    const { path } = folder;
+    if (parsed.has("json")) {
+      io.out(JSON.stringify({ path, packages: installed }, null, 2) + "\n");
+    } else if (installed.length === 0) {
+      io.err("No packages are installed for this workspace: see `ipybox install --help`");
+    } else {
+      const rows = installed.map(({ name, version, requested }): [string, string] => [
+        printable(name),
+        `${printable(version)}${requested ? "" : "  (needed by another package)"}`,
+      ]);
+      io.out(table(rows, listColumns(io)).join("\n") + "\n");
+    }
+    return EXIT.ok;
+  }
+  if (action !== "remove") throw new UsageError(`Unknown action "${action}": use remove NAME…`);
+  if (names.length === 0) throw new UsageError("Name the packages: ipybox packages remove NAME…");
+  const known = new Map(installed.map(({ name }) => [normalized(name), name]));
+  const chosen = names.map((name) => {
+    const found = known.get(normalized(name));
+    if (found === undefined) throw new UsageError(`No package "${name}": see \`ipybox packages\``);
+    return found;
+  });
+  await folder.uninstall(chosen, {
+    signal: io.signal,
+    onLine: (line) => io.err(printable(line)),
+  });
+  const left = new Set((await folder.list()).map(({ name }) => name));
+  const kept = chosen.filter((name) => left.has(name));
+  if (kept.length > 0) throw new PackageInstallError(`${kept.join(" ")} was not removed`, "");
+  return EXIT.ok;
+}
+
+/** Names that pip takes for the same one (PEP 503). */
+function normalized(name: string): string {
+  return name.toLowerCase().replaceAll(/[-_.]+/g, "-");
+}

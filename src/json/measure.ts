@@ -1,0 +1,106 @@
+/** What a JSON text would be once it is parsed. */
+export interface JsonMeasure {
+  /** How many values and names it has, or a few more. */
+  readonly values: number;
+  /** How deep it nests. */
+  readonly depth: number;
+}
+
+/** The most that may be parsed. */
+export interface JsonLimits {
+  /** The most values and names. */
+  readonly maxValues: number;
+  /**
+   * The deepest nesting. What comes later, such as `JSON.stringify()`, may use the stack for it.
+   *
+   * @default {2000}
+   */
+  readonly maxDepth?: number;
+}
+
+/** A JSON text is not parsed, because it would take too much time and memory. */
+export class JsonLimitError extends Error {
+  override readonly name: string = "JsonLimitError";
+}
+
+const MAX_DEPTH = 2000;
+
+/** What a byte means. */
+const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5, LINE_END = 6;
+
+const MEANINGS = new Uint8Array(256);
+for (const byte of [0x2c, 0x3a]) MEANINGS[byte] = SEPARATOR; // , :
+for (const byte of [0x5b, 0x7b]) MEANINGS[byte] = OPEN; // [ {
+for (const byte of [0x5d, 0x7d]) MEANINGS[byte] = CLOSE; // ] }
+for (const byte of [0x0a, 0x0d]) MEANINGS[byte] = LINE_END;
+MEANINGS[0x22] = QUOTE;
+MEANINGS[0x5c] = BACKSLASH;
+
+/**
+ * Measures JSON before it is parsed: a value of three bytes, such as `[],`, takes dozens of bytes of
+ * memory, and parsing holds up everything else. It takes bytes as they come, in linear time.
+ *
+ * A text that is not JSON is measured as if it were. No string of JSON goes over the end of a line, so
+ * a quote on one line, such as the name of an event in a stream of them, hides nothing on the next.
+ */
+export class JsonMeter implements JsonMeasure {
+  #values = 1;
+  #depth = 0;
+  #open = 0;
+  #inString = false;
+  #escaped = false;
+
+  get values(): number {
+    return this.#values;
+  }
+
+  get depth(): number {
+    return this.#depth;
+  }
+
+  /** Takes the bytes that come next. */
+  add(bytes: Uint8Array): void {
+    let [values, open, inString] = [this.#values, this.#open, this.#inString];
+    let at = 0;
+    if (this.#escaped && bytes.length > 0) {
+      this.#escaped = false;
+      at = 1;
+    }
+    for (; at < bytes.length; at++) {
+      const meaning = MEANINGS[bytes[at]!];
+      if (meaning === OTHER) continue;
+      if (inString) {
+        if (meaning === BACKSLASH) at++;
+        else if (meaning === QUOTE || meaning === LINE_END) inString = false;
+      } else if (meaning === QUOTE) inString = true;
+      else if (meaning === SEPARATOR) values++;
+      else if (meaning === OPEN) {
+        values++;
+        if (++open > this.#depth) this.#depth = open;
+      } else if (meaning === CLOSE) open--;
+    }
+    this.#escaped = at > bytes.length; // a backslash was the last byte
+    [this.#values, this.#open, this.#inString] = [values, open, inString];
+  }
+}
+
+/** Measures a whole JSON text. */
+export function measureJson(json: Uint8Array): JsonMeasure {
+  const meter = new JsonMeter();
+  meter.add(json);
+  return meter;
+}
+
+/**
+ * Checks a JSON text before it is parsed.
+ *
+ * @param json The text, or what was measured of it.
+ * @param limits The most that may be parsed.
+ * @throws {JsonLimitError} It has more.
+ */
+export function checkJson(json: Uint8Array | JsonMeasure, limits: JsonLimits): void {
+  const { maxValues, maxDepth = MAX_DEPTH } = limits;
+  const { values, depth } = json instanceof Uint8Array ? measureJson(json) : json;
+  if (values > maxValues) throw new JsonLimitError(`it has more than ${maxValues} values`);
+  if (depth > maxDepth) throw new JsonLimitError(`it nests more than ${maxDepth} levels deep`);
+}

@@ -1,0 +1,175 @@
+/**
+ * Bounds on all processes of a session together, where the system lets this user have them: Linux
+ * control groups, made directly or by systemd.
+ *
+ * @module
+ */
+import { join } from "node:path";
+import { hostEnv } from "./host_env.ts";
+import { findProgram } from "./program.ts";
+import { runProgram } from "./run_program.ts";
+
+/** What the processes of a group may take together; `null` for no limit. */
+export interface GroupLimits {
+  /** Bytes of memory, with what they keep in memory file systems. */
+  readonly memoryBytes: number | null;
+  /** Processes and threads. */
+  readonly processes: number | null;
+}
+
+/** A control group. Disposing it removes it; what is in it must have ended. */
+export class ControlGroup implements AsyncDisposable {
+  /** Who keeps it: `"the system"` or `"systemd"`. */
+  readonly keeper: string;
+  readonly #folders: readonly string[];
+
+  private constructor(keeper: string, folders: readonly string[]) {
+    this.keeper = keeper;
+    this.#folders = folders;
+  }
+
+  /**
+   * Takes a process, and with it all that it starts from now on, into a group of its own.
+   *
+   * @param pid The process.
+   * @param limits What it may take.
+   * @param signal Gives up.
+   * @returns The group, or `undefined` where there can be none.
+   */
+  static async take(
+    pid: number,
+    limits: GroupLimits,
+    signal?: AbortSignal,
+  ): Promise<ControlGroup | undefined> {
+    if (Deno.build.os !== "linux" || !isPermitted()) return undefined;
+    if (limits.memoryBytes === null && limits.processes === null) return undefined;
+    return await direct(pid, limits, (folders) => new ControlGroup("the system", folders)) ??
+      (await bySystemd(pid, limits, signal) ? new ControlGroup("systemd", []) : undefined);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const folder of this.#folders) await removeWhenEmpty(folder);
+  }
+}
+
+const ROOT = "/sys/fs/cgroup";
+const PREFIX = "ipybox-";
+
+/** Asked first: a script with few permissions is not to be interrupted by a prompt for this. */
+function isPermitted(): boolean {
+  const isGranted = (name: "read" | "write", path: string) =>
+    Deno.permissions.querySync({ name, path }).state === "granted";
+  return isGranted("read", "/proc/self/cgroup") && isGranted("read", ROOT) &&
+    isGranted("write", ROOT);
+}
+
+/** Limits as files of a group: of version 2, and of the two hierarchies of version 1. */
+function filesOf(
+  { memoryBytes, processes }: GroupLimits,
+  own: ReadonlyMap<string, string>,
+): (readonly (readonly [folder: string, values: Readonly<Record<string, string>>])[])[] {
+  const name = `${PREFIX}${crypto.randomUUID()}`;
+  const values = (memory: string, pids: string) => ({
+    ...(memoryBytes === null ? {} : { [memory]: String(memoryBytes) }),
+    ...(processes === null ? {} : { [pids]: String(processes) }),
+  });
+  const unified = join(ROOT, own.get("") ?? "/", name);
+  const of = (controller: string) => join(ROOT, controller, own.get(controller) ?? "/", name);
+  return [
+    [[unified, values("memory.max", "pids.max")]],
+    [
+      ...(memoryBytes === null
+        ? []
+        : [[of("memory"), { "memory.limit_in_bytes": String(memoryBytes) }] as const]),
+      ...(processes === null ? [] : [[of("pids"), { "pids.max": String(processes) }] as const]),
+    ],
+  ];
+}
+
+async function direct(
+  pid: number,
+  limits: GroupLimits,
+  make: (folders: readonly string[]) => ControlGroup,
+): Promise<ControlGroup | undefined> {
+  for (const files of filesOf(limits, await ownGroups())) {
+    const folders = files.map(([folder]) => folder);
+    try {
+      for (const [folder, values] of files) {
+        await Deno.mkdir(folder);
+        for (const [file, value] of Object.entries(values)) await write(`${folder}/${file}`, value);
+      }
+      for (const folder of folders) await write(`${folder}/cgroup.procs`, String(pid));
+      return make(folders);
+    } catch {
+      // Not this version, or not this user's: what was made of it is empty.
+      for (const folder of folders) await Deno.remove(folder).catch(() => {});
+    }
+  }
+  return undefined;
+}
+
+/** Writes to a file that is there: a missing one is a controller that this group does not have. */
+async function write(file: string, value: string): Promise<void> {
+  await Deno.writeTextFile(file, value, { create: false });
+}
+
+/** The groups that this process is in, by the controller; version 2 has none. */
+async function ownGroups(): Promise<Map<string, string>> {
+  const text = await Deno.readTextFile("/proc/self/cgroup").catch(() => "");
+  return new Map(
+    text.split("\n").flatMap((line) => {
+      const [, controllers = "", path] = line.split(":", 3);
+      return path === undefined ? [] : controllers.split(",").map((name) => [name, path] as const);
+    }),
+  );
+}
+
+/** A scope of the user's own systemd, which ends with its last process. */
+async function bySystemd(
+  pid: number,
+  { memoryBytes, processes }: GroupLimits,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  const isRoot = Deno.uid() === 0;
+  const runtime = isRoot ? "/run" : hostEnv("XDG_RUNTIME_DIR");
+  const manager = runtime === undefined ? undefined : `${runtime}/systemd/private`;
+  if (manager === undefined || !await Deno.lstat(manager).then(() => true, () => false)) {
+    return false;
+  }
+  const busctl = await findProgram("busctl");
+  if (busctl === undefined) return false;
+  const properties = [
+    ["PIDs", "au", "1", String(pid)],
+    ...(memoryBytes === null ? [] : [["MemoryMax", "t", String(memoryBytes)]]),
+    ...(processes === null ? [] : [["TasksMax", "t", String(processes)]]),
+    ["CollectMode", "s", "inactive-or-failed"],
+  ];
+  const { success } = await runProgram(busctl, {
+    args: [
+      ...[isRoot ? "--system" : "--user", "--quiet", "--timeout=5", "call"],
+      ...["org.freedesktop.systemd1", "/org/freedesktop/systemd1"],
+      ...["org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))"],
+      ...[`${PREFIX}${crypto.randomUUID()}.scope`, "fail"],
+      ...[String(properties.length), ...properties.flat(), "0"],
+    ],
+    signal,
+  });
+  return success;
+}
+
+/** How long the system may take to forget processes that have ended. */
+const FORGET_MS = 2000;
+
+/** The system keeps a group for a moment after its last process was ended. */
+async function removeWhenEmpty(folder: string): Promise<void> {
+  const end = Date.now() + FORGET_MS;
+  for (;;) {
+    try {
+      await Deno.remove(folder);
+      return;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound || Date.now() > end) return;
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+}

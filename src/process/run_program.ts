@@ -1,0 +1,101 @@
+import { hostPath, type ProgramPath } from "./program.ts";
+import { trustedPath } from "./trusted_path.ts";
+
+/** Options of {@linkcode runProgram}. */
+export interface RunProgramOptions {
+  /** Its arguments. No shell reads them. */
+  readonly args?: readonly string[];
+  /**
+   * Its working directory.
+   *
+   * @default {"/"} where nobody can put what programs look for in it
+   */
+  readonly cwd?: string;
+  /**
+   * Its variables, without `PATH`, which is the host's as far as it can be trusted.
+   *
+   * @default {those of this process}
+   */
+  readonly env?: Readonly<Record<string, string>>;
+  /**
+   * Whether those of this process are left out.
+   *
+   * @default {false}
+   */
+  readonly clearEnv?: boolean;
+  /**
+   * Whether it uses the terminal of this process; else it reads nothing, and what it writes is kept.
+   *
+   * @default {false}
+   */
+  readonly atTerminal?: boolean;
+  /** Ends it. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a program ended, and what it wrote. */
+export interface ProgramEnd {
+  /** Whether it exited with code 0. */
+  readonly success: boolean;
+  /** Its exit code. */
+  readonly code: number;
+  /** What it wrote to stdout. */
+  readonly stdout: string;
+  /** What it wrote to stderr. */
+  readonly stderr: string;
+}
+
+/**
+ * Runs a program to its end.
+ *
+ * @param program The program.
+ * @param options How.
+ * @returns How it ended.
+ * @throws {Deno.errors.NotFound} It does not exist.
+ * @throws {Deno.errors.NotCapable} Deno's permissions do not allow it.
+ * @throws {unknown} The signal's reason when it aborts.
+ */
+export async function runProgram(
+  program: ProgramPath,
+  options: RunProgramOptions = {},
+): Promise<ProgramEnd> {
+  const { atTerminal = false, signal } = options;
+  signal?.throwIfAborted();
+  const command = await commandOf(program, options, atTerminal ? "inherit" : "piped");
+  const output = await command.output();
+  signal?.throwIfAborted();
+  const { success, code } = output;
+  if (atTerminal) return { success, code, stdout: "", stderr: "" };
+  const decoder = new TextDecoder();
+  const [stdout, stderr] = [decoder.decode(output.stdout), decoder.decode(output.stderr)];
+  return { success, code, stdout, stderr };
+}
+
+/**
+ * Starts a program that goes on by itself, and shows nothing of it.
+ *
+ * @param program The program.
+ * @param args Its arguments.
+ * @throws {Deno.errors.NotFound} It does not exist.
+ */
+export async function startProgram(program: ProgramPath, args: readonly string[]): Promise<void> {
+  const command = await commandOf(program, { args }, "null");
+  command.spawn().unref();
+}
+
+async function commandOf(
+  program: ProgramPath,
+  { args = [], cwd = "/", env = {}, clearEnv = false, signal }: RunProgramOptions,
+  stdio: "inherit" | "piped" | "null",
+): Promise<Deno.Command> {
+  return new Deno.Command(program, {
+    args: [...args],
+    cwd,
+    env: { ...env, PATH: await trustedPath(hostPath()) },
+    clearEnv,
+    stdin: stdio === "inherit" ? stdio : "null",
+    stdout: stdio,
+    stderr: stdio,
+    ...(signal === undefined ? {} : { signal }),
+  });
+}

@@ -1,0 +1,112 @@
+import { dirname, join } from "node:path";
+import type { PythonEnvironment } from "./managed.ts";
+
+/**
+ * A virtual environment that shares the packages of another one. What is installed into it can be
+ * listed, upgraded and removed like anything else that pip or uv installs.
+ */
+export interface OverlayEnvironment {
+  /** Its interpreter. Whoever may write to the environment can replace it. */
+  readonly executable: string;
+  /** The folder of its packages. */
+  readonly sitePackages: string;
+}
+
+/**
+ * Makes a virtual environment where there is none. No Python is started for it.
+ *
+ * @param folder Its folder, whose parent exists.
+ * @param python The environment whose interpreter it shares.
+ * @returns The environment.
+ */
+export async function openOverlay(
+  folder: string,
+  python: PythonEnvironment,
+): Promise<OverlayEnvironment> {
+  const overlay = overlayIn(folder, python);
+  if (await isFile(overlay.executable)) return overlay;
+  const base = await baseInterpreter(python);
+  const fresh = `${folder}.${crypto.randomUUID()}.tmp`;
+  const made = overlayIn(fresh, python);
+  await Deno.mkdir(dirname(made.executable), { recursive: true });
+  await Deno.symlink(base, made.executable);
+  await Deno.writeTextFile(
+    join(fresh, "pyvenv.cfg"),
+    `home = ${dirname(base)}\ninclude-system-site-packages = false\nversion = ${python.version}\n`,
+  );
+  if (await isPlainFolder(folder)) {
+    // Its interpreter has been upgraded or removed; the packages stay. What an installer made of
+    // the folder is hostile, so only names directly in it are moved, and nothing is written there.
+    await Deno.rename(join(folder, "lib"), join(fresh, "lib"));
+    await Deno.remove(folder, { recursive: true });
+  } else {
+    await Deno.mkdir(made.sitePackages, { recursive: true });
+  }
+  try {
+    await Deno.rename(fresh, folder);
+  } catch (error) {
+    await Deno.remove(fresh, { recursive: true });
+    if (!await isFile(overlay.executable)) throw error; // else another process was first
+  }
+  return overlay;
+}
+
+/**
+ * Where the parts of a virtual environment are, whether it is there or not.
+ *
+ * @param folder Its folder.
+ * @param python The environment whose interpreter it shares.
+ * @returns The environment.
+ */
+export function overlayIn(folder: string, python: PythonEnvironment): OverlayEnvironment {
+  return {
+    executable: join(folder, "bin", "python"),
+    sitePackages: sitePackagesOf(folder, python),
+  };
+}
+
+/**
+ * The folder of an environment's packages.
+ *
+ * @param prefix The environment's folder.
+ * @param python What runs in it.
+ * @returns The folder.
+ */
+export function sitePackagesOf(prefix: string, python: PythonEnvironment): string {
+  return join(prefix, "lib", `python${minorVersion(python)}`, "site-packages");
+}
+
+/**
+ * The version that decides which packages an interpreter can use.
+ *
+ * @param python The interpreter.
+ * @returns Such as `"3.11"`.
+ */
+export function minorVersion({ version }: PythonEnvironment): string {
+  return version.split(".").slice(0, 2).join(".");
+}
+
+/** The interpreter outside of any virtual environment. */
+async function baseInterpreter(python: PythonEnvironment): Promise<string> {
+  const config = await Deno.readTextFile(join(python.prefix, "pyvenv.cfg")).catch(
+    (error: unknown) => {
+      if (error instanceof Deno.errors.NotFound) return ""; // it is no virtual environment
+      throw error;
+    },
+  );
+  const home = /^home *= *(\S.*)$/m.exec(config)?.[1]?.trimEnd();
+  const folder = home ?? dirname(await Deno.realPath(python.executable));
+  for (const name of [`python${minorVersion(python)}`, "python3"]) {
+    const path = join(folder, name);
+    if (await isFile(path)) return path;
+  }
+  return await Deno.realPath(python.executable);
+}
+
+async function isPlainFolder(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(({ isDirectory }) => isDirectory, () => false);
+}
+
+async function isFile(path: string): Promise<boolean> {
+  return await Deno.stat(path).then((info) => info.isFile, () => false);
+}

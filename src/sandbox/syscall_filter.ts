@@ -1,0 +1,195 @@
+/**
+ * The system call filter of all sandboxes, as a program for the kernel's packet filter machine, which
+ * `bwrap` installs before it starts what runs inside.
+ *
+ * It refuses what reaches past namespaces (keys, foreign socket families), what leads to large and
+ * rarely used parts of the kernel, and what Docker's default profile refuses and Python does not
+ * need. `ptrace` and `process_vm_*` stay: debuggers need them, and there is nobody else's process to
+ * reach by them.
+ *
+ * @module
+ */
+
+/** What a filter may let through that it usually refuses. */
+export interface SyscallFilterOptions {
+  /** Sockets of the Unix family. */
+  readonly unixSockets: boolean;
+  /** Namespaces and mounts, which need one another. */
+  readonly namespaces: boolean;
+}
+
+/** A system call and its number: the same on all architectures, or by architecture. */
+type Numbers = Readonly<Record<string, number | readonly [x86_64: number, aarch64: number | null]>>;
+
+const REFUSED: Numbers = {
+  // The kernel's keys have no namespace, and asking for one starts a program of the host's.
+  add_key: [248, 217],
+  request_key: [249, 218],
+  keyctl: [250, 219],
+  // Large, and a frequent way into the kernel.
+  bpf: [321, 280],
+  fanotify_init: [300, 262],
+  io_uring_setup: 425,
+  io_uring_enter: 426,
+  io_uring_register: 427,
+  perf_event_open: [298, 241],
+  userfaultfd: [323, 282],
+  // Opens files by their number, whatever is mounted.
+  open_by_handle_at: [304, 265],
+  // The machine: its modules, clock, name, swap, log and power.
+  acct: [163, 89],
+  adjtimex: [159, 171],
+  clock_adjtime: [305, 266],
+  clock_settime: [227, 112],
+  create_module: [174, null],
+  delete_module: [176, 106],
+  finit_module: [313, 273],
+  get_kernel_syms: [177, null],
+  init_module: [175, 105],
+  ioperm: [173, null],
+  iopl: [172, null],
+  kexec_file_load: [320, 294],
+  kexec_load: [246, 104],
+  lookup_dcookie: [212, 18],
+  nfsservctl: [180, 42],
+  query_module: [178, null],
+  quotactl: [179, 60],
+  quotactl_fd: 443,
+  reboot: [169, 142],
+  setdomainname: [171, 162],
+  sethostname: [170, 161],
+  settimeofday: [164, 170],
+  swapoff: [168, 225],
+  swapon: [167, 224],
+  sysctl: [156, null],
+  sysfs: [139, null],
+  syslog: [103, 116],
+  uselib: [134, null],
+  ustat: [136, null],
+  vhangup: [153, 58],
+};
+
+/** In a user namespace of its own, code could undo mounts that keep files from it. */
+const NAMESPACES: Numbers = {
+  fsconfig: 431,
+  fsmount: 432,
+  fsopen: 430,
+  fspick: 433,
+  mount: [165, 40],
+  mount_setattr: 442,
+  move_mount: 429,
+  open_tree: 428,
+  open_tree_attr: 467,
+  pivot_root: [155, 41],
+  setns: [308, 268],
+  umount2: [166, 39],
+  unshare: [272, 97],
+};
+
+/** What depends on an argument. */
+const CLONE: Numbers = { clone: [56, 220] };
+const CLONE3: Numbers = { clone3: 435 };
+const PERSONALITY: Numbers = { personality: [135, 92] };
+const SOCKET: Numbers = { socket: [41, 198] };
+
+/** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
+const NEW_NAMESPACES = 0x7e020000;
+/** Those that Docker's profile allows: none of them makes memory easier to guess. */
+const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff];
+const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
+
+const ARCHITECTURES = {
+  x86_64: { index: 0, audit: 0xc000003e },
+  aarch64: { index: 1, audit: 0xc00000b7 },
+} as const;
+/** From here on, calls of x86-64 are those of x32, which have these numbers a second time. */
+const X32 = 0x40000000;
+
+/** Classic BPF, see `linux/bpf_common.h`: loads of a word, jumps and returns. */
+const LOAD = 0x20;
+const JUMP_IF_EQUAL = 0x15;
+const JUMP_IF_AT_LEAST = 0x35;
+const JUMP_IF_ANY_BIT = 0x45;
+const RETURN = 0x06;
+
+/** Where `struct seccomp_data` has what is looked at; of an argument, its lower half. */
+const NUMBER = 0;
+const ARCHITECTURE = 4;
+const FIRST_ARGUMENT = 16;
+
+const ALLOW = 0x7fff0000;
+const EPERM = 0x00050001;
+/** glibc then takes `clone`, whose flags a filter can see. */
+const ENOSYS = 0x00050026;
+
+type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
+
+/**
+ * Makes the filter for this machine's architecture. Calls in the manner of another one, such as those
+ * of 32-bit programs, are all refused, as they have other numbers.
+ *
+ * @param options What it lets through.
+ * @param architecture The architecture, by Deno's name.
+ * @returns The program, as `bwrap --add-seccomp-fd` reads it; `undefined` for an unknown architecture.
+ */
+export function syscallFilter(
+  options: SyscallFilterOptions,
+  architecture: string = Deno.build.arch,
+): Uint8Array<ArrayBuffer> | undefined {
+  if (architecture !== "x86_64" && architecture !== "aarch64") return undefined;
+  const { index, audit } = ARCHITECTURES[architecture];
+  const numbers = (calls: Numbers) =>
+    Object.values(calls).flatMap((number) =>
+      typeof number === "number" ? number : number[index] ?? []
+    );
+  const families = [AF.inet, AF.inet6, AF.netlink, ...(options.unixSockets ? [AF.unix] : [])];
+  return encode([
+    [LOAD, 0, 0, ARCHITECTURE],
+    [JUMP_IF_EQUAL, 1, 0, audit],
+    [RETURN, 0, 0, EPERM],
+    [LOAD, 0, 0, NUMBER],
+    ...(architecture === "x86_64" ? answerIf(JUMP_IF_AT_LEAST, X32, EPERM) : []),
+    ...numbers(REFUSED).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),
+    ...allowOnly(numbers(SOCKET), families),
+    ...allowOnly(numbers(PERSONALITY), PERSONALITIES),
+    ...(options.namespaces ? [] : [
+      ...numbers(NAMESPACES).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),
+      ...numbers(CLONE3).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, ENOSYS)),
+      ...about(numbers(CLONE), answerIf(JUMP_IF_ANY_BIT, NEW_NAMESPACES, EPERM)),
+    ]),
+    [RETURN, 0, 0, ALLOW],
+  ]);
+}
+
+/** Answers if a comparison with what was loaded holds, else goes on. */
+function answerIf(comparison: number, value: number, answer: number): Instruction[] {
+  return [[comparison, 0, 1, value], [RETURN, 0, 0, answer]];
+}
+
+/** Refuses calls whose first argument has none of the values. */
+function allowOnly(numbers: readonly number[], values: readonly number[]): Instruction[] {
+  const allowed = values.flatMap((value) => answerIf(JUMP_IF_EQUAL, value, ALLOW));
+  return about(numbers, [...allowed, [RETURN, 0, 0, EPERM]]);
+}
+
+/** Decides on the first argument of some calls; those that the rules say nothing of are allowed. */
+function about(numbers: readonly number[], rules: readonly Instruction[]): Instruction[] {
+  return numbers.flatMap((number): Instruction[] => [
+    [JUMP_IF_EQUAL, 0, rules.length + 2, number],
+    [LOAD, 0, 0, FIRST_ARGUMENT],
+    ...rules,
+    [RETURN, 0, 0, ALLOW],
+  ]);
+}
+
+function encode(program: readonly Instruction[]): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(program.length * 8);
+  const view = new DataView(bytes.buffer);
+  for (const [i, [code, ifTrue, ifFalse, value]] of program.entries()) {
+    view.setUint16(i * 8, code, true);
+    view.setUint8(i * 8 + 2, ifTrue);
+    view.setUint8(i * 8 + 3, ifFalse);
+    view.setUint32(i * 8 + 4, value, true);
+  }
+  return bytes;
+}

@@ -1,0 +1,193 @@
+/**
+ * The inner of the two sandboxes that every program of others runs in on Linux.
+ *
+ * `srt` makes the outer one, which decides on files and the network. The relays to its proxy run there,
+ * next to nothing else. The inner one is made by a `bwrap` command of our own: it has a user, process,
+ * IPC, host name and control group namespace of its own, no capabilities, a system call filter, and of
+ * the outer one's files only those that the settings name. `srt` starts it in the place where it would
+ * start its own filter.
+ *
+ * There is no session keyring of its own: the filter refuses every call that could name one.
+ *
+ * @module
+ */
+import { asset } from "../assets/mod.ts";
+import { allDone } from "../async/all.ts";
+import { SandboxUnavailableError } from "../errors.ts";
+import type { ProgramPath } from "../process/program.ts";
+import { isInside } from "../process/trusted_path.ts";
+import { SHARED_BY_SANDBOXES } from "./protected_paths.ts";
+import { literal, PATTERN, type SandboxSettings, type SettingsPath } from "./policy.ts";
+import { syscallFilter } from "./syscall_filter.ts";
+
+/** How much each of the folders in memory can take that programs may write: `/tmp`, `/dev/shm`. */
+export const TEMPORARY_BYTES: number = 1024 ** 3;
+
+/** What {@linkcode buildWall} is told. */
+export interface WallOptions {
+  /** What only the host sees. It exists. */
+  readonly hostPrivate: string;
+  /** Where `bwrap` is; `undefined` where Deno's permissions do not let one look. */
+  readonly bwrap: ProgramPath | undefined;
+  /** The home directory of what runs inside, which is empty and can be written, if it is to have one. */
+  readonly home?: string | undefined;
+}
+
+/**
+ * Writes what makes the inner sandbox.
+ *
+ * @param settings What both sandboxes are to allow.
+ * @param options Where it is written, and the `bwrap` that is run.
+ * @returns The settings of the outer one.
+ * @throws {SandboxUnavailableError} There is no filter for this machine's architecture.
+ */
+export async function buildWall(
+  settings: SandboxSettings,
+  { hostPrivate, bwrap, home }: WallOptions,
+): Promise<SandboxSettings> {
+  const { allowAllUnixSockets = false, ...network } = settings.network;
+  const namespaces = settings.allowNestedUserNamespaces ?? false;
+  const filter = syscallFilter({ unixSockets: allowAllUnixSockets, namespaces });
+  if (filter === undefined) {
+    throw new SandboxUnavailableError(
+      `There is no system call filter for ${Deno.build.arch}`,
+      "Run ipybox on x86_64 or aarch64, or without a sandbox: --no-sandbox",
+    );
+  }
+  const wall = `${hostPrivate}/wall`;
+  await Deno.mkdir(`${wall}/empty`, { recursive: true });
+  const mounts = await mountsOf(settings, hostPrivate, home);
+  const args = [
+    ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),
+    ..."--die-with-parent --cap-drop ALL".split(" "),
+    ...mounts.args,
+    // Code that makes namespaces has to write into /proc.
+    ...(namespaces ? [] : ["--disable-userns", "--remount-ro", "/proc"]),
+  ];
+  await allDone([
+    Deno.writeTextFile(`${wall}/outer`, asset("wall/outer.sh"), { mode: 0o700 }),
+    Deno.writeTextFile(`${wall}/enter`, asset("wall/enter.sh"), { mode: 0o700 }),
+    Deno.writeTextFile(`${wall}/arguments`, args.map((arg) => `${arg}\0`).join("")),
+    Deno.writeFile(`${wall}/filter`, filter),
+    Deno.writeTextFile(`${wall}/bwrap`, `${bwrap ?? "bwrap"}\n`),
+    Deno.writeTextFile(`${wall}/writable`, lines(mounts.writable)),
+    Deno.writeTextFile(`${wall}/hidden`, lines(mounts.hidden)),
+    ...(mounts.whole ? [Deno.writeTextFile(`${wall}/whole`, "")] : []),
+  ]);
+  const { filesystem } = settings;
+  const readable = [wall, ...(bwrap === undefined ? [] : [bwrap])].map(literal);
+  return {
+    network,
+    filesystem: { ...filesystem, allowRead: [...filesystem.allowRead, ...readable] },
+    ...(settings.enableWeakerNestedSandbox ? { enableWeakerNestedSandbox: true } : {}),
+    bwrapPath: `${wall}/outer`,
+    seccomp: { applyPath: `${wall}/enter` },
+  };
+}
+
+/** Paths, one a line, as the system writes them in a list of mounts. */
+function lines(paths: readonly string[]): string {
+  const escape = (char: string) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`;
+  return paths.map((path) => `${path.replaceAll(/[ \t\n\\]/g, escape)}\n`).join("");
+}
+
+/** What is mounted in the inner sandbox. */
+interface Mounts {
+  /** What is mounted by arguments of `bwrap`. */
+  readonly args: readonly string[];
+  /** Whether it shows all that the outer sandbox shows, of which some is to be read only. */
+  readonly whole: boolean;
+  /** Folders that can be written. */
+  readonly writable: readonly string[];
+  /** Folders that the outer sandbox puts empty ones in the place of. */
+  readonly hidden: readonly string[];
+}
+
+async function mountsOf(
+  settings: SandboxSettings,
+  hostPrivate: string,
+  home: string | undefined,
+): Promise<Mounts> {
+  const { allowRead, allowWrite, denyRead, disabled = false } = settings.filesystem;
+  const named = [...allowRead, ...allowWrite].map(placeOf)
+    .filter((path) => !isInside(path, hostPrivate));
+  const writable = allowWrite.map(placeOf);
+  const hidden = denyRead.filter((path) => typeof path !== "string" || !PATTERN.test(path))
+    .map(placeOf);
+  const closed = !disabled && denyRead.includes("/") && !named.includes("/");
+  const kernel = [
+    ...["--dev", "/dev", ...inMemory("/dev/shm"), "--remount-ro", "/dev"],
+    ...(settings.enableWeakerNestedSandbox ? bind("/proc") : ["--proc", "/proc"]),
+    ...["--tmpfs", "/sys", ...PROCESSORS.flatMap(bind), "--remount-ro", "/sys"],
+  ];
+  if (!closed) {
+    const args = ["--dev-bind", "/", "/", ...kernel, ...await sharedFolder(["/"])];
+    if (disabled) return { args, whole: false, writable: [], hidden: [] };
+    return { args, whole: true, writable, hidden };
+  }
+  const shown = [...new Set(named)].filter((path, _, all) =>
+    !all.some((other) => other !== path && isInside(path, other)) // it comes with that one
+  );
+  return {
+    args: [
+      ...["--tmpfs", "/", ...inMemory("/tmp"), ...kernel],
+      // Before what is shown below it. Where it is shown itself, it comes with that.
+      ...(home === undefined || !/^\/./.test(home) ? [] : inMemory(home)),
+      ...await view(shown),
+      ...[...await sharedFolder(shown), "--remount-ro", "/"],
+    ],
+    whole: false,
+    writable,
+    hidden: hidden.filter((path) => shown.some((other) => isInside(path, other))),
+  };
+}
+
+/** Of what the kernel shows of the machine, what programs need to count processors. */
+const PROCESSORS = ["/sys/devices/system/cpu", "/sys/devices/system/node"];
+
+function inMemory(path: string): string[] {
+  return ["--perms", "1777", "--size", String(TEMPORARY_BYTES), "--tmpfs", path];
+}
+
+/** What the outer sandbox denies in it, it denies here, too. */
+function bind(path: string): string[] {
+  return ["--dev-bind-try", path, path];
+}
+
+/** The path, or of a pattern the folder that all it stands for is in. */
+function placeOf(path: SettingsPath): string {
+  if (typeof path !== "string") return path.path;
+  const at = path.search(PATTERN);
+  return at < 0 ? path : path.slice(0, path.lastIndexOf("/", at)) || "/";
+}
+
+/** Shows paths, each one where it is. */
+async function view(paths: readonly string[]): Promise<string[]> {
+  const mounts = await Promise.all(paths.map(async (path) => {
+    const link = await linkTo(path, paths);
+    return link === undefined ? bind(path) : ["--symlink", link, path];
+  }));
+  return mounts.flat();
+}
+
+/** Where a link leads that is to stay one, such as `/bin`. */
+async function linkTo(path: string, shown: readonly string[]): Promise<string | undefined> {
+  // Asked first: a script with few permissions is not to be interrupted by a prompt for this.
+  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return undefined;
+  try {
+    const link = await Deno.readLink(path);
+    const real = await Deno.realPath(path);
+    return shown.some((other) => other !== path && isInside(real, other)) ? link : undefined;
+  } catch {
+    return undefined; // no link, or not there, or it leads to what we may not look at
+  }
+}
+
+/** Hides the folder that `srt` opens to all of them, whatever the settings say, where it is shown. */
+async function sharedFolder(shown: readonly string[]): Promise<string[]> {
+  const path = SHARED_BY_SANDBOXES;
+  if (!shown.some((folder) => isInside(path, folder))) return [];
+  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return [];
+  const found = await Deno.stat(path).then(({ isDirectory }) => isDirectory, () => false);
+  return found ? ["--tmpfs", path, "--remount-ro", path] : [];
+}

@@ -1,0 +1,37 @@
+/**
+ * Scales one picture down, in a worker: decoding a large one would hold up all sessions for seconds.
+ * It is asked once, and answers with `{ bytes, mimeType, width, height }`,
+ * or with `null` where the picture is damaged or cannot be made to fit.
+ */
+self.onmessage = async ({ data }) => {
+  self.postMessage(await scaled(data).catch(() => null));
+};
+
+async function scaled({ picture, width, height, longest, least, types, limit }) {
+  const side = Math.max(width, height);
+  for (const _attempt of [1, 2]) {
+    const size = {
+      width: Math.max(1, Math.round(width * longest / side)),
+      height: Math.max(1, Math.round(height * longest / side)),
+    };
+    const canvas = await draw(picture, size);
+    let smallest = Infinity;
+    for (const type of types) {
+      const blob = await canvas.convertToBlob({ type, quality: 0.85 });
+      if (blob.size <= limit) return { bytes: await blob.bytes(), mimeType: type, ...size };
+      smallest = Math.min(smallest, blob.size);
+    }
+    longest *= Math.sqrt(limit / smallest) * 0.8; // as bytes go by area; some more to be sure
+    if (longest < least) return null;
+  }
+  return null;
+}
+
+/** Draws the picture in a size. Throws where it is damaged. */
+async function draw(picture, { width, height }) {
+  const options = { resizeWidth: width, resizeHeight: height, resizeQuality: "medium" };
+  const bitmap = await createImageBitmap(picture, options);
+  const canvas = new OffscreenCanvas(width, height);
+  canvas.getContext("bitmaprenderer").transferFromImageBitmap(bitmap);
+  return canvas;
+}

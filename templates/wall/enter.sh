@@ -1,0 +1,91 @@
+#!/bin/sh
+# Runs a command behind the wall: in the outer sandbox, which decides on files and the network, this
+# starts a second one. It has namespaces and a /proc of its own, a system call filter, and no
+# capabilities. The files beside this one say how it is made.
+
+wall=${0%/*}
+
+# What runs behind it compares these with its own.
+IPYBOX_OUTSIDE=$(readlink /proc/self/ns/ipc /proc/self/ns/uts /proc/self/ns/cgroup) || exit 125
+export IPYBOX_OUTSIDE
+
+# When memory runs out, this goes before the user's programs. Inside, /proc can only be read.
+{ echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
+
+# Of what /proc says of the machine, only this is shown. Root could write much of the rest.
+set -- -- "$@"
+for entry in /proc/[!0-9]*; do
+  case ${entry#/proc/} in
+    cgroups | cpuinfo | devices | filesystems | loadavg | meminfo | stat | swaps | uptime | version | \
+      vmstat | zoneinfo) continue ;; # nobody may write these
+    sys | sysvipc) set -- --ro-bind "$entry" "$entry" "$@" && continue ;;
+  esac
+  if [ -L "$entry" ]; then
+    continue
+  elif [ -d "$entry" ]; then
+    set -- --ro-bind "$wall/empty" "$entry" "$@"
+  else
+    set -- --ro-bind /dev/null "$entry" "$@"
+  fi
+done
+
+# What the outer sandbox hides folders by can be written, without a limit. And a folder above what is
+# protected cannot be moved away where a mount is on it, even one that another one covers: covered, it
+# is in nobody's way. Those of the outer sandbox come along only with the whole tree.
+newline='
+'
+writable=
+hidden=$newline
+pins=
+while IFS= read -r line; do writable=$writable$line$newline; done <"$wall/writable"
+while IFS= read -r line; do hidden=$hidden$line$newline; done <"$wall/hidden"
+whole=
+[ ! -e "$wall/whole" ] || whole=yes
+IFS=$newline
+set -f
+
+plain() { # path: what a list of mounts means by this
+  path=$1
+  case $1 in
+    *\\*) path=$(printf '%b/' "$1") && path=${path%/} ;;
+  esac
+}
+
+is_hidden() { # folder
+  case $hidden in
+    *"$newline$1$newline"*) return 0 ;;
+  esac
+  [ -n "$whole" ] || return 1
+  for folder in /dev /proc /sys $writable; do
+    case $1/ in
+      "$folder"/*) return 1 ;;
+    esac
+  done
+}
+
+while IFS=' ' read -r _ _ _ root point options rest; do
+  case "$root $options $rest" in
+    "/ rw"*"- tmpfs "*)
+      plain "$point"
+      if is_hidden "$point" && mountpoint -q "$path"; then
+        set -- --remount-ro "$path" "$@"
+      fi
+      ;;
+    *) pins=$pins$point$newline ;;
+  esac
+done </proc/self/mountinfo
+[ -z "$whole" ] || pins=
+for folder in ${pins:+$writable}; do
+  plain "$folder" && set -- --dev-bind "$path" "$path" "$@"
+  for point in $pins; do
+    case $point in
+      "$folder"/*)
+        plain "$point"
+        [ ! -d "$path" ] || set -- --dev-bind "$path" "$path" "$@"
+        ;;
+    esac
+  done
+done
+
+read -r bwrap <"$wall/bwrap"
+exec "$bwrap" --args 9 --add-seccomp-fd 8 "$@" 9<"$wall/arguments" 8<"$wall/filter"

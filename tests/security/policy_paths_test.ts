@@ -1,0 +1,142 @@
+/** Paths that a server may read otherwise than the rule that is to allow them. */
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { approvalCall } from "../../src/policy/policy_call.ts";
+import { loadPolicy } from "../../src/policy/policy_file.ts";
+import type { PolicyRules } from "../../src/policy/policy_rules.ts";
+import type { PolicyValue } from "../../src/policy/schema.ts";
+import { ToolCallError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { ipybox } from "../support/cli.ts";
+import { npmServer } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** The rule in docs/approval.md. */
+const ALLOW = {
+  effect: "allow",
+  server: "files",
+  tool: ["read_*", "list_*"],
+  arguments: { "/path": { path: "." } },
+};
+
+async function writePolicy(workspace: string, rules: readonly unknown[]): Promise<PolicyRules> {
+  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
+  const file = `${workspace}/.ipybox/policy.json`;
+  await Deno.writeTextFile(file, JSON.stringify({ rules }));
+  const policy = await loadPolicy({ workspace, file });
+  if (policy === undefined) throw new Error("There is no policy");
+  return policy;
+}
+
+Deno.test("A relative path is asked about, as a server may start it in a folder of its own", async () => {
+  await using parent = await TempFolder.create();
+  const workspace = `${parent.path}/ws`;
+  await Deno.mkdir(workspace);
+  await Deno.writeTextFile(`${parent.path}/secret`, "TOPSECRET");
+  await Deno.writeTextFile(`${workspace}/notes`, "harmless");
+  const approval = await writePolicy(workspace, [ALLOW]);
+  const server = npmServer("server-filesystem", parent.path, workspace);
+  for (const cwd of [undefined, workspace]) {
+    await using runner = await ToolRunner.start({
+      workspace,
+      servers: { files: { ...server, cwd } },
+      approval,
+      audit: false,
+      log: silentLogger,
+    });
+    const read = (path: string) => runner.run("files", "read_text_file", { path });
+
+    const { type } = await assertRejects(() => read("secret"), ToolCallError);
+
+    assertEquals(type, "approval_unavailable");
+    assertMatch(JSON.stringify(await read(`${workspace}/notes`)), /harmless/);
+  }
+  const explained = await ipybox([
+    ...["policy", "explain", "files.read_text_file", '{"path":"secret"}'],
+    ...["--workspace", workspace],
+  ]);
+  assertMatch(explained.stdout, /^ask: No rule matches for sure/);
+});
+
+Deno.test("A path that programs read differently neither is allowed nor slips past a rule", async () => {
+  await using folder = await TempFolder.create();
+  const ws = folder.path;
+  await Deno.writeTextFile(`${ws}/a.txt`, "x");
+  const allowed = await writePolicy(ws, [ALLOW]);
+  const denied = await writePolicy(ws, [
+    { effect: "allow" },
+    { effect: "deny", arguments: { "/path": { path: ["~", "/etc"] } } },
+  ]);
+  const mode = (policy: PolicyRules, path: PolicyValue) =>
+    policy.decide(approvalCall({
+      kind: "tool",
+      server: "files",
+      tool: "read_file",
+      arguments: { path },
+    })).mode;
+
+  for (
+    const path of [`${ws}/a.txt`, ws, `${ws}/`, `${ws}/new file (1).txt`, `${ws}/größe/日本.md`]
+  ) {
+    assertEquals(mode(allowed, path), "allow", path);
+    assertEquals(mode(denied, path), "allow", path);
+  }
+  for (const path of ["/etc/passwd", "/etc/../etc/passwd", "//etc/passwd"]) {
+    assertEquals(mode(allowed, path), "ask", path);
+  }
+  assertEquals(mode(denied, "/etc/passwd"), "deny");
+  await Deno.symlink(`${ws}/.ipybox`, `${ws}/link`);
+  for (const name of [".ipybox/mcp.json", ".env", "x/.ENV.local", ".ipybox", "link/mcp.json"]) {
+    assertEquals(mode(allowed, `${ws}/${name}`), "ask", name);
+  }
+  assertEquals(mode(allowed, `${ws}/.env.example`), "allow");
+  for (
+    const path of [
+      ...["", " ", ".", "..", "a.txt", "./a.txt", "../x", "a/../../x", "-rf", "*", "@a"],
+      ...["~", "~/x", "~root/x", "$HOME/x", "${HOME}/x", "%7e/x", "%2e%2e/x"],
+      ...[" /etc/passwd", "\n/etc/passwd", "\t../x", "\u00a0/etc/passwd", "\ufeff/etc/passwd"],
+      ...["{a,/etc/passwd}", "'/etc/passwd'", '"/etc/passwd"', "`/etc/passwd`"],
+      ...["C:\\x", "\\\\host\\x", "FILE:a", `file://${ws}/a.txt`, "file:///etc/passwd"],
+      ...[`${ws}/../x`, `${ws}/..%2fx`, `${ws}/a.txt `, `${ws}/a.txt\n`, `${ws}/a\u0000/x`],
+      ...[`${ws}/$x`, `${ws}/{a,b}`, `${ws}/l*k/x`, `${ws}/l?k/x`, `${ws}/l[i]k/x`, `${ws}/~/x`],
+      ...[`${ws}/a:/etc/passwd`, `${ws}/a,/etc/passwd`, `${ws}/a;x`, `${ws}/a|x`, `${ws}/a#b`],
+      ...[`${ws}/\uff0e\uff0e/x`, `${ws}/\u2024\u2024/x`, `${ws}/ﬁle`, `${ws}/a\\..\\x`],
+      ...[`/${ws}/a.txt`, "/ETC/passwd", "https://x/y", ["/etc/passwd"], { path: "/etc" }, 1],
+    ]
+  ) {
+    assertEquals(mode(allowed, path), "ask", JSON.stringify(path));
+    assertEquals(mode(denied, path), "ask", JSON.stringify(path));
+  }
+});
+
+Deno.test("A test for another kind of value than the call's neither allows nor lets pass", async () => {
+  await using folder = await TempFolder.create();
+  for (
+    const [condition, value] of [
+      [{ glob: "*secret*" }, ["secret"]],
+      [{ glob: "*secret*" }, { name: "secret" }],
+      [{ prefix: "rm" }, ["rm", "-r"]],
+      [{ min: 100 }, "1000"],
+      [{ max: 0 }, ["-1"]],
+      [{ some: { glob: "*secret*" } }, "secret"],
+    ] as const
+  ) {
+    const call = approvalCall({ kind: "tool", server: "x", tool: "y", arguments: { a: value } });
+    const said = JSON.stringify([condition, value]);
+    const not = await writePolicy(folder.path, [
+      { effect: "allow", arguments: { "/a": { not: condition } } },
+    ]);
+    assertEquals(not.decide(call).mode, "ask", said);
+    const denied = await writePolicy(folder.path, [
+      { effect: "allow" },
+      { effect: "deny", arguments: { "/a": condition } },
+    ]);
+    assertEquals(denied.decide(call).mode, "ask", said);
+  }
+  const climbing = await writePolicy(folder.path, [
+    { effect: "allow", arguments: { "/a": { prefix: "/ok/" } } },
+  ]);
+  const look = { a: "/ok/\uff0e\uff0e/etc/x" };
+  const call = approvalCall({ kind: "tool", server: "x", tool: "y", arguments: look });
+  assertEquals(climbing.decide(call).mode, "ask");
+});

@@ -1,0 +1,144 @@
+/** What other users put where everybody can write is not found by the programs that ipybox starts. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { connectMcp } from "../../src/mcp/connect.ts";
+import { PrivateFolder } from "../../src/process/private_folder.ts";
+import { npmRegistry } from "../support/npm_registry.ts";
+import { rawServer } from "../support/mcp.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const registry = await npmRegistry();
+const PACKAGE = "@modelcontextprotocol/server-memory";
+const VERSION = "2026.8.31";
+/** The user that plants, where there can be another one. */
+const NOBODY = 65534;
+
+/** Variables of this process, for as long as it is held. */
+class Environment implements Disposable {
+  readonly #before = new Map<string, string | undefined>();
+
+  constructor(values: Readonly<Record<string, string | undefined>>) {
+    for (const [name, value] of Object.entries(values)) {
+      this.#before.set(name, Deno.env.get(name));
+      set(name, value);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const [name, value] of this.#before) set(name, value);
+  }
+}
+
+function set(name: string, value: string | undefined): void {
+  if (value === undefined) Deno.env.delete(name);
+  else Deno.env.set(name, value);
+}
+
+/** A folder for temporary files as `/tmp` is, with what another user put there. */
+async function sharedFolder(marker: string): Promise<TempFolder> {
+  const shared = await TempFolder.create();
+  await Deno.chmod(shared.path, 0o1777);
+  const planted = `${shared.path}/node_modules/${PACKAGE}`;
+  await Deno.mkdir(`${shared.path}/node_modules/.bin`, { recursive: true });
+  await Deno.mkdir(planted, { recursive: true });
+  const evil = `#!/bin/sh\necho planted >> '${marker}'\n`;
+  await Deno.writeTextFile(`${planted}/evil.js`, evil, { mode: 0o755 });
+  const bin = { "mcp-server-memory": "evil.js" };
+  const manifest = { name: PACKAGE, version: VERSION, bin };
+  await Deno.writeTextFile(`${planted}/package.json`, JSON.stringify(manifest));
+  const link = `${shared.path}/node_modules/.bin/mcp-server-memory`;
+  await Deno.symlink(`../${PACKAGE}/evil.js`, link);
+  const root = { name: "all", workspaces: ["*", "*/*", "**"] };
+  await Deno.writeTextFile(`${shared.path}/package.json`, JSON.stringify(root));
+  await Deno.writeTextFile(
+    `${shared.path}/evil.ts`,
+    `Deno.writeTextFileSync("${marker}", "planted")`,
+  );
+  const imports = { [`npm:${PACKAGE}@${VERSION}`]: "./evil.ts" };
+  await Deno.writeTextFile(`${shared.path}/deno.json`, JSON.stringify({ imports }));
+  if (Deno.uid() === 0) {
+    for (const name of ["node_modules", "package.json", "deno.json", "evil.ts"]) {
+      await Deno.chown(`${shared.path}/${name}`, NOBODY, NOBODY);
+    }
+  }
+  return shared;
+}
+
+const SERVERS = {
+  npx: { command: "npx", args: ["-y", `${PACKAGE}@${VERSION}`] },
+  deno: { command: Deno.execPath(), args: ["run", "-A", "--quiet", `npm:${PACKAGE}@${VERSION}`] },
+};
+
+for (const [name, params] of Object.entries(SERVERS)) {
+  for (const place of ["the user's cache", "the folder for temporary files"]) {
+    testIf(registry !== undefined, "the npm registry cannot be reached", {
+      name: `a server that ${name} starts in ${place} is not another user's`,
+      async fn() {
+        await using scratch = await TempFolder.create();
+        const marker = `${scratch.path}/ran`;
+        await using shared = await sharedFolder(marker);
+        using _environment = new Environment({
+          TMPDIR: shared.path,
+          XDG_CACHE_HOME: place === "the user's cache" ? `${scratch.path}/cache` : "/dev/null/none",
+        });
+        {
+          await using connection = await connectMcp("memory", params, {
+            workspace: scratch.path,
+            connectTimeoutMs: 120_000,
+          });
+          const tools = await connection.listTools();
+          assert(tools.some(({ name }) => name === "read_graph"));
+        }
+        assertEquals(await Deno.readTextFile(marker).catch(() => ""), "");
+      },
+    });
+  }
+}
+
+Deno.test("a private folder is empty, nobody else's, and gone in the end", async () => {
+  await using cache = await TempFolder.create();
+  using _environment = new Environment({ XDG_CACHE_HOME: cache.path });
+  let path: string;
+  {
+    await using folder = await PrivateFolder.create();
+    path = folder.path;
+    assertStringIncludes(path, `${await Deno.realPath(cache.path)}/ipybox/run/ipybox-`);
+    assertEquals(await Array.fromAsync(Deno.readDir(path)), []);
+    const { mode, uid } = await Deno.stat(`${cache.path}/ipybox/run`);
+    assertEquals([(mode ?? 0) & 0o777, uid], [0o700, Deno.uid()]);
+  }
+  assertEquals(await Array.fromAsync(Deno.readDir(`${cache.path}/ipybox/run`)), []);
+});
+
+Deno.test("a private folder is not made where another user could have made it first", async () => {
+  await using cache = await TempFolder.create();
+  await using theirs = await TempFolder.create();
+  await using temporary = await TempFolder.create();
+  using _environment = new Environment({ XDG_CACHE_HOME: cache.path, TMPDIR: temporary.path });
+  const own = await Deno.realPath(temporary.path);
+  await Deno.mkdir(`${cache.path}/ipybox`);
+  await Deno.symlink(theirs.path, `${cache.path}/ipybox/run`);
+  {
+    await using folder = await PrivateFolder.create();
+    assertStringIncludes(folder.path, `${own}/ipybox-`);
+  }
+  await Deno.remove(`${cache.path}/ipybox/run`);
+  await Deno.mkdir(`${cache.path}/ipybox/run`);
+  await Deno.chmod(`${cache.path}/ipybox`, 0o777);
+  {
+    await using folder = await PrivateFolder.create();
+    assertStringIncludes(folder.path, `${own}/ipybox-`);
+  }
+  await Deno.chmod(temporary.path, 0o777); // without the sticky bit, anybody can swap folders
+  const error = await PrivateFolder.create().then(() => undefined, (error: Error) => error);
+  assertStringIncludes(error?.message ?? "", `other users can write to ${own}; set TMPDIR`);
+  assertEquals(await Array.fromAsync(Deno.readDir(own)), []);
+});
+
+Deno.test("a server without a home starts as well", async () => {
+  using _environment = new Environment({ XDG_CACHE_HOME: undefined, HOME: undefined });
+  await using workspace = await TempFolder.create();
+  const options = { workspace: workspace.path };
+  await using connection = await connectMcp("raw", rawServer(), options);
+  assert((await connection.listTools()).length > 0);
+});

@@ -1,0 +1,142 @@
+/** Attacks of a kernel's code on the kernel that replaces it. */
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { until } from "../support/executor.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { processesWith } from "../support/processes.ts";
+
+/** Plants code wherever a Python program of this user might run or obey it. */
+const PLANT = `
+import glob, os, pathlib, sys
+evil = "import os; print('IMPLANT', flush=True); IMPLANT = 1; os.environ['IMPLANT'] = '1'"
+def plant(path):
+    try:
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(path).write_text(evil)
+    except OSError: pass
+root = pathlib.Path(os.environ["HOME"])
+homes = {root, root.parent, root.parent.parent, *root.parent.glob("*"), *root.parent.parent.glob("*")}
+for home in homes:
+    if not home.is_dir(): continue
+    for profile in (".ipython", "ipython"):
+        plant(home / profile / "profile_default/startup/00-implant.py")
+        plant(home / profile / "profile_default/ipython_kernel_config.py")
+        plant(home / profile / "profile_default/ipython_config.py")
+    for site in ("sitecustomize.py", "usercustomize.py", "implant.pth"):
+        version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+        plant(home / ".local/lib" / version / "site-packages" / site)
+    plant(home / "matplotlib/matplotlibrc")
+    plant(home / "tmp/left")
+`;
+const STATE = `
+import os
+print("IMPLANT" in globals() or "IMPLANT" in os.environ, os.path.lexists(os.environ["HOME"] + "/matplotlib/matplotlibrc"), os.listdir(os.environ["TMPDIR"]))
+`;
+
+for (const spareKernel of [true, false]) {
+  const how = spareKernel ? "with a spare kernel" : "without a spare kernel";
+
+  Deno.test(`L4: nothing that code wrote to its home runs after a reset, ${how}`, async () => {
+    await using test = await TestExecutor.start({ spareKernel });
+    const { executor } = test;
+    for (let round = 0; round < 3; round++) {
+      // The spare kernel starts half a second after the other, and what is planted waits for it.
+      await executor.execute(`${PLANT}\nimport time; time.sleep(${spareKernel ? 2 : 0})\n${PLANT}`);
+      await executor.reset();
+      assertEquals((await executor.execute(STATE)).text?.trim(), "False False []");
+    }
+  });
+
+  Deno.test(`L4: no process that code started outlives a reset, ${how}`, async () => {
+    await using test = await TestExecutor.start({ spareKernel });
+    const { executor, workspace } = test;
+    const script = `while :; do sleep 1; : ${workspace}; done`;
+    await executor.execute(`
+import os, subprocess
+subprocess.Popen(["setsid", "-f", "sh", "-c", ${JSON.stringify(script)}])
+subprocess.Popen(["sh", "-c", ${JSON.stringify(script)}], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0: os.execvp("sh", ["sh", "-c", ${JSON.stringify(script)}])
+    os._exit(0)
+`);
+    const running = async () => await processesWith(`: ${workspace}; done`);
+    await until("they run", async () => (await running()).length === 3);
+    await executor.reset();
+    assertEquals(await running(), []);
+    assertEquals((await executor.execute("print(1)")).text?.trim(), "1");
+  });
+}
+
+Deno.test("L4: code neither traces nor signals the kernel that will replace its own", async () => {
+  await using test = await TestExecutor.start();
+  const { executor } = test;
+  const code = `
+import os, signal, time
+def spares():
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or name == os.readlink("/proc/self"): continue
+        try:
+            if "kernel.py" in open(f"/proc/{name}/cmdline").read(): yield int(name)
+        except OSError: pass
+def number(pid):  # in our namespace, which need not be that of /proc
+    lines = {name: [line.split() for line in open(f"/proc/{name}/status") if "NSpid" in line][0] for name in ("self", pid)}
+    return int(lines[pid][len(lines["self"]) - 1])
+deadline = time.time() + 30
+while not (found := list(spares())) and time.time() < deadline: time.sleep(0.01)
+[spare] = found
+for what, attempt in {
+    "environ": lambda: open(f"/proc/{spare}/environ").read(),
+    "memory": lambda: open(f"/proc/{spare}/mem", "r+b"),
+    "descriptors": lambda: os.listdir(f"/proc/{spare}/fd") and os.readlink(f"/proc/{spare}/fd/0"),
+    "signal": lambda: os.kill(number(spare), signal.SIGSTOP),
+    "own signal": lambda: os.kill(os.getpid(), 0),
+}.items():
+    try: attempt(); print(what, "works")
+    except OSError as error: print(what, "refused")
+keys = [os.path.join(folder, name) for folder, _, names in os.walk(os.environ["HOME"] + "/../..")
+        for name in names if name.startswith("kernel-") and name.endswith(".json")]
+print("keys", keys)
+os.makedirs("a"); os.makedirs("b"); open("a/file", "w").close(); os.rename("a/file", "b/file")
+`;
+  const { text } = await executor.execute(code, { timeoutMs: 60_000 });
+  const signal = Number(Deno.osRelease().split(".")[0]) >= 7 ||
+    Deno.osRelease().localeCompare("6.12", undefined, { numeric: true }) >= 0;
+  assertEquals(
+    text?.trim().split("\n"),
+    [
+      "environ refused",
+      "memory refused",
+      "descriptors refused",
+      `signal ${signal ? "refused" : "works"}`,
+      "own signal works",
+      "keys []",
+    ],
+  );
+});
+
+Deno.test("L4: a file of the workspace does not run in a kernel before code that imports it", async () => {
+  await using test = await TestExecutor.start();
+  const { executor, workspace } = test;
+  for (const name of ["sitecustomize", "usercustomize", "code", "random", "sqlite3"]) {
+    await Deno.writeTextFile(`${workspace}/${name}.py`, `print("PLANTED", flush=True)\n1/0\n`);
+  }
+  await executor.reset();
+  await executor.reset(); // this one has surely started after that
+  const { text } = await executor.execute(
+    "import sys; print(sys.path[0] == '', 'random' in sys.modules)",
+  );
+  assertEquals(text?.trim(), "True True");
+});
+
+Deno.test("L4: what code has not written yet is written when its kernel is reset", async () => {
+  await using test = await TestExecutor.start();
+  const { executor, workspace } = test;
+  await executor.execute("file = open('kept', 'w'); file.write('all of it')");
+  await executor.reset();
+  assertEquals(await Deno.readTextFile(`${workspace}/kept`), "all of it");
+  const again = await executor.execute(
+    "%store?\nimport os; os.makedirs(os.environ['TMPDIR'], exist_ok=True)",
+  );
+  assert(again.text !== undefined);
+  assertStringIncludes(`${(await executor.execute("x = 7\n%store x\nprint('ok')")).text}`, "ok");
+});

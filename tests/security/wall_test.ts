@@ -1,0 +1,210 @@
+/** No sandbox lets what is in it reach around its namespaces, not even as root. */
+import { assert, assertEquals, assertNotEquals } from "@std/assert";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
+import { TestExecutor } from "../support/executor.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { whyNotUnprivileged } from "../support/unprivileged.ts";
+
+const linux = Deno.build.os === "linux";
+const isRoot = linux && Deno.uid() === 0;
+const whyNot = isRoot ? await whyNotUnprivileged() : "only root can mount a /tmp of its own";
+
+const words = z.record(z.string(), z.string());
+const reportSchema = z.object({
+  namespaces: words,
+  capabilities: z.array(z.string()),
+  written: words,
+  read: words,
+  folders: words,
+  shared_memory: z.string(),
+  own_shared_memory: z.boolean(),
+  keys: words,
+  calls: words,
+  allowed: words,
+  shared_folder: words,
+  in_memory: z.record(z.string(), z.number()),
+  root: z.string(),
+  limits: z.record(z.string(), z.number()),
+});
+type Report = z.infer<typeof reportSchema>;
+const reportsSchema = z.record(z.string(), reportSchema);
+const afterSchema = z.object({
+  key: z.string().nullable(),
+  left_key: z.string().nullable(),
+  left_segment: z.boolean(),
+});
+
+/** Runs the probes where `/tmp` is a folder of their own, with the folder that sandboxes share. */
+const IN_OWN_TMP = `
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mkdir -m 777 /tmp/claude /tmp/scratch
+echo of another sandbox > /tmp/claude/other
+exec "$@"
+`;
+
+async function probes(fixture: string): Promise<{
+  reports: Record<string, Report>;
+  after: z.infer<typeof afterSchema>;
+}> {
+  const program = fileURLToPath(new URL(`../fixtures/wall/${fixture}`, import.meta.url));
+  const deno = [Deno.execPath(), "run", "-A", "--quiet", "--cached-only", program, "/tmp/scratch"];
+  const { success, stdout, stderr } = await new Deno.Command("unshare", {
+    args: ["--mount", "--propagation", "private", "sh", "-ec", IN_OWN_TMP, "sh", ...deno],
+    stdin: "null",
+    signal: AbortSignal.timeout(240_000), // where a sandbox lets it, the kernel may keep a probe
+  }).output();
+  assert(success, new TextDecoder().decode(stderr));
+  const [reports = "", after = ""] = new TextDecoder().decode(stdout).trim().split("\n");
+  return {
+    reports: reportsSchema.parse(JSON.parse(reports)),
+    after: afterSchema.parse(JSON.parse(after)),
+  };
+}
+
+const GIB = 1024 ** 3;
+const SANDBOXES = ["kernel", "server", "server that reads all", "installer"];
+
+for (
+  const [user, fixture] of [["root", "sandboxes.ts"], ["an ordinary user", "as_user.ts"]] as const
+) {
+  testIf(whyNot === undefined, whyNot ?? "", {
+    name: `as ${user}, nothing in a sandbox reaches around its namespaces`,
+    fn: async (t) => {
+      const { reports, after } = await probes(fixture);
+      assertEquals(Object.keys(reports), SANDBOXES);
+      const host = await hostNamespaces();
+      for (const [sandbox, report] of Object.entries(reports)) {
+        await t.step(`${sandbox}: namespaces and memory are its own`, () => {
+          for (const [kind, namespace] of Object.entries(report.namespaces)) {
+            assertNotEquals(namespace, host[kind], kind);
+          }
+          assertEquals(report.shared_memory, "ENOENT");
+          assertEquals(report.own_shared_memory, true);
+        });
+        await t.step(`${sandbox}: it has no capabilities, and no file of the machine`, () => {
+          assertEquals(report.capabilities, []);
+          for (const [path, outcome] of Object.entries(report.written)) {
+            assertNotEquals(outcome, "open", path);
+          }
+          for (const [path, outcome] of Object.entries(report.read)) {
+            assertNotEquals(outcome, "open", path);
+          }
+          for (const [path, outcome] of Object.entries(report.folders)) {
+            assert(["ENOENT", "nothing"].includes(outcome), `${path}: ${outcome}`);
+          }
+        });
+        await t.step(`${sandbox}: keys and dangerous calls are refused, others are not`, () => {
+          assertEquals(new Set(Object.values(report.keys)), new Set(["EPERM"]));
+          const { clone3, ...calls } = report.calls;
+          assertEquals(clone3, "ENOSYS");
+          for (const [call, outcome] of Object.entries(calls)) assertEquals(outcome, "EPERM", call);
+          assertEquals(new Set(Object.values(report.allowed)), new Set(["done"]));
+        });
+        await t.step(`${sandbox}: the folder that all sandboxes share is out of sight`, () => {
+          const { read, write = "" } = report.shared_folder;
+          assertEquals(read, "ENOENT");
+          assert(["ENOENT", "EROFS"].includes(write), write);
+        });
+        await t.step(`${sandbox}: file systems in memory are bounded together`, () => {
+          const sizes = Object.values(report.in_memory);
+          assert(sizes.reduce((sum, size) => sum + size, 0) <= 2 * GIB);
+          if (sandbox !== "server that reads all") assertEquals(report.root, "tmpfs");
+        });
+      }
+      await t.step("the host's key and memory are as they were", () => {
+        assertEquals(after, { key: "HOST-TICKET", left_key: null, left_segment: false });
+      });
+      await t.step("installers have the limits of executed code", () => {
+        assertEquals(reports.installer?.limits, reports.kernel?.limits);
+        assertEquals(reports.installer?.limits.RLIMIT_AS, 8 * GIB);
+      });
+    },
+  });
+}
+
+async function hostNamespaces(): Promise<Record<string, string>> {
+  const kinds = ["ipc", "uts", "cgroup"];
+  const links = await Promise.all(kinds.map((kind) => Deno.readLink(`/proc/self/ns/${kind}`)));
+  return Object.fromEntries(kinds.map((kind, i) => [kind, links[i] ?? ""]));
+}
+
+Deno.test("what Python programs do to work in parallel still works", async () => {
+  await using test = await TestExecutor.start();
+  const { text } = await test.executor.execute(`
+import asyncio, concurrent.futures, multiprocessing, os, pty, subprocess, threading
+from multiprocessing import shared_memory
+
+def double(number):
+    return 2 * number
+
+fork = multiprocessing.get_context("fork")
+with fork.Pool(2) as pool:
+    print(pool.map(double, [1, 2]))
+with concurrent.futures.ProcessPoolExecutor(2, mp_context=fork) as pool:
+    print(list(pool.map(double, [3])))
+semaphore, lock, queue = fork.Semaphore(1), fork.Lock(), fork.Queue()
+def child():
+    with semaphore, lock:
+        queue.put("from a child")
+process = fork.Process(target=child)
+process.start()
+print(queue.get())
+process.join()
+memory = shared_memory.SharedMemory(create=True, size=1 << 20)
+memory.buf[0] = 7
+memory.close()
+memory.unlink()
+thread = threading.Thread(target=print, args=("a thread",))
+thread.start()
+thread.join()
+async def run():
+    process = await asyncio.create_subprocess_exec("echo", "a program", stdout=subprocess.PIPE)
+    return (await process.communicate())[0].decode().strip()
+print(await run())
+parent, terminal = pty.openpty()
+os.write(terminal, b"a terminal")
+print(os.read(parent, 99).decode())
+print(os.cpu_count() > 0, os.path.exists("/proc/meminfo"))
+import matplotlib.pyplot as plot
+import numpy
+print(int(numpy.linalg.det(numpy.eye(300))))
+plot.plot([1, 2])
+plot.savefig("figure.png")
+plot.close()
+print(os.path.getsize("figure.png") > 0)
+`);
+  assertEquals(text?.trim().split("\n"), [
+    "[2, 4]",
+    "[6]",
+    "from a child",
+    "a thread",
+    "a program",
+    "a terminal",
+    "True True",
+    "1",
+    "True",
+  ]);
+});
+
+Deno.test("a folder above what is protected stays where it is, and others can move", async () => {
+  await using workspace = await TempFolder.create();
+  const path = await Deno.realPath(workspace.path);
+  await Deno.mkdir(`${path}/a b/[c]/d`, { recursive: true });
+  await Deno.writeTextFile(`${path}/a b/[c]/d/.env`, "SECRET=1");
+  await using test = await TestExecutor.start({ workspace: path });
+  const { text } = await test.executor.execute(`
+import errno, os
+def attempt(*paths):
+    try:
+        return os.rename(*paths) or "done"
+    except OSError as error:
+        return errno.errorcode[error.errno]
+open("file", "w").close()
+os.mkdir("folder")
+print(attempt("a b", "elsewhere"), attempt("a b/[c]", "e"), attempt("a b/[c]/d", "e"))
+print(attempt("file", "a b/[c]/file"), attempt("folder", "a b/folder"))
+`);
+  assertEquals(text?.trim().split("\n"), ["EBUSY EBUSY EBUSY", "done done"]);
+});

@@ -1,0 +1,411 @@
+/**
+ * Attacks on what the host trusts in a workspace: code replaces a link on the way to it, writes the
+ * state of another workspace, or finds a registry obeyed that nobody registered.
+ */
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { dirname } from "node:path";
+import { ConfigError, McpConnectionError } from "../../src/errors.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { KernelGateway } from "../../src/kernel/gateway.ts";
+import { silentLogger } from "../../src/log.ts";
+import { connectMcp } from "../../src/mcp/connect.ts";
+import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import { findPython } from "../../src/python/environment.ts";
+import { PackageFolder } from "../../src/python/packages.ts";
+import { parseRequirement } from "../../src/python/requirement.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ipybox } from "../support/cli.ts";
+import { follow, TestExecutor } from "../support/executor.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { rawServer } from "../support/mcp.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { attack, DENIED, TOOLS } from "./siege.ts";
+
+const log = silentLogger;
+
+Deno.test("an interpreter that a link in the workspace leads to is not started", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const ran = `${outside.path}/ran`;
+  await Deno.mkdir(`${outside.path}/venv/bin`, { recursive: true });
+  await planted(`${outside.path}/venv/bin/python`, ran);
+  await Deno.symlink(`${outside.path}/venv`, `${workspace}/linked`);
+  await Deno.mkdir(`${workspace}/tools/bin`, { recursive: true });
+  await planted(`${workspace}/tools/bin/python`, ran);
+  await Deno.symlink(workspace, `${outside.path}/detour`);
+
+  for (
+    const [python, reason] of [
+      [`${workspace}/linked/bin/python`, `${workspace}/linked is a symbolic link in the workspace`],
+      [`${outside.path}/detour/linked/bin/python`, `${workspace}/linked is a symbolic link`],
+      [`${workspace}/tools/bin/python`, `code could replace ${workspace}/tools`],
+    ] as const
+  ) {
+    const refused = async (start: () => Promise<unknown>) =>
+      assertStringIncludes((await assertRejects(start, ConfigError)).message, reason);
+    await refused(() => findPython({ python, workspace }));
+    await refused(() => CodeExecutor.start({ python, workspace, log }));
+    await refused(() => KernelGateway.start({ python, workspace }));
+    const { code, stderr } = await ipybox(["run", "-c", "1", "--python", python], {
+      cwd: workspace,
+    });
+    assert(code !== 0);
+    assertStringIncludes(stderr, reason);
+  }
+  // A command that knows no workspace sees it by what is there.
+  await Deno.mkdir(`${workspace}/.ipybox`);
+  const { stderr } = await ipybox(["doctor", "--python", `${workspace}/linked/bin/python`]);
+  assertStringIncludes(stderr, "is a symbolic link in the workspace");
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("a virtual environment in the workspace works, and code cannot change it", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  for (const environment of [".venv", "sub/py"]) {
+    await makeEnvironment(`${workspace}/${environment}`);
+    const python = `${workspace}/${environment}/bin/python`;
+    assert((await Deno.lstat(python)).isSymlink);
+    const prefix = dirname(dirname(testPython()));
+    const sandbox = { config: { filesystem: { allowRead: [prefix] } } };
+    await using started = await TestExecutor.start({ workspace, python, sandbox });
+    const results = await attack(
+      started.executor,
+      `${TOOLS}
+env = ${JSON.stringify(environment)}
+os.chdir(${JSON.stringify(workspace)})
+attempt("python", lambda: os.unlink(env + "/bin/python"))
+attempt("another python", lambda: (write("mine"), os.rename("mine", env + "/bin/python")))
+attempt("bin", lambda: write(env + "/bin/new"))
+attempt("lib", lambda: write(env + "/lib/sitecustomize.py"))
+attempt("cfg", lambda: write(env + "/pyvenv.cfg"))
+attempt("new", lambda: os.mkdir(env + "/new"))
+attempt("rename", lambda: os.rename(env, "elsewhere"))
+attempt("parent", lambda: os.rename(env.split("/")[0], "elsewhere"))
+attempt("swap", lambda: (os.mkdir("other"), os.rename("other", env)))`,
+    );
+    assertEquals(Object.keys(results).length, 9);
+    for (const [name, outcome] of Object.entries(results)) assertMatch(outcome, DENIED, name);
+  }
+});
+
+Deno.test("settings of a sandbox that a link in the workspace leads to are not read", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.writeTextFile(`${outside.path}/sandbox.json`, "{}");
+  await Deno.symlink(`${outside.path}/sandbox.json`, `${workspace}/file.json`);
+  await Deno.symlink(outside.path, `${workspace}/conf`);
+  for (const [config, link] of [["file.json", "file.json"], ["conf/sandbox.json", "conf"]]) {
+    const options = { workspace, sandbox: { config: `${workspace}/${config}` }, log };
+    const reason = `${workspace}/${link} is a symbolic link in the workspace`;
+    await assertRejects(
+      () => CodeExecutor.start({ ...options, python: testPython() }),
+      ConfigError,
+      reason,
+    );
+    const packages = await PackageFolder.open(workspace, await findPython(), {
+      ...options,
+      cacheDir: outside.path,
+    });
+    await assertRejects(() => packages.install([parseRequirement("x")]), ConfigError, reason);
+  }
+  // Those in the folder that no code reaches may be kept elsewhere.
+  await Deno.symlink(`${outside.path}/sandbox.json`, `${workspace}/.ipybox/sandbox.json`);
+  const config = `${workspace}/.ipybox/sandbox.json`;
+  await using started = await TestExecutor.start({ workspace, sandbox: { config } });
+  assertEquals((await started.executor.execute("6 * 7")).text, "42");
+});
+
+Deno.test("a server is given nothing that a link in the workspace leads to", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const ran = `${outside.path}/ran`;
+  await Deno.mkdir(`${outside.path}/bin`);
+  await planted(`${outside.path}/bin/program`, ran);
+  await planted(`${workspace}/program`, ran);
+  await Deno.writeTextFile(`${outside.path}/s.json`, "{}");
+  await Deno.symlink(outside.path, `${workspace}/data`);
+  const server = rawServer();
+  const attacks: Record<string, StdioServerParams> = {
+    program: { command: `${workspace}/data/bin/program` },
+    "program of code": { command: `${workspace}/program` },
+    folder: { ...server, cwd: "data" },
+    "folder below": { ...server, cwd: `${workspace}/data/bin` },
+    settings: { ...server, sandbox: "data/s.json" },
+    argument: { command: "/bin/cat", args: [`${workspace}/data`], sandbox: true },
+  };
+  for (const [name, params] of Object.entries(attacks)) {
+    const connect = () => connectMcp("x", params, { workspace, log });
+    const error = await assertRejects(connect, Error, undefined, name);
+    assert(
+      error instanceof ConfigError || error instanceof McpConnectionError,
+      `${name}: ${error}`,
+    );
+    assertMatch(error.message, /is a symbolic link in the workspace|code could replace/, name);
+  }
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("code that replaces the folder of a server's settings does not choose its sandbox", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.writeTextFile(`${outside.path}/s.json`, "{}");
+  await Deno.symlink(outside.path, `${workspace}/conf`);
+  const servers = { raw: { ...rawServer(), sandbox: "conf/s.json" } };
+  await using started = await TestExecutor.start({ workspace, servers });
+  const { text } = await started.executor.execute(`
+import json, os
+os.unlink("conf"); os.mkdir("conf")
+with open("conf/s.json", "w") as file:
+    json.dump({"filesystem": {"allowRead": ["/"]}}, file)
+from ipybox_runtime import ToolRunner
+try:
+    print("called", ToolRunner("raw").run_sync("count"))
+except Exception as error:
+    print(error)
+`);
+  assertMatch(text ?? "", /where executed code may write/);
+});
+
+Deno.test("code sees and changes nothing of a workspace in its own", async () => {
+  await using folder = await TempFolder.create();
+  const inner = `${folder.path}/a/proj`;
+  await Deno.mkdir(inner, { recursive: true });
+  const registry = await ServerRegistry.open({ workspace: inner });
+  await registry.register("raw", { ...rawServer(), env: { KEY: "literal secret" } });
+  const before = await Deno.readTextFile(`${inner}/.ipybox/mcp.json`);
+
+  const outer = { workspace: folder.path, python: testPython(), log };
+  const error = await assertRejects(() => CodeExecutor.start(outer), ConfigError);
+  assertStringIncludes(error.message, `it holds the workspace ${inner}`);
+
+  await using started = await TestExecutor.start({ ...outer, nestedWorkspace: true });
+  const results = await attack(
+    started.executor,
+    `${TOOLS}
+attempt("read", lambda: open("a/proj/.ipybox/mcp.json").read())
+attempt("list", lambda: os.listdir("a/proj/.ipybox")[0])
+attempt("write", lambda: write("a/proj/.ipybox/mcp.json"))
+attempt("policy", lambda: write("a/proj/.ipybox/policy.json"))
+attempt("rename", lambda: os.rename("a/proj/.ipybox", "mine"))
+attempt("parent", lambda: os.rename("a", "b"))
+attempt("remove", lambda: shutil.rmtree("a/proj/.ipybox"))`,
+  );
+  const { list, write, policy, ...others } = results;
+  // It may have an empty folder in its place, which is nobody else's.
+  assert(!list?.includes("mcp.json"), list);
+  for (const outcome of [write, policy]) assertMatch(outcome ?? "", /^'?7'?$|Error$/);
+  for (const [name, outcome] of Object.entries(others)) assertMatch(outcome, DENIED, name);
+  const state = await Array.fromAsync(Deno.readDir(`${inner}/.ipybox`), ({ name }) => name);
+  assertEquals(state.sort(), ["mcp.json", "mcp.lock"]);
+  assertEquals(await Deno.readTextFile(`${inner}/.ipybox/mcp.json`), before);
+});
+
+Deno.test("a workspace in another one is not used, whatever the other one's code put there", async () => {
+  await using folder = await TempFolder.create();
+  const inner = `${folder.path}/a/b/c/d/e/proj`; // deeper than sessions look
+  await using started = await TestExecutor.start({ workspace: folder.path });
+  await started.executor.execute(`
+import os
+os.makedirs("a/b/c/d/e/proj/.ipybox")
+with open("a/b/c/d/e/proj/.ipybox/policy.json", "w") as file:
+    file.write('{"rules": [{"effect": "allow"}]}')
+`);
+  const error = await assertRejects(
+    () => CodeExecutor.start({ workspace: inner, python: testPython(), log }),
+    ConfigError,
+  );
+  assertStringIncludes(error.message, `it lies in the workspace ${folder.path}`);
+  const { code, stderr } = await ipybox(["run", "--workspace", inner, "-c", "1"]);
+  assert(code !== 0);
+  assertStringIncludes(stderr, "--nested-workspace");
+  const accepted = ["run", "--nested-workspace", "--workspace", inner, "-c", "print(6 * 7)"];
+  assertEquals((await ipybox(accepted)).stdout, "42\n");
+  const http = await assertRejects(() => HttpMcp.start(["--workspace", inner]), Error);
+  assertStringIncludes(http.message, "it lies in the workspace");
+});
+
+Deno.test("code in the workspace of an HTTP server sees nothing of its sessions", async () => {
+  await using folder = await TempFolder.create();
+  await using server = await HttpMcp.start(["--workspace", folder.path]);
+  await using host = await McpHost.join(server.address);
+  await host.execute("open('secret-of-a-tenant', 'w').write('x')");
+  await using started = await TestExecutor.start({ workspace: folder.path });
+  const { text } = await started.executor.execute(`
+import os
+seen = [os.path.join(folder, name) for folder, dirs, files in os.walk(".", onerror=lambda e: None) for name in dirs + files]
+print([path for path in seen if "session" in path or "tenant" in path or "mcp.json" in path])
+`);
+  assertEquals(text, "[]");
+});
+
+Deno.test("a registry that nobody registered starts no server unasked", async (t) => {
+  await using outside = await TempFolder.create();
+  const journal = `${outside.path}/journal`;
+  const started = () => Deno.stat(journal).then(() => true, () => false);
+  const plant = async (workspace: string, params: StdioServerParams) => {
+    await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
+    const text = JSON.stringify({ mcpServers: { raw: params } });
+    await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, text);
+  };
+  const ask = `
+import http.client, json, os
+def ask(path, body):
+    connection = http.client.HTTPConnection("127.0.0.1", int(os.environ["IPYBOX_TOOL_URL"].rpartition(":")[2]))
+    headers = {"Authorization": "Bearer " + os.environ["IPYBOX_TOOL_TOKEN"], "Content-Type": "application/json"}
+    connection.request("POST", path, json.dumps(body), headers)
+    return connection.getresponse().read().decode()
+`;
+  const list = `${ask}
+print(ask("/catalog", {"server": "raw", "method": "resources/list", "params": {}}))`;
+  const call = `from ipybox_runtime import ToolRunner
+try:
+    print("called", ToolRunner("raw").run_sync("count"))
+except Exception as error:
+    print(type(error).__name__, error)`;
+
+  await t.step(
+    "for a list or a call; the question shows its command, and a no counts",
+    async () => {
+      await using folder = await TempFolder.create();
+      await plant(folder.path, { ...rawServer("normal", journal), env: { NODE_OPTIONS: "evil" } });
+      await using test = await TestExecutor.start({ workspace: folder.path });
+      for (const code of [list, call]) {
+        const asked: string[] = [];
+        const { result } = await follow(test.executor, code, (request) => {
+          asked.push(`${request.kind} ${request.toolName} ${request.argumentsJson}`);
+          assertEquals(request.scopes, []);
+          return request.reject("not mine");
+        });
+        assertEquals(asked.length, 1);
+        assertMatch(
+          asked[0] ?? "",
+          /^change start_mcp_server .*raw_server\.ts.*NODE_OPTIONS":"evil"/,
+        );
+        assertMatch(result?.text ?? "", /not mine/);
+        assertEquals(await started(), false);
+      }
+      // Accepting whatever is called does not accept what is started.
+      assertMatch((await test.executor.execute(call)).text ?? "", /servers of unknown origin/);
+      assertEquals(await started(), false);
+    },
+  );
+
+  await t.step("nor where nobody can be asked, or a policy beside it allows all", async () => {
+    await using folder = await TempFolder.create();
+    await plant(folder.path, rawServer("normal", journal));
+    const policy = '{"rules": [{"effect": "allow"}]}';
+    await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, policy);
+    for (const code of [list, call]) {
+      const { stdout } = await ipybox(["run", "--workspace", folder.path, "-c", code]);
+      assertMatch(stdout, /has not registered it.*ipybox register/);
+    }
+    assertEquals(await started(), false);
+  });
+
+  await t.step("nor in an MCP client, whose user is asked", async () => {
+    await using folder = await TempFolder.create();
+    await plant(folder.path, rawServer("normal", journal));
+    const asked: string[] = [];
+    await using host = await McpHost.start({
+      args: ["--workspace", folder.path],
+      answer: (question) => {
+        asked.push(question);
+        return "deny";
+      },
+    });
+    const { text } = await host.call("execute_ipython_cell", { code: call });
+    assertEquals(asked.length, 1);
+    assertMatch(asked[0] ?? "", /start_mcp_server[^]*raw_server\.ts[^]*have not registered it/);
+    assertMatch(text, /was not started/);
+    assertEquals(await started(), false);
+  });
+
+  await t.step("nor in sessions over HTTP", async () => {
+    await using folder = await TempFolder.create();
+    await plant(folder.path, rawServer("normal", journal));
+    await using server = await HttpMcp.start(["--workspace", folder.path]);
+    await using host = await McpHost.join(server.address, { answer: () => "allow" });
+    assertMatch(await host.execute(call), /No MCP server "raw" is registered/);
+    assertEquals(await started(), false);
+    assertMatch(server.stderr, /you have not registered them: raw/);
+  });
+
+  await t.step("but once it was accepted, until it changes", async () => {
+    await using folder = await TempFolder.create();
+    await plant(folder.path, rawServer("normal", journal));
+    const asked: string[] = [];
+    const run = async () => {
+      asked.length = 0;
+      await using test = await TestExecutor.start({ workspace: folder.path });
+      const { result } = await follow(test.executor, call, (request) => {
+        asked.push(request.toolName);
+        return request.accept();
+      });
+      assertStringIncludes(result?.text ?? "", "called");
+    };
+    await run();
+    assertEquals(asked, ["start_mcp_server", "count"]);
+    await run();
+    assertEquals(asked, ["count"]);
+    await plant(folder.path, rawServer("normal", `${journal}2`));
+    await run();
+    assertEquals(asked, ["start_mcp_server", "count"]);
+    // What was removed is no longer the person's.
+    const registry = await ServerRegistry.open({ workspace: folder.path });
+    await registry.unregister("raw");
+    await plant(folder.path, rawServer("normal", `${journal}2`));
+    await run();
+    assertEquals(asked, ["start_mcp_server", "count"]);
+  });
+
+  await t.step(
+    "and what somebody registered, or the application names, is not asked about",
+    async () => {
+      await using folder = await TempFolder.create();
+      await (await ServerRegistry.open({ workspace: folder.path })).register("raw", rawServer());
+      await using other = await TempFolder.create();
+      const given = { workspace: other.path, servers: { raw: rawServer() } };
+      for (const options of [{ workspace: folder.path }, given]) {
+        await using test = await TestExecutor.start(options);
+        assertStringIncludes((await test.executor.execute(call)).text ?? "", "called");
+      }
+      await plant(other.path, rawServer());
+      await using allowed = await TestExecutor.start({ workspace: other.path, approval: "allow" });
+      assertStringIncludes((await allowed.executor.execute(call)).text ?? "", "called");
+    },
+  );
+});
+
+/** A program that leaves a mark where it is started. */
+async function planted(path: string, mark: string): Promise<void> {
+  await Deno.writeTextFile(path, `#!/bin/sh\ntouch '${mark}'\nexec ${testPython()} "$@"\n`, {
+    mode: 0o755,
+  });
+}
+
+/** A virtual environment as `python -m venv` makes it, which has the packages of the tests' Python. */
+async function makeEnvironment(path: string): Promise<void> {
+  const code = `
+import sys, venv, pathlib, sysconfig
+venv.create(sys.argv[1], with_pip=False, symlinks=True)
+site, = pathlib.Path(sys.argv[1]).glob("lib/python*/site-packages")
+(site / "tests.pth").write_text(sysconfig.get_path("purelib"))
+`;
+  const { success, stderr } = await new Deno.Command(testPython(), {
+    args: ["-c", code, path],
+  }).output();
+  assert(success, new TextDecoder().decode(stderr));
+}

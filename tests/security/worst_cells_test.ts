@@ -1,0 +1,121 @@
+/** What one session's cell can do to the process that other sessions share: nothing that they notice. */
+import { assert, assertEquals } from "@std/assert";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/**
+ * The longest that the process may stand still, and the most memory that it may take on top. The bound
+ * of time is generous: other tests run on the same processors.
+ */
+const MAX_STALL_MS = 3000;
+const MAX_GROWTH_MIB = 1024;
+
+const RAW = `
+import json
+k = get_ipython().kernel
+def send(kind, **content):
+    k.send_response(k.iopub_socket, kind, content)
+def raw(kind, content):
+    header = json.dumps(k.session.msg_header(kind), default=str).encode()
+    parent = json.dumps(k.get_parent("shell")["header"], default=str).encode()
+    parts = [header, parent, b"{}", content]
+    k.iopub_socket.send_multipart([kind.encode(), b"<IDS|MSG>", k.session.sign(parts)] + parts)
+def display(kind="display_data", metadata={}, id=None, **data):
+    send(kind, data=data, metadata=metadata, transient={} if id is None else {"display_id": id})
+M = 2**20
+`;
+
+/** The cells, and what their results must match. */
+const CELLS: Readonly<Record<string, readonly [code: string, outcome: RegExp]>> = {
+  "a traceback of 60 MiB": [
+    `send("error", ename="E", evalue="v", traceback=["File " + "/mcptools/" * (6 * M)])`,
+    /^$/,
+  ],
+  "a traceback that is the pattern's worst": [
+    `for _ in range(20): send("error", ename="E", evalue="v", traceback=["File " + "/mcptools/" * (M // 10)])`,
+    /^$/,
+  ],
+  "a reply of its own with 60 MiB": [
+    `class E(Exception):
+    def __str__(self): return "v" * (25 * M)
+raise E()`,
+    /E: vvv/,
+  ],
+  "an escape that is no character": [
+    String
+      .raw`send("error", ename="E", evalue="v", traceback=["get_ipython().system('\\Uffffffff')"])`,
+    /^$/,
+  ],
+  "metadata of 10 MiB each": [
+    `for i in range(60): display(metadata={"x": "m" * (10 * M) + str(i)})`,
+    /^$/,
+  ],
+  "messages of five million arrays": [
+    `for i in range(10): raw("display_data", b'{"data":{},"transient":{},"metadata":{"x":[' + b"[]," * 5_000_000 + b"[]]}}")`,
+    /left out: it has more than 250000 values/,
+  ],
+  "as many objects as are taken": [
+    `for i in range(100): raw("display_data", b'{"data":{"application/json":[' + b'{"a":{}},' * 60_000 + b'1]},"metadata":{},"transient":{}}')`,
+    /Some displays and errors were left out/,
+  ],
+  "as many names as are taken": [
+    `names = b",".join(b'"%d":1' % i for i in range(100_000))
+for i in range(20): raw("display_data", b'{"data":{},"transient":{},"metadata":{' + names + b"}}")`,
+    /^$/,
+  ],
+  "errors of 3 MiB each": [
+    `for i in range(300): send("error", ename="e" * M, evalue="v" * M, traceback=["t" * M])`,
+    /Some displays and errors were left out/,
+  ],
+  "more displays of one id than are kept, and their updates": [
+    `for i in range(12_000): display(id="x")
+for i in range(3000): display("update_display_data", id="x", a="b")`,
+    /Some displays and errors were left out/,
+  ],
+  "display ids of 10 MiB": [
+    `for i in range(60): display(id="x" * (10 * M) + str(i))`,
+    /Some displays and errors were left out/,
+  ],
+  "nesting without end": [
+    `for kind in ("display_data", "error", "stream", "status"):
+    raw(kind, b'{"ename":' + b"[" * 100_000 + b"]" * 100_000 + b"}")`,
+    /nests more than 2000 levels/,
+  ],
+  "text of 60 MiB in one piece": [
+    `for i in range(3): send("stream", name="stdout", text="\\r=" * (20 * M))`,
+    /left out here/,
+  ],
+};
+
+for (const [name, [code, outcome]] of Object.entries(CELLS)) {
+  Deno.test(`another session does not notice ${name}`, async () => {
+    await using one = await TempFolder.create();
+    await using other = await TempFolder.create();
+    const report = await press([one.path, other.path, RAW + code]);
+    const shown = JSON.stringify(report);
+    assert(report.stallMs < MAX_STALL_MS, shown);
+    assert(report.grownMiB < MAX_GROWTH_MIB, shown);
+    assert(outcome.test(report.outcome), shown);
+    assertEquals(report.again, "again");
+  });
+}
+
+interface Report {
+  readonly stallMs: number;
+  readonly slowestMs: number;
+  readonly grownMiB: number;
+  readonly outcome: string;
+  readonly again: string | null;
+}
+
+/** Has a process of its own run a cell, which may end it. */
+async function press(args: readonly string[]): Promise<Report> {
+  const root = new URL("../../", import.meta.url).pathname;
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "--quiet", `--config=${root}deno.json`]
+      .concat(`${root}tests/fixtures/pressed_host.ts`, args),
+    stdin: "null",
+  }).output();
+  const decoder = new TextDecoder();
+  assert(success, `The host ended: ${decoder.decode(stderr).slice(0, 3000)}`);
+  return JSON.parse(decoder.decode(stdout));
+}
