@@ -55,6 +55,8 @@ const PROGRAMS = [
   "npm:@modelcontextprotocol/server-filesystem@2026.8.31",
   "npm:@modelcontextprotocol/server-memory@2026.8.31",
   "npm:@modelcontextprotocol/server-sequential-thinking@2026.8.31",
+  "npm:@modelcontextprotocol/server-gitlab@2025.4.25",
+  "npm:mcp-obsidian@1.0.0",
   "npm:@cyanheads/git-mcp-server@2.15.3",
   "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12",
   "npm:@modelcontextprotocol/conformance@0.1.16",

@@ -103,6 +103,32 @@ export function tagHint(branch: Schema): string {
 }
 
 /**
+ * For each branch of a union of objects a property that no other branch has, which is good for a name.
+ *
+ * @param branches The branches.
+ * @param merger Folds them.
+ * @returns The name of a property, a required one first, or `""` where there is none or no need.
+ */
+export function distinctiveNames(branches: readonly Schema[], merger: Merger): string[] {
+  const objects = branches.map((branch) => {
+    const flat = branches.length > 50 ? true : merger.flatten(branch);
+    return typeof flat === "object" && flat.properties !== undefined ? flat : undefined;
+  });
+  const isUnion = objects.filter((object) => object !== undefined).length > 1;
+  const counts = new Map<string, number>();
+  for (const object of objects) {
+    for (const name of object?.properties?.keys() ?? []) {
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+    }
+  }
+  return objects.map((object) => {
+    const own = [...object?.properties?.keys() ?? []].filter((name) => counts.get(name) === 1);
+    const required = own.find((name) => object?.required?.includes(name));
+    return isUnion ? required ?? own[0] ?? "" : "";
+  });
+}
+
+/**
  * Whether a schema allows null.
  *
  * @param schema The schema.

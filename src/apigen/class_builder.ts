@@ -7,25 +7,25 @@ import { allowsNull, followReference } from "./branches.ts";
 import type { Json } from "./json.ts";
 import {
   ANY,
+  type ClassBase,
   type ClassDefinition,
   type Field,
-  isNullable,
-  membersOf,
   NONE,
+  NULL,
+  optional,
   type PyType,
-  unionOf,
+  STR,
 } from "./model.ts";
-import { fieldNames, memberNames } from "./names.ts";
-import { literal } from "./python.ts";
+import { fieldNames } from "./names.ts";
+import { translatePattern } from "./pattern.ts";
+import { quoted } from "./python.ts";
 import { BEYOND_TYPES, constraintsOf, type Schema, type SchemaNode } from "./schema.ts";
+import { singular } from "./singular.ts";
 import type { TypeBuilder } from "./type_builder.ts";
-import { typeText } from "./type_text.ts";
 import { fits, type Mode } from "./value_types.ts";
 
 /** Makes the classes of one schema document. */
 export class ClassBuilder {
-  readonly #enums = new Set<string>();
-
   /** @param types Makes the types of fields, and keeps what is defined. */
   constructor(readonly types: TypeBuilder) {}
 
@@ -70,18 +70,14 @@ export class ClassBuilder {
     const closed = isInput && schema.additionalProperties === false &&
       schema.patternProperties === undefined && fields.length === properties.size;
     if (fields.length < properties.size) this.types.noteInexact();
-    const notNull = fields.filter((field) =>
-      !field.required && !allowsNull(properties.get(field.wire) ?? true)
-    );
     return {
       kind: "class",
       name,
-      base: isInput ? "InputModel" : "OutputModel",
+      base: isInput ? "InputModel" : outputBase(fields, name),
       description,
       fields,
       closed,
       extra: extra === ANY ? undefined : extra,
-      omit: isInput ? [...new Set(notNull.flatMap((field) => [field.wire, field.name]))] : [],
       schema: undefined,
     };
   }
@@ -97,22 +93,28 @@ export class ClassBuilder {
       const name = names.get(wire);
       if (name === undefined) continue;
       const type = this.types.typeOf(part, wire);
-      this.#offerEnum(type, wire);
-      const isRequired = required.has(wire);
+      const isInput = this.types.mode === "input";
       const { description = "", default: preset } = typeof part === "object"
         ? this.#notes(part)
         : {};
-      const shown = !isRequired && preset !== undefined && preset !== null && fits(preset, type);
+      const shown = preset !== undefined && preset !== null && fits(preset, type);
+      const sent = isInput && shown && required.has(wire);
+      const isRequired = required.has(wire) && !sent;
+      const none = isInput && allowsNull(part) ? NULL : NONE;
       fields.push({
         name,
         wire,
-        type: isRequired || isNullable(type) ? type : unionOf([type, NONE], typeText),
+        type: isRequired || sent ? type : optional(type, none),
         required: isRequired,
-        default: shown && this.types.mode === "input" ? preset : undefined,
-        description:
-          shown || preset === undefined || preset === null || this.types.mode === "output"
-            ? description
-            : withDefault(description, preset),
+        default: shown && isInput && !isRequired ? preset : undefined,
+        sent,
+        description: [
+          description.trimEnd(),
+          ...(isInput && !shown && preset !== undefined && preset !== null
+            ? [`Default: ${quoted(preset)}`]
+            : []),
+          ...(isInput ? uncheckedPatterns(part).map((source) => `Not checked: ${source}`) : []),
+        ].filter((line) => line.trim() !== "").join("\n"),
       });
     }
     return fields;
@@ -126,24 +128,29 @@ export class ClassBuilder {
       ? { ...target, ...schema }
       : schema;
   }
+}
 
-  /** Defines an enum class for a field with listed strings, where these make clean names. */
-  #offerEnum(type: PyType, property: string): void {
-    for (const member of membersOf(type)) {
-      if (member.kind === "list") this.#offerEnum(member.item, singular(property));
-      if (member.kind === "annotated") this.#offerEnum(member.base, property);
-      if (member.kind !== "literal" || member.values.length < 2 || member.values.length > 100) {
-        continue;
-      }
-      const names = memberNames(member.values);
-      const key = `${property} ${typeText(member)}`;
-      if (names === undefined || this.#enums.has(key)) continue;
-      const name = this.types.names.next(property);
-      this.#enums.add(key);
-      const members = names.map((name, index) => [name, member.values[index] ?? ""] as const);
-      this.types.definitions.push({ kind: "enum", name, members });
-    }
-  }
+/** The base of a class of a result. */
+function outputBase(fields: readonly Field[], name: string): ClassBase {
+  if (name !== "Result") return "OutputModel";
+  const [only, second] = fields;
+  if (only === undefined) return "ResultMapping";
+  const isEnvelope = second === undefined && only.name === "result" && only.required;
+  return isEnvelope ? "ResultValue" : "ResultModel";
+}
+
+/** Whether a class is an envelope around a text. */
+export function isTextEnvelope(definition: ClassDefinition): boolean {
+  return definition.base === "ResultValue" && definition.fields[0]?.type === STR;
+}
+
+/** The patterns of a property that Python has no way to check. */
+function uncheckedPatterns(schema: Schema, depth = 0): string[] {
+  if (typeof schema === "boolean" || depth > 5) return [];
+  const { pattern, items, additionalProperties, anyOf = [], oneOf = [], allOf = [] } = schema;
+  const own = pattern !== undefined && translatePattern(pattern) === undefined ? [pattern] : [];
+  const parts = [...anyOf, ...oneOf, ...allOf, items ?? true, additionalProperties ?? true];
+  return [...new Set([...own, ...parts.flatMap((part) => uncheckedPatterns(part, depth + 1))])];
 }
 
 /** What undeclared properties must be, if that holds for all of them. */
@@ -154,13 +161,6 @@ export function undeclared(schema: SchemaNode, mode: Mode): Schema | undefined {
 }
 
 /** The name for one of several. */
-export function singular(hint: string): string {
-  return /[^s]s$/.test(hint) && hint.length > 3 ? hint.slice(0, -1) : `${hint} Item`;
-}
-
-function withDefault(description: string, preset: Json): string {
-  const text = literal(preset);
-  return description.trim() === ""
-    ? `Default: ${text}`
-    : `${description.trimEnd()}\n\nDefault: ${text}`;
+export function itemHint(hint: string): string {
+  return singular(hint) ?? `${hint} Item`;
 }

@@ -5,6 +5,7 @@
  */
 import { type Json, JsonNumber } from "./json.ts";
 import type { ClassDefinition, ModuleModel, PyType } from "./model.ts";
+import { breakable, laidOut, type Layout } from "./layout.ts";
 import { literal } from "./python.ts";
 
 /**
@@ -14,24 +15,36 @@ import { literal } from "./python.ts";
  * @returns The lines.
  */
 export function callExample(model: ModuleModel): string[] {
-  const importLine = `from mcptools.${model.server} import ${model.module}`;
-  const required = requiredFields(model, "Params");
-  const parameters = required.map(({ name, type }) => `${name}=${sample(type, model, 0)}`);
-  const call = `${model.module}.run(${parameters.join(", ")})`;
-  if (call.length <= 90) return [importLine, "", call];
-  return [
-    importLine,
-    "",
-    `${model.module}.run(`,
-    ...parameters.map((parameter) =>
-      `    ${parameter.length <= 85 ? parameter : shortened(parameter)},`
-    ),
-    ")",
-  ];
+  const module = nameIn(model);
+  const parameters = samplesOf(model, "Params", 0);
+  const call = laidOut(breakable(`${module}.run(`, parameters, ")"), 4, 0);
+  const importLine = module === model.module
+    ? `from mcptools.${model.server} import ${model.module}`
+    : `from mcptools import ${model.server}`;
+  return [importLine, ...call.split("\n")];
 }
 
-function shortened(parameter: string): string {
-  return parameter.replace(/=.*$/s, "=...");
+/** What an example calls a module: one such as `set` would hide a builtin that the session needs. */
+function nameIn({ server, module }: ModuleModel): string {
+  return BUILTINS.has(module) ? `${server}.${module}` : module;
+}
+
+const BUILTINS = new Set(
+  ("abs aiter all anext any ascii bin bool breakpoint bytearray bytes callable chr classmethod compile " +
+    "complex copyright credits delattr dict dir display divmod enumerate eval exec exit filter float " +
+    "format frozenset getattr globals hasattr hash help hex id input int isinstance issubclass iter " +
+    "len license list locals map max memoryview min next object oct open ord pow print property quit " +
+    "range repr reversed round set setattr slice sorted staticmethod str sum super tuple type vars zip")
+    .split(" "),
+);
+
+function samplesOf(model: ModuleModel, name: string, depth: number): Layout[] {
+  return requiredFields(model, name).map((field) => {
+    const value = sample(field.type, model, depth);
+    return typeof value === "string"
+      ? `${field.name}=${value}`
+      : { ...value, open: `${field.name}=${value.open}` };
+  });
 }
 
 function requiredFields(model: ModuleModel, name: string): ClassDefinition["fields"] {
@@ -40,7 +53,7 @@ function requiredFields(model: ModuleModel, name: string): ClassDefinition["fiel
   return definition.fields.filter((field) => field.required).slice(0, 12);
 }
 
-function sample(type: PyType, model: ModuleModel, depth: number): string {
+function sample(type: PyType, model: ModuleModel, depth: number): Sample {
   switch (type.kind) {
     case "name":
       return {
@@ -49,27 +62,27 @@ function sample(type: PyType, model: ModuleModel, depth: number): string {
         Num: "1",
         Bool: "True",
         None: "None",
+        Null: "None",
         Any: "...",
         Never: "...",
       }[
         type.name
       ];
     case "class": {
-      if (depth > 1) return "...";
-      const fields = requiredFields(model, type.name);
-      const parameters = fields.map((field) =>
-        `${field.name}=${sample(field.type, model, depth + 1)}`
-      );
-      return `${model.module}.${type.name}(${parameters.join(", ")})`;
+      const definition = model.definitions.find(({ name }) => name === type.name);
+      if (definition?.kind === "values") return sample(definition.type, model, depth);
+      if (depth > 1 || definition?.kind !== "class") return "...";
+      const open = `${nameIn(model)}.${type.name}(`;
+      return brackets(open, samplesOf(model, type.name, depth + 1), ")");
     }
     case "literal":
       return short(type.values[0] ?? "");
     case "oneOf":
       return short(type.values[0] ?? null);
     case "list":
-      return `[${sample(type.item, model, depth)}]`;
+      return brackets("[", [sample(type.item, model, depth)], "]");
     case "tuple":
-      return `[${type.items.map((item) => sample(item, model, depth)).join(", ")}]`;
+      return brackets("[", type.items.map((item) => sample(item, model, depth)), "]");
     case "dict":
       return "{}";
     case "union":
@@ -83,10 +96,17 @@ function annotatedSample(
   type: Extract<PyType, { kind: "annotated" }>,
   model: ModuleModel,
   depth: number,
-): string {
+): Sample {
   const limits = type.constraints.flatMap((limit) => limit.kind === "field" ? limit.arguments : []);
   const least = limits.find(([keyword, limit]) => keyword === "ge" && limit instanceof JsonNumber);
   return least?.[1] instanceof JsonNumber ? literal(least[1]) : sample(type.base, model, depth);
+}
+
+/** A value, which may break into lines. */
+type Sample = string | Extract<Layout, { kind: "brackets" }>;
+
+function brackets(open: string, parts: readonly Layout[], close: string): Sample {
+  return parts.length === 0 ? open + close : { kind: "brackets", open, parts, close };
 }
 
 function short(value: Json): string {

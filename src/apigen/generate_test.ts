@@ -19,12 +19,12 @@ Deno.test("generatePackage() says what became of each tool, in the server's orde
   assertEquals(generated, [
     { tool: "z-tool", module: "z_tool", warnings: [] },
     { tool: "a", module: "a", warnings: [] },
-    { tool: "#3", module: null, warnings: ["The entry in the list is no object"] },
+    { tool: "#3", module: null, warnings: ["The entry in the list is not an object"] },
     { tool: "a", module: null, warnings: ["A tool of the same name comes earlier in the list"] },
     {
       tool: "bare",
       module: "bare",
-      warnings: ["inputSchema is no object: arguments are not checked"],
+      warnings: ["inputSchema is not an object: arguments are not checked"],
     },
   ]);
   assertEquals(await directory.list("demo"), [
@@ -53,7 +53,8 @@ Deno.test("generatePackage() describes the server and keeps the raw definitions"
       '"""A server (',
       "Be careful.",
       "    get_sum: Does get-sum.\n",
-      '_ToolRunner("demo")',
+      'ToolRunner("demo")',
+      "    from . import get_sum as get_sum\n",
     ]
   ) {
     assertStringIncludes(init, part);
@@ -109,7 +110,7 @@ Deno.test("a tool that defeats the generator still becomes a module, and costs t
   });
   assertEquals(tools.map(({ module }) => module), ["good", "deep"]);
   assert(tools[1]?.warnings.some((warning) => warning.includes("levels")));
-  assertStringIncludes(files.get("deep.py") ?? "", 'CLIENT.run_sync("deep", ');
+  assertStringIncludes(files.get("deep.py") ?? "", 'invoke(CLIENT, "deep", ');
 });
 
 Deno.test("modules do not depend on the order of the server's list", () => {

@@ -8,32 +8,34 @@ import { hasLiteralBase } from "./type_text.ts";
 
 const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
   ["typing", ["Annotated", "Any", "ClassVar", "Literal"]],
-  ["pydantic", ["ConfigDict", "Field", "RootModel"]],
+  ["pydantic", ["Field"]],
   ["typing_extensions", ["TypeAliasType"]],
-  ["ipybox_runtime", ["ToolText"]],
   ["ipybox_runtime.models", [
     "Bool",
     "CheckedModel",
     "InputModel",
     "Int",
     "Never",
+    "Null",
     "Num",
     "OutputModel",
-    "StrEnum",
+    "ResultMapping",
+    "ResultModel",
+    "ResultRoot",
+    "ResultValue",
+    "ToolText",
+    "invoke",
     "multiple_of",
     "one_of",
-    "parse_result",
     "pattern",
+    "sent",
     "tool",
     "unique",
   ]],
 ]);
 
 /** Standard library, packages, ours: groups that a blank line sets apart. */
-const GROUPS = [["typing"], ["pydantic", "typing_extensions"], [
-  "ipybox_runtime",
-  "ipybox_runtime.models",
-]];
+const GROUPS = [["typing"], ["pydantic", "typing_extensions"], ["ipybox_runtime.models"]];
 
 /**
  * The import statements of a module.
@@ -42,7 +44,8 @@ const GROUPS = [["typing"], ["pydantic", "typing_extensions"], [
  * @returns The lines, in groups.
  */
 export function importLines(model: ModuleModel): string {
-  const used = new Set<string>(["tool", model.hasResult ? "parse_result" : "ToolText"]);
+  const used = new Set<string>(["invoke", "tool"]);
+  if (model.returns !== "result") used.add("ToolText");
   for (const definition of model.definitions) useDefinition(definition, used);
   const groups = GROUPS.map((sources) =>
     sources.map((source) => {
@@ -63,21 +66,20 @@ function importLine(source: string, names: readonly string[]): string {
 
 function useDefinition(definition: Definition, used: Set<string>): void {
   switch (definition.kind) {
-    case "enum":
-      used.add("StrEnum");
+    case "values":
+      useType(definition.type, used);
       return;
     case "alias": // its type is text
       used.add("TypeAliasType");
       useType(definition.type, used);
       return;
     case "root":
-      used.add("RootModel");
+      used.add("ResultRoot");
       useType(definition.type, used);
       return;
     case "class":
       used.add(definition.base);
-      if (definition.closed) used.add("ConfigDict");
-      if (definition.omit.length > 0 || definition.schema !== undefined) used.add("ClassVar");
+      if (definition.schema !== undefined) used.add("ClassVar");
       definition.fields.forEach((field) => useField(field, used));
       if (definition.extra !== undefined) {
         used.add("Field");
@@ -88,6 +90,7 @@ function useDefinition(definition: Definition, used: Set<string>): void {
 
 function useField(field: Field, used: Set<string>): void {
   if (field.name !== field.wire) used.add("Annotated").add("Field");
+  if (field.sent) used.add("sent");
   useType(field.type, used);
 }
 

@@ -55,8 +55,23 @@ export function laidOut(layout: Layout, column: number, indent: number, after = 
     const members = layout.members.map((member) => laidOut(member, inner + 2, inner));
     return `(${pad}${members.join(`${pad}| `)}\n${" ".repeat(indent)})`;
   }
+  if (layout.parts.every((part) => typeof part === "string")) {
+    return `${layout.open}${filled(layout.parts, pad)}\n${" ".repeat(indent)}${layout.close}`;
+  }
   const parts = layout.parts.map((part) => pad + partOf(part, inner) + ",");
   return `${layout.open}${parts.join("")}\n${" ".repeat(indent)}${layout.close}`;
+}
+
+/** Short parts, as many in a line as fit. */
+function filled(parts: readonly string[], pad: string): string {
+  let text = "";
+  let column = Infinity;
+  for (const part of parts) {
+    const fits = column + part.length + 2 <= WIDTH;
+    text += fits ? ` ${part},` : `${pad}${part},`;
+    column = (fits ? column + 1 : pad.length - 1) + part.length + 1;
+  }
+  return text;
 }
 
 /** A part on its own line. Unions need no brackets there, since they are in brackets already. */

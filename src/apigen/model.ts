@@ -25,7 +25,7 @@ export type PyType =
   };
 
 /** A type that is a name of Python, of `typing` or of the runtime. */
-export type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Any" | "Never";
+export type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Null" | "Any" | "Never";
 
 /** A restriction of a type. */
 export type Constraint =
@@ -50,22 +50,33 @@ export interface Field {
   readonly required: boolean;
   /** What the server takes for it when it is not given, if Python can show that as its default. */
   readonly default: Json | undefined;
+  /** The schema requires it though it has a default: that is sent where nothing else is given. */
+  readonly sent: boolean;
   readonly description: string;
 }
+
+/** A base of generated classes, all of which are the runtime's. */
+export type ClassBase =
+  | "InputModel"
+  | "CheckedModel"
+  | "OutputModel"
+  | "ResultModel"
+  /** Without declared fields: it behaves like a dictionary. */
+  | "ResultMapping"
+  /** With one field, `result`: it behaves like that. */
+  | "ResultValue";
 
 /** A class for a JSON object. */
 export interface ClassDefinition {
   readonly kind: "class";
   readonly name: string;
-  readonly base: "InputModel" | "OutputModel" | "CheckedModel";
+  readonly base: ClassBase;
   readonly description: string;
   readonly fields: readonly Field[];
   /** Whether undeclared fields are refused. */
   readonly closed: boolean;
   /** The type of undeclared fields, if they have one. */
   readonly extra: PyType | undefined;
-  /** The optional fields that may not be null, in both spellings: None stands for "not given". */
-  readonly omit: readonly string[];
   /** The schema for the check of the whole, in JSON; only with the base `CheckedModel`. */
   readonly schema: string | undefined;
 }
@@ -84,15 +95,15 @@ export interface AliasDefinition {
   readonly type: PyType;
 }
 
-/** A class with the values of a field, for completion; fields take its members and plain strings. */
-export interface EnumDefinition {
-  readonly kind: "enum";
+/** A name for listed strings that several fields take. */
+export interface ValuesDefinition {
+  readonly kind: "values";
   readonly name: string;
-  readonly members: readonly (readonly [name: string, value: string])[];
+  readonly type: PyType;
 }
 
 /** Something that a module defines. */
-export type Definition = ClassDefinition | RootDefinition | AliasDefinition | EnumDefinition;
+export type Definition = ClassDefinition | RootDefinition | AliasDefinition | ValuesDefinition;
 
 /** All that a module holds. */
 export interface ModuleModel {
@@ -106,11 +117,10 @@ export interface ModuleModel {
   readonly description: string;
   /** What the server says of the tool's effects, such as `"read-only"`. */
   readonly hints: readonly string[];
-  /** A digest of the tool's definition. */
-  readonly hash: string;
   /** In the order in which they are written; `Params` is one, `Result` is one if there is a schema. */
   readonly definitions: readonly Definition[];
-  readonly hasResult: boolean;
+  /** What a call gives: the text that the tool sends, that in an envelope, or a `Result`. */
+  readonly returns: "text" | "envelope" | "result";
   /** Classes with a cycle, which Pydantic has to be told to finish. */
   readonly rebuild: readonly ("Params" | "Result")[];
   readonly warnings: readonly string[];
@@ -124,6 +134,8 @@ export const BOOL: PyType = { kind: "name", name: "Bool" };
 export const NONE: PyType = { kind: "name", name: "None" };
 export const ANY: PyType = { kind: "name", name: "Any" };
 export const NEVER: PyType = { kind: "name", name: "Never" };
+/** Null where it is sent, though None is the default and stands for "not given". */
+export const NULL: PyType = { kind: "name", name: "Null" };
 
 /**
  * A union of types, flat and without repetitions; `None` comes last.
@@ -170,9 +182,52 @@ export function membersOf(type: PyType): readonly PyType[] {
   return type.kind === "union" ? type.members : [type];
 }
 
-/** Whether a type takes None. */
-export function isNullable(type: PyType): boolean {
-  return membersOf(type).some((member) => member === NONE || member === ANY);
+/**
+ * A type that also takes None.
+ *
+ * @param type The type.
+ * @param none `NONE` or `NULL`.
+ * @returns The type, with `none` as its last member.
+ */
+export function optional(type: PyType, none: PyType): PyType {
+  if (type === ANY && none === NULL) return ANY;
+  const members = membersOf(type).filter((member) => member !== NONE && member !== NEVER);
+  return members.length === 0 ? none : { kind: "union", members: [...members, none] };
+}
+
+/** Changes the names of classes and the like in a type; the same type where there are none. */
+export function renamed(type: PyType, nameOf: (name: string) => string): PyType {
+  switch (type.kind) {
+    case "name":
+    case "literal":
+    case "oneOf":
+      return type;
+    case "class": {
+      const name = nameOf(type.name);
+      return name === type.name ? type : { kind: "class", name };
+    }
+    case "list": {
+      const item = renamed(type.item, nameOf);
+      return item === type.item ? type : { kind: "list", item };
+    }
+    case "dict": {
+      const value = renamed(type.value, nameOf);
+      return value === type.value ? type : { kind: "dict", value };
+    }
+    case "tuple": {
+      const items = type.items.map((item) => renamed(item, nameOf));
+      return items.every((item, at) => item === type.items[at]) ? type : { kind: "tuple", items };
+    }
+    case "union": {
+      const members = type.members.map((member) => renamed(member, nameOf));
+      const isSame = members.every((member, at) => member === type.members[at]);
+      return isSame ? type : { kind: "union", members };
+    }
+    case "annotated": {
+      const base = renamed(type.base, nameOf);
+      return base === type.base ? type : { ...type, base };
+    }
+  }
 }
 
 /**

@@ -4,13 +4,14 @@
  * @module
  */
 import { checkSchema } from "./check_schema.ts";
-import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
+import { isTextEnvelope } from "./class_builder.ts";
+import { isArray, isObject, type Json, type JsonObject } from "./json.ts";
 import { type ClassDefinition, type Definition, type ModuleModel, unionOf } from "./model.ts";
 import { ClassNames } from "./names.ts";
-import { sha256 } from "../json/digest.ts";
 import { describesObject, rootObject } from "./roots.ts";
 import type { Schema, SchemaNode } from "./schema.ts";
 import { SchemaReader } from "./schema_reader.ts";
+import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { typeText } from "./type_text.ts";
 
@@ -36,8 +37,8 @@ export function buildModule(origin: ModuleOrigin, definition: JsonObject): Modul
   const input = definition.get("inputSchema");
   const output = definition.get("outputSchema") ?? undefined;
   const names = new ClassNames(propertyNames([input, output]));
-  const params = buildParams(origin, input, names, warnings);
-  const result = buildResult(origin, output, names, warnings);
+  const params = buildParams(input, names, warnings);
+  const result = buildResult(output, names, warnings);
   const rebuild: ModuleModel["rebuild"] = [
     ...(params.recursive ? ["Params" as const] : []),
     ...(result?.recursive ? ["Result" as const] : []),
@@ -47,9 +48,8 @@ export function buildModule(origin: ModuleOrigin, definition: JsonObject): Modul
     title: text(definition, "title") || titleIn(definition),
     description: text(definition, "description"),
     hints: hintsOf(definition),
-    hash: `sha256:${sha256(keyOf(definition)).slice(0, 16)}`,
-    definitions: [...params.definitions, ...result?.definitions ?? []],
-    hasResult: result !== undefined,
+    definitions: settled([...params.definitions, ...result?.definitions ?? []], names),
+    returns: returnsOf(result),
     rebuild,
     warnings: [...warnings],
   };
@@ -79,13 +79,18 @@ interface Side {
   readonly recursive: boolean;
 }
 
+function returnsOf(result: Side | undefined): ModuleModel["returns"] {
+  if (result === undefined) return "text";
+  const definition = result.definitions.find(({ name }) => name === "Result");
+  return definition?.kind === "class" && isTextEnvelope(definition) ? "envelope" : "result";
+}
+
 function buildParams(
-  { tool }: ModuleOrigin,
   raw: Json | undefined,
   names: ClassNames,
   warnings: Set<string>,
 ): Side {
-  if (!isObject(raw)) warnings.add("inputSchema is no object: arguments are not checked");
+  if (!isObject(raw)) warnings.add("inputSchema is not an object: arguments are not checked");
   const reader = new SchemaReader(isObject(raw) ? raw : new Map());
   const root = asSchema(reader.read(reader.root));
   const builder = new TypeBuilder(root, "Params", names);
@@ -95,7 +100,7 @@ function buildParams(
     warnings.add("inputSchema allows no object, but arguments are one: they are not checked");
     object = {};
   }
-  builder.classes.define(object, "Params", object.description ?? `Arguments of ${tool}.`);
+  builder.classes.define(object, "Params", object.description ?? "");
   const definitions = [...builder.definitions];
   if (builder.inexact && isPossible) {
     const schema = checkSchema(root);
@@ -112,14 +117,13 @@ function checked(params: ClassDefinition, schema: string | undefined): ClassDefi
 }
 
 function buildResult(
-  { tool }: ModuleOrigin,
   raw: Json | undefined,
   names: ClassNames,
   warnings: Set<string>,
 ): Side | undefined {
   if (raw === undefined) return undefined;
   if (!isObject(raw) && typeof raw !== "boolean") {
-    warnings.add("outputSchema is no schema: the result is text");
+    warnings.add("outputSchema is not a schema: the result is text");
     return undefined;
   }
   const reader = new SchemaReader(raw);
@@ -128,7 +132,7 @@ function buildResult(
   const flat = builder.flatten(root);
   if (typeof flat === "object" && describesObject(flat)) {
     const object = rootObject(root, builder);
-    builder.classes.define(object, "Result", object.description ?? `Result of ${tool}.`);
+    builder.classes.define(object, "Result", object.description ?? "");
   } else {
     defineRoot(builder, root);
   }

@@ -16,12 +16,13 @@ const MODEL_ATTRIBUTES = ("construct copy dict from_orm json model_computed_fiel
   "model_construct model_copy model_dump model_dump_json model_extra model_fields " +
   "model_fields_set model_json_schema model_parametrized_name model_post_init model_rebuild " +
   "model_validate model_validate_json model_validate_strings parse_file parse_obj parse_raw " +
-  "schema schema_json to_arguments update_forward_refs validate").split(" ");
+  "schema schema_json from_arguments to_arguments tool_result update_forward_refs validate")
+  .split(" ");
 
 /** Names that the bodies of generated classes use; a field of that name would shadow them. */
 const CLASS_BODY_NAMES =
   ("str int float bool list dict tuple Any Literal Annotated Field ClassVar " +
-    "ConfigDict frozenset Int Num Bool Never pattern multiple_of unique one_of").split(" ");
+    "Int Num Bool Null Never pattern multiple_of unique one_of sent").split(" ");
 
 /** `self` would be a second one in the constructor that type checkers make up. */
 const FIELD_RESERVED = new Set([...KEYWORDS, ...MODEL_ATTRIBUTES, ...CLASS_BODY_NAMES, "self"]);
@@ -30,8 +31,8 @@ const FIELD_RESERVED = new Set([...KEYWORDS, ...MODEL_ATTRIBUTES, ...CLASS_BODY_
 const CLASS_RESERVED = new Set([
   ...KEYWORDS,
   ...CLASS_BODY_NAMES,
-  ...("Params Result CLIENT BaseModel RootModel StrEnum TypeAliasType InputModel OutputModel " +
-    "CheckedModel ToolText Ellipsis NotImplemented Exception BaseException Warning " +
+  ...("Params Result CLIENT TypeAliasType InputModel CheckedModel OutputModel ResultModel " +
+    "ResultMapping ResultValue ResultRoot ToolText Ellipsis NotImplemented Exception BaseException Warning " +
     "ArithmeticError AssertionError AttributeError BaseExceptionGroup BlockingIOError " +
     "BrokenPipeError BufferError BytesWarning ChildProcessError ConnectionAbortedError " +
     "ConnectionError ConnectionRefusedError ConnectionResetError DeprecationWarning EOFError " +
@@ -45,16 +46,6 @@ const CLASS_RESERVED = new Set([
     "SystemError SystemExit TabError TimeoutError TypeError UnboundLocalError " +
     "UnicodeDecodeError UnicodeEncodeError UnicodeError UnicodeTranslateError UnicodeWarning " +
     "UserWarning ValueError WindowsError ZeroDivisionError").split(" "),
-]);
-
-/** What `Enum` and `str` have that a member would hide, for names without an underscore in front. */
-const MEMBER_RESERVED = new Set([
-  ...KEYWORDS,
-  ...("mro name value names values capitalize casefold center count encode endswith expandtabs find " +
-    "format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower " +
-    "isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition " +
-    "removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split " +
-    "splitlines startswith strip swapcase title translate upper zfill").split(" "),
 ]);
 
 /**
@@ -94,41 +85,38 @@ function fieldName(property: string): string {
 /** Gives out the names of the classes of a module. */
 export class ClassNames {
   readonly #pool: NamePool;
+  readonly #hints = new Map<string, string>();
 
   /** @param avoid Names that no class may have: those of all properties, so that no field hides one. */
-  constructor(avoid: ReadonlySet<string>) {
+  constructor(readonly avoid: ReadonlySet<string>) {
     this.#pool = new NamePool((name) => avoid.has(name) || CLASS_RESERVED.has(name), "");
   }
 
   /**
    * A new name.
    *
-   * @param hint What the class is for, in whatever spelling.
-   * @returns The hint in PascalCase, with a number if that is taken.
+   * @param hints What the class is for, in whatever spelling, and more to say where that is taken.
+   * @returns The first hint in PascalCase that is free, else the first of them with a number.
    */
-  next(hint: string): string {
-    return this.#pool.take(pascalCase(hint));
+  next(...hints: readonly [string, ...string[]]): string {
+    const wanted = hints.map(pascalCase);
+    const free = wanted.find((name) => this.#pool.isFree(name)) ?? wanted[0] ?? "";
+    const name = this.#pool.take(free);
+    this.#hints.set(name, hints[0]);
+    return name;
+  }
+
+  /** What a name was given for. */
+  hintOf(name: string): string {
+    return this.#hints.get(name) ?? name;
   }
 }
 
-function pascalCase(hint: string): string {
+/** A hint in PascalCase. */
+export function pascalCase(hint: string): string {
   const words = hint.slice(0, 200).normalize("NFKD").split(/[^A-Za-z0-9]+/).filter(Boolean);
   const name = words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join("");
   return (/^\d/.test(name) ? `N${name}` : name || "Item").slice(0, 80);
-}
-
-/**
- * Names for the members of an enum class.
- *
- * @param values The values.
- * @returns A name for each, or `undefined` if not all have a clean one of their own.
- */
-export function memberNames(values: readonly string[]): string[] | undefined {
-  const names = values.map((value) => value.replaceAll(/[^A-Za-z0-9_]/g, "_"));
-  const clean = names.every((name) =>
-    /^[A-Za-z]\w{0,79}$/.test(name) && !MEMBER_RESERVED.has(name)
-  );
-  return clean && new Set(names).size === names.length ? names : undefined;
 }
 
 /**
@@ -162,10 +150,14 @@ class NamePool {
 
   constructor(readonly isReserved: (name: string) => boolean, readonly separator: string) {}
 
+  isFree(name: string): boolean {
+    return !this.#taken.has(name) && !this.isReserved(name);
+  }
+
   take(name: string): string {
     let free = name;
     let number = this.#numbers.get(name) ?? 1;
-    while (this.#taken.has(free) || this.isReserved(free)) {
+    while (!this.isFree(free)) {
       free = `${name}${this.separator}${++number}`;
     }
     this.#numbers.set(name, number);

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { assert, assertEquals, assertNotEquals } from "@std/assert";
-import { ClassNames, fieldNames, memberNames, moduleNames } from "./names.ts";
+import { ClassNames, fieldNames, moduleNames } from "./names.ts";
 
 Deno.test("moduleNames() follows the reference where that can be imported", () => {
   const names = moduleNames([
@@ -126,13 +126,4 @@ Deno.test("ClassNames gives PascalCase that hides no builtin, no import and no p
     "Sort3",
     "KeyError2",
   ]);
-});
-
-Deno.test("memberNames() wants all names to be clean and different", () => {
-  assertEquals(memberNames(["stars", "help-wanted"]), ["stars", "help_wanted"]);
-  for (
-    const values of [["a", ""], ["a-b", "a_b"], ["1"], ["class"], ["title"], ["_x"], ["é", "è"]]
-  ) {
-    assertEquals(memberNames(values), undefined, values.join());
-  }
 });

@@ -53,7 +53,7 @@ function parse(path: string, text: string): JsonObject[] {
   const tools = isObject(json) ? json.get("tools") : undefined;
   if (!isArray(tools)) throw damaged();
   return tools.map((tool) => {
-    if (isObject(tool) && nameOf(tool) !== "") return tool;
+    if (isObject(tool) && typeof tool.get("name") === "string") return tool;
     throw damaged();
   });
 }

@@ -31,6 +31,14 @@ export function literal(value: Json): string {
   return "None";
 }
 
+/** A JSON value as a docstring shows it: as a literal, with the quotes that need no escape there. */
+export function quoted(value: Json): string {
+  const text = literal(value);
+  return typeof value === "string" && !/["'\\]/.test(text.slice(1, -1))
+    ? `'${text.slice(1, -1)}'`
+    : text;
+}
+
 /**
  * A text as a docstring.
  *
@@ -51,7 +59,16 @@ export function docstring(text: string, indent: number, width: number): string {
 const UNSEEN_IN_DOC = new RegExp(`[\\u0000-\\u0008\\u000b-\\u001f]|${UNSEEN.source}`, "g");
 
 function normalized(text: string): string {
-  return text.toWellFormed().replaceAll(/\r\n?/g, "\n").trim();
+  return dedented(text.toWellFormed().replaceAll(/\r\n?/g, "\n")).trim();
+}
+
+/** Takes away the indentation that all lines but the first have, as `inspect.cleandoc()` does. */
+function dedented(text: string): string {
+  const [first = "", ...others] = text.split("\n");
+  const indents = others.filter((line) => line.trim() !== "")
+    .map((line) => line.length - line.trimStart().length);
+  const least = indents.reduce((low, indent) => Math.min(low, indent), Infinity);
+  return least === Infinity ? text : [first, ...others.map((line) => line.slice(least))].join("\n");
 }
 
 function escaped(char: string): string {

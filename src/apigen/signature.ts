@@ -6,14 +6,7 @@
  */
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { JsonNumber, type JsonObject } from "./json.ts";
-import type {
-  ClassDefinition,
-  Definition,
-  EnumDefinition,
-  Field,
-  ModuleModel,
-  PyType,
-} from "./model.ts";
+import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import { literal } from "./python.ts";
 import { typeText } from "./type_text.ts";
 
@@ -61,17 +54,17 @@ export function stubOf(origin: ModuleOrigin, definition: JsonObject): string {
     ...fields.map((field) => `    ${described(argument(field), ",", field)}`),
     ...open,
   ];
-  const result = model.hasResult ? "Result" : "str";
+  const result = model.returns === "result" ? "Result" : "str";
   const head = lines.length === 0
     ? `${model.module}.run() -> ${result}`
     : `${model.module}.run(\n${lines.join("\n")}\n) -> ${result}`;
   const others = model.definitions.flatMap((part) =>
-    part.name === "Params" || part.kind === "enum" ? [] : [stubOfDefinition(part)]
+    part.name === "Params" ? [] : [stubOfDefinition(part)]
   );
   return [head, ...others].join("\n");
 }
 
-function stubOfDefinition(definition: Exclude<Definition, EnumDefinition>): string {
+function stubOfDefinition(definition: Definition): string {
   switch (definition.kind) {
     case "class": {
       const fields = definition.fields.map((field) => described(resultField(field), "", field));
@@ -80,6 +73,7 @@ function stubOfDefinition(definition: Exclude<Definition, EnumDefinition>): stri
     }
     case "root":
     case "alias":
+    case "values":
       return `${definition.name} = ${typeText(plain(definition.type))}`;
   }
 }
@@ -96,7 +90,7 @@ function argumentsOf(model: ModuleModel): string[] {
 
 /** A result with its fields, or the type of one that is no object. */
 function resultOf(model: ModuleModel): string {
-  if (!model.hasResult) return "str";
+  if (model.returns !== "result") return "str";
   const result = model.definitions.find(({ name }) => name === "Result");
   if (result?.kind === "class") return `Result(${result.fields.map(resultField).join(", ")})`;
   return result?.kind === "root" ? `Result[${typeText(plain(result.type))}]` : "Result";
@@ -170,7 +164,12 @@ function argument({ name, type, required, default: preset }: Field): string {
   return required ? text : `${text} = ${literal(preset ?? null)}`;
 }
 
-const PLAIN_NAMES = new Map([["Int", "int"], ["Num", "float"], ["Bool", "bool"]]);
+const PLAIN_NAMES = new Map([
+  ["Int", "int"],
+  ["Num", "float"],
+  ["Bool", "bool"],
+  ["Null", "None"],
+]);
 
 /** A type as one would write it by hand. */
 function plain(type: PyType): PyType {

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import { areApart, followReference, tagHint, tagOf } from "./branches.ts";
-import { ClassBuilder, singular, undeclared } from "./class_builder.ts";
+import { areApart, distinctiveNames, followReference, tagHint, tagOf } from "./branches.ts";
+import { ClassBuilder, itemHint, undeclared } from "./class_builder.ts";
 import { Merger } from "./merge.ts";
 import {
   annotated,
@@ -31,6 +31,7 @@ import {
   type Schema,
   type SchemaNode,
 } from "./schema.ts";
+import { singular } from "./singular.ts";
 import { typeText } from "./type_text.ts";
 import {
   field,
@@ -223,9 +224,13 @@ export class TypeBuilder {
       return this.#class({ ...annotationsOf(schema), ...rest }, hint, schema);
     }
     if (others.some((other) => other !== "types")) this.noteInexact();
-    const parts = branches.map((branch) => {
-      const whole = others.length > 0 ? this.intersect(rest, this.flatten(branch)) : branch;
-      return this.typeOf(whole, this.#branchHint(branch, whole, hint));
+    const wholes = branches.map((branch) =>
+      others.length > 0 ? this.intersect(rest, this.flatten(branch)) : branch
+    );
+    const names = distinctiveNames(wholes, this.#merger);
+    const parts = wholes.map((whole, index) => {
+      const branch = branches[index] ?? true;
+      return this.typeOf(whole, this.#branchHint(branch, whole, hint, names[index] ?? ""));
     });
     const union = this.#union(parts);
     return union === ANY ? ANY : this.#tagged(branches, parts) ?? union;
@@ -248,13 +253,14 @@ export class TypeBuilder {
       schema.anyOf === undefined && schema.oneOf === undefined;
   }
 
-  #branchHint(branch: Schema, whole: Schema, hint: string): string {
+  #branchHint(branch: Schema, whole: Schema, hint: string, distinctive: string): string {
     if (typeof branch === "boolean") return hint;
     if (branch.title !== undefined && /^[A-Za-z][\w ]{0,40}$/.test(branch.title)) {
       return branch.title;
     }
     const tag = tagHint(whole);
-    return tag === "" ? hint : `${hint} ${tag}`;
+    if (tag !== "") return `${hint} ${tag}`;
+    return distinctive === "" ? hint : `${hint} with ${distinctive}`;
   }
 
   /** A union whose members Pydantic can tell apart by one field: better messages, and faster. */
@@ -313,8 +319,8 @@ export class TypeBuilder {
 
   #array(schema: SchemaNode, hint: string): PyType {
     const { prefixItems = [], items } = schema;
-    const itemHint = singular(hint);
-    const parts = prefixItems.map((part, index) => this.typeOf(part, `${itemHint} ${index + 1}`));
+    const item = itemHint(hint);
+    const parts = prefixItems.map((part, index) => this.typeOf(part, `${item} ${index + 1}`));
     const isTuple = items === false && (schema.minItems ?? 0) >= parts.length;
     if (parts.length > 0 && isTuple && !schema.uniqueItems && schema.contains === undefined) {
       // Either count beyond the tuple's own cannot be met or says nothing.
@@ -323,9 +329,9 @@ export class TypeBuilder {
       return { kind: "tuple", items: parts };
     }
     if (parts.length > 0) this.noteInexact();
-    const rest = items === undefined ? ANY : this.typeOf(items, itemHint);
-    const item = parts.length > 0 ? this.#union([...parts, rest]) : rest;
-    const list: PyType = { kind: "list", item };
+    const rest = items === undefined ? ANY : this.typeOf(items, item);
+    const type = parts.length > 0 ? this.#union([...parts, rest]) : rest;
+    const list: PyType = { kind: "list", item: type };
     if (this.mode === "output") return list;
     const constraints: Constraint[] = field(sizeLimits(schema.minItems, schema.maxItems));
     if (schema.uniqueItems) constraints.push({ kind: "unique" });
@@ -335,7 +341,7 @@ export class TypeBuilder {
   #dict(schema: SchemaNode, hint: string): PyType {
     if (schema.required !== undefined) this.noteInexact();
     const rest = undeclared(schema, this.mode);
-    const value = rest === undefined ? ANY : this.typeOf(rest, `${hint} Value`);
+    const value = rest === undefined ? ANY : this.typeOf(rest, singular(hint) ?? `${hint} Value`);
     const dict: PyType = { kind: "dict", value };
     if (this.mode === "output") return dict;
     return annotated(dict, field(sizeLimits(schema.minProperties, schema.maxProperties)));

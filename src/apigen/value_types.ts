@@ -121,7 +121,10 @@ export function fits(value: Json, type: PyType): boolean {
       return type.members.some((member) => fits(value, member));
     case "annotated":
       return fits(value, type.base) && type.constraints.every((limit) => keeps(value, limit));
-    default:
+    case "list":
+    case "dict":
+    case "tuple":
+    case "class":
       return false;
   }
 }

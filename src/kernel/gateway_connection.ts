@@ -38,7 +38,7 @@ export class GatewayConnection implements Disposable {
   /** Starts a kernel and returns its id. */
   async createKernel(signal: AbortSignal): Promise<string> {
     const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
-    const model: unknown = await response.json();
+    const model: unknown = parsed(await startOf(response));
     if (isObject(model) && typeof model.id === "string") return model.id;
     throw new Error("The kernel gateway named no kernel id; is it a Jupyter Kernel Gateway?");
   }
@@ -110,7 +110,7 @@ export class GatewayConnection implements Disposable {
       signal,
     });
     if (response.ok || (gone && response.status === 404)) return response;
-    const text = (await response.text()).slice(0, 300);
+    const text = (await startOf(response)).slice(0, 300);
     throw new Error(
       `The kernel gateway answered ${method} ${path} with ${response.status}: ${text}`,
     );
@@ -118,6 +118,30 @@ export class GatewayConnection implements Disposable {
 
   #headers(): Record<string, string> {
     return { Authorization: `token ${this.#address.token}` };
+  }
+}
+
+/** More than a gateway has to say. What answers is in reach of executed code. */
+const MAX_ANSWER_BYTES = 64 * 1024;
+
+/** The text of an answer, or the beginning of a long one. */
+async function startOf(response: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) { // leaving the loop cancels the rest
+    bytes += chunk.length;
+    text += decoder.decode(chunk, { stream: true });
+    if (bytes > MAX_ANSWER_BYTES) break;
+  }
+  return text + decoder.decode();
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // which names no kernel
   }
 }
 

@@ -6,6 +6,7 @@ import {
   type ToolErrorType,
 } from "../errors.ts";
 import type { Logger } from "../log.ts";
+import { messageOf } from "./problems.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
 import type { StdioTransport } from "./stdio_transport.ts";
 
@@ -42,7 +43,7 @@ export function explainAnswer(
     return fail(serverName, invalid ? "invalid_arguments" : "protocol_error", what, error, details);
   }
   if (error instanceof SdkError && BROKEN_RULES.includes(error.code)) {
-    return fail(serverName, "protocol_error", `broke the protocol: ${error.message}`, error);
+    return fail(serverName, "protocol_error", `broke the protocol: ${messageOf(error)}`, error);
   }
   return undefined;
 }

@@ -5,11 +5,12 @@
  */
 import { z } from "zod";
 import { ToolCallError } from "../errors.ts";
+import { problemOf } from "./problems.ts";
 
 const text = z.string().max(65_536);
 const texts = z.record(z.string().max(1024), text);
 
-/** A method that lists, page by page. */
+/** A method that lists what is part of the catalog, page by page. */
 export type ListMethod = "resources/list" | "resources/templates/list" | "prompts/list";
 
 /** What can be asked of a server's catalog, in the protocol's own names. */
@@ -50,7 +51,10 @@ export const CATALOG_METHODS: readonly CatalogMethod[] = [
 const item = { name: z.string().optional() } as const;
 
 /** What each list holds, by the method that asks for it. */
-const LISTS: Readonly<Record<ListMethod, readonly [key: string, item: z.ZodType]>> = {
+const LISTS: Readonly<
+  Record<ListMethod | "tools/list", readonly [key: string, item: z.ZodType]>
+> = {
+  "tools/list": ["tools", z.unknown()], // taken as they come
   "resources/list": ["resources", z.looseObject({ uri: z.string(), ...item })],
   "resources/templates/list": [
     "resourceTemplates",
@@ -80,7 +84,7 @@ const RESULTS: Readonly<
 
 /** Whether a method lists. It sends nothing of the caller's to the server. */
 export function isListMethod(method: CatalogMethod): method is ListMethod {
-  return Object.hasOwn(LISTS, method);
+  return method.endsWith("/list");
 }
 
 /**
@@ -97,8 +101,7 @@ export function checkCatalogParams(
 ): Record<string, unknown> {
   const parsed = REQUESTS[method].safeParse(params);
   if (parsed.success) return parsed.data;
-  const problem = z.prettifyError(parsed.error).slice(0, 300);
-  throw new TypeError(`Invalid parameters of ${method}: ${problem}`);
+  throw new TypeError(`Invalid parameters of ${method}: ${problemOf(parsed.error)}`);
 }
 
 /** The longest list, in pages. A server that never ends its list must not fill the memory. */
@@ -113,11 +116,11 @@ const MAX_PAGES = 1000;
  * @throws {ToolCallError} A page is none, or there is no end of them.
  */
 export async function listAll(
-  method: ListMethod,
+  method: ListMethod | "tools/list",
   ask: (params: { cursor?: string }) => Promise<unknown>,
 ): Promise<unknown[]> {
   const [key, schema] = LISTS[method];
-  const page = z.looseObject({ nextCursor: z.string().optional() });
+  const page = z.looseObject({ nextCursor: z.string().nullish() });
   const items: unknown[] = [];
   let cursor: string | undefined;
   for (let pages = 0; pages < MAX_PAGES; pages++) {
@@ -126,14 +129,16 @@ export async function listAll(
     const listed = z.array(schema).safeParse(parsed?.[key]).data;
     if (parsed === undefined || listed === undefined) malformed(method);
     items.push(...listed);
-    cursor = parsed.nextCursor;
-    if (cursor === undefined) return items;
+    // Some servers say so, or by the same cursor again, that nothing follows.
+    const next = parsed.nextCursor ?? "";
+    if (next === "" || next === cursor) return items;
+    cursor = next;
   }
   throw new ToolCallError("protocol_error", `The server's answer to ${method} has no end`);
 }
 
 /** Refuses what a server answered. */
-export function malformed(method: CatalogMethod): never {
+export function malformed(method: CatalogMethod | "tools/list"): never {
   throw new ToolCallError("protocol_error", `The server sent a malformed answer to ${method}`);
 }
 

@@ -6,6 +6,9 @@ import { makeClient } from "./client.ts";
 import { McpConnection } from "./connection.ts";
 import {
   type Client,
+  ProtocolError,
+  SdkError,
+  SdkErrorCode,
   SdkHttpError,
   SSEClientTransport,
   StreamableHTTPClientTransport,
@@ -15,6 +18,7 @@ import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { exactFetch } from "./exact_fetch.ts";
 import type { LoginOptions } from "./oauth/login.ts";
 import { OAuthSession } from "./oauth/session.ts";
+import { messageOf } from "./problems.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { checkServerName } from "./server_name.ts";
 import {
@@ -148,7 +152,7 @@ async function connectStdio(
     const belongings = stack.move();
     return new McpConnection({ serverName, client, transport, log, hooks, belongings });
   } catch (error) {
-    const exited = transport.failure === undefined && !attempt.expired;
+    const exited = transport.failure === undefined && !attempt.expired && !isAnswer(error);
     const evidence: Partial<ProcessEvidence> | undefined = exited
       ? await transport.evidence()
       : { stderrTail: transport.stderrTail };
@@ -156,7 +160,7 @@ async function connectStdio(
     options.signal?.throwIfAborted();
     if (launch.sandboxed && exited) await requireSandboxPrerequisites(); // it may be why
     const message = transport.pid === null
-      ? reasonOf(error)
+      ? messageOf(error)
       : attempt.expired
       ? `MCP server "${serverName}" ${attempt.waited}`
       : `MCP server "${serverName}" ${endOf(evidence, transport.failure ?? error)}`;
@@ -288,6 +292,12 @@ function transportTypes(url: URL, params: HttpServerParams): readonly ("http" | 
   return ["http", "sse"];
 }
 
+/** Whether an error says that a server answered, so that the connection was ended from this side. */
+function isAnswer(error: unknown): boolean {
+  return error instanceof ProtocolError ||
+    (error instanceof SdkError && error.code === SdkErrorCode.InvalidResult);
+}
+
 /** Whether an error says that the address speaks, but not this transport. */
 function isOtherTransport(error: unknown): boolean {
   return error instanceof SdkHttpError && error.status >= 400 && error.status < 500 &&
@@ -311,21 +321,16 @@ function endOf(evidence: Partial<ProcessEvidence> | undefined, error: unknown): 
   if (typeof evidence?.signal === "string") {
     return `was ended by ${evidence.signal} before it answered`;
   }
-  return `cannot be used: ${reasonOf(error)}`;
+  return `cannot be used: ${messageOf(error)}`;
 }
 
 function prefixed(serverName: string, message: string): string {
   return message.includes(`"${serverName}"`) ? message : `MCP server "${serverName}": ${message}`;
 }
 
-/** The innermost words of an error: `fetch failed` alone says nothing. */
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
 /** Why a request failed: at the bottom of what the SDK and `fetch` make of it. */
 function networkReasonOf(error: unknown): string {
   if (error instanceof Error && error.cause instanceof Error) return networkReasonOf(error.cause);
   // The whole address may hold a secret, and the message has it without its query.
-  return reasonOf(error).replace(/^error sending request for url \(\S*\): /, "");
+  return messageOf(error).replace(/^error sending request for url \(\S*\): /, "");
 }

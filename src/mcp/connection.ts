@@ -29,13 +29,14 @@ import {
   type Implementation,
   type RequestOptions,
   StreamableHTTPClientTransport,
-  type Tool,
   type Transport,
 } from "./sdk.ts";
 import type { OAuthSession } from "./oauth/session.ts";
+import { headerProblem } from "./header_parameters.ts";
 import { openRequiredUrls } from "./required_urls.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
+import { openEntry, readTool, sealToolLists, type Tool } from "./tool_list.ts";
 
 /** What a {@linkcode McpConnection} is made of. */
 export interface McpConnectionParts {
@@ -94,6 +95,7 @@ export class McpConnection implements AsyncDisposable {
     this.#belongings = parts.belongings;
     this.#hooks = parts.hooks ?? {};
     this.closed = this.#lost.promise;
+    sealToolLists(this.#transport);
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
       this.#changes++;
@@ -126,28 +128,50 @@ export class McpConnection implements AsyncDisposable {
   }
 
   /**
-   * Lists all tools, from all pages.
+   * Lists all tools that can be called, from all pages.
    *
    * @param options How long to wait for tools that are added late.
    * @returns The tools in the server's order.
    * @throws {ToolCallError} The server does not give its list.
    */
   async listTools(options: ListToolsOptions = {}): Promise<readonly Tool[]> {
+    return this.#usableTools(await this.listEntries(options));
+  }
+
+  /**
+   * Lists what the server lists as tools, as it comes: nothing of it has been checked.
+   *
+   * @param options How long to wait for tools that are added late.
+   * @returns The entries in the server's order.
+   * @throws {ToolCallError} The server does not give its list.
+   */
+  async listEntries(options: ListToolsOptions = {}): Promise<readonly unknown[]> {
     const { settleMs = 0, signal } = options;
+    if (this.#client.getServerCapabilities()?.tools === undefined) return [];
     if (settleMs > 0) await this.#settle(settleMs);
     const changes = this.#changes;
-    const requestOptions = {
-      timeout: NO_TIMEOUT,
-      cacheMode: "refresh",
-      ...defined({ signal }),
-    } as const;
+    const request = { timeout: NO_TIMEOUT, ...defined({ signal }) };
     try {
-      const { tools } = await this.#client.listTools(undefined, requestOptions);
-      if (changes === this.#changes) this.#tools = tools;
-      return tools;
+      const listed = await listAll(
+        "tools/list",
+        (params) => this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request),
+      );
+      const entries = listed.map(openEntry);
+      if (changes === this.#changes) this.#tools = this.#usableTools(entries);
+      return entries;
     } catch (error) {
       throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
     }
+  }
+
+  /**
+   * Finds out whether an entry of the server's list is a tool that cannot be called.
+   *
+   * @param entry The entry.
+   * @returns Why it cannot be called; `undefined` where nothing is known against it.
+   */
+  problemOf(entry: unknown): string | undefined {
+    return this.#sendsHeaders ? headerProblem(readTool(entry)?.inputSchema) : undefined;
   }
 
   /**
@@ -246,24 +270,46 @@ export class McpConnection implements AsyncDisposable {
     await (this.#closing ??= this.#close());
   }
 
+  get #isModern(): boolean {
+    return this.#client.getProtocolEra() === "modern";
+  }
+
+  /** Whether arguments go into the headers of requests, too. */
+  get #sendsHeaders(): boolean {
+    return this.#isModern && this.#transport.hasPerRequestStream === true;
+  }
+
+  /** The tools of a list that can be called. The first of a name counts. */
+  #usableTools(entries: readonly unknown[]): readonly Tool[] {
+    const tools = new Map<string, Tool>();
+    for (const entry of entries) {
+      const tool = readTool(entry);
+      if (tool === undefined || tools.has(tool.name)) continue;
+      if (this.problemOf(tool) === undefined) tools.set(tool.name, tool);
+    }
+    return [...tools.values()];
+  }
+
   #offers(method: ListMethod): boolean {
     const { resources, prompts } = this.#client.getServerCapabilities() ?? {};
     return (method === "prompts/list" ? prompts : resources) !== undefined;
   }
 
   async #send(name: string, args: ExactObject, options: RequestOptions): Promise<unknown> {
-    const modern = this.#client.getProtocolEra() === "modern";
     const meta = asMeta({
-      ...(modern && this.#hooks.onLog !== undefined ? LOG_REQUEST : {}),
+      ...(this.#isModern && this.#hooks.onLog !== undefined ? LOG_REQUEST : {}),
       ...traceContext(),
     });
     const params = { name, arguments: args, ...meta };
-    if (modern && this.#transport.hasPerRequestStream) {
+    if (this.#sendsHeaders) {
       // Only callTool() mirrors arguments into headers where the tool's schema asks for it. It would
       // also refuse results that do not match the output schema; without that schema it does not.
       const tool = await this.findTool(name, options.signal);
-      const { outputSchema: _dropped, ...rest } = tool ?? { name, inputSchema: { type: "object" } };
-      return await this.#client.callTool(params, { ...options, toolDefinition: rest });
+      const inputSchema = { ...tool?.inputSchema, type: "object" } as const;
+      return await this.#client.callTool(params, {
+        ...options,
+        toolDefinition: { name, inputSchema },
+      });
     }
     // A plain request leaves the result as it came.
     return await this.#client.request({ method: "tools/call", params }, AS_IT_CAME, options);

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { ToolCallError } from "../errors.ts";
 import type { ExactJson } from "../json/exact.ts";
 import { unmarked } from "./exact_fetch.ts";
+import { problemOf } from "./problems.ts";
 
 /** A block of a tool's result, as the server sent it. Kinds that are not known are passed on. */
 export interface ContentBlock {
@@ -53,11 +54,11 @@ const rawResult = z.looseObject({
  */
 export function parseToolResult(raw: unknown): ToolResult {
   const parsed = rawResult.safeParse(raw);
-  if (!parsed.success) throw malformed(z.prettifyError(parsed.error));
+  if (!parsed.success) throw malformed(problemOf(parsed.error));
   const { content, isError, _meta, structuredContent } = parsed.data;
   for (const block of content) {
     const problem = KNOWN_BLOCKS[block.type]?.safeParse(block).error;
-    if (problem !== undefined) throw malformed(`${block.type}: ${z.prettifyError(problem)}`);
+    if (problem !== undefined) throw malformed(`${block.type}: ${problemOf(problem)}`);
   }
   return {
     content,
@@ -68,8 +69,7 @@ export function parseToolResult(raw: unknown): ToolResult {
 }
 
 function malformed(problem: string): ToolCallError {
-  const shown = problem.length > 300 ? `${problem.slice(0, 300)}…` : problem;
-  return new ToolCallError("protocol_error", `The server sent a malformed tool result: ${shown}`);
+  return new ToolCallError("protocol_error", `The server sent a malformed tool result: ${problem}`);
 }
 
 function exact(value: unknown): ExactJson {

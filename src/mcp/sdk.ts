@@ -41,7 +41,6 @@ export type {
   OAuthProtectedResourceMetadata,
   OAuthTokens,
   RequestOptions,
-  Tool,
   Transport,
   VersionNegotiationOptions,
 } from "@modelcontextprotocol/client";

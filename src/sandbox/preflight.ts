@@ -141,7 +141,7 @@ function checkRoot(): Prerequisite {
   return {
     ...common,
     state: "warn",
-    detail: "runs as root: what breaks out of the sandbox is root, too",
+    detail: "running as root: whatever escapes the sandbox is root",
     fix: "Run ipybox as another user",
   };
 }

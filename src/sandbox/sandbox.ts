@@ -173,7 +173,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
   }
   if (report.uid === 0) {
     log.warn(
-      "ipybox runs as root: what gets out of the sandbox is root, too; run it as another user",
+      "Running as root: whatever escapes the sandbox is root. Run ipybox as an ordinary user",
     );
   }
 }

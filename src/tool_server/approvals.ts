@@ -10,7 +10,7 @@ import type { Logger } from "../log.ts";
 import { checkArguments } from "../mcp/arguments_check.ts";
 import { type CatalogMethod, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ElicitationQuestion, ElicitationSource } from "../mcp/elicitation.ts";
-import type { Tool } from "../mcp/sdk.ts";
+import type { Tool } from "../mcp/tool_list.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ConsentFile } from "../policy/consent_file.ts";
 import { launchText, serverFacets, toolFacets } from "./server_facets.ts";

@@ -5,7 +5,7 @@ import type { Logger } from "../log.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/call_options.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/content.ts";
-import type { Tool } from "../mcp/sdk.ts";
+import type { Tool } from "../mcp/tool_list.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { Approvals } from "./approvals.ts";
 import type { CallReporter } from "./call_reporter.ts";

@@ -10,7 +10,7 @@ import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { McpConnection } from "../mcp/connection.ts";
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
-import type { Tool } from "../mcp/sdk.ts";
+import type { Tool } from "../mcp/tool_list.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { ServerRegistry } from "./server_registry.ts";
 import { ServerSlot } from "./server_slot.ts";
@@ -64,14 +64,14 @@ export class McpPool implements AsyncDisposable {
    *
    * @param serverName The registered server.
    * @param signal Gives up.
-   * @returns All its tools, in its order.
+   * @returns What the server lists, as it comes.
    * @throws {ToolCallError} The server cannot be reached or does not give its list.
    */
-  async listTools(serverName: string, signal?: AbortSignal): Promise<readonly Tool[]> {
+  async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
     return await this.#use(
       serverName,
       signal,
-      (connection, signal) => connection.listTools({ signal }),
+      (connection, signal) => connection.listEntries({ signal }),
     );
   }
 

@@ -7,7 +7,7 @@ import type { Facet } from "../approval/consent.ts";
 import { quoted, visible } from "../approval/call_text.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
-import type { Tool } from "../mcp/sdk.ts";
+import type { Tool } from "../mcp/tool_list.ts";
 import type { ServerParams, StdioServerParams } from "../mcp/server_params.ts";
 import { replaceVariables } from "../mcp/variable_text.ts";
 
@@ -88,14 +88,18 @@ export function serverFacets(params: ServerParams): Facet[] {
 export function toolFacets(tool: Tool | undefined): Facet[] {
   if (tool === undefined) return [shown("tool", "definition", "none")];
   const { title, description, annotations, outputSchema } = tool;
-  const { properties = {}, ...rest } = tool.inputSchema;
-  const names = Object.keys(properties);
+  const { properties: listed, ...rest } = tool.inputSchema;
+  const properties = new Map<string, unknown>(
+    typeof listed === "object" && listed !== null ? Object.entries(listed) : [],
+  );
   return [
     ...textFacets({ title, description }),
     ...jsonFacets("tool", { annotations }),
-    ...(names.length > MAX_PARAMETERS
-      ? jsonFacets("tool", { parameters: properties })
-      : names.map((name) => shown("tool", `parameter ${quoted(name)}`, json(properties[name])))),
+    ...(properties.size > MAX_PARAMETERS
+      ? jsonFacets("tool", { parameters: listed })
+      : [...properties].map(([name, value]) =>
+        shown("tool", `parameter ${quoted(name)}`, json(value))
+      )),
     ...jsonFacets("tool", { "input schema": rest, "output schema": outputSchema }),
   ];
 }

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { changesSince, makeConsent } from "../approval/consent.ts";
-import type { Tool } from "../mcp/sdk.ts";
+import type { Tool } from "../mcp/tool_list.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { launchText, serverFacets, toolFacets } from "./server_facets.ts";
 

@@ -1,7 +1,7 @@
 import type { AuditTarget } from "../audit/audit_trail.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
-import type { Tool } from "../mcp/sdk.ts";
+import type { Tool } from "../mcp/tool_list.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import { launchText } from "./server_facets.ts";
 

@@ -8,7 +8,11 @@ from . import CLIENT
 
 __DEFINITIONS__
 
-__all__ = __EXPORTS__
+
+@tool(Params)
+def run(params: Params) -> __RETURNS__:
+    __RUN_DOCSTRING__
+    return __CALL__
 
 
-__RUN__
+run_async = run.awaited

@@ -1,24 +1,14 @@
 __DOCSTRING__
 
-from importlib import import_module as _import_module
-from typing import Any as _Any
+from typing import TYPE_CHECKING
 
-from ipybox_runtime import ToolRunner as _ToolRunner
+from ipybox_runtime import ToolRunner
 
-CLIENT = _ToolRunner(__SERVER_NAME__)
+CLIENT = ToolRunner(__SERVER_NAME__)
 
-_MODULES = frozenset(__MODULES__)
+if TYPE_CHECKING:
+    __NAMES__
+else:
+    from ipybox_runtime.packages import attributes as _attributes
 
-
-def __getattr__(name: str) -> _Any:
-    if name in _MODULES:
-        return _import_module(f".{name}", __name__)
-    if name == "resources":
-        return CLIENT.resources
-    if name == "prompts":
-        return CLIENT.prompts
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({"CLIENT", "prompts", "resources", *_MODULES})
+    __getattr__, __dir__ = _attributes(__name__, __path__, CLIENT)

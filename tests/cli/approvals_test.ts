@@ -25,8 +25,13 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
   const attached = `${workspace.path}/attached`;
   const terminal = ipyboxAtTerminal(["approvals", "--workspace", workspace.path], [
     [`Deciding for ${workspace.path}`, "", attached],
+    ["start_mcp_server", ""],
     ["Allow? ", "y\n"],
+    ["raw.count", ""],
     ["Allow? ", "y\n"],
+    ["register_mcp_server", ""],
+    ["Allow? ", "y\n"],
+    ["raw.count", ""],
     ["Allow? ", "n not now\n"],
     [`${workspace.path} has ended`, "\x03"],
   ], { env, columns: 300 });

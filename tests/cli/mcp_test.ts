@@ -109,8 +109,8 @@ except Exception as error: print(type(error).__name__, error)`);
       assertStringIncludes(text, '"arguments":{"path":"/etc"}');
       assertStringIncludes(text, "ApprovalRejectedError");
       const [first = "", second = "", ...others] = asked();
-      assertStringIncludes(first, "raw.echo(path='/etc')");
-      assertStringIncludes(second, "raw.count()");
+      assertStringIncludes(first, "    | raw.echo(\n    |   path='/etc'\n    | )");
+      assertStringIncludes(second, "    | raw.count()");
       assertEquals(others, []);
     });
 
@@ -154,7 +154,7 @@ with ThreadPoolExecutor(3) as pool:
         assertStringIncludes(text, "did not allow");
         const [question = ""] = asked();
         assertStringIncludes(question, `${workspace.path}/started`);
-        assert(!question.includes("\u202e") && question.includes("\\u{202e}"), question);
+        assert(!question.includes("\u202e") && question.includes("\\u202e"), question);
         assertEquals(await Deno.readTextFile(registry), before);
         assertEquals((await filesBelow(workspace.path)).has("started"), false);
       },

@@ -34,14 +34,20 @@ const TOOLS: readonly unknown[] = [
         cursor: { type: ["string", "null"] },
         from: { type: "string" },
         where: { $ref: "#/$defs/where" },
+        scale: { enum: ["css", "device"], default: "css" },
       },
-      required: ["query"],
+      required: ["query", "scale"],
       $defs: { where },
     },
     outputSchema: {
       type: "object",
-      properties: { hits: { type: "array", items: { type: "string" } }, from: { type: "string" } },
+      properties: {
+        hits: { type: "array", items: { type: "string" } },
+        from: { type: "string" },
+        where: { $ref: "#/$defs/where" },
+      },
       required: ["hits"],
+      $defs: { where },
     },
   },
   { name: "nothing", inputSchema: { type: "object" } },
@@ -72,6 +78,49 @@ const TOOLS: readonly unknown[] = [
     },
   },
   {
+    name: "listed",
+    inputSchema: { type: "object" },
+    outputSchema: {
+      type: "object",
+      properties: { result: { type: "array", items: { type: "integer" } } },
+      required: ["result"],
+    },
+  },
+  {
+    name: "free",
+    inputSchema: { type: "object" },
+    outputSchema: { type: "object", additionalProperties: true },
+  },
+  {
+    name: "closed",
+    inputSchema: {
+      type: "object",
+      properties: { color: { type: "string" } },
+      additionalProperties: false,
+    },
+  },
+  {
+    name: "nested",
+    inputSchema: {
+      type: "object",
+      properties: {
+        shot: {
+          type: "object",
+          properties: {
+            list: {
+              type: "array",
+              items: {
+                type: "object",
+                properties: { scale: { type: "integer", default: 1 } },
+                required: ["scale"],
+              },
+            },
+          },
+        },
+      },
+    },
+  },
+  {
     name: "checked",
     inputSchema: { type: "object", properties: { a: {}, b: {} }, dependentRequired: { a: ["b"] } },
   },
@@ -95,15 +144,18 @@ Deno.test("generated modules do in Python what the schemas say", async () => {
 });
 
 const CALLER = `
-from demo import nothing, search_items
+from demo import free, listed, nothing, search_items, wrapped
 from demo.search_items import Params, Where, run
 
 def calls() -> list[str]:
     run(Params(query="x", sort="new", from_="a", where=Where(field="a", and_=[Where(field="b")])))
     result = search_items.run(query="x", where=Where(field="a"))
-    return [*result.hits, nothing.run(), nothing.run(nothing.Params())]
+    first: int = listed.run().result[0]
+    texts = [wrapped.run().strip(), str(free.run()["any"]), str(free.run().any), str(first)]
+    return [*result.hits, nothing.run(), nothing.run(nothing.Params()), *texts]
 
 async def awaited() -> list[str]:
+    await search_items.run_async(Params(query="x", scale="device"))
     return (await search_items.run_async(query="x")).hits
 `;
 
@@ -115,6 +167,8 @@ search_items.run(querry="x")
 search_items.run(query="x", sort="newest")
 search_items.Params(limit=3)
 search_items.run(query="x").hits.nothing
+search_items.run_async(query=5)
+search_items.run(query="x", scale="big")
 `;
 
 Deno.test("type checkers know the parameters of run(), as keywords and as Params", async () => {
@@ -132,7 +186,7 @@ Deno.test("type checkers know the parameters of run(), as keywords and as Params
 
   for (const { stdout } of good) assertEquals(linesWithErrors(stdout, "caller.py"), []);
   for (const { stdout } of wrong) {
-    assertEquals(linesWithErrors(stdout, "wrong.py"), [4, 5, 6, 7, 8]);
+    assertEquals(linesWithErrors(stdout, "wrong.py"), [4, 5, 6, 7, 8, 9, 10]);
   }
 });
 

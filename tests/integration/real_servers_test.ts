@@ -198,6 +198,40 @@ print(json.dumps([result.thoughtHistoryLength, result.nextThoughtNeeded]))`,
   });
 });
 
+Deno.test("mcp-obsidian and server-gitlab, whose lists are odd, register and answer", async () => {
+  await using test = await TestExecutor.start(CONNECT);
+  await using vault = await TempFolder.create();
+  await Deno.writeTextFile(`${vault.path}/note.md`, "kept");
+  const { executor } = test;
+  const gitlab = npmPackage("@modelcontextprotocol/server-gitlab@2025.4.25");
+  const env = { ...gitlab.env, GITLAB_PERSONAL_ACCESS_TOKEN: "none" };
+  const registered = [
+    await executor.registerServer("obsidian", npmPackage("mcp-obsidian@1.0.0", vault.path)),
+    await executor.registerServer("gitlab", {
+      ...gitlab,
+      env: { ...env, GITLAB_API_URL: "http://127.0.0.1:9/api" },
+    }),
+  ];
+  assertEquals(registered.map((tools) => tools.length), [2, 9]);
+  assertEquals(registered.flat().filter(({ module }) => module === null), []);
+  const found = await json(
+    executor,
+    `
+from ipybox_runtime import ToolCallError
+from mcptools import gitlab, obsidian
+said = [obsidian.search_notes.run(query="note"), obsidian.read_notes.run(paths=["note.md"])]
+try:
+    gitlab.create_branch.run(project_id="1", branch="b")
+except ToolCallError as error:
+    said.append(str(error))
+print(json.dumps(said))`,
+  );
+  assert(Array.isArray(found));
+  assertMatch(String(found[0]), /note\.md/);
+  assertMatch(String(found[1]), /kept/);
+  assertMatch(String(found[2]), /127\.0\.0\.1|fetch|ECONNREFUSED/i); // the server tried
+});
+
 Deno.test("git-mcp-server makes a repository, commits, and says why it fails", async () => {
   await using folder = await TempFolder.create();
   await using test = await TestExecutor.start(CONNECT);

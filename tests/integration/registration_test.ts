@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { ConfigError, McpConnectionError } from "../../src/errors.ts";
+import { CodeExecutionError, ConfigError, McpConnectionError } from "../../src/errors.ts";
 import type { ServerParams } from "../../src/mcp/server_params.ts";
 import { rejection, TestExecutor } from "../support/executor.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
@@ -75,11 +75,31 @@ Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed f
   });
 
   await step("arguments are checked before anybody is asked", async () => {
-    await assertRejects(
-      () => executor.execute("get_sum.run(a='one', b=2)"),
-      Error,
+    const error = await assertRejects(
+      () => executor.execute("get_sum.run(a='one', bb=2)"),
+      CodeExecutionError,
       "ValidationError",
     );
+    const traceback = error.message;
+    assertStringIncludes(traceback, "for get_sum.run(a: float, b: float)\na\n");
+    assertStringIncludes(traceback, "Required; is 'bb' meant for it?");
+    // A token is about four characters; the rule and the blanks of the heading are few.
+    assert(traceback.replaceAll(/-{5,}|\s+/g, " ").length < 480, traceback);
+    assert(!/pydantic|site-packages|\/python/.test(traceback), traceback);
+  });
+
+  await step("completion and help show the keywords of a tool", async () => {
+    const { text } = await executor.execute(`
+from IPython.core.completer import provisionalcompleter
+def complete(code):
+    with provisionalcompleter():
+        return [c.text for c in get_ipython().Completer.completions(code, len(code))]
+print([name for name in complete("get_sum.run(") if name in ("a=", "b=")])
+print(complete("get_sum."))
+help(get_sum.run)`);
+    assertStringIncludes(text ?? "", "['a=', 'b=']\n");
+    assertStringIncludes(text ?? "", "['Params', 'run', 'run_async']\n");
+    assertStringIncludes(text ?? "", "run(*, a: float, b: float) -> ToolText\n");
   });
 
   await step("server-filesystem works on the host, beyond the sandbox", async () => {

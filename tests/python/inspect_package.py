@@ -20,42 +20,51 @@ import unicodedata
 
 IMPORTS = {
     "__future__": {"annotations"},
-    "importlib": {"import_module"},
-    "typing": {"Annotated", "Any", "ClassVar", "Literal"},
-    "pydantic": {"ConfigDict", "Field", "RootModel"},
+    "typing": {"TYPE_CHECKING", "Annotated", "Any", "ClassVar", "Literal"},
+    "pydantic": {"Field"},
     "typing_extensions": {"TypeAliasType"},
-    "ipybox_runtime": {"ToolRunner", "ToolText"},
+    "ipybox_runtime": {"ToolRunner"},
     "ipybox_runtime.models": None,  # all of ours
+    "ipybox_runtime.packages": {"attributes"},
     ".": {"CLIENT"},
 }
-BASES = {"InputModel", "OutputModel", "CheckedModel", "StrEnum", "RootModel"}
+BASES = {
+    "InputModel",
+    "CheckedModel",
+    "OutputModel",
+    "ResultModel",
+    "ResultMapping",
+    "ResultRoot",
+    "ResultValue",
+}
 CALLS = {
     "Field",
-    "ConfigDict",
-    "frozenset",
+    "sent",
     "one_of",
     "pattern",
     "multiple_of",
     "TypeAliasType",
-    "parse_result",
+    "invoke",
     "tool",
-    "_ToolRunner",
-    "_import_module",
-    "sorted",
-    "AttributeError",
-    "run_sync",
-    "run",
-    "to_arguments",
+    "ToolRunner",
+    "_attributes",
     "model_rebuild",
 }
-TOP = (ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Assign, ast.Expr)
-FUNCTIONS = {"run", "run_async", "__getattr__", "__dir__"}
+TOP = (ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.Expr)
+FUNCTIONS = {"run"}
+
+
+def is_for_type_checkers(node: ast.stmt) -> bool:
+    """Whether a statement is the one condition that packages have."""
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def problems_of(tree: ast.Module) -> list[str]:
     """What a generated module must not hold."""
     found: list[str] = []
     for node in tree.body:
+        if is_for_type_checkers(node):
+            continue
         if not isinstance(node, TOP):
             found.append(f"{type(node).__name__} at the top")
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in FUNCTIONS:
@@ -68,6 +77,8 @@ def problems_of(tree: ast.Module) -> list[str]:
         if isinstance(node, ast.ImportFrom):
             source = "." * node.level + (node.module or "")
             allowed = IMPORTS.get(source, set())
+            if source == "." and all(name.asname == name.name for name in node.names):
+                continue  # the modules of a package
             if allowed is not None and not {name.name for name in node.names} <= allowed:
                 found.append(f"from {source} import …")
         if isinstance(node, ast.ClassDef):

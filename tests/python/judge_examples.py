@@ -109,7 +109,7 @@ def named(root: str, package: str) -> list[tuple[str, str]]:
     for file in sorted(os.listdir(os.path.join(root, package))):
         if file.endswith(".py") and file != "__init__.py":
             with open(os.path.join(root, package, file), encoding="utf-8") as source:
-                called = re.search(r'CLIENT\.run_sync\(\s*("(?:[^"\\]|\\.)*")', source.read())
+                called = re.search(r'invoke\(\s*CLIENT,\s*("(?:[^"\\]|\\.)*")', source.read())
             if called is not None:
                 found.append((file[:-3], json.loads(called[1])))
     return found

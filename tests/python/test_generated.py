@@ -6,11 +6,16 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import importlib
+import inspect
+import json
+import pydoc
 import sys
 import time
 import unittest
 import warnings
+from collections.abc import Mapping
 from typing import Any
 from unittest import mock
 
@@ -63,7 +68,7 @@ class Ways(Calls):
         from demo import search_items as m
         from demo.search_items import Params, run
 
-        expected = ("Search-Items", {"query": "x"})
+        expected = ("Search-Items", {"query": "x", "scale": "css"})
         m.run(m.Params(query="x"))
         m.run(params=m.Params(query="x"))
         m.run({"query": "x"})
@@ -105,12 +110,31 @@ class Ways(Calls):
         module = importlib.reload(importlib.import_module("demo.search_items"))
         module.run(query="again")
         module(query="again")
-        self.assertEqual(self.sent(), {"query": "again"})
+        self.assertEqual(self.sent(), {"query": "again", "scale": "css"})
 
     def test_help_shows_the_tool(self) -> None:
         """The docstring is the tool's description."""
-        self.assertEqual(demo.search_items.run.__doc__, "Searches.")
-        self.assertEqual(demo.search_items.run.__name__, "run")
+        m = demo.search_items
+        self.assertEqual((m.run.__doc__, m.run.__name__), ("Searches.", "run"))
+        self.assertEqual((m.run_async.__doc__, m.run_async.__name__), ("Searches.", "run_async"))
+        keywords = "query: str, sort: Literal['new', 'old'] | None = 'new', limit: int | None = None"
+        self.assertTrue(str(inspect.signature(m.run)).startswith(f"(*, {keywords}, "))
+        self.assertIn(", scale: Literal['css', 'device'] = 'css')", str(inspect.signature(m.run)))
+        self.assertTrue(str(inspect.signature(m.run_async)).endswith(") -> Result"))
+        self.assertEqual(str(inspect.signature(demo.nothing.run)), "() -> ToolText")
+        self.assertIn(f"run(*, {keywords}", pydoc.render_doc(m.run, renderer=pydoc.plaintext))
+
+    def test_help_of_a_module_is_about_the_tool(self) -> None:
+        """Not about Pydantic, and completion offers what the module defines."""
+        m = demo.search_items
+        self.assertLess(pydoc.render_doc(m, renderer=pydoc.plaintext).count("\n"), 120)
+        names = {name for name in dir(m) if not name.startswith("_")}
+        self.assertEqual(names, {"Params", "Result", "ResultWhere", "Where", "run", "run_async"})
+        signature = str(inspect.signature(m.Where))
+        self.assertTrue(signature.startswith("(*, field: str, limit: int | None = None"), signature)
+        fields = {name for name in dir(m.Where(field="a")) if not name.startswith("_")}
+        expected = {"field", "limit", "and_", "from_arguments", "to_arguments", "model_dump"}
+        self.assertEqual(fields, expected)
 
 
 class Wire(Calls):
@@ -119,21 +143,33 @@ class Wire(Calls):
     def test_only_what_was_set_is_sent(self) -> None:
         """No defaults, and None only where null is a value."""
         demo.search_items.run(query="x", limit=None, cursor=None)
-        self.assertEqual(self.sent(), {"query": "x", "cursor": None})
+        self.assertEqual(self.sent(), {"query": "x", "scale": "css", "cursor": None})
         params = demo.search_items.Params(query="x", limit=3)
         self.assertEqual(params.sort, "new")
         params.limit = None
-        self.assertEqual(params.to_arguments(), {"query": "x"})
+        self.assertEqual(params.to_arguments(), {"query": "x", "scale": "css"})
+
+    def test_a_default_that_the_schema_requires_is_sent(self) -> None:
+        """At every depth; but what comes as JSON has to have it."""
+        m = demo.search_items
+        m.run(query="x", where={"field": "a", "and": [{"field": "b"}]})
+        self.assertEqual(self.sent()["scale"], "css")
+        m.run(query="x", scale="device")
+        self.assertEqual(self.sent()["scale"], "device")
+        demo.nested.run(shot={"list": [{}, {"scale": 2}]})
+        self.assertEqual(self.sent(), {"shot": {"list": [{"scale": 1}, {"scale": 2}]}})
+        with self.assertRaises(ValidationError):
+            m.Params.model_validate({"query": "x"})
 
     def test_both_names_are_taken_and_given(self) -> None:
         """The Python name and the one on the wire."""
         for given in ({"from": "a"}, {"from_": "a"}):
             params = demo.search_items.Params(query="x", **given)
             self.assertEqual(params.from_, "a")
-            self.assertEqual(params.model_dump(exclude_unset=True), {"query": "x", "from": "a"})
-            self.assertEqual(
-                params.model_dump(exclude_unset=True, by_alias=False), {"query": "x", "from_": "a"}
-            )
+            sent = {"query": "x", "scale": "css", "from": "a"}
+            self.assertEqual(params.model_dump(exclude_unset=True), sent)
+            named = params.model_dump(exclude_unset=True, by_alias=False)
+            self.assertEqual(named, {"query": "x", "scale": "css", "from_": "a"})
 
     def test_numbers_stay_what_they_are(self) -> None:
         """1 is not 1.0, and no digit is lost."""
@@ -152,28 +188,42 @@ class Wire(Calls):
         with self.assertRaises(ValidationError):
             demo.numbers.run(step=4.355)
 
-    def test_enum_classes_are_accepted(self) -> None:
-        """As the reference documents calls."""
-        m = demo.search_items
-        m.run(query="x", sort=m.Sort.old)
-        self.assertEqual(self.sent(), {"query": "x", "sort": "old"})
+    def test_enums_of_the_caller_are_accepted(self) -> None:
+        """They are strings."""
+
+        class Sort(str, enum.Enum):
+            old = "old"
+
+        demo.search_items.run(query="x", sort=Sort.old)
+        self.assertEqual(self.sent()["sort"], "old")
         self.assertIs(type(self.sent()["sort"]), str)
 
     def test_objects_are_models_or_dictionaries(self) -> None:
         """At every depth, with undeclared keys kept."""
         m = demo.search_items
         m.run(query="x", where=m.Where(field="a", and_=[m.Where(field="b", limit=None)]))
-        expected = {"query": "x", "where": {"field": "a", "and": [{"field": "b"}]}}
-        self.assertEqual(self.sent(), expected)
+        expected = {"field": "a", "and": [{"field": "b"}]}
+        self.assertEqual(self.sent()["where"], expected)
         m.run(query="x", where={"field": "a", "more": [1, None]}, extra={"y": None})
         self.assertEqual(self.sent()["where"], {"field": "a", "more": [1, None]})
         self.assertEqual(self.sent()["extra"], {"y": None})
 
+    def test_objects_of_results_can_be_sent(self) -> None:
+        """Also those of another tool."""
+        self.answer = answer(structuredContent={"hits": [], "where": {"field": "a", "and": []}})
+        result = demo.search_items.run(query="x")
+        demo.search_items.run(query="x", where=result.where)
+        self.assertEqual(self.sent()["where"], {"field": "a", "and": []})
+        other = demo.anything.Params(field="b")
+        demo.search_items.run(query="x", where=other)
+        self.assertEqual(self.sent()["where"], {"field": "b"})
+
     def test_a_misspelt_name_is_sent_with_a_warning(self) -> None:
         """The schema allows it, but it looks wrong."""
-        with self.assertWarnsRegex(UndeclaredArgumentWarning, "'lmit'.*'limit'"):
+        with self.assertWarnsRegex(UndeclaredArgumentWarning, "'lmit'.*'limit'") as warned:
             demo.search_items.run(query="x", lmit=3)
-        self.assertEqual(self.sent(), {"query": "x", "lmit": 3})
+        self.assertEqual(warned.filename, __file__)
+        self.assertEqual(self.sent(), {"query": "x", "scale": "css", "lmit": 3})
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             demo.search_items.run(query="x", quite_different=3)
@@ -201,6 +251,60 @@ class Results(Calls):
         result = demo.search_items.run(query="x")
         self.assertEqual((result.hits, result.from_, result.new), (["a"], "b", 2))
         self.assertEqual(result.model_dump()["from"], "b")
+        self.assertEqual((result["from"], result["new"], "hits" in result), ("b", 2, True))
+        self.assertNotIn("where", result)
+
+    def test_typed_results_keep_what_came_beside_them(self) -> None:
+        """Content blocks, and images that are shown."""
+        image = {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}
+        self.answer = ToolResult(
+            {"content": [{"type": "text", "text": "t"}, image], "structuredContent": {"hits": []}}
+        )
+        result = demo.search_items.run(query="x")
+        self.assertIs(result.tool_result, self.answer)
+        self.assertEqual(len(result.tool_result.images), 1)
+        shown = result._repr_mimebundle_()
+        self.assertEqual(shown["image/png"], image["data"])
+        self.assertEqual(shown["text/plain"], "Result(hits=[], from_=None, where=None)")
+        self.answer = answer("other", structuredContent={"hits": []})
+        self.assertEqual(result, demo.search_items.run(query="x"))
+        self.assertEqual(demo.search_items.run(query="x")._repr_mimebundle_(), {})
+        root = demo.anything.run()
+        self.assertEqual(root.tool_result.text, "other")
+
+    def test_free_form_results_are_mappings(self) -> None:
+        """Like the dictionary that they are on the wire."""
+        self.answer = answer(structuredContent={"x": 1, "items": [2]})
+        result = demo.free.run()
+        self.assertEqual((result["x"], result.x, result.get("y", 3)), (1, 1, 3))
+        self.assertEqual((list(result), len(result), "x" in result), (["x", "items"], 2, True))
+        self.assertEqual(dict(result), {"x": 1, "items": [2]})
+        self.assertEqual(dict(**result), dict(result.items()))
+        self.assertEqual(result, {"x": 1, "items": [2]})
+        self.assertIsInstance(result, Mapping)
+        with self.assertRaises(KeyError):
+            result["y"]
+
+    def test_envelopes_are_like_what_is_in_them(self) -> None:
+        """As FastMCP makes them; `result` stays, as the reference has it."""
+        self.answer = answer("plain", structuredContent={"result": '{"a": 1}'})
+        text = demo.wrapped.run()
+        self.assertEqual(json.loads(text), {"a": 1})
+        self.assertEqual((text.result, text.structured), (text, {"result": '{"a": 1}'}))
+        self.answer = answer("plain", structuredContent={"result": [1, 2]})
+        listed = demo.listed.run()
+        self.assertEqual((listed.result, list(listed), len(listed), listed[-1]), ([1, 2],) + ([1, 2], 2, 2))
+        self.assertEqual((str(listed), listed == [1, 2], 2 in listed), ("[1, 2]", True, True))
+        self.assertEqual((listed.index(2), listed.tool_result), (1, self.answer))
+        with self.assertRaises(AttributeError):
+            _ = listed.nothing
+
+    def test_text_carries_structured_content(self) -> None:
+        """Some servers send it without a schema."""
+        self.answer = answer("said", structuredContent={"a": 1})
+        self.assertEqual(demo.nothing.run().structured, {"a": 1})
+        self.answer = answer("said")
+        self.assertIsNone(demo.nothing.run().structured)
 
     def test_empty_results_are_results(self) -> None:
         """Presence counts, not truth."""
@@ -223,10 +327,69 @@ class Results(Calls):
         error = caught.exception
         self.assertIsInstance(error, MismatchedResultError)
         self.assertEqual((error.raw, error.text, error.result), ({"hits": 5}, "said", self.answer))
+        self.assertEqual(
+            str(error),
+            "The structured result does not fit the tool's own schema "
+            "(hits: Input should be a valid list). The tool sent: said",
+        )
+        self.answer = answer(structuredContent={"error": "no such hit"})
+        with self.assertRaisesRegex(MismatchedResultError, '{"error": "no such hit"}$'):
+            demo.search_items.run(query="x")
+        self.answer = answer("said")
         self.answer = answer("said")
         with self.assertRaises(MismatchedResultError) as caught:
             demo.search_items.run(query="x")
         self.assertEqual((caught.exception.raw, caught.exception.text), (None, "said"))
+
+
+class WrongArguments(Calls):
+    """What is said is short, and helps."""
+
+    def said(self, call: Any, **arguments: Any) -> str:
+        """What is said of a call."""
+        with self.assertRaises(ValidationError) as caught:
+            call(**arguments)
+        self.assertEqual(self.calls, [])
+        self.assertIsNone(caught.exception.__cause__)
+        said = str(caught.exception)
+        self.assertLess(len(said), 420, said)
+        self.assertNotIn("pydantic", said)
+        return said
+
+    def test_the_signature_and_the_problem(self) -> None:
+        """All that is needed to put it right."""
+        said = self.said(demo.numbers.run, number="one")
+        self.assertEqual(
+            said,
+            "1 validation error for numbers.run(number: float | None = None, "
+            "integer: int | None = None, step: float | None = None, "
+            "distinct: list[Any] | None = None)\n"
+            "number\n  Input should be a valid number, not 'one' [type=arguments]",
+        )
+        self.assertIn("not a valid", self.said(demo.numbers.Params, integer="1").replace("should be a", "not a"))
+
+    def test_the_nearest_right_name(self) -> None:
+        """For a name that is missing, and for one that does not exist."""
+        said = self.said(demo.search_items.run, querry="x")
+        self.assertIn("query\n  Required; is 'querry' meant for it?", said)
+        said = self.said(demo.closed.run, colour="x")
+        self.assertIn("colour\n  Not an argument; did you mean 'color'?", said)
+        self.assertIn("closed.run(color: str | None = None)", said)
+
+    def test_inside_of_objects(self) -> None:
+        """The place is that in the arguments."""
+        said = self.said(demo.search_items.run, query="x", where={"and": [{"fild": "x"}]})
+        self.assertIn("where.field\n  Required", said)
+        self.assertIn("where.and.0.field\n  Required; is 'fild' meant for it?", said)
+        said = self.said(demo.search_items.Where, fild="x")
+        self.assertIn("for search_items.Where(field: str, limit: int | None = None", said)
+
+    def test_much_that_is_wrong_is_cut(self) -> None:
+        """A caller who sees three mistakes looks again."""
+        wrong = {name: object() for name in ("number", "integer", "step", "distinct")}
+        self.assertEqual(self.said(demo.numbers.run, **wrong).count("[type="), 3)
+        self.assertIn("as keywords", self.said(lambda: demo.numbers.run("x")))
+        self.assertIn("not 'xxx", self.said(demo.numbers.run, number="x" * 10_000))
 
 
 class Checks(unittest.TestCase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, TypeGuard
@@ -16,6 +16,7 @@ __all__ = [
     "SchemaCheck",
     "compile_pattern",
     "is_array",
+    "is_mapping",
     "is_multiple",
     "is_object",
     "json_equal",
@@ -33,6 +34,11 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
     """Whether a value is a JSON object."""
     return isinstance(value, dict)
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a value is like a JSON object."""
+    return isinstance(value, Mapping)
 
 
 def json_equal(left: Any, right: Any) -> bool:

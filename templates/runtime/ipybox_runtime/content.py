@@ -158,14 +158,25 @@ class UnknownContent(ToolContent):
 
 
 class ToolText(str):
-    """The text of a tool's result, which also carries the result's other content."""
+    """The text of a tool's result, which also carries all else that the tool sent."""
 
+    #: The content blocks in order.
     content: tuple[ToolContent, ...]
+    #: The structured content: any JSON value, or ``None`` where there is none.
+    structured: Any
 
-    def __new__(cls, text: str, content: tuple[ToolContent, ...] = ()) -> ToolText:
+    def __new__(
+        cls, text: str, content: tuple[ToolContent, ...] = (), structured: Any = None
+    ) -> ToolText:
         self = super().__new__(cls, text)
         self.content = content
+        self.structured = structured
         return self
+
+    @property
+    def result(self) -> str:
+        """The text, by the name that envelopes of structured results give it."""
+        return str(self)
 
     @property
     def images(self) -> tuple[ToolImage, ...]:
@@ -191,16 +202,21 @@ class ToolResult:
             content_block(item) for item in result["content"]
         )
         texts = [block.text for block in self.content if isinstance(block, TextBlock)]
-        #: The text blocks, joined by newlines.
-        self.text = ToolText("\n".join(texts), self.content)
         #: Whether the server sent structured content, which may be ``None``, ``{}`` or ``0``.
         self.has_structured: bool = "structuredContent" in result
         #: The structured content: any JSON value.
         self.structured: Any = result.get("structuredContent")
+        #: The text blocks, joined by newlines.
+        self.text = ToolText("\n".join(texts), self.content, self.structured)
         #: Whether the tool says that it failed.
         self.is_error: bool = result.get("isError") is True
         #: The result's ``_meta``.
         self.meta: Optional[dict[str, Any]] = result.get("_meta")
+
+    @property
+    def images(self) -> tuple[ToolImage, ...]:
+        """The images of the result."""
+        return self.text.images
 
     def __repr__(self) -> str:
         structured = f", structured={self.structured!r}" if self.has_structured else ""

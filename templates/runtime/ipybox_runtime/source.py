@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
 from typing import Optional
 
 _running: Optional[str] = None
@@ -23,7 +24,7 @@ def calling_line() -> Optional[int]:
     """Give the line of the executed code that leads to this call, if it is in this call's stack."""
     if _running is None:
         return None
-    frame = sys._getframe(1)
+    frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename == _running:
             return frame.f_lineno + _skipped

@@ -1,0 +1,247 @@
+/**
+ * Settles what the classes of a module are: equal ones become one, each gets its name, and what was
+ * said twice is said once.
+ *
+ * @module
+ */
+import type { ClassDefinition, Definition, Field, PyType } from "./model.ts";
+import { membersOf, renamed } from "./model.ts";
+import { ClassNames, pascalCase } from "./names.ts";
+import { literal } from "./python.ts";
+import { singular } from "./singular.ts";
+import { typeText } from "./type_text.ts";
+
+/** How long listed values are, in characters, before they get a name if several fields take them. */
+const MAX_REPEATED = 40;
+
+/**
+ * Settles the definitions of a module.
+ *
+ * @param definitions The definitions in the order in which they were made, under names for the time
+ * being.
+ * @param names What these names were made for.
+ * @returns The definitions that are left.
+ */
+export function settled(definitions: readonly Definition[], names: ClassNames): Definition[] {
+  const united = unite(definitions, names);
+  const named = rename(united.definitions, united.hints, names);
+  return shareValues(withoutEchoes(named), names);
+}
+
+/** Lets equal classes be one, from the innermost on. */
+function unite(definitions: readonly Definition[], names: ClassNames) {
+  const same = new Map<string, string>();
+  const known = new Map<string, string>();
+  const hints = new Map<string, Set<string>>();
+  const kept: Definition[] = [];
+  const about = new Map<string, string>();
+  for (const definition of definitions) {
+    const { name } = definition;
+    const hint = names.hintOf(name);
+    const own = withNames(definition, (inner) => same.get(inner) ?? inner);
+    const isRoot = name === "Params" || name === "Result";
+    const key = own.kind === "class" && !isRoot ? keyOf(own) : undefined;
+    const first = key === undefined ? undefined : known.get(`${hint} ${key.shape}`) ??
+      known.get(key.whole);
+    if (first !== undefined) {
+      same.set(name, first);
+      hints.get(first)?.add(hint);
+      // What is said of one of them need not be true of the other.
+      if (definition.kind === "class" && definition.description !== about.get(first)) {
+        about.set(first, "");
+      }
+      continue;
+    }
+    if (key !== undefined) known.set(`${hint} ${key.shape}`, name).set(key.whole, name);
+    hints.set(name, new Set([hint]));
+    if (own.kind === "class") about.set(name, own.description);
+    kept.push(own);
+  }
+  // A class that refers to itself may name one that turned out to be another.
+  const nameOf = (name: string) => same.get(name) ?? name;
+  const left = kept.map((definition) => {
+    const own = withNames(definition, nameOf);
+    return own.kind === "class" ? { ...own, description: about.get(own.name) ?? "" } : own;
+  });
+  return { definitions: left, hints };
+}
+
+/** What makes a class what it is: in types alone, and with what is said of its fields. */
+function keyOf({ base, closed, extra, fields }: ClassDefinition) {
+  const head = [base, closed, extra && typeText(extra)];
+  const shape = fields.map((field) => [
+    field.name,
+    field.wire,
+    typeText(field.type),
+    field.required,
+    field.sent,
+    field.default === undefined ? "" : literal(field.default),
+  ]);
+  return {
+    shape: JSON.stringify([head, shape]),
+    whole: JSON.stringify([head, shape, fields.map(({ description }) => description)]),
+  };
+}
+
+/** Gives the classes their names, from the outermost on. */
+function rename(
+  definitions: readonly Definition[],
+  hints: ReadonlyMap<string, ReadonlySet<string>>,
+  { avoid }: ClassNames,
+): Definition[] {
+  const byName = new Map(definitions.map((definition) => [definition.name, definition]));
+  const pool = new ClassNames(avoid);
+  const final = new Map([["Params", "Params"], ["Result", "Result"]]);
+  const waiting = ["Params", "Result"];
+  for (const name of waiting) { // it grows
+    const definition = byName.get(name);
+    const parent = name === "Params" ? "" : final.get(name) ?? "";
+    for (const inner of definition === undefined ? [] : namesIn(definition)) {
+      if (final.has(inner) || !byName.has(inner)) continue;
+      const hint = commonName([...hints.get(inner) ?? [inner]]);
+      const around = pascalCase(hint).startsWith(parent) ? hint : `${parent} ${hint}`;
+      final.set(inner, pool.next(hint, around));
+      waiting.push(inner);
+    }
+  }
+  const nameOf = (name: string) => final.get(name) ?? name;
+  return definitions.flatMap((definition) => {
+    const name = final.get(definition.name);
+    return name === undefined ? [] : [{ ...withNames(definition, nameOf), name }];
+  });
+}
+
+/** One name for what has several: the words that all end with, or the first and the second. */
+function commonName(hints: readonly string[]): string {
+  const words = hints.map((hint) => pascalCase(hint).match(/[A-Z]?[a-z0-9]+|[A-Z]+/g) ?? []);
+  const [first = [], ...others] = words;
+  let common = 0;
+  while (
+    common < first.length &&
+    others.every((list) => list.at(-common - 1) === first.at(-common - 1))
+  ) common++;
+  if (others.length === 0) return hints[0] ?? "";
+  if (common > 0) return first.slice(-common).join(" ");
+  return hints.length === 2 ? hints.join(" or ") : hints[0] ?? "";
+}
+
+/** Says once what was said more often: of a class and its field, of equal fields in a row of classes. */
+function withoutEchoes(definitions: readonly Definition[]): Definition[] {
+  const said = new Map<string, Set<string>>();
+  const aboutFields = new Set<string>();
+  for (const definition of definitions) {
+    if (definition.kind !== "class") continue;
+    for (const { type, description } of definition.fields) {
+      for (const name of typeNames(type)) aboutFields.add(`${name} ${description}`);
+    }
+  }
+  return definitions.map((definition) => {
+    if (definition.kind !== "class") return definition;
+    const { name, description } = definition;
+    return {
+      ...definition,
+      description: aboutFields.has(`${name} ${description}`) ? "" : description,
+      fields: definition.fields.map((field) => {
+        const known = said.get(field.wire) ?? new Set();
+        const isEcho = known.has(field.description);
+        said.set(field.wire, known.add(field.description));
+        return isEcho ? { ...field, description: "" } : field;
+      }),
+    };
+  });
+}
+
+/** Gives long lists of values that several fields take a name. */
+function shareValues(definitions: readonly Definition[], { avoid }: ClassNames): Definition[] {
+  const fields = definitions.flatMap((definition) =>
+    definition.kind === "class" ? definition.fields : []
+  );
+  const uses = new Map<string, { readonly type: PyType; readonly fields: Field[] }>();
+  for (const field of fields) {
+    for (const type of literalsIn(field.type)) {
+      const text = typeText(type);
+      if (text.length <= MAX_REPEATED) continue;
+      const use = uses.get(text) ?? { type, fields: [] };
+      uses.set(text, use);
+      use.fields.push(field);
+    }
+  }
+  const taken = new Set([...avoid, ...definitions.map(({ name }) => name)]);
+  const pool = new ClassNames(taken);
+  const names = new Map<string, string>();
+  const values: Definition[] = [];
+  for (const [text, { type, fields: [field, ...others] }] of uses) {
+    if (field === undefined || others.length === 0) continue;
+    const name = pool.next(singular(field.wire) ?? field.wire);
+    names.set(text, name);
+    values.push({ kind: "values", name, type });
+  }
+  if (values.length === 0) return [...definitions];
+  const share = (type: PyType): PyType => {
+    const name = type.kind === "literal" ? names.get(typeText(type)) : undefined;
+    if (name !== undefined) return { kind: "class", name };
+    switch (type.kind) {
+      case "list":
+        return { ...type, item: share(type.item) };
+      case "annotated":
+        return { ...type, base: share(type.base) };
+      case "union":
+        return { ...type, members: type.members.map(share) };
+      default:
+        return type;
+    }
+  };
+  return [
+    ...values,
+    ...definitions.map((definition) =>
+      definition.kind === "class"
+        ? {
+          ...definition,
+          fields: definition.fields.map((field) => ({ ...field, type: share(field.type) })),
+        }
+        : definition
+    ),
+  ];
+}
+
+function literalsIn(type: PyType): PyType[] {
+  switch (type.kind) {
+    case "literal":
+      return [type];
+    case "list":
+      return literalsIn(type.item);
+    case "annotated":
+      return literalsIn(type.base);
+    case "union":
+      return membersOf(type).flatMap(literalsIn);
+    default:
+      return [];
+  }
+}
+
+/** A definition whose types name others by their new names. */
+function withNames(definition: Definition, nameOf: (name: string) => string): Definition {
+  if (definition.kind !== "class") return { ...definition, type: renamed(definition.type, nameOf) };
+  const { extra, fields } = definition;
+  return {
+    ...definition,
+    extra: extra === undefined ? undefined : renamed(extra, nameOf),
+    fields: fields.map((field) => ({ ...field, type: renamed(field.type, nameOf) })),
+  };
+}
+
+function namesIn(definition: Definition): Set<string> {
+  if (definition.kind !== "class") return typeNames(definition.type);
+  const { extra, fields } = definition;
+  const types = [...fields.map(({ type }) => type), ...(extra === undefined ? [] : [extra])];
+  return new Set(types.flatMap((type) => [...typeNames(type)]));
+}
+
+function typeNames(type: PyType): Set<string> {
+  const names = new Set<string>();
+  renamed(type, (name) => {
+    names.add(name);
+    return name;
+  });
+  return names;
+}

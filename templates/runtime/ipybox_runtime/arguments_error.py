@@ -1,0 +1,94 @@
+"""What is said where the arguments of a tool are wrong: little, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from .checks import is_array, is_mapping
+from .signatures import signature_text
+
+__all__ = ["arguments_error"]
+
+_MOST_PROBLEMS = 3
+_LONGEST_PROBLEM = 120
+
+
+def arguments_error(model: type[BaseModel], error: ValidationError, given: Any) -> ValidationError:
+    """The same error for the eyes of who called: the first problems, beside the signature."""
+    problems: dict[str, tuple[tuple[int | str, ...], str]] = {}
+    for problem in error.errors(include_url=False, include_context=False):
+        path = _path_in(given, problem["loc"])
+        key = "/".join(map(str, path))
+        said = _said(model, dict(problem), path, given)
+        # The members of a union each say what is wrong for them.
+        before = problems.get(key)
+        if before is None:
+            problems[key] = (path, said)
+        elif said not in before[1] and " or " not in before[1]:
+            problems[key] = (path, f"{before[1]} or {said[:1].lower()}{said[1:]}")
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError("arguments", "{said}", {"said": said[:_LONGEST_PROBLEM]}),
+            loc=path,
+            input=None,
+        )
+        for path, said in list(problems.values())[:_MOST_PROBLEMS]
+    ]
+    involved = {str(path[0]) for path, _ in problems.values() if path}
+    return ValidationError.from_exception_data(
+        signature_text(model, involved), details, hide_input=True
+    )
+
+
+def _path_in(given: Any, loc: Iterable[int | str]) -> tuple[int | str, ...]:
+    """Where in the arguments a problem is, without the names of types that were tried."""
+    path: list[int | str] = []
+    value = given
+    parts = list(loc)
+    for at, part in enumerate(parts):
+        if is_mapping(value) and (part in value or at == len(parts) - 1):
+            path.append(part)
+            value = value.get(str(part))
+        elif isinstance(part, int) and is_array(value) and part < len(value):
+            path.append(part)
+            value = value[part]
+    return tuple(path)
+
+
+def _said(
+    model: type[BaseModel], problem: dict[str, Any], path: tuple[int | str, ...], given: Any
+) -> str:
+    kind = problem["type"]
+    if kind in ("missing", "extra_forbidden") and path:
+        around: Any = given
+        for part in path[:-1]:
+            around = around[part]
+        names = [name for name in around if isinstance(name, str)]
+        if kind == "missing":
+            return "Required" + _hint(str(path[-1]), names, "; is {} meant for it?")
+        known = names_of(model) if len(path) == 1 else []
+        return "Not an argument" + _hint(str(path[-1]), known, "; did you mean {}?")
+    if kind in ("model_type", "dict_type") and not path:
+        return "Give the arguments as keywords, or all of them as Params"
+    message = str(problem["msg"]).replace(" or instance of ", " or ")
+    value = problem["input"]
+    if isinstance(value, (str, int, float, bool, type(None))):
+        shown = repr(value)
+        message += f", not {shown if len(shown) <= 40 else shown[:39] + '…'}"
+    return message
+
+
+def names_of(model: type[BaseModel]) -> list[str]:
+    """The names that a model's fields can be given by."""
+    fields = model.model_fields
+    return [*fields, *(field.alias for field in fields.values() if field.alias)]
+
+
+def _hint(name: str, candidates: list[str], text: str) -> str:
+    close = get_close_matches(name, candidates, n=1, cutoff=0.6)
+    return text.format(repr(close[0])) if close else ""

@@ -1,0 +1,264 @@
+"""Structured results: what a tool's output schema promises, and all else that the tool sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from pydantic import BaseModel, PrivateAttr, RootModel, ValidationError
+
+from .checks import is_mapping
+from .content import ToolText
+from .errors import ToolOutputError
+from .model_base import Model
+
+if TYPE_CHECKING:
+    from abc import ABCMeta
+
+    from .content import ToolResult
+
+__all__ = [
+    "MismatchedResultError",
+    "OutputModel",
+    "ResultMapping",
+    "ResultModel",
+    "ResultRoot",
+    "ResultValue",
+    "parse_result",
+    "parse_text",
+]
+
+_T = TypeVar("_T")
+_M = TypeVar("_M", bound=BaseModel)
+
+_LONGEST_WORDS = 1000
+
+
+class OutputModel(Model):
+    """Base of the objects in a tool's structured result. Unknown fields are kept."""
+
+    def __getitem__(self, name: str) -> Any:
+        """A field that was sent, by its name in the schema."""
+        return self._sent_fields()[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a field was sent."""
+        return name in self._sent_fields()
+
+    def _sent_fields(self) -> dict[str, Any]:
+        named = {
+            field.alias or name: self.__dict__[name]
+            for name, field in type(self).model_fields.items()
+            if name in self.model_fields_set
+        }
+        return {**named, **(self.__pydantic_extra__ or {})}
+
+
+class _Beside:
+    """What came beside a structured result. It plays no part where results are compared."""
+
+    def __init__(self, result: ToolResult | None = None) -> None:
+        self.result = result
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Beside)
+
+
+class _WithToolResult:
+    if TYPE_CHECKING:
+        _beside: _Beside
+
+    @property
+    def tool_result(self) -> ToolResult:
+        """All that the tool sent: content blocks, images, the structured result as it came."""
+        if self._beside.result is None:
+            raise AttributeError("This result was not made by a tool")
+        return self._beside.result
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        result = self._beside.result
+        bundle = {} if result is None else result.text._repr_mimebundle_()
+        return {**bundle, "text/plain": repr(self)} if bundle else {}
+
+
+class ResultModel(OutputModel, _WithToolResult):
+    """Base of a tool's structured result."""
+
+    _beside: _Beside = PrivateAttr(default_factory=_Beside)
+
+
+class ResultMapping(ResultModel):
+    """A result whose schema declares no fields: a mapping of what the tool sent."""
+
+    def __iter__(self) -> Any:
+        """The names."""
+        return iter(self._sent_fields())
+
+    def __len__(self) -> int:
+        """How many fields there are."""
+        return len(self._sent_fields())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it holds the same as another mapping."""
+        return is_mapping(other) and self._sent_fields() == dict(other)
+
+    def keys(self) -> KeysView[str]:
+        """The names."""
+        return self._sent_fields().keys()
+
+    def values(self) -> ValuesView[Any]:
+        """The values."""
+        return self._sent_fields().values()
+
+    def items(self) -> ItemsView[str, Any]:
+        """The names with their values."""
+        return self._sent_fields().items()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a name, or a default."""
+        return self._sent_fields().get(name, default)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+cast("ABCMeta", Mapping).register(ResultMapping)
+
+
+class ResultValue(ResultModel):
+    """An envelope around one value, `result`. It can be used like the value, too."""
+
+    def __str__(self) -> str:
+        return str(self._value())
+
+    def __iter__(self) -> Any:
+        return iter(self._value())
+
+    def __len__(self) -> int:
+        return len(self._value())
+
+    def __bool__(self) -> bool:
+        return bool(self._value())
+
+    def __getitem__(self, key: Any) -> Any:
+        """An item of the value."""
+        return self._value()[key]
+
+    def __contains__(self, item: object) -> bool:
+        """Whether the value holds an item."""
+        return item in self._value()
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the values are equal."""
+        value = self._value()
+        return bool(value == (other._value() if isinstance(other, ResultValue) else other))
+
+    def __float__(self) -> float:
+        return float(self._value())
+
+    def __int__(self) -> int:
+        return int(self._value())
+
+    def _value(self) -> Any:
+        return self.__dict__["result"]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            """An attribute of the value, where the envelope has none."""
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name.startswith("_"):
+                    raise
+            return getattr(self._value(), name)
+
+
+class ResultRoot(RootModel[_T], _WithToolResult):
+    """Base of a structured result that is not an object: `root` is its value."""
+
+    _beside: _Beside = PrivateAttr(default_factory=_Beside)
+
+
+def parse_result(model: type[_M], answer: ToolResult) -> _M:
+    """A tool's answer as its `Result`.
+
+    Raises `MismatchedResultError`, which carries what the tool said, if that does not fit: the tool has
+    already run, so its answer must not be lost.
+    """
+    parsed = _parsed(model, answer)
+    if isinstance(parsed, _WithToolResult):
+        parsed.__pydantic_private__ = {"_beside": _Beside(answer)}
+    return parsed
+
+
+def parse_text(model: type[BaseModel], answer: ToolResult) -> ToolText:
+    """A tool's answer as the text in its envelope."""
+    text: str = _parsed(model, answer).__dict__["result"]
+    return ToolText(text, answer.content, answer.structured)
+
+
+def _parsed(model: type[_M], answer: ToolResult) -> _M:
+    if answer.has_structured:
+        try:
+            return model.model_validate(answer.structured, by_alias=True, by_name=False)
+        except ValidationError as error:
+            message = (
+                f"The structured result does not fit the tool's own schema ({_reason(error)}). "
+                f"The tool sent: {_words(answer)}"
+            )
+            raise MismatchedResultError(message, answer) from None
+    # Older servers declare a schema and yet send text only.
+    for candidate in _from_text(answer.text):
+        try:
+            return model.model_validate(candidate, by_alias=True, by_name=False)
+        except ValidationError:
+            continue
+    message = f"The tool declares a structured result, but sent only text: {_words(answer)}"
+    raise MismatchedResultError(message, answer)
+
+
+def _reason(error: ValidationError) -> str:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    said = "; ".join(
+        ": ".join(filter(None, ("/".join(map(str, problem["loc"])), problem["msg"])))
+        for problem in problems[:3]
+    )
+    return said if len(problems) <= 3 else f"{said}; …"
+
+
+def _words(answer: ToolResult) -> str:
+    words = str(answer.text)
+    if not words.strip() and answer.has_structured:
+        words = json.dumps(answer.structured, ensure_ascii=False)
+    return words if len(words) <= _LONGEST_WORDS else f"{words[:_LONGEST_WORDS]}…"
+
+
+def _from_text(text: str) -> Iterator[Any]:
+    """What a text may stand for: the JSON in it, or the one string of an envelope."""
+    try:
+        yield json.loads(text)
+    except (ValueError, RecursionError):
+        pass  # most texts are no JSON
+    yield {"result": str(text)}
+
+
+class MismatchedResultError(ToolOutputError):
+    """A tool ran, but its result is not what its schema says.
+
+    Nothing of it is lost: `raw` is the structured result as it came, if there was one, `text` is
+    the text, and `result` is all of it.
+    """
+
+    def __init__(self, message: str, result: ToolResult) -> None:
+        """Takes what the tool said."""
+        super().__init__(message)
+        self.result = result
+        self.raw: Any = result.structured
+        self.text: str = result.text
