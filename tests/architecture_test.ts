@@ -27,6 +27,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "executor",
     "kernel",
     "mcp",
+    "process",
     "python",
     "sandbox",
     "tool_server",

@@ -1,25 +1,154 @@
+/**
+ * Tools as one would write them by hand, for those who read in order to call: without what the
+ * generated modules need beside.
+ *
+ * @module
+ */
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
-import type { JsonObject } from "./json.ts";
-import type { Field, ModuleModel, PyType } from "./model.ts";
+import { JsonNumber, type JsonObject } from "./json.ts";
+import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import { literal } from "./python.ts";
 import { typeText } from "./type_text.ts";
 
+/** How much of a result's classes a signature shows, beside the fields of the result itself. */
+const MAX_NESTED = 300;
+/** How much is shown of the description of one argument or field. */
+const MAX_DESCRIPTION = 240;
+
 /**
- * A tool's function as one line of Python, without restrictions of its arguments.
+ * A tool's function as one line of Python, with the fields of its result and, as far as there is room,
+ * the classes in these on lines of their own. Restrictions of arguments are left out.
  *
  * @param origin Server, tool and module.
  * @param definition The tool as the server lists it.
- * @returns Such as `search.run(query: str, limit: int | None = 10) -> Result`.
+ * @returns Such as `search.run(query: str, limit: int | None = 10) -> Result(items: list[Item])`.
  */
 export function signatureOf(origin: ModuleOrigin, definition: JsonObject): string {
   const model = modelOf(origin, definition);
-  const params = model.definitions.find(({ name }) => name === "Params");
-  const fields = params?.kind === "class" ? params.fields.map(argument) : [];
-  if (params?.kind === "class" && params.extra !== undefined) fields.push("**others");
-  return `${model.module}.run(${fields.join(", ")}) -> ${
-    model.returns === "result" ? "Result" : "str"
-  }`;
+  const head = `${model.module}.run(${argumentsOf(model).join(", ")}) -> ${resultOf(model)}`;
+  const nested: string[] = [];
+  let room = MAX_NESTED;
+  for (const shown of resultClasses(model).filter(({ name }) => name !== "Result")) {
+    const line = `  ${shown.name}(${shown.fields.map(resultField).join(", ")})`;
+    room -= line.length;
+    if (room < 0) break;
+    nested.push(line);
+  }
+  return [head, ...nested].join("\n");
 }
+
+/**
+ * All that one needs to know of a tool: its function with its arguments, and the classes of these and
+ * of its result, with their descriptions.
+ *
+ * @param origin Server, tool and module.
+ * @param definition The tool as the server lists it.
+ * @returns Lines that read like Python.
+ */
+export function stubOf(origin: ModuleOrigin, definition: JsonObject): string {
+  const model = modelOf(origin, definition);
+  const params = paramsOf(model);
+  const fields = params?.fields ?? [];
+  const open = params?.extra === undefined ? [] : ["    **others,"];
+  const lines = [
+    ...fields.map((field) => `    ${described(argument(field), ",", field)}`),
+    ...open,
+  ];
+  const result = model.returns === "result" ? "Result" : "str";
+  const head = lines.length === 0
+    ? `${model.module}.run() -> ${result}`
+    : `${model.module}.run(\n${lines.join("\n")}\n) -> ${result}`;
+  const others = model.definitions.flatMap((part) =>
+    part.name === "Params" ? [] : [stubOfDefinition(part)]
+  );
+  return [head, ...others].join("\n");
+}
+
+function stubOfDefinition(definition: Definition): string {
+  switch (definition.kind) {
+    case "class": {
+      const fields = definition.fields.map((field) => described(resultField(field), "", field));
+      const body = fields.length === 0 ? ["..."] : fields;
+      return `class ${definition.name}:\n${body.map((line) => `    ${line}`).join("\n")}`;
+    }
+    case "root":
+    case "alias":
+    case "values":
+      return `${definition.name} = ${typeText(plain(definition.type))}`;
+  }
+}
+
+function paramsOf({ definitions }: ModuleModel): ClassDefinition | undefined {
+  return definitions.filter((part) => part.kind === "class").find(({ name }) => name === "Params");
+}
+
+function argumentsOf(model: ModuleModel): string[] {
+  const params = paramsOf(model);
+  const fields = (params?.fields ?? []).map(argument);
+  return params?.extra === undefined ? fields : [...fields, "**others"];
+}
+
+/** A result with its fields, or the type of one that is no object. */
+function resultOf(model: ModuleModel): string {
+  if (model.returns !== "result") return "str";
+  const result = model.definitions.find(({ name }) => name === "Result");
+  if (result?.kind === "class") return `Result(${result.fields.map(resultField).join(", ")})`;
+  return result?.kind === "root" ? `Result[${typeText(plain(result.type))}]` : "Result";
+}
+
+/** The classes of a result: those that are written after the parameters. */
+function resultClasses({ definitions }: ModuleModel): ClassDefinition[] {
+  const params = definitions.findIndex(({ name }) => name === "Params");
+  return definitions.slice(params + 1).filter((part) => part.kind === "class");
+}
+
+function resultField({ name, type }: Field): string {
+  return `${name}: ${typeText(plain(type))}`;
+}
+
+/** A line with a comment on what it is and which values it takes. */
+function described(line: string, end: string, { type, description }: Field): string {
+  const words = description.replaceAll(/\s+/g, " ").trim();
+  const short = words.length <= MAX_DESCRIPTION
+    ? words
+    : `${words.slice(0, MAX_DESCRIPTION).toWellFormed().trimEnd()} …`;
+  const notes = [short, ...limitsOf(type)].filter((note) => note !== "");
+  return notes.length === 0 ? line + end : `${line}${end}  # ${notes.join("; ")}`;
+}
+
+/** The restrictions of a type, in short. */
+function limitsOf(type: PyType): string[] {
+  if (type.kind === "union") return type.members.flatMap(limitsOf);
+  if (type.kind !== "annotated") return [];
+  return [
+    ...limitsOf(type.base),
+    ...type.constraints.flatMap((constraint) => {
+      switch (constraint.kind) {
+        case "field":
+          return constraint.arguments.filter(([keyword]) => keyword in LIMITS).map(
+            ([keyword, value]) =>
+              `${LIMITS[keyword]} ${value instanceof JsonNumber ? value.source : value}`,
+          );
+        case "pattern":
+          return [`matches ${constraint.pattern.source.slice(0, 100)}`];
+        case "multipleOf":
+          return [`multiple of ${constraint.step.source}`];
+        case "unique":
+          return ["unique items"];
+      }
+    }),
+  ];
+}
+
+const LIMITS: Readonly<Record<string, string>> = {
+  ge: ">=",
+  gt: ">",
+  le: "<=",
+  lt: "<",
+  min_length: "length >=",
+  max_length: "length <=",
+  pattern: "matches",
+};
 
 function modelOf(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
   try {

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { isObject, toJson } from "./json.ts";
-import { signatureOf } from "./signature.ts";
+import { signatureOf, stubOf } from "./signature.ts";
 
 function signature(tool: unknown): string {
   const definition = toJson(tool);
@@ -19,11 +19,18 @@ Deno.test("signatureOf() writes a function as one would by hand", () => {
     },
     required: ["query"],
   };
-  const outputSchema = { type: "object", properties: { items: { type: "array" } } };
+  const item = {
+    type: "object",
+    properties: { id: { type: "integer", minimum: 1 } },
+    required: ["id"],
+  };
+  const items = { type: "array", items: item };
+  const outputSchema = { type: "object", properties: { items }, required: ["items"] };
   assertEquals(
     signature({ name: "search", inputSchema, outputSchema }),
     "search.run(query: str, limit: int | None = 10, " +
-      'sort: Literal["stars", "forks"] | None = None, weights: list[float] | None = None) -> Result',
+      'sort: Literal["stars", "forks"] | None = None, weights: list[float] | None = None) -> ' +
+      "Result(items: list[Item])\n  Item(id: int)",
   );
 });
 
@@ -40,4 +47,38 @@ Deno.test("signatureOf() gives a tool whose schema defeats the generator a funct
   for (let depth = 0; depth < 1500; depth++) schema = { type: "array", items: schema };
   const inputSchema = { type: "object", properties: { deep: schema } };
   assertEquals(signature({ name: "search", inputSchema }).startsWith("search.run("), true);
+});
+
+Deno.test("stubOf() gives what is needed to call a tool, and nothing of how it is called", () => {
+  const definition = toJson({
+    name: "search",
+    inputSchema: {
+      type: "object",
+      properties: {
+        query: { type: "string", description: "What to\n look for", minLength: 1 },
+        sort: { enum: ["stars", "forks"] },
+        where: { type: "object", properties: { field: { type: "string" } }, required: ["field"] },
+      },
+      required: ["query"],
+    },
+    outputSchema: {
+      type: "object",
+      properties: { count: { type: "integer", description: "How many" } },
+      required: ["count"],
+    },
+  });
+  if (!isObject(definition)) throw new TypeError("not a definition");
+  assertEquals(
+    stubOf({ server: "web", tool: "search", module: "search" }, definition),
+    `
+search.run(
+    query: str,  # What to look for; length >= 1
+    sort: Literal["stars", "forks"] | None = None,
+    where: Where | None = None,
+) -> Result
+class Where:
+    field: str
+class Result:
+    count: int  # How many`.trim(),
+  );
 });

@@ -1,5 +1,5 @@
 import { Mutex } from "../async/mutex.ts";
-import { Bm25, type WeightedText } from "./bm25.ts";
+import { Bm25, type WeightedText, wordsOf } from "./bm25.ts";
 import { isObject, type Json } from "./json.ts";
 import { type PackageTool, readPackage } from "./package_reader.ts";
 
@@ -24,6 +24,35 @@ interface ReadPackage {
   readonly tools: readonly IndexedTool[];
 }
 
+/** How much better a tool is found whose server the query names. */
+const NAMED_SERVER = 2;
+
+/** Tools in the order of how well they answer a query. */
+export class ToolRanking {
+  readonly #ranking: Bm25<IndexedTool>;
+
+  /** @param tools The tools. */
+  constructor(tools: readonly IndexedTool[]) {
+    this.#ranking = new Bm25(tools, textsOf);
+  }
+
+  /** Finds tools, best first. */
+  search(query: string): IndexedTool[] {
+    const words = wordsOf(query);
+    // Also as one word: "eleven labs" is "elevenlabs".
+    const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
+    const isNamed = new Map<string, boolean>();
+    const matches = this.#ranking.search(query).map(({ item, score }) => {
+      const { server } = item;
+      if (!isNamed.has(server)) {
+        isNamed.set(server, wordsOf(server).some((word) => named.has(word)));
+      }
+      return { item, score: isNamed.get(server) ? score * NAMED_SERVER : score };
+    });
+    return matches.sort((a, b) => b.score - a.score).map(({ item }) => item);
+  }
+}
+
 /**
  * Finds tools in the generated packages. A package is read again when it was written anew; no server
  * is started.
@@ -32,7 +61,7 @@ export class ToolIndex {
   readonly #root: string;
   readonly #packages = new Map<string, ReadPackage>();
   readonly #turns = new Mutex();
-  #index: { readonly key: string; readonly ranking: Bm25<IndexedTool> } | undefined;
+  #index: { readonly key: string; readonly ranking: ToolRanking } | undefined;
 
   /** @param root The folder of all packages. */
   constructor(root: string) {
@@ -40,7 +69,7 @@ export class ToolIndex {
   }
 
   /**
-   * Searches names, descriptions and parameters.
+   * Searches names, descriptions, parameters and results.
    *
    * @param query Words; the tools that have most of the rarest come first.
    * @param servers The servers whose tools count.
@@ -59,8 +88,8 @@ export class ToolIndex {
     const tools = packages.flatMap((read) => read.tools);
     if (query.trim() === "") return { tools, missing };
     const key = JSON.stringify([servers, packages.map(({ version }) => version)]);
-    if (this.#index?.key !== key) this.#index = { key, ranking: new Bm25(tools, textsOf) };
-    return { tools: this.#index.ranking.search(query).map(({ item }) => item), missing };
+    if (this.#index?.key !== key) this.#index = { key, ranking: new ToolRanking(tools) };
+    return { tools: this.#index.ranking.search(query), missing };
   }
 
   async #read(server: string): Promise<ReadPackage | undefined> {
@@ -91,19 +120,22 @@ async function versionOf(path: string): Promise<string | undefined> {
 /** The words of a name say more than those of a description, and these more than a parameter's. */
 function textsOf({ server, name, description, definition }: IndexedTool): WeightedText[] {
   const title = definition.get("title");
-  const input = definition.get("inputSchema");
-  const properties = isObject(input) ? input.get("properties") : undefined;
-  const parameters = isObject(properties) ? [...properties].map(parameterText).join(" ") : "";
   return [
-    { text: name, weight: 3 },
-    { text: server, weight: 1 },
+    { text: name, weight: 5 },
+    { text: server, weight: 2 },
     { text: typeof title === "string" ? title : "", weight: 2 },
     { text: description, weight: 1 },
-    { text: parameters, weight: 0.5 },
+    { text: propertiesText(definition.get("inputSchema")), weight: 0.5 },
+    { text: propertiesText(definition.get("outputSchema")), weight: 0.25 },
   ];
 }
 
-function parameterText([name, schema]: [string, Json]): string {
+function propertiesText(schema: Json | undefined): string {
+  const properties = isObject(schema) ? schema.get("properties") : undefined;
+  return isObject(properties) ? [...properties].map(propertyText).join(" ") : "";
+}
+
+function propertyText([name, schema]: [string, Json]): string {
   const description = isObject(schema) ? schema.get("description") : undefined;
   return typeof description === "string" ? `${name} ${description}` : name;
 }

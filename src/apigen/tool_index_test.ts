@@ -70,3 +70,26 @@ Deno.test("ToolIndex searches 500 tools", async () => {
   assertEquals(tools[0]?.name, "tool-271-write");
   assertEquals(tools.length, 500);
 });
+
+Deno.test("ToolIndex finds tools by other words, by the server's name, and by their results", async () => {
+  await using folder = await TempFolder.create();
+  const tool = (name: string, description: string, output: string) => ({
+    name,
+    description,
+    inputSchema: { type: "object" },
+    outputSchema: { type: "object", properties: { [output]: { type: "string" } } },
+  });
+  for (const server of ["gitlab", "github"]) {
+    const tools = [
+      tool("delete_branch", "Removes a branch.", "sha"),
+      tool("create_issue", "Files an issue.", "number"),
+      tool("weather", "Tells it.", "humidity"),
+    ];
+    await generatePackage(server, { tools }, { rootDir: folder.path });
+  }
+  const index = new ToolIndex(folder.path);
+  const first = async (query: string) => (await found(index, query, "github", "gitlab"))[0];
+  assertEquals(await first("erasing branches on GitLab"), "gitlab.delete_branch");
+  assertEquals(await first("open a ticket in git hub"), "github.create_issue");
+  assertEquals(await first("humidity gitlab"), "gitlab.weather");
+});

@@ -62,6 +62,11 @@ export class ApprovalPage {
     return this.#desk.presence.state;
   }
 
+  /** Whether an approver is attached who is asked before pages, such as an `ApprovalClient`. */
+  get attended(): boolean {
+    return this.#desk.isAttended;
+  }
+
   /**
    * Makes a link to the page. It works once, and for some minutes: give it to nobody but the person
    * who decides, and write it into no file that code could read.
@@ -125,8 +130,8 @@ export class ApprovalPage {
   }
 
   /**
-   * Asks pages, and no other approver, about something that is no call of executed code, such as a
-   * change of the setup. It can be allowed or denied as it is; neither is remembered.
+   * Asks pages, or the `ApprovalClient` that is connected, about something that is no call of executed
+   * code, such as a change of the setup. It can be allowed or denied as it is; neither is remembered.
    *
    * @param call What is to be decided.
    * @param options What withdraws it.

@@ -71,13 +71,23 @@ export class PageDesk implements Disposable {
     });
   }
 
+  /** Whether an approver in another process is connected, who is asked before pages. */
+  get isAttended(): boolean {
+    return this.#channel.attached;
+  }
+
   /** Asks about something that can only be allowed or denied as it is. */
   async ask(
     call: ApprovalCall,
     options: Pick<ApprovalWaitOptions, "signal" | "approver">,
   ): Promise<ApprovalResponse> {
     const check = () => "this cannot be edited: deny it, and say what should be different";
-    return await this.#channel.request(call, { ...options, check });
+    const { signal, approver } = options;
+    return await this.#channel.request(call, {
+      signal,
+      check,
+      ...(this.isAttended ? {} : { approver }),
+    });
   }
 
   /** Exchanges a code for a session; `undefined` where the code is not good, or no longer. */

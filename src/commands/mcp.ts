@@ -40,6 +40,9 @@ export const mcp: Command = {
     },
     "approve-shell": APPROVE_SHELL,
     page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
+    structured: {
+      help: "Give results as structured content, too, for programs; models need text alone",
+    },
     http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any that is free)" },
     host: { value: "HOST", help: "With --http, the address to listen at (default: 127.0.0.1)" },
     "allow-host": {
@@ -117,6 +120,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     policy,
     kernelEnv: await kernelEnvOf(workspace),
     page: parsed.has("page"),
+    structured: parsed.has("structured"),
     version: config.version,
   };
   const http = await httpOf(parsed);

@@ -122,6 +122,11 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./mcp.ts")).mcp,
   },
   {
+    name: "approvals",
+    summary: "Decide on what running MCP sessions ask",
+    load: async () => (await import("./approvals.ts")).approvals,
+  },
+  {
     name: "policy",
     summary: "Check, test and explain which calls need approval",
     load: async () => (await import("./policy.ts")).policy,

@@ -30,6 +30,22 @@ export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | u
   return undefined;
 }
 
+/**
+ * The text that a bundle shows: all but a `repr` that only names the class of an image that is shown.
+ *
+ * @param data The bundle.
+ * @returns The text, or `undefined` where there is none.
+ */
+export function shownText(data: MimeBundle): string | undefined {
+  const text = textOf(data["text/plain"]);
+  if (text === undefined || text.length > MAX_BARE_REPR || !BARE_REPR.test(text)) return text;
+  return FORMATS.some(({ mime }) => textOf(data[mime]) !== undefined) ? undefined : text;
+}
+
+/** Such as `<IPython.core.display.Image object>`. */
+const BARE_REPR = /^<[\w.]+ object(?: at 0x[\da-f]+)?>$/;
+const MAX_BARE_REPR = 200;
+
 /** A text value of a bundle; Jupyter allows a list of lines too. */
 export function textOf(value: unknown): string | undefined {
   if (typeof value === "string") return value;

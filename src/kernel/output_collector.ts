@@ -1,7 +1,7 @@
 import type { PartialResult } from "../errors.ts";
 import type { ArtifactFolder } from "./artifact_folder.ts";
 import type { OutputChunk } from "./chunk_queue.ts";
-import { textOf, writeImage } from "./image_file.ts";
+import { shownText, writeImage } from "./image_file.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
 import type { MimeBundle } from "./outputs.ts";
@@ -157,7 +157,7 @@ export class OutputCollector implements Disposable {
     // A display of an earlier execution, whose result is already out: here it is a new one.
     if (entries === undefined) return this.#addData("display_data", content);
     const { first, others } = entries;
-    const before = textOf(first.shown.data["text/plain"]);
+    const before = shownText(first.shown.data);
     const olds = [first, ...others].map(({ shown }) => shown);
     const { shown: whole, text } = this.#read(content);
     for (const { data, metadata } of olds) this.#keptBytes -= weightOf(data) + weightOf(metadata);
@@ -183,7 +183,7 @@ export class OutputCollector implements Disposable {
   #read(content: JsonObject): { shown: Omit<Shown, "image">; text: string | undefined } {
     const data = bundleOf(content.data);
     const metadata = bundleOf(content.metadata);
-    const text = textOf(data["text/plain"]);
+    const text = shownText(data);
     const shortened = text === undefined ? undefined : cut(text, this.#options.maxOutputBytes / 2);
     // The log would otherwise be the first to know that text is left out.
     if (shortened !== text) this.#startSpilling();

@@ -1,5 +1,5 @@
 import type { MimeBundle, Output } from "./outputs.ts";
-import { textOf } from "./image_file.ts";
+import { shownText } from "./image_file.ts";
 import { byteLength, collapseCarriageReturns, firstBytes, formatBytes, lastBytes } from "./text.ts";
 
 /** A stream's text, or a part of it. */
@@ -83,7 +83,7 @@ export class OutputLog {
 
   /** Adds a result or a display and returns its entry, which may be updated later. */
   addData(output: Pick<DataEntry, "type" | "displayId">, shown: Shown): DataEntry {
-    const text = textOf(shown.data["text/plain"]);
+    const text = shownText(shown.data);
     if (text !== undefined) this.#hasText = true;
     const bytes = byteLength(text ?? "");
     const entry = { ...output, shown: { ...shown, bytes, uses: 1 }, textLeftOut: false };
@@ -106,7 +106,7 @@ export class OutputLog {
       }
       other.shown = shown;
     }
-    const bytes = byteLength(textOf(next.data["text/plain"]) ?? "");
+    const bytes = byteLength(shownText(next.data) ?? "");
     this.#count(shown.uses * (bytes - shown.bytes));
     Object.assign(shown, next, { bytes });
     this.#trimIfLarge();
@@ -134,7 +134,7 @@ export class OutputLog {
       if (entry.type === "stream") parts.push(joiner.join(entry.text));
       else if (entry.type === "gap") parts.push(joiner.joinLine(this.#gapNote(note)));
       else if (entry.type !== "error" && !entry.textLeftOut) {
-        const text = textOf(entry.shown.data["text/plain"]);
+        const text = shownText(entry.shown.data);
         if (text !== undefined) parts.push(joiner.joinLine(text));
       }
     }

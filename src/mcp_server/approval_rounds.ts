@@ -30,6 +30,8 @@ import {
 interface RoundState {
   readonly run?: string;
   readonly change?: string;
+  /** When the client was asked. */
+  readonly askedAt?: number;
 }
 
 /** What a form offers, in the words that the user sees. */
@@ -40,7 +42,9 @@ const DECISIONS: ReadonlyMap<string, CellDecision> = new Map([
   ["deny", "deny"],
 ]);
 
-const confirmation = z.object({ decision: z.enum(["allow", "deny"]) });
+const confirmation = z.object({
+  decision: z.enum(["allow", "deny"]).meta({ default: "allow" }),
+});
 const answerSchema = z.object({
   action: z.enum(["accept", "decline", "cancel"]),
   content: z.record(
@@ -56,6 +60,8 @@ const ANSWER_TIMEOUT_MS = 10 * 60_000;
  * user has a form open: it has most likely been closed. In the newer era nothing else tells.
  */
 const ABANDONED_MS = 30_000;
+/** Nobody reads a question and refuses in less: a client that does has nobody to ask. */
+const FASTEST_PERSON_MS = 400;
 /** What is asked at once: more would bury a person. */
 const MAX_AT_ONCE = 10;
 
@@ -101,11 +107,15 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
    * The cell that this request goes on with, its answers taken.
    *
    * @param ctx The request.
+   * @param leave Leaves a request to somebody else where the client has asked nobody.
    * @returns The cell, or `undefined` for a new one.
    * @throws {Error} The cell was given up meanwhile.
    */
-  async resume(ctx: RoundRequest): Promise<Cell | undefined> {
-    const id = ctx.mcpReq.requestState<RoundState>()?.run;
+  async resume(
+    ctx: RoundRequest,
+    leave: (run: Cell, request: ApprovalRequest) => void,
+  ): Promise<Cell | undefined> {
+    const { run: id, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
     if (id === undefined) return undefined;
     const round = this.#rounds.get(id);
     if (round === undefined) {
@@ -118,6 +128,10 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     const { run, shown } = round;
     const { inputResponses } = ctx.mcpReq;
     for (const request of shown.approvals) {
+      if (isUnasked(inputResponses?.[request.id], askedAt)) {
+        leave(run, request);
+        continue;
+      }
       const answer = acceptedContent(inputResponses, request.id, decisionForm(request));
       await run.decide(request.id, DECISIONS.get(answer?.decision ?? "deny") ?? "deny");
     }
@@ -167,7 +181,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     }
     return inputRequired({
       inputRequests,
-      requestState: await this.#codec.mint({ run: run.id }),
+      requestState: await this.#codec.mint({ run: run.id, askedAt: Date.now() }),
     });
   }
 
@@ -176,18 +190,23 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
    *
    * @param description What would be done, to the last parameter.
    * @param ctx The request.
-   * @returns What to answer the client, or whether it is approved.
+   * @returns What to answer the client, whether it is approved, or that nobody was asked.
    */
-  async confirm(description: string, ctx: RoundRequest): Promise<InputRequiredResult | boolean> {
+  async confirm(
+    description: string,
+    ctx: RoundRequest,
+  ): Promise<InputRequiredResult | boolean | "unasked"> {
+    const { change, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
     // The state is signed: the answer counts for exactly what was shown.
-    if (ctx.mcpReq.requestState<RoundState>()?.change === description) {
+    if (change === description) {
+      if (isUnasked(ctx.mcpReq.inputResponses?.confirm, askedAt)) return "unasked";
       const answer = acceptedContent(ctx.mcpReq.inputResponses, "confirm", confirmation);
       return answer?.decision === "allow";
     }
     const confirm = inputRequired.elicit({ message: description, requestedSchema: confirmation });
     return inputRequired({
       inputRequests: { confirm },
-      requestState: await this.#codec.mint({ change: description }),
+      requestState: await this.#codec.mint({ change: description, askedAt: Date.now() }),
     });
   }
 
@@ -241,6 +260,16 @@ export function leaveUnaskable(
   };
 }
 
+/**
+ * Whether a client has answered without asking its user, as headless ones do: its form was sent away
+ * by nobody, or refused faster than a person reads.
+ */
+function isUnasked(response: unknown, askedAt: number = Date.now()): boolean {
+  const { data } = answerSchema.safeParse(response);
+  if (data === undefined || data.action === "cancel") return true;
+  return data.action === "decline" && Date.now() - askedAt < FASTEST_PERSON_MS;
+}
+
 function approvalForm(request: ApprovalRequest): InputRequests[string] {
   const { kind, source, changes = [], server } = request;
   const isShell = kind === "shell" || kind === "shell_magic";
@@ -268,7 +297,8 @@ function decisionForm(
   const isOffered = ([, decision]: [string, CellDecision]) =>
     decision === "once" || decision === "deny" || scopes.includes(decision);
   const words = [...DECISIONS].filter(isOffered).map(([words]) => words);
-  return z.object({ decision: z.enum(words) });
+  // Accepting the form stays a deliberate act; what most people choose is chosen already.
+  return z.object({ decision: z.enum(words).meta({ default: words[0] }) });
 }
 
 function questionForm({ serverName, question }: ElicitationRequest): InputRequests[string] {

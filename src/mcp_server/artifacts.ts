@@ -30,13 +30,6 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
 /** The files that a session's cells have left, as resources. */
 export class Artifacts {
   readonly #artifacts = new Map<string, Artifact>();
-  readonly #onChange: () => void;
-
-  /** @param onChange Called when there are others. */
-  constructor(onChange: () => void) {
-    this.#onChange = onChange;
-  }
-
   /** The latest of one kind, newest first. */
   list(kind: ArtifactKind): Artifact[] {
     return [...this.#artifacts.values()]
@@ -61,7 +54,6 @@ export class Artifacts {
     if (this.#artifacts.size > MAX_ARTIFACTS && oldest !== undefined) {
       this.#artifacts.delete(oldest);
     }
-    this.#onChange();
     return artifact;
   }
 

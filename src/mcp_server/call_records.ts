@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { visible } from "../approval/call_text.ts";
 import type { CallEvent } from "../tool_server/server_events.ts";
 
 /** A call that a cell has made, for the client. */
@@ -30,11 +31,20 @@ export interface CallRecord {
 /** How many calls of a cell are told: a loop makes thousands. */
 const MAX_RECORDS = 50;
 
+/** How calls end that were done: of shell commands no more is known than that they may run. */
+const WENT_WELL: ReadonlySet<string> = new Set(["ok", "approved"]);
+/** How many of those that failed are named. */
+const MAX_NAMED = 5;
+/** How much is said of one; code can make up any name. */
+const MAX_NAME = 80;
+
 /** The calls that a cell makes. */
 export class CallRecords {
   readonly #records = new Map<string, CallRecord>();
   readonly #running = new Map<string, string>();
+  readonly #failed: string[] = [];
   #count = 0;
+  #failures = 0;
 
   /** How many calls there were, also those that are not kept. */
   get count(): number {
@@ -51,6 +61,14 @@ export class CallRecords {
     const [first, ...others] = this.#running.values();
     if (first === undefined) return "";
     return others.length === 0 ? first : `${first} and ${others.length} more`;
+  }
+
+  /** Which calls were denied or failed, in one line; the empty string for none. */
+  get failures(): string {
+    if (this.#failures === 0) return "";
+    const rest = this.#failures - this.#failed.length;
+    const names = this.#failed.join(", ") + (rest > 0 ? ` and ${rest} more` : "");
+    return `[${this.#failures} of ${this.#count} calls denied or failed: ${names}]`;
   }
 
   /** Takes the beginning or the end of a call. */
@@ -74,7 +92,9 @@ export class CallRecords {
         return;
       }
       case "call_ended": {
+        const name = this.#running.get(event.callId) ?? "";
         this.#running.delete(event.callId);
+        if (!WENT_WELL.has(event.status)) this.#fail(name, event.status);
         const record = this.#records.get(event.callId);
         if (record === undefined) return;
         record.decision = event.decision ?? null;
@@ -84,5 +104,11 @@ export class CallRecords {
         record.duration_ms = Math.round(event.durationMs);
       }
     }
+  }
+
+  #fail(name: string, status: string): void {
+    this.#failures++;
+    if (this.#failed.length >= MAX_NAMED) return;
+    this.#failed.push(`${visible(name.slice(0, MAX_NAME).toWellFormed())} (${status})`);
   }
 }

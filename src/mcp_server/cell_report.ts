@@ -54,26 +54,18 @@ export const cellReportSchema: z.ZodType<CellReport> = z.object({
   state: z.enum(["kept", "lost"]).describe("Whether variables survived"),
 });
 
-/** How a report is made. */
-export interface ReportOptions {
-  /** The most characters of text. */
-  readonly limit: number;
-  /** Whether the client knows links to resources. */
-  readonly links: boolean;
-}
-
 /**
  * Reports a cell's end.
  *
  * @param outcome Its result or its error.
  * @param session Where its files become resources.
- * @param options What the client wants.
- * @returns Text, images, links and the same as data; `isError` where the cell failed.
+ * @param limit The most characters of text.
+ * @returns Text, images and the same as data; `isError` where the cell was ended before its own end.
  */
 export async function reportCell(
   outcome: CellOutcome,
   session: Session,
-  { limit, links }: ReportOptions,
+  limit: number,
 ): Promise<CallToolResult> {
   const failed = "error" in outcome.end ? failureOf(outcome, outcome.end.error) : undefined;
   const partial = failed?.partial ?? ("result" in outcome.end ? outcome.end.result : NOTHING);
@@ -86,13 +78,8 @@ export async function reportCell(
   const images = await reportImages(partial.images, session);
 
   const where = output === undefined ? "" : `[The whole output: ${output.path} (${output.uri})]`;
-  const words = [text, where, message, imageList(images)].filter((part) => part !== "");
-  const content: ContentBlock[] = [
-    { type: "text", text: words.join("\n\n") },
-    ...images.flatMap(({ block }) => block === undefined ? [] : [block]),
-  ];
-  const artifacts = [...(output === undefined ? [] : [output]), ...images.map((i) => i.artifact)];
-  if (links) content.push(...artifacts.slice(0, MAX_LINKS).map(linkTo));
+  const words = [text, where, message, outcome.calls.failures, imageList(images)]
+    .filter((part) => part !== "");
   const report: CellReport = {
     status: failed?.status ?? "ok",
     text,
@@ -110,13 +97,21 @@ export async function reportCell(
     error: failed === undefined ? null : failed.error(message),
     state: outcome.state,
   };
-  return { content, structuredContent: report, ...(failed === undefined ? {} : { isError: true }) };
+  return session.answers.of({
+    text: words.join("\n\n"),
+    images: images.flatMap(({ block }) => block === undefined ? [] : [block]),
+    report,
+    // What the code raised is what it gave: the tool has done what it was asked for.
+    isError: failed !== undefined && !failed.isRaised,
+  });
 }
 
 const NOTHING: PartialResult = { text: null, images: [], outputs: [] };
 
 interface Failure {
   readonly status: CellReport["status"];
+  /** Whether the code raised it. */
+  readonly isRaised: boolean;
   /** What is said of it. */
   readonly message: string;
   readonly partial: PartialResult;
@@ -133,6 +128,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
     partial: PartialResult,
   ): Failure => ({
     status,
+    isRaised: false,
     message,
     partial,
     error: (shown) => ({
@@ -144,6 +140,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   if (error instanceof CodeExecutionError) {
     return {
       status: "error",
+      isRaised: true,
       message: error.traceback || error.message,
       partial: error,
       error: (traceback) => ({
@@ -169,7 +166,6 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
 const MAX_EVALUE = 1000;
 /** More would drown what else there is. */
 const MAX_LISTED = 50;
-const MAX_LINKS = 10;
 /** The images of one cell that are sent, together: clients bound what a tool may return. */
 const MAX_IMAGES = 8;
 const MAX_IMAGE_BYTES = 3 * 2 ** 20;
@@ -230,8 +226,4 @@ function imageList(images: readonly ReportedImage[]): string {
   const rest = images.length - lines.length;
   if (rest > 0) lines.push(`- and ${rest} more`);
   return `Generated images:\n\n${lines.join("\n")}`;
-}
-
-function linkTo({ uri, path, mimeType, title }: Artifact): ContentBlock {
-  return { type: "resource_link", uri, name: basename(path), title, mimeType };
 }

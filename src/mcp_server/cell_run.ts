@@ -34,6 +34,14 @@ export interface CellOutcome {
 /** A decision on a call: to allow only it, or calls of its tool for so long, or to deny it. */
 export type CellDecision = "once" | "deny" | RememberScope;
 
+/** How a {@linkcode CellRun} runs. */
+export interface CellRunOptions {
+  /** How long it may run, approvals excluded. */
+  readonly timeoutMs: number;
+  /** The cell that was asked for before it, if any: cells run in their order. */
+  readonly after?: CellRun | undefined;
+}
+
 /** What is kept of the text of a cell that is under way. */
 const MAX_LAST_TEXT = 10_000;
 
@@ -55,6 +63,7 @@ export class CellRun {
   #questions: ElicitationRequest[] = [];
   /** How many calls wait for somebody else than the client's user. */
   #elsewhere = 0;
+  #after: CellRun | undefined;
   #outcome: CellOutcome | undefined;
   #lastText = "";
   #news = Promise.withResolvers<void>();
@@ -64,11 +73,13 @@ export class CellRun {
    *
    * @param executor Runs it, after the cells before it.
    * @param code Its code.
-   * @param timeoutMs How long it may run, approvals excluded.
+   * @param options Its limits.
    */
-  constructor(executor: CodeExecutor, code: string, timeoutMs: number) {
+  constructor(executor: CodeExecutor, code: string, { timeoutMs, after }: CellRunOptions) {
     this.code = code;
+    this.#after = after;
     this.#run(executor, timeoutMs).then((end) => {
+      this.#after = undefined;
       this.#outcome = {
         end,
         cancelled: "error" in end && isAbort(end.error),
@@ -83,6 +94,8 @@ export class CellRun {
 
   /** What it does at the moment, in one line. */
   get activity(): string {
+    const before = this.#running();
+    if (before !== undefined) return `Waiting for another cell: ${before.activity}`;
     if (this.#approvals.length > 0) return "Waiting for the user's approval";
     if (this.#questions.length > 0) return "Waiting for the user's answer";
     if (this.#elsewhere > 0) return "Waiting for the user's approval on the approval page";
@@ -181,6 +194,16 @@ export class CellRun {
   /** Ends the cell. */
   cancel(reason: unknown): void {
     this.#cancel.abort(reason);
+  }
+
+  /** The cell that runs while this one waits for its turn. */
+  #running(): CellRun | undefined {
+    let first: CellRun | undefined;
+    for (let cell = this.#after; cell !== undefined; cell = cell.#after) {
+      if (cell.#outcome !== undefined) break;
+      first = cell;
+    }
+    return first;
   }
 
   async #run(executor: CodeExecutor, timeoutMs: number): Promise<CellOutcome["end"]> {

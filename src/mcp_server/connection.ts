@@ -3,7 +3,7 @@ import { registerPrompts } from "./prompts.ts";
 import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
 import type { Session } from "./session.ts";
-import { asItIs, withSession } from "./session_argument.ts";
+import { forClients, withSession } from "./tool_input.ts";
 import { registerExecute } from "./tools/execute.ts";
 import { registerInstall } from "./tools/install.ts";
 import { registerRegister } from "./tools/register.ts";
@@ -28,14 +28,17 @@ export interface ServerForOptions {
  * @param options What the client is told.
  * @returns The server, to be connected.
  */
-export function serverFor(session: Session, options: ServerForOptions): SdkMcpServer {
+export async function serverFor(
+  session: Session,
+  options: ServerForOptions,
+): Promise<SdkMcpServer> {
   const { version, sessionArgument = false, extend } = options;
-  const declare = sessionArgument ? withSession : asItIs;
+  const declare = sessionArgument ? withSession : forClients;
   const server = new SdkMcpServer({ name: "ipybox", title: "ipybox", version }, {
     instructions: instructionsFor(session),
     ...session.rounds.serverOptions,
   });
-  registerSearch(server, session, declare);
+  const nameServers = registerSearch(server, session, declare);
   registerExecute(server, session, declare);
   if (session.changes !== "fixed") {
     registerRegister(server, session, declare);
@@ -46,7 +49,16 @@ export function serverFor(session: Session, options: ServerForOptions): SdkMcpSe
   registerResources(server, session);
   registerPrompts(server, session);
   extend?.(server, session);
-  const listening = session.onResourcesChanged(() => {
+  const refresh = async () => {
+    try {
+      nameServers(await session.servers());
+    } catch (error) {
+      session.log.warn(`Cannot tell a client which servers there are: ${error}`); // its calls say why
+    }
+  };
+  await refresh();
+  const listening = session.onServersChanged(async () => {
+    await refresh();
     if (!server.isConnected()) return;
     server.server.sendResourceListChanged().catch((error: unknown) => {
       session.log.debug(`Cannot tell a client that resources changed: ${error}`);

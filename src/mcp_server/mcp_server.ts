@@ -128,7 +128,7 @@ export class McpServer implements AsyncDisposable {
 
   /**
    * Serves MCP, of both protocol eras, on this process's stdin and stdout. Answers at once; the
-   * kernel starts in the background.
+   * kernel starts in the background, once the client knows the tools or needs it.
    *
    * @param options The workspace, the sandbox, and how calls are approved.
    * @returns The running server.
@@ -140,6 +140,10 @@ export class McpServer implements AsyncDisposable {
     const transport = new StdioServerTransport(undefined, undefined, {
       maxBufferSize: MAX_MESSAGE_BYTES,
     });
+    // Loading what runs the kernel takes as long as all else: clients give up on servers that do not
+    // answer in time, and go on without tools that they do not know yet.
+    if (session.prefersPage) session.begin();
+    else onSentTools(transport, () => session.begin());
     const closed = Promise.withResolvers<void>();
     const handle = serveStdio(() => serverFor(session, { version }), { transport });
     // The SDK has set its own handler by now, and a client may go before it has said anything.
@@ -201,6 +205,22 @@ export class McpServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#parts.disposeAsync();
   }
+}
+
+/** Calls back once the list of tools has been sent. */
+function onSentTools(transport: StdioServerTransport, callback: () => void): void {
+  const send = transport.send.bind(transport);
+  transport.send = async (...message) => {
+    await send(...message);
+    if (!listsTools(message[0])) return;
+    transport.send = send;
+    callback();
+  };
+}
+
+function listsTools(message: object): boolean {
+  const result = "result" in message ? message.result : undefined;
+  return typeof result === "object" && result !== null && "tools" in result;
 }
 
 /** What the approval options mean for a session. */

@@ -3,6 +3,7 @@ import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approva
 import type { ApprovalPage } from "../approval_page/approval_page.ts";
 import { PageLink } from "../approval_page/page_link.ts";
 import type { Logger } from "../log.ts";
+import { shellWord } from "../mcp/shell_word.ts";
 
 /** How long a page is waited for that is expected: clients give up on calls that take long. */
 const PATIENCE_MS = 15_000;
@@ -13,6 +14,8 @@ export interface PageAskerOptions {
   readonly page: ApprovalPage;
   /** Whose page it is, such as `session X`, where a server has several. */
   readonly label?: string | undefined;
+  /** Where the session works: what the user can find it by. */
+  readonly workspace?: string | undefined;
   /** Where links go. */
   readonly log: Logger;
   /**
@@ -34,15 +37,18 @@ export class PageAsker {
   readonly #page: ApprovalPage;
   readonly #link: PageLink;
   readonly #patienceMs: number;
+  readonly #command: string;
   /** Whether nobody came by the link that was shown last. */
   #inVain = false;
 
   /** @param options The page, and where its links go. */
   constructor(options: PageAskerOptions) {
-    const { page, label, log, patienceMs = PATIENCE_MS } = options;
+    const { page, label = "", workspace, log, patienceMs = PATIENCE_MS } = options;
     this.#page = page;
+    const where = workspace === undefined ? "" : ` --workspace ${shellWord(workspace)}`;
+    this.#command = `ipybox approvals${where}`;
     this.#patienceMs = patienceMs;
-    const whose = label === undefined ? "" : ` of ${label}`;
+    const whose = label === "" ? "" : ` of ${label}`;
     this.#link = new PageLink(page, (link) => {
       this.#inVain = false;
       const code = link.searchParams.get("code");
@@ -51,6 +57,11 @@ export class PageAsker {
           `  or ${page.address} with the code ${code} (once, within 5 minutes; only for you)`,
       );
     });
+  }
+
+  /** Whether the user decides in another process, as at a terminal. */
+  get isAttended(): boolean {
+    return this.#page.attended;
   }
 
   /** Shows a link, where none leads to the page. */
@@ -63,9 +74,10 @@ export class PageAsker {
    * and the reason says what the user is to do.
    *
    * @param request The request.
+   * @param isUnasked Whether the client was to ask its user, and answered without.
    */
-  async decide(request: ApprovalRequest): Promise<void> {
-    await this.#leave(request, (reason) => void request.reject(reason));
+  async decide(request: ApprovalRequest, isUnasked = false): Promise<void> {
+    await this.#leave(request, (reason) => void request.reject(unasked(isUnasked) + reason));
   }
 
   /**
@@ -73,13 +85,21 @@ export class PageAsker {
    *
    * @param call What would be done.
    * @param signal Withdraws it.
+   * @param isUnasked Whether the client was to ask its user, and answered without.
    * @returns The decision. Where nobody is there, the type of the refusal says so, too.
    */
-  async confirm(call: ApprovalCall, signal: AbortSignal): Promise<ApprovalResponse> {
+  async confirm(
+    call: ApprovalCall,
+    signal: AbortSignal,
+    isUnasked = false,
+  ): Promise<ApprovalResponse> {
     const approver = async (request: ApprovalRequest) =>
       await this.#leave(
         request,
-        (reason) => request.withdraw({ accepted: false, type: "approval_unavailable", reason }),
+        (why) => {
+          const reason = unasked(isUnasked) + why;
+          request.withdraw({ accepted: false, type: "approval_unavailable", reason });
+        },
       );
     return await this.#page.ask(call, { signal, approver });
   }
@@ -120,9 +140,14 @@ export class PageAsker {
   #instruction(): string {
     this.#link.refresh();
     return `the user's approval is needed, and no approval page is open; it was not done. ` +
-      `Tell the user: "Open ${this.#page.address} in a browser on the machine where ipybox runs, ` +
-      `type the newest code in the log of this MCP server (its stderr; good for 5 minutes), leave ` +
-      `the page open, and tell me." Then try again: it will wait for the user's decision there. The code is for the user ` +
-      `only: do not look for it, and do not open the page yourself`;
+      `Tell the user: "Run \`${this.#command}\` in a terminal and leave it open, and tell me. ` +
+      `Or: Open ${this.#page.address} in a browser on the machine where ipybox runs, type the newest ` +
+      `code in the log of this MCP server (its stderr; good for 5 minutes), leave the page open, and ` +
+      `tell me." Then try again: it will wait for the user's decision there. Both are for the user ` +
+      `only: do not run the command, do not look for the code, and do not open the page yourself`;
   }
+}
+
+function unasked(isUnasked: boolean): string {
+  return isUnasked ? "the client answered without asking anybody (does it run headless?); " : "";
 }

@@ -62,10 +62,10 @@ Get to know the MCP server SERVER before you use it from code in ipybox:
 const DEBUG_CELL = `
 The last cell in ipybox failed. Find out why and put it right:
 
-1. Read the traceback from its end, and the output before it. "status" tells an exception from a
-   timeout, a cancellation and a kernel that died; "state" says whether variables were kept.
-2. If variables were kept, look at them in a small cell instead of running everything again; calls that
-   have succeeded are listed in "tool_calls" and must not be repeated when they change something.
+1. Read the traceback from its end, and the output before it. After a timeout, a cancellation or the
+   death of the kernel the text says so, and whether variables were kept; an exception keeps them.
+2. If variables were kept, look at them in a small cell instead of running everything again. Calls that
+   have succeeded must not be repeated when they change something; those that failed are listed.
 3. For an error of arguments, read the tool's full API with search_tools and correct the call. For an
    ApprovalRejectedError, stop and ask me.
 4. For a timeout, do the work in smaller parts or give a larger timeout. For a kernel that died, the

@@ -1,5 +1,6 @@
 import type { Logger } from "../log.ts";
 import type { ServerContext } from "./sdk.ts";
+import type { Session, SessionParts } from "./session.ts";
 
 /** How often a change is told at most: a person cannot read faster. */
 const INTERVAL_MS = 250;
@@ -13,16 +14,59 @@ export interface Work {
   readonly activity: string;
 }
 
-/** Who tells of a work at the moment. */
-const tellers = new WeakMap<Work, RequestProgress>();
+/** What a tool does that needs the session's kernel, which has to start first. */
+export class Preparation implements Work {
+  readonly #session: Pick<Session, "starting" | "parts">;
+  #activity: string;
+  #awaitsKernel = false;
 
-/** Tells a client what it waits for, where it asked for that, and that this is still alive. */
+  /**
+   * @param session The session.
+   * @param activity What is done, in one line.
+   */
+  constructor(session: Pick<Session, "starting" | "parts">, activity = "Starting") {
+    this.#session = session;
+    this.#activity = activity;
+  }
+
+  /** What is done at the moment. */
+  get activity(): string {
+    return (this.#awaitsKernel ? this.#session.starting : undefined) ?? this.#activity;
+  }
+
+  set activity(activity: string) {
+    this.#activity = activity;
+  }
+
+  /** The session's kernel; until it is there, its start is what is told. */
+  async kernel(): Promise<SessionParts> {
+    this.#awaitsKernel = true;
+    try {
+      return await this.#session.parts;
+    } finally {
+      this.#awaitsKernel = false;
+    }
+  }
+}
+
+/** How long a request stays open at most while its client asks its user. */
+const MAX_QUESTION_MS = 10 * 60_000;
+
+/** Who tells the client of a request, which its signal identifies. */
+const tellers = new WeakMap<AbortSignal, RequestProgress>();
+
+/**
+ * Tells a client what it waits for, where it asked for that, and that this is still alive. It begins
+ * before anything is awaited.
+ */
 export class RequestProgress implements Disposable {
-  readonly #work: Work;
+  #work: Work;
   readonly #ctx: ServerContext;
   readonly #log: Logger;
-  readonly #startedAt = performance.now();
+  #startedAt = performance.now();
   #timer: ReturnType<typeof setInterval> | undefined;
+  #expiry: ReturnType<typeof setTimeout> | undefined;
+  #isKept = false;
   #told = "";
   #toldAt = performance.now();
   #count = 0;
@@ -31,17 +75,17 @@ export class RequestProgress implements Disposable {
     this.#work = work;
     this.#ctx = ctx;
     this.#log = log;
-    tellers.set(work, this);
+    tellers.set(ctx.mcpReq.signal, this);
     if (ctx.mcpReq._meta?.progressToken === undefined) return;
     this.#timer = setInterval(() => this.#look(), INTERVAL_MS);
-    ctx.mcpReq.signal.addEventListener("abort", () => this[Symbol.dispose](), { once: true });
+    ctx.mcpReq.signal.addEventListener("abort", () => this.#stop(), { once: true });
   }
 
   /**
    * Tells of a work from now on.
    *
-   * In the older era a request stays open while its client asks its user, so who told of a cell
-   * before goes on: its numbers must increase.
+   * In the older era a request stays open while its client asks its user, so who told of it before
+   * goes on: its numbers must increase.
    *
    * @param work The work, such as a cell.
    * @param ctx The request that waits for it.
@@ -49,16 +93,40 @@ export class RequestProgress implements Disposable {
    * @returns Disposing it ends that.
    */
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
-    const before = tellers.get(work);
-    if (before !== undefined && before.#ctx.mcpReq.id === ctx.mcpReq.id) return before;
-    before?.[Symbol.dispose]();
-    return new RequestProgress(work, ctx, log);
+    const before = tellers.get(ctx.mcpReq.signal);
+    if (before === undefined) return new RequestProgress(work, ctx, log);
+    clearTimeout(before.#expiry);
+    before.#work = work;
+    return before;
+  }
+
+  /** Tells of another work from now on. */
+  follow(work: Work): void {
+    this.#work = work;
+    this.#startedAt = performance.now();
+  }
+
+  /**
+   * Goes on, disposed of or not, while the client asks its user: in the older era the request stays
+   * open, and comes back.
+   */
+  keep(): void {
+    if (this.#ctx.mcpReq.envelope !== undefined) return;
+    this.#isKept = true;
+    this.#expiry = setTimeout(() => this.#stop(), MAX_QUESTION_MS);
   }
 
   /** Stops telling: nothing may follow a request's answer. */
   [Symbol.dispose](): void {
+    if (this.#isKept) this.#isKept = false;
+    else this.#stop();
+  }
+
+  #stop(): void {
     clearInterval(this.#timer);
+    clearTimeout(this.#expiry);
     this.#timer = undefined;
+    tellers.delete(this.#ctx.mcpReq.signal);
   }
 
   #look(): void {
@@ -77,7 +145,7 @@ export class RequestProgress implements Disposable {
       },
     }).catch((error: unknown) => {
       this.#log.debug(`Cannot tell the client of progress: ${error}`);
-      this[Symbol.dispose]();
+      this.#stop();
     });
   }
 }

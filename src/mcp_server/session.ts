@@ -10,8 +10,11 @@ import { ArtifactFolder } from "../kernel/artifact_folder.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
+import { CellRun } from "./cell_run.ts";
+import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import { PageAsker } from "./page_asker.ts";
 
 /** What the tools of one MCP session work with. */
@@ -44,12 +47,19 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
    * @default {false} only where the client cannot ask
    */
   page?: boolean | undefined;
+  /**
+   * Whether tools give their results as structured content, too, for programs. Clients of models often
+   * show that in place of text and images.
+   *
+   * @default {false} only in `_meta`
+   */
+  structured?: boolean | undefined;
   /** What this session is called in the log, where a server has several. */
   label?: string | undefined;
 }
 
 /**
- * One MCP session: its kernel, which starts in the background, and all that its client has to do with.
+ * One MCP session: its kernel, which starts with {@linkcode begin} or when it is needed, and all that its client has to do with.
  * Disposing it ends the kernel.
  *
  * A start that failed is tried again by the next call that needs the kernel: its error says what the
@@ -58,6 +68,8 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
 export class Session implements AsyncDisposable {
   /** The cells that wait for the client's user. */
   readonly rounds: ApprovalRounds = new ApprovalRounds();
+  /** The form in which tools answer. */
+  readonly answers: Answers;
   /** The files that cells have left. */
   readonly artifacts: Artifacts;
   /** What becomes of changes that the client asks for. */
@@ -67,7 +79,10 @@ export class Session implements AsyncDisposable {
   readonly log: Logger;
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
-  readonly #listeners = new Set<() => void>();
+  readonly #listeners = new Set<() => void | Promise<void>>();
+  #starting: string | undefined;
+  #lastCell: CellRun | undefined;
+  #announced: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
@@ -78,19 +93,29 @@ export class Session implements AsyncDisposable {
     this.#options = options;
     this.changes = options.changes ?? "ask";
     this.prefersPage = options.page ?? false;
+    this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
-    this.artifacts = new Artifacts(() => this.resourcesChanged());
+    this.artifacts = new Artifacts();
+  }
+
+  /** Starts the kernel in the background, before anybody needs it. */
+  begin(): void {
     this.parts.catch((error: unknown) => {
       if (!this.#closing.signal.aborted) this.log.error(`Cannot start the kernel: ${error}`);
     });
   }
 
-  /** The running kernel and what belongs to it. */
+  /** What is done before the kernel runs code, in one line; `undefined` once it does. */
+  get starting(): string | undefined {
+    return this.#starting;
+  }
+
+  /** The running kernel and its packages. */
   get parts(): Promise<SessionParts> {
     this.#parts ??= this.#start().catch((error: unknown) => {
       this.#parts = undefined;
       throw error;
-    });
+    }).finally(() => this.#starting = undefined);
     return this.#parts;
   }
 
@@ -134,6 +159,21 @@ export class Session implements AsyncDisposable {
   }
 
   /**
+   * Starts a cell, after those that were started before.
+   *
+   * @param parts The running kernel.
+   * @param cell Its code, and how long it may run.
+   * @returns The cell.
+   */
+  startCell(
+    { executor }: SessionParts,
+    { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
+  ): CellRun {
+    this.rounds.newcomer(code);
+    return this.#lastCell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+  }
+
+  /**
    * Makes a cell's whole text a resource.
    *
    * @param whole The text, or the path of a file that already has it.
@@ -153,24 +193,25 @@ export class Session implements AsyncDisposable {
   }
 
   /**
-   * Calls back whenever there are other resources, until disposed.
+   * Calls back whenever there are other servers, until disposed.
    *
    * @param listener Called without anything.
    * @returns Disposing it ends that.
    */
-  onResourcesChanged(listener: () => void): Disposable {
+  onServersChanged(listener: () => void | Promise<void>): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** Tells that there are other resources. */
-  resourcesChanged(): void {
-    for (const listener of this.#listeners) listener();
+  /** Tells that there are other servers, and so other resources. */
+  async serversChanged(): Promise<void> {
+    await Promise.all([...this.#listeners].map((listener) => listener()));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
+    await this.#announced?.[Symbol.asyncDispose]();
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
     await this.#trail?.catch(() => {}); // whoever needed it was told
@@ -186,19 +227,24 @@ export class Session implements AsyncDisposable {
   async #start(): Promise<SessionParts> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
+    this.#starting = "Starting the kernel";
     const workspace = await this.workspace;
     // Half of what this server loads, which clients need not wait for.
     const { CodeExecutor } = await import("../executor/code_executor.ts");
     const python = await this.#python();
+    this.#starting = "Starting the kernel";
     const { imagesDir = "images" } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
+    await prepareSessionsFolder();
     const executor = await CodeExecutor.start({
       ...this.#options,
       workspace,
       python: python.executable,
       signal,
     });
-    const page = new PageAsker({ page: executor.page, label: this.#options.label, log: this.log });
+    const { label = "" } = this.#options;
+    this.#announced = await announceSession({ workspace, label, ...doorOf(executor) });
+    const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
     return { executor, outputs, page };
   }
@@ -212,9 +258,16 @@ export class Session implements AsyncDisposable {
       const named = python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
       if (!(error instanceof EnvironmentNotReadyError) || named !== undefined) throw error;
       return await buildPythonEnvironment({
-        onProgress: (line) => this.log.warn(line),
+        onProgress: (line) => {
+          this.#starting = `Setting up Python: ${line}`;
+          this.log.warn(line);
+        },
         signal: this.#closing.signal,
       });
     }
   }
+}
+
+function doorOf({ applicationDoor: { url, token } }: CodeExecutor): { url: string; token: string } {
+  return { url: url.href, token };
 }

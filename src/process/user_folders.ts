@@ -35,6 +35,16 @@ export function settingsFolder(): string | undefined {
 }
 
 /**
+ * The folder that says which sessions of `ipybox mcp` run. Executed code must never see it.
+ *
+ * @returns The folder, in that of what ipybox remembers; `undefined` where there is none.
+ */
+export function sessionsFolder(): string | undefined {
+  const state = stateFolder();
+  return state === undefined ? undefined : join(state, "sessions");
+}
+
+/**
  * The folder of what can be made again: Python environments, and folders in which programs are started.
  *
  * @returns `$XDG_CACHE_HOME/ipybox`, by default below the platform's usual place for caches;

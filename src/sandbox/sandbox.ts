@@ -196,6 +196,8 @@ export function sandboxFix(stderr: string): string {
   if (/bwrap|bubblewrap|socat|ripgrep|\brg\b/i.test(stderr)) {
     return "sudo apt-get install -y bubblewrap socat ripgrep";
   }
+  // Deno has the package without what it depends on.
+  if (/--cached-only/.test(stderr)) return "ipybox setup";
   return "ipybox doctor";
 }
 

@@ -50,6 +50,7 @@ export class ApplicationDoor {
    * | --- | --- |
    * | `GET /status` | says that the door is open |
    * | `GET /approval` | upgrades to the approval WebSocket |
+   * | `POST /page-link` | makes a link to the approval page |
    * | `POST /reset` | refuses pending approvals, cancels calls, stops the servers |
    * | `GET /servers` | lists the names of the registered servers |
    * | `PUT /servers/NAME` | registers a server; the body is its parameters |
@@ -98,12 +99,21 @@ export class ApplicationDoor {
         requireMethod(request, "POST");
         await runner.reset();
         return jsonResponse('{"reset":"success"}');
+      case "/page-link":
+        requireMethod(request, "POST");
+        return jsonResponse(JSON.stringify({ url: this.#pageLink() }));
       case "/approval":
         requireMethod(request, "GET");
         return await this.#approval(request);
       default:
         throw new Refused(404, "Unknown path");
     }
+  }
+
+  #pageLink(): URL {
+    const url = new URL(`http://${this.#options.host()}/page/open`);
+    url.searchParams.set("code", this.#options.desk.invite());
+    return url;
   }
 
   async #approval(request: Request): Promise<Response> {

@@ -14,7 +14,7 @@ Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", 
     const { isError, text } = await host.call("execute_ipython_cell", {
       code: `${RAW}raw.run_sync("count")`,
     });
-    assertEquals(isError, true);
+    assertEquals(isError, false); // the code raised it
     assertMatch(text, /ApprovalRejectedError: .*no approval page is open.*http:\/\/127\.0\.0\.1:/);
   });
 
@@ -56,7 +56,8 @@ Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () =
       },
     });
     const code = `${RAW}print(raw.run_sync("count").text)`;
-    assertEquals((await host.call("execute_ipython_cell", { code })).isError, isError);
+    const { report } = await host.call("execute_ipython_cell", { code });
+    assertEquals(report?.status, isError ? "error" : "ok");
     const read = `${RAW}raw.resources.read("x://y")`; // it has none, which its own error says
     const { content } = await host.call("execute_ipython_cell", { code: read });
     assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), isError);
@@ -77,14 +78,14 @@ Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too", async (
   });
 
   assertEquals(await host.execute("!echo yes"), "yes");
-  const { isError, structuredContent } = await host.call("execute_ipython_cell", {
+  const { report } = await host.call("execute_ipython_cell", {
     code: "!rm -r nothing",
   });
 
-  assertEquals(isError, true);
+  assertEquals(report?.status, "error");
   assertEquals(questions.length, 2);
   assertMatch(questions[0] ?? "", /^Allow this shell command\?\n\n[^]*\n {4}\| {3}cmd=.echo yes/);
-  const { tool_calls: [call] } = readCalls(structuredContent);
+  const { tool_calls: [call] } = readCalls(report);
   assertEquals([call?.kind, call?.decision, call?.decided_by], ["shell", "deny", "approver"]);
 });
 
@@ -102,11 +103,11 @@ Deno.test("ipybox mcp asks once for a tool that is allowed for the session", asy
   const code = `${RAW}print(raw.run_sync("count").text)`;
 
   assertEquals(await host.execute(code), "1");
-  const { text, structuredContent } = await host.call("execute_ipython_cell", { code });
+  const { text, report } = await host.call("execute_ipython_cell", { code });
 
   assertEquals(text, "2");
   assertEquals(questions.length, 1);
-  const { tool_calls: [call] } = readCalls(structuredContent);
+  const { tool_calls: [call] } = readCalls(report);
   assertEquals([call?.decision, call?.decided_by], ["allow", "consent"]);
 });
 

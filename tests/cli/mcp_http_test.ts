@@ -69,7 +69,7 @@ Deno.test("A client of the newer era opens sessions, names them and closes them"
   await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
   await host.call(CELL, { code: "x = 'shared'" });
   const opened = await host.call("open_session");
-  const session = opened.structuredContent?.session;
+  const session = opened.report?.session;
   assert(typeof session === "string");
 
   assertEquals((await host.call(CELL, { code: "'x' in globals()", session })).text, "False");
@@ -226,7 +226,7 @@ for (const kind of CLIENT_KINDS) {
     });
 
     const called = await host.call(CELL, { code: `${RAW}raw.run_sync("count")` });
-    assertEquals(called.isError, false, called.text);
+    assertEquals(called.report?.status, "ok", called.text);
     assertEquals(asked.length, 1);
     assertStringIncludes(asked[0] ?? "", "raw.count");
 
@@ -260,8 +260,8 @@ Deno.test("A session that nobody uses is closed, and its kernel with it", async 
   assert(server.http?.token !== undefined);
   const { url, token } = server.http;
   await using host = await McpHost.join({ url, token }, { kind: "2.x 2026-07-28" });
-  const { structuredContent } = await host.call("open_session");
-  const { session } = structuredContent ?? {};
+  const { report } = await host.call("open_session");
+  const { session } = report ?? {};
   // Longer than it may idle, but it is in use.
   assertEquals(
     (await host.call(CELL, { code: "import time; time.sleep(1); 'done'", session })).text,

@@ -34,7 +34,7 @@ for (const kind of CLIENT_KINDS) {
       });
 
       const refused = await host.call(CELL, { code: COUNT });
-      assertEquals(refused.isError, true);
+      assertEquals(refused.report?.status, "error");
       assertNotMatch(JSON.stringify(refused), CODE);
       const page = await enter(browser, addressIn(refused.text), codeIn(host.stderr));
 
@@ -156,7 +156,7 @@ except OSError as error:
     print("refused")`;
   assertEquals((await host.call(CELL, { code: visit })).text, "refused");
   const again = await host.call(CELL, { code: COUNT });
-  assertEquals(again.isError, true);
+  assertEquals(again.report?.status, "error");
   for (const answer of [text, again.text]) assertEquals(answer.includes(code), false);
 });
 

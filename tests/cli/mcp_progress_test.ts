@@ -3,7 +3,9 @@ import { until } from "../support/executor.ts";
 import { CLIENT_KINDS, McpHost, type Progress } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 for (const kind of CLIENT_KINDS) {
   Deno.test(`ipybox mcp tells a client of the kind ${kind} what its cell does`, async (t) => {
@@ -159,3 +161,65 @@ Deno.test("ipybox mcp leaves a pending approval out of the time limit", async ()
   assertEquals(isError, false, text);
   assertStringIncludes(text, "1");
 });
+
+Deno.test("ipybox mcp tells its client what it waits for from the beginning", async (t) => {
+  await using workspace = await workspaceWithServer();
+  /** Calls a cell, and gives up once the client was told what was to be told. */
+  const told = async (words: RegExp, args: readonly string[], env: Record<string, string> = {}) => {
+    await using host = await McpHost.start({
+      args: ["--workspace", workspace.path, ...args],
+      env,
+    });
+    const messages: string[] = [];
+    const cancel = new AbortController();
+    const cell = host.call("execute_ipython_cell", { code: "1+1" }, {
+      signal: cancel.signal,
+      onProgress: ({ message = "" }) => {
+        messages.push(message);
+        if (words.test(message)) cancel.abort(new Error("that is enough"));
+      },
+    });
+    await assertRejects(() => cell, Error, "that is enough", messages.join("\n"));
+  };
+
+  await t.step("the start of the kernel", async () => {
+    await using slow = await slowPython();
+    await told(/^Starting the kernel/, ["--python", slow.path]);
+  });
+
+  await t.step("the set-up of Python", async () => {
+    await using cache = await TempFolder.create();
+    await told(/^Setting up Python: ./, [], { IPYBOX_PYTHON: "", XDG_CACHE_HOME: cache.path });
+  });
+
+  await t.step("the cell before, and what that one does", async () => {
+    await using host = await McpHost.start({
+      args: ["--workspace", workspace.path, "--no-sandbox"],
+    });
+    const messages: string[] = [];
+    const waiting = Promise.withResolvers<void>();
+    const first = host.call("execute_ipython_cell", {
+      code: "import pathlib, time\nprint('one', flush=True)\n" +
+        "while not pathlib.Path('go').exists(): time.sleep(0.02)",
+    });
+    const second = host.call("execute_ipython_cell", { code: "2" }, {
+      onProgress: ({ message = "" }) => {
+        messages.push(message);
+        if (message === "Waiting for another cell: one") waiting.resolve();
+      },
+    });
+    await waiting.promise;
+    await Deno.writeTextFile(`${workspace.path}/go`, "");
+    assertEquals([(await first).text, (await second).text], ["one", "2"]);
+  });
+});
+
+/** A Python that takes a second longer to start, so that there is something to tell. */
+async function slowPython(): Promise<AsyncDisposable & { readonly path: string }> {
+  const folder = await Deno.makeTempDir();
+  const path = `${folder}/python`;
+  await Deno.writeTextFile(path, `#!/bin/sh\nsleep 1\nexec ${testPython()} "$@"\n`, {
+    mode: 0o755,
+  });
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(folder, { recursive: true }) };
+}

@@ -51,16 +51,16 @@ async function runOne(host: McpHost, i: number): Promise<void> {
       return;
     }
     case 3: {
-      const { isError, text } = await cell(
+      const { report, text } = await cell(
         `print("x" * 200_000)\nraise ValueError("y" * 200_000)`,
       );
-      assertEquals(isError, true);
+      assertEquals(report?.status, "error");
       assertMatch(text, /ValueError/);
       return;
     }
     case 6: {
-      const { structuredContent } = await cell(`raw.run_sync("count", {"text": "z" * 200_000})`);
-      assertEquals(structuredContent?.tool_call_count, 1);
+      const { report } = await cell(`raw.run_sync("count", {"text": "z" * 200_000})`);
+      assertEquals(report?.tool_call_count, 1);
       return;
     }
   }

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import config from "../../deno.json" with { type: "json" };
 import marketplace from "../../.claude-plugin/marketplace.json" with { type: "json" };
@@ -138,6 +139,25 @@ Deno.test("each plugin of the marketplace starts ipybox, and nothing that the pr
       const tools = await toolsOf(ipybox.command, filled, project.path);
       assert(tools.includes("execute_ipython_cell"));
     });
+  }
+});
+
+Deno.test("a plugin starts an ipybox that is installed, but none from the project's folder", async () => {
+  await using project = await TempFolder.create();
+  await using installed = await TempFolder.create();
+  const say = (words: string) => `#!/bin/sh\necho ${words} "$@"\n`;
+  await Deno.mkdir(`${project.path}/bin`);
+  await Deno.writeTextFile(`${project.path}/bin/ipybox`, say("planted"), { mode: 0o755 });
+  await Deno.writeTextFile(`${installed.path}/ipybox`, say("installed"), { mode: 0o755 });
+  const start = async (folder: string) => {
+    const path = `${folder}:${dirname(Deno.execPath())}:${Deno.env.get("PATH")}`;
+    const args = [`${root}plugin/start.sh`, DENO, "--version"];
+    return await output("sh", args, { cwd: project.path, env: { PATH: path } });
+  };
+
+  assertEquals((await start(installed.path)).stdout, "installed --version\n");
+  for (const planted of [`${project.path}/bin`, "bin", "./bin"]) {
+    assertEquals((await start(planted)).stdout, `ipybox ${config.version}\n`, planted);
   }
 });
 

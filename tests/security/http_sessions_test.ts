@@ -25,8 +25,8 @@ Deno.test("A24: one owner's token opens nothing of another owner's session", asy
   await step("handles cannot be guessed", async () => {
     const ids = new Set([victim.modern, victim.legacy]);
     for (let i = 0; i < 3; i++) {
-      const { structuredContent } = await bob.call("open_session");
-      ids.add(String(structuredContent?.session));
+      const { report } = await bob.call("open_session");
+      ids.add(String(report?.session));
     }
     assertEquals(ids.size, 5);
     for (const id of ids) assertMatch(id, /^[\da-f]{8}-[\da-f]{4}-4[\da-f]{3}-[89ab][\da-f]{3}-/);
@@ -65,8 +65,8 @@ Deno.test("A24: one owner's token opens nothing of another owner's session", asy
   });
 
   await step("files cannot be read or replaced, by no way to write the path", async () => {
-    const { structuredContent } = await bob.call("open_session");
-    const own = String(structuredContent?.session);
+    const { report } = await bob.call("open_session");
+    const own = String(report?.session);
     for (const id of [victim.modern, victim.legacy]) {
       for (
         const path of [
@@ -379,7 +379,7 @@ class Siege implements AsyncDisposable {
     const whoami = `${SECRET}print("of alice" * 2000)\nimport os; os.path.basename(os.getcwd())`;
     const legacy = /'([\da-f-]{36})'/.exec(await alice.execute(whoami))?.[1] ?? "";
     const opened = await aliceModern.call("open_session");
-    const modern = String(opened.structuredContent?.session);
+    const modern = String(opened.report?.session);
     await aliceModern.call(CELL, { code: SECRET, session: modern });
     const victim = { legacy, modern };
     return new Siege(

@@ -14,6 +14,7 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
+import { REPORT_KEY } from "../../src/mcp_server/answers.ts";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
@@ -36,16 +37,17 @@ const toolsSchema: z.ZodType<ToolsList> = z.object({
     description: z.string(),
     annotations: z.record(z.string(), z.unknown()).optional(),
     outputSchema: z.record(z.string(), z.unknown()).optional(),
-    inputSchema: z.object({
+    inputSchema: z.looseObject({
       properties: z.record(z.string(), z.looseObject({ type: z.string() })),
       required: z.array(z.string()).default([]),
     }),
   })),
 });
-const resultSchema: z.ZodType<Omit<ToolEnd, "text">> = z.object({
+const resultSchema = z.object({
   isError: z.boolean().default(false),
   content: z.array(z.looseObject({ type: z.string() })),
   structuredContent: z.record(z.string(), z.unknown()).optional(),
+  _meta: z.looseObject({ [REPORT_KEY]: z.record(z.string(), z.unknown()).optional() }).optional(),
 });
 const questionSchema = z.object({
   params: z.looseObject({ message: z.string() }),
@@ -82,7 +84,9 @@ export interface ToolEnd {
   readonly text: string;
   readonly content: readonly Readonly<Record<string, unknown>>[];
   /** The same as data, where the tool gives any. */
-  readonly structuredContent?: Readonly<Record<string, unknown>> | undefined;
+  readonly report: Readonly<Record<string, unknown>> | undefined;
+  /** The same as structured content. */
+  readonly structuredContent: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** What the server tells while a tool runs. */
@@ -99,13 +103,16 @@ export interface CallOptions {
   readonly onProgress?: (progress: Progress) => void;
 }
 
-/** What the client's user does with a form: gives a decision or all fields, or sends it away. */
+/**
+ * What the client's user does with a form: gives a decision or all fields, or refuses (`null`). A client
+ * that has nobody to ask cancels (`undefined`).
+ */
 export type Answer = (
   question: string,
   params: Readonly<Record<string, unknown>>,
 ) => Promise<Filled> | Filled;
 
-type Filled = string | Record<string, string | number | boolean | string[]> | null;
+type Filled = string | Record<string, string | number | boolean | string[]> | null | undefined;
 
 /** Options of {@linkcode McpHost.start}. */
 export interface McpHostOptions {
@@ -216,14 +223,14 @@ export class McpHost implements AsyncDisposable {
       ...(signal === undefined ? {} : { signal }),
       ...(onProgress === undefined ? {} : { onprogress: onProgress }),
     };
-    const { isError, content, structuredContent } = resultSchema.parse(
+    const { isError, content, structuredContent, _meta } = resultSchema.parse(
       client instanceof Client
         ? await client.callTool({ name, arguments: args }, options)
         : await client.callTool({ name, arguments: args }, undefined, options),
     );
     const text = content.map((block) => typeof block.text === "string" ? block.text : "")
       .filter((part) => part !== "").join("\n");
-    return { isError, content, text, structuredContent };
+    return { isError, content, text, report: _meta?.[REPORT_KEY], structuredContent };
   }
 
   /** Lists the resources. */
@@ -283,8 +290,8 @@ export class McpHost implements AsyncDisposable {
 
   /** Runs a cell that must not fail. */
   async execute(code: string): Promise<string> {
-    const { isError, text } = await this.call("execute_ipython_cell", { code });
-    if (isError) throw new Error(text);
+    const { text, report } = await this.call("execute_ipython_cell", { code });
+    if (report?.status !== "ok") throw new Error(text);
     return text;
   }
 
@@ -306,7 +313,8 @@ async function connect(
   const capabilities = answer === undefined ? {} : { elicitation: { form: {}, url: {} } };
   const reply = async (request: unknown) => {
     const { params } = questionSchema.parse(request);
-    const filled = await answer?.(params.message, params) ?? null;
+    const filled = answer === undefined ? null : await answer(params.message, params);
+    if (filled === undefined) return { action: "cancel" as const };
     if (filled === null) return { action: "decline" as const };
     const content = typeof filled === "string" ? { decision: filled } : filled;
     return { action: "accept" as const, content };

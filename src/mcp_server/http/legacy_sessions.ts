@@ -77,7 +77,7 @@ export class LegacySessions implements AsyncDisposable {
       sessionIdGenerator: () => id,
       onsessionclosed: async () => void await this.#pool.close(owner, id),
     });
-    const server = serverFor(pooled.session, this.#told);
+    const server = await serverFor(pooled.session, this.#told);
     await server.connect(transport);
     pooled.onClose(() => {
       this.#connected.delete(id);

@@ -17,7 +17,7 @@ const forSession = z.object({
   method: z.literal("tools/call"),
   params: z.object({
     name: z.string().regex(/^\w{1,100}$/),
-    arguments: z.object({ session: z.string() }),
+    arguments: z.object({ session: z.string().min(1) }), // empty or null: none is named
   }),
 });
 
@@ -111,10 +111,10 @@ export class ModernHandlers implements AsyncDisposable {
   }
 
   #own(owner: string): Owned {
-    const handler = createMcpHandler(({ requestInfo }) => {
+    const handler = createMcpHandler(async ({ requestInfo }) => {
       const pooled = requestInfo && this.#serving.get(requestInfo);
       if (pooled === undefined) throw new Error("A request without a session");
-      const server = serverFor(pooled.session, { ...this.#told, sessionArgument: true });
+      const server = await serverFor(pooled.session, { ...this.#told, sessionArgument: true });
       registerSessionTools(server, { pool: this.#pool, owner, current: pooled });
       return server;
     }, {
@@ -131,7 +131,7 @@ export class ModernHandlers implements AsyncDisposable {
   #tell({ handler, watched }: Owned, { id, session, onClose }: PooledSession): void {
     if (watched.has(id)) return;
     watched.add(id);
-    const listening = session.onResourcesChanged(() => handler.notify.resourcesChanged());
+    const listening = session.onServersChanged(() => handler.notify.resourcesChanged());
     onClose(() => {
       listening[Symbol.dispose]();
       watched.delete(id);

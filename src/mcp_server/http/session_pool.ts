@@ -144,6 +144,7 @@ export class SessionPool implements AsyncDisposable {
         packages: session.packages ?? workspace, // beside its own, which go with it
         label: `session ${id}`,
       });
+      opened.begin();
       const entry = this.#entry(owner, id, opened, folder);
       this.#entries.set(id, entry);
       this.#watch(entry);

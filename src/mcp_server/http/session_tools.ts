@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { explained, failure } from "../failure.ts";
+import { forClients } from "../tool_input.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { PooledSession, SessionPool } from "./session_pool.ts";
 
@@ -26,21 +27,20 @@ const opened = z.object({
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
 export function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions): void {
-  const { pool, owner } = options;
+  const { pool, owner, current } = options;
+  const { answers } = current.session;
   server.registerTool("open_session", {
     title: "Open a session",
     description: OPEN,
-    inputSchema: z.object({}),
-    outputSchema: opened,
+    inputSchema: forClients(z.object({})),
+    ...answers.declare(opened),
     annotations: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
   }, async () => {
     try {
       const { id, folder } = await pool.open(owner);
+      const report = { session: id, workspace: folder, files: `/sessions/${id}/files/` };
       const text = `Opened session ${id}: pass it as \`session\` to the other tools`;
-      return {
-        content: [{ type: "text", text }],
-        structuredContent: { session: id, workspace: folder, files: `/sessions/${id}/files/` },
-      };
+      return answers.of({ text, report });
     } catch (error) {
       return explained(error);
     }
@@ -48,7 +48,7 @@ export function registerSessionTools(server: SdkMcpServer, options: SessionTools
   server.registerTool("close_session", {
     title: "Close a session",
     description: "Closes a session: its kernel and its MCP servers end. Its files stay.",
-    inputSchema: z.object({ session: z.string().describe("The handle") }),
+    inputSchema: forClients(z.object({ session: z.string().describe("The handle") })),
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
   }, async ({ session }) => {
     try {

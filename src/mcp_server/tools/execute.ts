@@ -1,29 +1,26 @@
 import { z } from "zod";
+import type { ApprovalRequest } from "../../approval/request.ts";
 import { leaveUnaskable } from "../approval_rounds.ts";
-import { RequestProgress } from "../request_progress.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
-import { CellRun } from "../cell_run.ts";
+import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
-import type { SdkMcpServer, ServerContext } from "../sdk.ts";
+import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 
 const DESCRIPTION = `
-Executes Python code in a stateful IPython kernel and returns what it prints and its last value.
+Runs Python in a stateful, sandboxed IPython kernel; returns what it prints, its last value and images.
 
-Variables, functions and imports persist between calls; cells run one after the other. Top-level \
-\`await\` and IPython magics work; \`input()\` does not. The kernel runs in a sandbox: it can write to \
-the workspace, and reaches the outside world only through the registered MCP servers, each of whose \
-tools is a function:
+Variables persist. Top-level \`await\`, magics and \`!commands\` work, \`input()\` does not. Code reaches \
+the outside only through tools of registered MCP servers; find them with search_tools:
 
   from mcptools.github import search_repositories
-  for repo in search_repositories.run(query="ipybox").items: print(repo.full_name)
+  print(search_repositories.run(query="ipybox").items[0].full_name)
 
-Find tools and their signatures with search_tools before you write code. Chain calls in one cell, keep \
-intermediate results in variables, and print only what you need: what is longer than max_output_chars \
-is cut in the middle, and the whole is saved to a file. The user may be asked to approve a tool call; \
-a refused one raises ApprovalRejectedError with the reason. Errors come with the output before them.
+Chain calls in one cell, keep results in variables, print only what you need: long output is cut and \
+saved to a file. A call that the user refuses raises ApprovalRejectedError: do not retry, ask the user.
 `.trim();
 
 /** Adds `execute_ipython_cell`. */
@@ -37,14 +34,13 @@ export function registerExecute(
     title: "Execute Python code",
     description: DESCRIPTION,
     inputSchema: declare(z.object({
-      code: z.string().describe("Python code to execute in the IPython kernel"),
-      timeout: z.number().positive().default(120).describe(
-        "Maximum execution time in seconds before the kernel is interrupted; waiting for approvals does not count",
-      ),
+      code: z.string().describe("Python code"),
+      timeout: z.number().positive().default(120)
+        .describe("Seconds, not counting approvals (default 120)"),
       max_output_chars: z.number().int().positive().default(5000)
-        .describe("Maximum number of characters to return in output; the middle is cut"),
+        .describe("Longer output is cut in the middle (default 5000)"),
     })),
-    outputSchema: cellReportSchema,
+    ...session.answers.declare(cellReportSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
@@ -53,37 +49,26 @@ export function registerExecute(
     },
   }, async ({ code, timeout, max_output_chars: limit }, ctx) => {
     try {
-      const run = await rounds.resume(ctx) ?? await startCell(session, code, timeout * 1000);
-      using parts = new DisposableStack();
-      parts.use(RequestProgress.of(run, ctx, log));
+      const work = new Preparation(session);
+      const leave = (run: CellRun, request: ApprovalRequest) =>
+        run.leave(request, async () => await (await session.parts).page.decide(request, true));
+      using progress = RequestProgress.of(work, ctx, log);
+      const run = await rounds.resume(ctx, leave) ??
+        session.startCell(await work.kernel(), { code, timeoutMs: timeout * 1000 });
+      progress.follow(run);
       const can = abilitiesOf(server, ctx);
       for (;;) {
         const step = await run.next(ctx.mcpReq.signal);
-        if (step.type === "ended") {
-          return await reportCell(step.outcome, session, { limit, links: knowsLinks(server, ctx) });
-        }
-        const { page } = await session.parts;
+        if (step.type === "ended") return await reportCell(step.outcome, session, limit);
+        const { page } = await session.parts; // long there
         const by = { can, page, prefersPage: session.prefersPage };
         const { approvals, questions } = leaveUnaskable(run, step.waiting, by);
         if (approvals.length + questions.length === 0) continue;
-        const isOpen = ctx.mcpReq.envelope === undefined;
-        if (isOpen) parts.move(); // its client waits on, and must hear that the cell is alive
+        progress.keep();
         return await rounds.ask(run, { approvals, questions }, ctx);
       }
     } catch (error) {
       return explained(error);
     }
   });
-}
-
-async function startCell(session: Session, code: string, timeoutMs: number): Promise<CellRun> {
-  const { executor } = await session.parts;
-  session.rounds.newcomer(code);
-  return new CellRun(executor, code, timeoutMs);
-}
-
-/** Links to resources came with the protocol of June 2025; an older client refuses the whole result. */
-function knowsLinks(server: SdkMcpServer, ctx: ServerContext): boolean {
-  if (ctx.mcpReq.envelope !== undefined) return true;
-  return (server.server.getNegotiatedProtocolVersion() ?? "") >= "2025-06-18";
 }

@@ -3,7 +3,7 @@ import type { ApprovalCall } from "../../approval/request.ts";
 import { ToolCallError } from "../../errors.ts";
 import { sealObject, toExact } from "../../json/exact.ts";
 import { abilitiesOf } from "../client_abilities.ts";
-import { RequestProgress } from "../request_progress.ts";
+import type { Preparation, RequestProgress } from "../request_progress.ts";
 import type { InputRequiredResult, SdkMcpServer, ServerContext } from "../sdk.ts";
 import type { Session } from "../session.ts";
 
@@ -31,6 +31,18 @@ export interface ChangeQuestion {
   readonly effect?: string | undefined;
 }
 
+/** A client's request for a change. */
+export interface ChangeRequest {
+  /** Says what becomes of changes. */
+  readonly session: Session;
+  /** The client's server. */
+  readonly server: SdkMcpServer;
+  readonly ctx: ServerContext;
+  /** What the client is told of. */
+  readonly work: Preparation;
+  readonly progress: RequestProgress;
+}
+
 /** What was decided, and what the client is told where it is not to be; or what its user is asked. */
 type Decided =
   | { readonly decision: GateDecision; readonly refusal?: ToolCallError }
@@ -40,39 +52,33 @@ type Decided =
  * Makes a change, once it is approved and noted in the audit log.
  *
  * @param change What is to be done.
- * @param session Says what becomes of changes.
- * @param server The client's server.
- * @param ctx The request.
- * @param work Does it.
- * @returns What `work` returns, or what to ask the client's user.
+ * @param request Who asks, and what is told meanwhile.
+ * @param make Does it.
+ * @returns What `make` returns, or what to ask the client's user.
  * @throws {ToolCallError} It is not approved, nobody can be asked, or it cannot be noted.
- * @throws {unknown} What `work` throws.
+ * @throws {unknown} What `make` throws.
  */
 export async function makeChange<T>(
   change: Change,
-  session: Session,
-  server: SdkMcpServer,
-  ctx: ServerContext,
-  work: () => Promise<T>,
+  request: ChangeRequest,
+  make: () => Promise<T>,
 ): Promise<T | InputRequiredResult> {
-  const decided = await decide(change, session, server, ctx);
+  const decided = await decide(change, request);
   if (decided.decision === undefined) return decided.asked;
   const { decision, refusal } = decided;
-  const trail = await session.trail;
+  const trail = await request.session.trail;
   const noted = callOf(change, change.noted ?? change.parameters);
   return await trail.record(noted, async ({ onDecision, beforeSending }) => {
     onDecision(decision);
     if (refusal !== undefined) throw refusal;
     await beforeSending();
-    return await work();
+    return await make();
   });
 }
 
 async function decide(
   change: Change,
-  session: Session,
-  server: SdkMcpServer,
-  ctx: ServerContext,
+  { session, server, ctx, work, progress }: ChangeRequest,
 ): Promise<Decided> {
   const { question } = change;
   if (question === undefined) return { decision: { decision: "allow", by: "policy" } };
@@ -88,22 +94,27 @@ async function decide(
     case "fixed":
       return denied("policy", `${what} is not offered by this server. ${byHand}`);
     case "ask": {
-      if (session.prefersPage || !abilitiesOf(server, ctx).form) {
-        const progress = { activity: "Waiting for the user's approval on the approval page" };
-        using _progress = RequestProgress.of(progress, ctx, session.log);
-        const { page } = await session.parts;
-        const call = callOf(change, change.parameters, question.effect);
-        const response = await page.confirm(call, ctx.mcpReq.signal);
-        if (response.accepted) return { decision: { decision: "allow", by: "approver" } };
-        const { type, reason } = response;
-        const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
-        const by = type === "approval_rejected" ? "approver" : type;
-        return denied(by, `${what}: ${reason}${otherwise}`, reason);
+      const asksElsewhere = session.prefersPage || !abilitiesOf(server, ctx).form ||
+        (await work.kernel()).page.isAttended;
+      if (!asksElsewhere) {
+        work.activity = "Waiting for the user's approval";
+        const answer = await session.rounds.confirm(description, ctx);
+        if (typeof answer === "object") {
+          progress.keep();
+          return { decision: undefined, asked: answer };
+        }
+        if (answer === true) return { decision: { decision: "allow", by: "approver" } };
+        if (answer === false) return denied("approver", `${what}: the user did not allow it`);
       }
-      const answer = await session.rounds.confirm(description, ctx);
-      if (typeof answer === "object") return { decision: undefined, asked: answer };
-      if (!answer) return denied("approver", `${what}: the user did not allow it`);
-      return { decision: { decision: "allow", by: "approver" } };
+      work.activity = "Waiting for the user's approval on the approval page";
+      const { page } = await work.kernel();
+      const call = callOf(change, change.parameters, question.effect);
+      const response = await page.confirm(call, ctx.mcpReq.signal, !asksElsewhere);
+      if (response.accepted) return { decision: { decision: "allow", by: "approver" } };
+      const { type, reason } = response;
+      const otherwise = type === "approval_unavailable" ? `. Otherwise: ${byHand}` : "";
+      const by = type === "approval_rejected" ? "approver" : type;
+      return denied(by, `${what}: ${reason}${otherwise}`, reason);
     }
   }
 }

@@ -1,30 +1,22 @@
 import { z } from "zod";
+import type { GeneratedTool } from "../../apigen/generate.ts";
 import { checkServerName } from "../../mcp/server_name.ts";
 import { parseServerParams } from "../../mcp/server_params.ts";
 import { launchText } from "../../tool_server/server_facets.ts";
 import { explained } from "../failure.ts";
-import { RequestProgress } from "../request_progress.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 import { foreignBlock } from "../foreign_block.ts";
 import { registerCommand } from "./command_line.ts";
 import { makeChange } from "./make_change.ts";
+import { serverParamsInput } from "./server_params_input.ts";
 
 const DESCRIPTION = `
-Connects to an MCP server and generates the Python API of its tools in mcptools/{server_name}/.
-
-server_params is {"command", "args", "env"} for a server that is started here, or {"url", "headers"} \
-for a remote one. Write secrets as placeholders, such as "\${API_KEY}": they are filled in from the \
-user's environment. The user is asked to approve the exact command or URL. Registrations persist.
-
-Returns the names of the Python modules, one for each tool. Next, look at their signatures with \
-search_tools, then call them in a cell:
-
-  from mcptools.{server_name} import {tool}
-  {tool}.run(argument=...)
-
-Registering a name again replaces its API; call reset to import the new one.
+Connects to an MCP server and generates a Python module for each of its tools, in \
+mcptools/{server_name}/; look at their signatures with search_tools. The user approves it. Write secrets as "\${API_KEY}": they are filled in from the user's environment. Registering again \
+replaces it; reset to import the new one.
 `.trim();
 
 const outputSchema = z.object({
@@ -47,11 +39,10 @@ export function registerRegister(
     description: DESCRIPTION,
     inputSchema: declare(z.object({
       server_name: z.string()
-        .describe("Name of the server and of its Python package: lower case, digits, underscores"),
-      server_params: z.record(z.string(), z.unknown())
-        .describe("How the server is started or reached"),
+        .describe("Its Python package: lower case, digits, underscores"),
+      server_params: serverParamsInput.describe("How the server is started or reached"),
     })),
-    outputSchema,
+    ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: false,
@@ -60,6 +51,8 @@ export function registerRegister(
     },
   }, async ({ server_name: name, server_params }, ctx) => {
     try {
+      const work = new Preparation(session);
+      using progress = RequestProgress.of(work, ctx, session.log);
       checkServerName(name);
       const params = parseServerParams(name, server_params);
       const launch = launchText(params);
@@ -79,30 +72,34 @@ export function registerRegister(
             `Registers this, which is started or reached outside the code's sandbox: ${launch}`,
         },
       };
-      return await makeChange(change, session, server, ctx, async () => {
-        const work = { activity: `Connecting to ${name}` };
-        using _progress = RequestProgress.of(work, ctx, session.log);
-        const { executor } = await session.parts;
+      return await makeChange(change, { session, server, ctx, work, progress }, async () => {
+        work.activity = `Connecting to ${name}`;
+        const { executor } = await work.kernel();
         const tools = await executor.registerServer(name, params);
-        session.resourcesChanged();
-        const words = tools.map(({ tool, module, warnings }) => {
-          const notes = warnings.length === 0 ? "" : ` (${warnings.join("; ")})`;
-          return module === null ? `left out: ${tool}${notes}` : `${module}${notes}`;
-        });
-        return {
-          content: words.map((text) => ({ type: "text" as const, text })),
-          structuredContent: {
-            server: name,
-            tools: tools.map(({ tool, module, warnings }) => ({
-              name: tool,
-              module,
-              warnings: [...warnings],
-            })),
-          },
+        await session.serversChanged();
+        const report = {
+          server: name,
+          tools: tools.map(({ tool, module, warnings }) => ({
+            name: tool,
+            module,
+            warnings: [...warnings],
+          })),
         };
+        return session.answers.of({ text: registeredText(name, tools), report });
       });
     } catch (error) {
       return explained(error);
     }
   });
+}
+
+/** The modules in a line, and what is to be known of single ones. */
+function registeredText(server: string, tools: readonly GeneratedTool[]): string {
+  const modules = tools.flatMap(({ module }) => module === null ? [] : [module]);
+  const notes = tools.flatMap(({ tool, module, warnings }) =>
+    module === null
+      ? [`Left out: ${[tool, ...warnings].join(": ")}`]
+      : warnings.map((warning) => `${module}: ${warning}`)
+  );
+  return [`Registered ${server}: ${modules.join(", ") || "no tools"}`, ...notes].join("\n");
 }

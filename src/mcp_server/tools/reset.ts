@@ -1,15 +1,15 @@
 import { z } from "zod";
 import { explained } from "../failure.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
+
+const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 
 const DESCRIPTION = `
-Starts a fresh kernel, also when a cell hangs: that cell ends as cancelled.
-
-Cleared: variables, imports, background processes, the home directory, connections to MCP servers. \
-Kept: installed packages, registered servers, and all files of the workspace, also modules that code \
-left there. Call it to import an API that was registered anew.
+Starts a fresh kernel; a cell that runs ends as cancelled. Variables, imports and background processes \
+are lost; files, packages and registered servers are kept.
 `.trim();
 
 /** Adds `reset`. */
@@ -18,23 +18,22 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
     title: "Reset the kernel",
     description: DESCRIPTION,
     inputSchema: declare(z.object({})),
-    outputSchema: z.object({ state: z.literal("lost"), servers: z.array(z.string()) }),
+    ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
       idempotentHint: true,
       openWorldHint: false,
     },
-  }, async () => {
+  }, async (_args, ctx) => {
     try {
-      const { executor } = await session.parts;
+      const work = new Preparation(session, "Resetting the kernel");
+      using _progress = RequestProgress.of(work, ctx, session.log);
+      const { executor } = await work.kernel();
       await executor.reset();
       const text = "The kernel was reset: variables, imports and background processes are gone; " +
         "files of the workspace, packages and registered servers are kept";
-      return {
-        content: [{ type: "text", text }],
-        structuredContent: { state: "lost", servers: executor.servers },
-      };
+      return session.answers.of({ text, report: { state: "lost", servers: executor.servers } });
     } catch (error) {
       return explained(error);
     }

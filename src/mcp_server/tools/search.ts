@@ -1,28 +1,45 @@
-import { join } from "node:path";
 import { z } from "zod";
 import { firstSentence } from "../../apigen/generate.ts";
-import { signatureOf } from "../../apigen/signature.ts";
+import { signatureOf, stubOf } from "../../apigen/signature.ts";
 import type { IndexedTool } from "../../apigen/tool_index.ts";
-import { readHostileFile } from "../../mcp/hostile_files.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 import { knownServers } from "./known_servers.ts";
 
 const DESCRIPTION = `
-Finds tools of the registered MCP servers by what they do, for use in execute_ipython_cell.
+Finds tools of the registered MCP servers, to call in execute_ipython_cell. Returns the best matches \
+with their import; never guess arguments.
 
-Give words for the task, such as "create issue" or "list files"; the best matches come first. An empty \
-query lists all tools. detail says how much comes back of each:
-
-- "names": one line, for an overview of many tools
-- "signatures": how to call it, and what it does (default)
-- "full": its whole Python API with all argument and result types, for the best few
-
-Look for names first, read the full API of the tools that you will use, then write one cell that \
-chains their calls: \`from mcptools.SERVER import TOOL; TOOL.run(...)\`.
+detail: "names", "signatures" (arguments and result fields), "full" (all types and descriptions).
 `.trim();
+
+/** How much of the names of servers is told with every request of a client to its model. */
+const MAX_NAMES = 150;
+
+function descriptionWith(servers: readonly string[]): string {
+  const shown: string[] = [];
+  let room = MAX_NAMES;
+  for (const name of servers) {
+    room -= name.length + 2;
+    if (room < 0) break;
+    shown.push(name);
+  }
+  const rest = servers.length - shown.length;
+  const names = [...shown, ...(rest === 0 ? [] : [`${rest} more`])].join(", ") || "none yet";
+  return `${DESCRIPTION}\n\nRegistered: ${names}`;
+}
+
+const outputSchema = z.object({
+  tools: z.array(z.object({
+    server: z.string(),
+    module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
+    name: z.string().describe("Its name at its server"),
+    api: z.string().describe("The tool in the detail that was asked for"),
+  })),
+  matches: z.number().describe("How many tools match, also those that are not listed"),
+});
 
 /** How many tools there is room for in an answer, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
@@ -32,37 +49,36 @@ const MAX_CHARS = 12_000;
 const DETAILS = ["names", "signatures", "full"] as const;
 type Detail = typeof DETAILS[number];
 
-/** Adds `search_tools`. */
+/**
+ * Adds `search_tools`.
+ *
+ * @returns Has its description name these servers from now on. Clients are not told, as a changed
+ * tool costs them all that their provider has cached.
+ */
 export function registerSearch(
   server: SdkMcpServer,
   session: Session,
   declare: DeclareInput,
-): void {
-  server.registerTool("search_tools", {
+): (servers: readonly string[]) => void {
+  const tool = server.registerTool("search_tools", {
     title: "Search tools",
-    description: DESCRIPTION,
+    description: descriptionWith([]),
     inputSchema: declare(z.object({
-      query: z.string().max(1000).describe("Words for what a tool should do; empty lists all"),
-      server: z.string().optional().describe("Only tools of this registered server"),
-      detail: z.enum(DETAILS).default("signatures").describe("How much to tell of each tool"),
+      query: z.string().max(1000).default("")
+        .describe("What the tool should do (default: list all)"),
+      server: z.string().default("").describe("Only this server (default: all)"),
+      detail: z.enum(DETAILS).default("signatures")
+        .describe('Default: "signatures"'),
     })),
-    outputSchema: z.object({
-      tools: z.array(z.object({
-        server: z.string(),
-        module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
-        name: z.string().describe("Its name at its server"),
-        api: z.string().describe("The tool in the detail that was asked for"),
-      })),
-      matches: z.number().describe("How many tools match, also those that are not listed"),
-    }),
+    ...session.answers.declare(outputSchema),
     annotations: { readOnlyHint: true, idempotentHint: true, openWorldHint: false },
   }, async ({ query, server: only, detail }) => {
     try {
-      if (only !== undefined && !(await session.servers()).includes(only)) {
+      if (only !== "" && !(await session.servers()).includes(only)) {
         throw new Error(`No server "${only}" is registered. ${await knownServers(session)}`);
       }
-      const found = await session.searchTools(query, only === undefined ? undefined : [only]);
-      const shown = await describeTools(found.tools, detail, await session.mcptools());
+      const found = await session.searchTools(query, only === "" ? undefined : [only]);
+      const shown = describeTools(found.tools, detail);
       const notes = [
         noteOnRest(found.tools.length - shown.length, detail),
         found.tools.length === 0 ? `No tools found. ${await knownServers(session)}` : "",
@@ -70,14 +86,14 @@ export function registerSearch(
       ].filter((note) => note !== "");
       const separator = detail === "names" ? "\n" : "\n\n";
       const text = [...shown.map(({ api }) => api), ...notes].join(separator);
-      return {
-        content: [{ type: "text", text }],
-        structuredContent: { tools: shown, matches: found.tools.length },
-      };
+      return session.answers.of({ text, report: { tools: shown, matches: found.tools.length } });
     } catch (error) {
       return explained(error);
     }
   });
+  return (servers) => {
+    tool.description = descriptionWith(servers);
+  };
 }
 
 interface DescribedTool {
@@ -88,16 +104,12 @@ interface DescribedTool {
 }
 
 /** As many tools as there is room for, but one at least. */
-async function describeTools(
-  tools: readonly IndexedTool[],
-  detail: Detail,
-  root: string,
-): Promise<DescribedTool[]> {
+function describeTools(tools: readonly IndexedTool[], detail: Detail): DescribedTool[] {
   const described: DescribedTool[] = [];
   let room = MAX_CHARS;
   for (const tool of tools.slice(0, COUNTS[detail])) {
     const { server, module, name } = tool;
-    const whole = await describe(tool, detail, root);
+    const whole = describe(tool, detail);
     if (whole.length > room && described.length > 0) break;
     const api = whole.length <= room
       ? whole
@@ -108,7 +120,7 @@ async function describeTools(
   return described;
 }
 
-async function describe(tool: IndexedTool, detail: Detail, root: string): Promise<string> {
+function describe(tool: IndexedTool, detail: Detail): string {
   const { server, module, name, description, definition } = tool;
   switch (detail) {
     case "names":
@@ -119,9 +131,9 @@ async function describe(tool: IndexedTool, detail: Detail, root: string): Promis
         indented(shortened(description.trim()));
     }
     case "full": {
-      const path = `mcptools/${server}/${module}.py`;
-      const source = await readHostileFile(join(root, server, `${module}.py`));
-      return source === undefined ? `# ${path} is gone` : `# ${path}\n${source.trim()}`;
+      const stub = stubOf({ server, module, tool: name }, definition);
+      return [`from mcptools.${server} import ${module}`, stub, comment(description.trim())]
+        .filter((part) => part !== "").join("\n");
     }
   }
 }
@@ -136,6 +148,10 @@ const MAX_DESCRIPTION = 400;
 
 function shortened(text: string): string {
   return text.length <= MAX_DESCRIPTION ? text : `${text.slice(0, MAX_DESCRIPTION).trimEnd()} …`;
+}
+
+function comment(text: string): string {
+  return text === "" ? "" : text.split("\n").map((line) => `# ${line}`.trimEnd()).join("\n");
 }
 
 function indented(text: string): string {

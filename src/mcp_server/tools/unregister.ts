@@ -1,17 +1,21 @@
 import { z } from "zod";
 import { checkServerName } from "../../mcp/server_name.ts";
 import { explained } from "../failure.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../session_argument.ts";
+import type { DeclareInput } from "../tool_input.ts";
 import { makeChange } from "./make_change.ts";
 import { knownServers } from "./known_servers.ts";
 
 const DESCRIPTION = `
-Removes an MCP server that was registered: stops it, forgets how it is started, and removes its Python \
-API from mcptools/. The user is asked to approve it. Cells that have imported the API keep it until \
-reset, but its calls fail.
+Removes an MCP server and its Python modules, if the user agrees. Modules imported before fail when called.
 `.trim();
+
+const outputSchema = z.object({
+  removed: z.string(),
+  servers: z.array(z.string()).describe("The servers that remain"),
+});
 
 /** Adds `unregister_mcp_server`. */
 export function registerUnregister(
@@ -23,12 +27,9 @@ export function registerUnregister(
     title: "Remove an MCP server",
     description: DESCRIPTION,
     inputSchema: declare(z.object({
-      server_name: z.string().describe("The name under which it was registered"),
+      server_name: z.string().describe("Its registered name"),
     })),
-    outputSchema: z.object({
-      removed: z.string(),
-      servers: z.array(z.string()).describe("The servers that remain"),
-    }),
+    ...session.answers.declare(outputSchema),
     annotations: {
       readOnlyHint: false,
       destructiveHint: true,
@@ -37,6 +38,8 @@ export function registerUnregister(
     },
   }, async ({ server_name: name }, ctx) => {
     try {
+      const work = new Preparation(session);
+      using progress = RequestProgress.of(work, ctx, session.log);
       checkServerName(name);
       if (!(await session.servers()).includes(name)) {
         throw new Error(`No server "${name}" is registered. ${await knownServers(session)}`);
@@ -51,14 +54,13 @@ export function registerUnregister(
           effect: "Removes the MCP server and its Python API",
         },
       };
-      return await makeChange(change, session, server, ctx, async () => {
-        await (await session.parts).executor.unregisterServer(name);
-        session.resourcesChanged();
+      return await makeChange(change, { session, server, ctx, work, progress }, async () => {
+        work.activity = `Removing ${name}`;
+        await (await work.kernel()).executor.unregisterServer(name);
+        await session.serversChanged();
         const text = `Removed ${name}. ${await knownServers(session)}`;
-        return {
-          content: [{ type: "text" as const, text }],
-          structuredContent: { removed: name, servers: await session.servers() },
-        };
+        const report = { removed: name, servers: await session.servers() };
+        return session.answers.of({ text, report });
       });
     } catch (error) {
       return explained(error);

@@ -1,0 +1,99 @@
+// deno-lint-ignore-file no-console -- it reports to a terminal
+/**
+ * How often `search_tools` finds the right tool among those of real servers, all registered together.
+ *
+ * Run it with `deno run -A benchmarks/search.ts [CORPUS] [--misses]`. CORPUS is a folder with
+ * `mcp-tools/*.json`; without it, the one beside the repository or in `IPYBOX_CORPUS` is taken. It
+ * fails where recall is below what is promised.
+ *
+ * @module
+ */
+import { isObject, toJson } from "../src/apigen/json.ts";
+import { type IndexedTool, ToolRanking } from "../src/apigen/tool_index.ts";
+import { REQUESTS, type SearchRequest } from "./search_requests.ts";
+
+/** The least share of requests whose tool is among the first five. */
+const LEAST = { "with the server named": 0.85, "without": 0.7 } as const;
+const SHOWN = 5;
+
+interface Listing {
+  readonly server: string;
+  readonly tools: readonly {
+    readonly name: string;
+    readonly description?: string;
+  }[];
+}
+
+const [given] = Deno.args.filter((arg) => !arg.startsWith("--"));
+const corpus = given ?? Deno.env.get("IPYBOX_CORPUS") ??
+  new URL("../../shared/corpus", import.meta.url).pathname;
+const tools = await readCorpus();
+if (tools.length === 0) {
+  console.log(`Skipped: there is no tool list in ${corpus}/mcp-tools`);
+  Deno.exit(0);
+}
+
+const ranking = new ToolRanking(tools.map(({ tool }) => tool));
+const idOf = new Map(tools.map(({ tool, id }) => [tool, id]));
+let isGood = true;
+for (const [how, least] of Object.entries(LEAST)) {
+  const queryOf = ([wanted, where]: SearchRequest) =>
+    how === "without" ? wanted : `${wanted} ${where}`;
+  const start = performance.now();
+  const misses = REQUESTS.filter((request) => !isFound(queryOf(request), request[2]));
+  const ms = (performance.now() - start) / REQUESTS.length;
+  const recall = 1 - misses.length / REQUESTS.length;
+  console.log(
+    `recall@${SHOWN} ${how}: ${recall.toFixed(3)} of ${REQUESTS.length} requests, ` +
+      `${tools.length} tools, ${ms.toFixed(2)} ms each`,
+  );
+  if (Deno.args.includes("--misses")) {
+    for (const request of misses) {
+      console.log(`  ${queryOf(request)}: ${first(queryOf(request)).join(" ")}`);
+    }
+  }
+  isGood &&= recall >= least;
+}
+Deno.exit(isGood ? 0 : 1);
+
+function isFound(query: string, wanted: readonly string[]): boolean {
+  return first(query).some((id) => wanted.includes(id));
+}
+
+function first(query: string): string[] {
+  return ranking.search(query).slice(0, SHOWN).map((tool) => idOf.get(tool) ?? "");
+}
+
+/** All tools, under the names that people give servers. */
+async function readCorpus(): Promise<{ readonly tool: IndexedTool; readonly id: string }[]> {
+  const found: { tool: IndexedTool; id: string }[] = [];
+  try {
+    for await (const { name } of Deno.readDir(`${corpus}/mcp-tools`)) {
+      const listing: Listing = JSON.parse(await Deno.readTextFile(`${corpus}/mcp-tools/${name}`));
+      for (const tool of listing.tools) {
+        const definition = toJson(tool);
+        if (!isObject(definition)) continue;
+        const server = serverName(listing.server);
+        const { name: wire, description = "" } = tool;
+        const indexed = { server, module: wire, name: wire, description, definition };
+        found.push({ tool: indexed, id: `${listing.server}:${wire}` });
+      }
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  return found.sort((a, b) => a.id < b.id ? -1 : 1);
+}
+
+/** Such as `slack` for `mcp-server-slack`. */
+function serverName(published: string): string {
+  const words = published.split("-").filter((word) => !["mcp", "server", "py"].includes(word));
+  const vendors: Readonly<Record<string, string>> = {
+    notionhq_notion: "notion",
+    zereight_gitlab: "gitlab",
+    circleci_circleci: "circleci",
+    line_line_bot: "line_bot",
+  };
+  const name = words.join("_");
+  return vendors[name] ?? name;
+}

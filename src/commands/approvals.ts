@@ -1,0 +1,112 @@
+import { ApprovalClient } from "../approval/client.ts";
+import { Mutex } from "../async/mutex.ts";
+import { settledWithin } from "../async/signals.ts";
+import {
+  pageLinkOf,
+  type RunningSession,
+  runningSessions,
+} from "../mcp_server/running_sessions.ts";
+import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
+import { printable } from "./printable.ts";
+import { workspaceOf } from "./shared.ts";
+import { TerminalApprover } from "./terminal_approver.ts";
+
+/** `ipybox approvals`: decides what running MCP sessions ask. */
+export const approvals: Command = {
+  name: "approvals",
+  summary: "Decide on what running MCP sessions ask",
+  usage: "[OPTIONS]",
+  options: {
+    workspace: {
+      value: "DIR",
+      help: "Only sessions that work in this folder, or below (default: all of yours)",
+    },
+    link: { help: "Print links to their approval pages, good for one visit, in place of asking" },
+  },
+  notes: [
+    "For clients that cannot ask you, such as headless ones: leave it open in a",
+    "terminal, and it asks there whatever `ipybox mcp` needs your approval for, also",
+    "for sessions that start later. Ctrl-C ends it.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox approvals",
+    "  ipybox approvals --workspace . --link",
+  ].join("\n"),
+  run,
+};
+
+/** How soon a session that has started is noticed. */
+const LOOK_MS = 1000;
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(approvals, args);
+  // Whatever runs commands for a model can run this one, too: what it prints must not serve it.
+  if (!io.interactive || !io.stdoutIsTerminal) {
+    throw new UsageError("Run this at a terminal: a person decides, not a program");
+  }
+  const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
+  return parsed.has("link") ? await printLinks(io, workspace) : await decide(io, workspace);
+}
+
+async function printLinks(io: CommandIo, workspace: string | undefined): Promise<number> {
+  const sessions = await runningSessions(workspace);
+  for (const session of sessions) {
+    io.err(`${nameOf(session)}:`);
+    io.out(`${await pageLinkOf(session)}\n`);
+  }
+  if (sessions.length > 0) return EXIT.ok;
+  io.err("No session of `ipybox mcp` runs here");
+  return EXIT.failed;
+}
+
+/** Asks at the terminal until it is interrupted. */
+async function decide(io: CommandIo, workspace: string | undefined): Promise<number> {
+  const approver = new TerminalApprover(io, "--approve allow");
+  await using clients = new AsyncDisposableStack();
+  const connected = new Set<string>();
+  const refused = new Set<string>();
+  const turns = new Mutex();
+  const interrupted = Promise.withResolvers<void>();
+  io.signal.addEventListener("abort", () => interrupted.resolve(), { once: true });
+  io.err("Waiting for requests for approval; Ctrl-C ends it");
+  while (!io.signal.aborted) {
+    for (const session of await runningSessions(workspace)) {
+      const { url, token } = session;
+      if (connected.has(url)) continue;
+      try {
+        const client = clients.use(
+          await ApprovalClient.connect({
+            url,
+            token,
+            log: io.log,
+            onRequest: async (request) => {
+              using _turn = await turns.acquire();
+              if (request.signal.aborted) return;
+              if (connected.size > 1) io.err(`${nameOf(session)}:`);
+              await approver.decide(request);
+            },
+          }),
+        );
+        connected.add(url);
+        refused.delete(url);
+        io.err(`Deciding for ${nameOf(session)}`);
+        client.closed.then(() => {
+          connected.delete(url);
+          io.err(`${nameOf(session)} has ended`);
+        });
+      } catch (error) {
+        // Another terminal decides, or a cell runs that its client is asked about.
+        if (refused.has(url) || !(error instanceof Error)) continue;
+        refused.add(url);
+        io.err(`Not yet deciding for ${nameOf(session)}: ${printable(error.message)}`);
+      }
+    }
+    await settledWithin(interrupted.promise, LOOK_MS);
+  }
+  return EXIT.ok;
+}
+
+function nameOf({ workspace, label }: RunningSession): string {
+  return printable(label === "" ? workspace : `${label} in ${workspace}`);
+}

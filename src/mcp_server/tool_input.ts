@@ -1,0 +1,105 @@
+/**
+ * What tools declare and take, so that every client there is can call them.
+ *
+ * @module
+ */
+import { z } from "zod";
+import type { StandardSchemaWithJSON } from "./sdk.ts";
+
+/** Makes what a tool's arguments are declared as of what it takes itself. */
+export type DeclareInput = <Input, Output>(
+  schema: StandardSchemaWithJSON<Input, Output>,
+) => StandardSchemaWithJSON<Input, Output>;
+
+/** The part of JSON Schema that every provider of models takes, also OpenAI's strict mode and Gemini. */
+interface PlainSchema {
+  type: string;
+  description?: string | undefined;
+  enum?: string[] | undefined;
+  default?: unknown;
+  items?: PlainSchema | undefined;
+  properties?: Record<string, PlainSchema> | undefined;
+  required?: string[] | undefined;
+}
+
+/** Leaves out all else, such as bounds, which the tool checks itself. */
+const plainSchema: z.ZodType<PlainSchema> = z.lazy(() =>
+  z.object({
+    type: z.string(),
+    description: z.string().optional(),
+    enum: z.array(z.string()).optional(),
+    default: z.unknown().optional(),
+    items: plainSchema.optional(),
+    properties: z.record(z.string(), plainSchema).optional(),
+    required: z.array(z.string()).optional(),
+  })
+);
+
+/**
+ * Declares a tool's arguments in that part of JSON Schema, and takes what clients make of it: those that
+ * require every argument send `null` or something empty for what is not given, and some send numbers
+ * as text.
+ */
+export const forClients: DeclareInput = (schema) => {
+  const own = schema["~standard"];
+  const declared = plainSchema.parse(own.jsonSchema.input({ target: "draft-2020-12" }));
+  return {
+    "~standard": {
+      ...own,
+      validate: (value, options) => own.validate(taken(value, declared), options),
+      jsonSchema: { ...own.jsonSchema, input: () => ({ ...declared }) },
+    },
+  };
+};
+
+const SESSION: PlainSchema = {
+  type: "string",
+  description: "Handle from open_session (default: the session that calls without one share)",
+  default: "",
+};
+
+/**
+ * Declares the argument `session` beside a tool's own. It says where a call goes, and is used up by
+ * the time that the tool gets its arguments.
+ */
+export const withSession: DeclareInput = (schema) => {
+  const own = forClients(schema)["~standard"];
+  return {
+    "~standard": {
+      ...own,
+      jsonSchema: {
+        ...own.jsonSchema,
+        input: (options) => {
+          const declared = plainSchema.parse(own.jsonSchema.input(options));
+          return { ...declared, properties: { ...declared.properties, session: SESSION } };
+        },
+      },
+    },
+  };
+};
+
+/** A value without what means that nothing is given, its numbers as numbers. */
+function taken(value: unknown, { type, properties = {}, required = [] }: PlainSchema): unknown {
+  if ((type === "number" || type === "integer") && typeof value === "string") {
+    const number = Number(value);
+    return value.trim() === "" || Number.isNaN(number) ? value : number;
+  }
+  if (type !== "object" || !isObject(value)) return value;
+  const given = Object.entries(value).filter(([name, inner]) =>
+    !Object.hasOwn(properties, name) || required.includes(name) || !isEmpty(inner)
+  );
+  return Object.fromEntries(given.map(([name, inner]) => {
+    const schema = Object.hasOwn(properties, name) ? properties[name] : undefined;
+    return [name, schema === undefined ? inner : taken(inner, schema)];
+  }));
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === null || value === "") return true;
+  return typeof value === "object" && Object.keys(value).length === 0;
+}
+
+/** Whether a value is an object that is no list. */
+export function isObject(value: unknown): value is object {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

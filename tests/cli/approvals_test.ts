@@ -1,0 +1,148 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ipybox } from "../support/cli.ts";
+import { until } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
+import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+import { ipyboxAtTerminal } from "../support/terminal.ts";
+
+const COUNT = `${RAW}raw.run_sync("count").text`;
+const CELL = "execute_ipython_cell";
+
+Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async () => {
+  await using workspace = await workspaceWithServer();
+  await using state = await TempFolder.create();
+  const env = { XDG_STATE_HOME: state.path };
+  const host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox"],
+    env,
+  });
+  const command = `ipybox approvals --workspace ${workspace.path}`;
+  const refused = await host.call(CELL, { code: COUNT });
+  assertStringIncludes(refused.text, `Run \`${command}\` in a terminal`);
+
+  const attached = `${workspace.path}/attached`;
+  const terminal = ipyboxAtTerminal(["approvals", "--workspace", workspace.path], [
+    [`Deciding for ${workspace.path}`, "", attached],
+    ["start_mcp_server", ""],
+    ["Allow? ", "y\n"],
+    ["raw.count", ""],
+    ["Allow? ", "y\n"],
+    ["register_mcp_server", ""],
+    ["Allow? ", "y\n"],
+    ["raw.count", ""],
+    ["Allow? ", "n not now\n"],
+    [`${workspace.path} has ended`, "\x03"],
+  ], { env, columns: 300 });
+  await until("the terminal decides", () => exists(attached));
+  assertEquals((await host.call(CELL, { code: COUNT })).text, "'1'");
+  const params = { server_name: "mine", server_params: { ...rawServer() } };
+  const registered = await host.call("register_mcp_server", params);
+  assertEquals(registered.isError, false, registered.text);
+  const denied = await host.call(CELL, { code: COUNT });
+  assertStringIncludes(denied.text, "not now");
+  await host[Symbol.asyncDispose]();
+  const { code, output } = await terminal;
+
+  assertEquals(code, 0, output);
+  assertStringIncludes(output, "raw.count()");
+  assertStringIncludes(output, "register_mcp_server");
+});
+
+Deno.test("ipybox approvals insists on a terminal", async () => {
+  for (const args of [["approvals"], ["approvals", "--link"]]) {
+    const { code, stdout, stderr } = await ipybox(args);
+    assertEquals([code, stdout], [2, ""]);
+    assertStringIncludes(stderr, "a person decides, not a program");
+  }
+});
+
+Deno.test("ipybox approvals --link prints a link, and forgets sessions that are gone", async () => {
+  await using workspace = await workspaceWithServer();
+  await using state = await TempFolder.create();
+  const env = { XDG_STATE_HOME: state.path };
+  const folder = `${state.path}/ipybox/sessions`;
+  await Deno.mkdir(folder, { recursive: true });
+  const stale = { workspace: "/gone", label: "", url: "http://127.0.0.1:1/", token: "x" };
+  await Deno.writeTextFile(`${folder}/stale.json`, JSON.stringify(stale));
+  await Deno.writeTextFile(`${folder}/damaged.json`, "{");
+  const linkFor = (directory: string) =>
+    ipyboxAtTerminal(["approvals", "--workspace", directory, "--link"], [], { env, columns: 300 });
+
+  {
+    await using host = await McpHost.start({
+      args: ["--workspace", workspace.path, "--no-sandbox"],
+      env,
+    });
+    await host.execute("1");
+    const { code, output } = await linkFor(workspace.path);
+    assertEquals(code, 0, output);
+    const link = /http:\/\/127\.0\.0\.1:\d+\/page\/open\?code=[\w-]+/.exec(output)?.[0] ?? "";
+    const page = await fetch(link, { redirect: "manual" });
+    await page.body?.cancel();
+    assert(page.status < 400, `${page.status}`);
+    const [record, ...others] = await Array.fromAsync(Deno.readDir(folder));
+    assertEquals(others, []); // the stale and the damaged one were forgotten
+    const { mode } = await Deno.stat(`${folder}/${record?.name}`);
+    assertEquals((mode ?? 0) & 0o777, 0o600);
+    assertEquals((await linkFor(state.path)).code, 1); // no session works there
+  }
+  assertEquals(await Array.fromAsync(Deno.readDir(folder)), []);
+});
+
+Deno.test("Executed code cannot see what opens its session", async () => {
+  await using workspace = await workspaceWithServer();
+  await using state = await TempFolder.create();
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path],
+    env: { XDG_STATE_HOME: state.path },
+  });
+  const text = await host.execute(`
+import os
+try: print(os.listdir(${JSON.stringify(`${state.path}/ipybox/sessions`)}))
+except OSError as error: print(type(error).__name__)`);
+  const names = await Array.fromAsync(Deno.readDir(`${state.path}/ipybox/sessions`));
+  assertEquals(names.length, 1);
+  assert(!names.some(({ name }) => text.includes(name)), text);
+});
+
+for (const kind of CLIENT_KINDS) {
+  Deno.test(`A ${kind} client that answers for nobody has asked nobody`, async () => {
+    await using workspace = await workspaceWithServer();
+    const answers: (null | undefined | "slow")[] = [];
+    const defaults: unknown[] = [];
+    await using host = await McpHost.start({
+      kind,
+      args: ["--workspace", workspace.path, "--no-sandbox"],
+      answer: async (_, { requestedSchema }) => {
+        defaults.push(requestedSchema);
+        const answer = answers.shift();
+        if (answer !== "slow") return answer;
+        await new Promise((resolve) => setTimeout(resolve, 1000)); // as a person reads
+        return null;
+      },
+    });
+    const params = { server_name: "mine", server_params: { ...rawServer() } };
+
+    for (const answer of [undefined, null]) { // a headless Claude Code cancels, Codex declines
+      answers.push(answer, answer);
+      const { text } = await host.call(CELL, { code: COUNT });
+      assertMatch(text, /answered without asking anybody.*ipybox approvals --workspace/);
+      const registered = await host.call("register_mcp_server", params);
+      assertEquals(registered.isError, true);
+      assertMatch(registered.text, /answered without asking anybody.*ipybox approvals --workspace/);
+      assertStringIncludes(registered.text, "ipybox register mine --");
+    }
+    answers.push("slow", "slow");
+    assertStringIncludes((await host.call(CELL, { code: COUNT })).text, "the user said no");
+    const { text } = await host.call("register_mcp_server", params);
+    assertStringIncludes(text, "the user did not allow it");
+    assertStringIncludes(JSON.stringify(defaults[0]), '"default":"allow once"');
+    assertStringIncludes(JSON.stringify(defaults[1]), '"default":"allow"');
+  });
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.stat(path).then(() => true, () => false);
+}

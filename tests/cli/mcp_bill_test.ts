@@ -1,0 +1,93 @@
+/** What `ipybox mcp` costs a model, in tokens of OpenAI's o200k. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+// @ts-types="npm:gpt-tokenizer@3.4.0/encoding/o200k_base"
+import { encode } from "gpt-tokenizer/encoding/o200k_base";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { npmServer, rawServer } from "../support/mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** All definitions and instructions together: what every request of a client carries. */
+const MAX_STANDING = 1000;
+/** A call with wrong arguments. */
+const MAX_WRONG = 120;
+
+const tokens = (text: string) => encode(text).length;
+
+Deno.test("ipybox mcp costs a model little", async (t) => {
+  await using workspace = await TempFolder.create();
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--approve", "allow"],
+  });
+  const step = stepsOf(t);
+  const cell = async (code: string) => (await host.call("execute_ipython_cell", { code })).text;
+  const search = async () =>
+    (await host.tools()).find(({ name }) => name === "search_tools")?.description ?? "";
+
+  await step("search_tools names the registered servers", async () => {
+    assertMatch(await search(), /\nRegistered: none yet$/);
+    const server_params = npmServer("server-everything");
+    await host.call("register_mcp_server", { server_name: "everything", server_params });
+    assertMatch(await search(), /\nRegistered: everything$/);
+  });
+
+  await step("whatever is registered, its definitions and instructions stay small", async () => {
+    for (let i = 10; i < 50; i++) await registry.register(`a_server_${i}`, rawServer());
+    await host.call("unregister_mcp_server", { server_name: "a_server_49" }); // and so it looks again
+    assertMatch(await search(), /\nRegistered: a_server_10, [\w, ]+, \d+ more$/);
+    const tools = (await host.tools()).map(({ name, description, inputSchema }) => ({
+      name,
+      description,
+      inputSchema,
+    }));
+    const standing = tokens(JSON.stringify(tools)) + tokens(host.instructions);
+    assert(standing <= MAX_STANDING, `${standing} tokens`);
+  });
+
+  await step("wrong arguments cost the line, what is wrong, the signature and a hint", async () => {
+    const first = await cell(
+      "from mcptools.everything import get_sum\nx = 1\nprint(get_sum.run(a=1, bb=2))",
+    );
+    assertMatch(first, /-> 3 print\(get_sum\.run\(a=1, bb=2\)\)/);
+    assertMatch(first, /b\n +Required; is 'bb' meant for it\?/);
+    const others = [
+      "get_sum.run(a='1', b=2)",
+      "get_sum.run({'a': 1})",
+      "get_sum.run(aa=3, bb=[1] * 1000)",
+      `get_sum.run(**{f"name {i}": i for i in range(100)})`,
+    ];
+    for (const code of others) {
+      const text = await cell(code);
+      assert(tokens(text) <= MAX_WRONG, text);
+      assert(!text.includes("pydantic") && !text.includes("/"), text);
+      assertMatch(text, /get_sum\.run\([ab]: float/);
+    }
+    assertEquals(
+      await cell(
+        "from pydantic import ValidationError\ntry: get_sum.run()\nexcept ValidationError as e: print(e.error_count())",
+      ),
+      "2",
+    );
+  });
+
+  await step("the full API of a tool is a stub", async () => {
+    const { text } = await host.call("search_tools", {
+      query: "get structured content weather",
+      server: "everything",
+      detail: "full",
+    });
+    assertMatch(text, /^from mcptools\.everything import get_structured_content\n/);
+    assertStringIncludes(text, "class Result:\n    temperature: float");
+    assert(!/run_async|_omit|__future__|BaseModel/.test(text), text);
+    const signature = await host.call("search_tools", {
+      query: "get structured content weather",
+      server: "everything",
+    });
+    assertMatch(
+      signature.text,
+      /-> Result\(temperature: float, conditions: str, humidity: float\)/,
+    );
+  });
+});
