@@ -75,7 +75,8 @@ async function readCorpus(): Promise<{ readonly tool: IndexedTool; readonly id: 
         if (!isObject(definition)) continue;
         const server = serverName(listing.server);
         const { name: wire, description = "" } = tool;
-        const indexed = { server, module: wire, name: wire, description, definition };
+        const named = { server, module: wire, name: wire, description };
+        const indexed = { ...named, annotations: {}, definition };
         found.push({ tool: indexed, id: `${listing.server}:${wire}` });
       }
     }

@@ -97,7 +97,7 @@ browserTest("Changes are shown on the page as they will be done", async (browser
   await page.getByRole("heading", { name: "ipybox.unregister_mcp_server" }).waitFor();
   await untilReady(page);
   await page.keyboard.press("d");
-  assertEquals((await removed).text, 'Removing the server "mine": Rejected');
+  assertEquals((await removed).text, 'Removing the server "mine": no reason was given');
   assertEquals((await ServerRegistry.open({ workspace: workspace.path })).names, ["mine"]);
 
   const name = "git+https://example.org/owner/name";
