@@ -16,6 +16,15 @@ export async function noteAbsentDotenv(workspace: string): Promise<void> {
     await Deno.lstat(join(workspace, ".env"));
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
-    await Deno.writeTextFile(join(workspace, DOTENV_NOTE), "", { mode: 0o600 });
+    await makeNote(join(workspace, DOTENV_NOTE));
+  }
+}
+
+/** Whatever is there already is note enough: a workspace from elsewhere may have a link in its place. */
+async function makeNote(path: string): Promise<void> {
+  try {
+    await Deno.writeTextFile(path, "", { createNew: true, mode: 0o600 });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
   }
 }

@@ -20,6 +20,12 @@ check_linux() {
       NoNewPrivs:) [ "$value" = 1 ] || fail "privileges can be gained" ;;
     esac
   done </proc/self/status
+  for fd in /proc/self/fd/*; do
+    case ${fd##*/} in
+      0 | 1 | 2) ;;
+      *) [ ! -e "$fd" ] || fail "descriptor ${fd##*/} of the host is open" ;;
+    esac
+  done
   for file in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/irq/default_smp_affinity; do
     # Opening it writes nothing.
     if { true >>"$file"; } 2>/dev/null; then fail "$file can be written"; fi

@@ -88,4 +88,13 @@ for folder in ${pins:+$writable}; do
 done
 
 read -r bwrap <"$wall/bwrap"
-exec "$bwrap" --args 9 --add-seccomp-fd 8 "$@" 9<"$wall/arguments" 8<"$wall/filter"
+
+# What whoever started ipybox, and srt, left open would lead out of the sandbox. Only bash, which srt
+# needs as well, can close descriptors above 9.
+closing='for fd in /proc/self/fd/*; do
+  fd=${fd##*/}
+  case $fd in 0 | 1 | 2 | 8 | 9) ;; *) eval "exec $fd>&-" ;; esac
+done
+exec "$@"'
+exec bash -c "$closing" bash "$bwrap" --args 9 --add-seccomp-fd 8 "$@" \
+  9<"$wall/arguments" 8<"$wall/filter"

@@ -20,6 +20,7 @@ const reportSchema = z.object({
   folders: words,
   shared_memory: z.string(),
   own_shared_memory: z.boolean(),
+  open_folders: z.array(z.string()),
   keys: words,
   calls: words,
   allowed: words,
@@ -41,7 +42,7 @@ const IN_OWN_TMP = `
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mkdir -m 777 /tmp/claude /tmp/scratch
 echo of another sandbox > /tmp/claude/other
-exec "$@"
+exec "$@" 7</ # as shells leave descriptors open for what they start
 `;
 
 async function probes(fixture: string): Promise<{
@@ -82,6 +83,7 @@ for (
           }
           assertEquals(report.shared_memory, "ENOENT");
           assertEquals(report.own_shared_memory, true);
+          assertEquals(report.open_folders, []);
         });
         await t.step(`${sandbox}: it has no capabilities, and no file of the machine`, () => {
           assertEquals(report.capabilities, []);
