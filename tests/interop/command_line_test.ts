@@ -7,6 +7,7 @@
  * also of the one to `subscriptions/listen` that has no end, and under Deno that keeps it from reading
  * on. It needs Node 22.19 there.
  */
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { cliArguments } from "../support/cli.ts";
 import {
@@ -67,6 +68,9 @@ for (const { client, newer } of CLIENTS) {
 
     await step("over HTTP", async () => {
       const args = ["--workspace", workspace.path, "--approve", "allow", "--allow-registrations"];
+      // Clients have a home of their own, and what is registered from there is another person's.
+      const registry = await ServerRegistry.open({ workspace: workspace.path });
+      for (const [name, params] of registry.entries) await registry.accept(name, params);
       await using server = await HttpMcp.start(args);
       if (registered === undefined) throw new Error("the step before has failed");
       checkTranscript(await transcriptOf(client, server.address, registered));
