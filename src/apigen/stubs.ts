@@ -17,6 +17,14 @@ const STUBS: ReadonlyMap<string, string> = new Map([
   ["models.pyi", `${MCPTOOLS}.${RUNTIME}.models`],
 ]);
 
+/** A script with few permissions does without: only `/proc/self/fd` makes writing there safe. */
+function isPermitted(): boolean {
+  if (Deno.build.os !== "linux") return true;
+  const path = "/proc/self/fd";
+  return Deno.permissions.querySync({ name: "read", path }).state === "granted" &&
+    Deno.permissions.querySync({ name: "write", path }).state === "granted";
+}
+
 /**
  * Writes the stubs beside the folder of all packages. Executed code may write there, too: what has
  * taken their place is left alone.
@@ -25,7 +33,7 @@ const STUBS: ReadonlyMap<string, string> = new Map([
  */
 export async function writeStubs(rootDir: string): Promise<void> {
   const path = resolve(rootDir);
-  if (basename(path) !== MCPTOOLS) return;
+  if (basename(path) !== MCPTOOLS || !isPermitted()) return;
   const parent = dirname(path);
   const place = await ifPresent(Deno.lstat(join(parent, RUNTIME)));
   if (place !== undefined && !place.isDirectory) return;

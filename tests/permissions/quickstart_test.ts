@@ -23,6 +23,7 @@ class Machine implements AsyncDisposable {
     readonly cache: string,
     readonly python: string,
     readonly denoDir: string,
+    readonly programs: string,
   ) {
     this.#parts = parts;
   }
@@ -39,6 +40,9 @@ class Machine implements AsyncDisposable {
     const python = `${environments}/tests/bin/python`;
     await writeMarker(kernelRecipe(), environments, { ...interpreter, executable: python });
     const denoDir = await denoDirectory();
+    // Deno is installed here, unlike where `npx` runs the tests: nothing is run from its folders.
+    const programs = parts.use(await TempFolder.create());
+    await Deno.symlink(Deno.execPath(), `${programs.path}/deno`);
     return new Machine(
       parts.move(),
       workspace.path,
@@ -46,6 +50,7 @@ class Machine implements AsyncDisposable {
       cache.path,
       python,
       denoDir,
+      programs.path,
     );
   }
 
@@ -92,6 +97,7 @@ class Machine implements AsyncDisposable {
         DENO_DIR: this.denoDir,
         IPYBOX_PYTHON: "",
         NO_COLOR: "1",
+        PATH: `${this.programs}:${Deno.env.get("PATH")}`,
         TMPDIR: this.temporary,
         XDG_CACHE_HOME: this.cache,
       },
