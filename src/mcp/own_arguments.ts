@@ -47,6 +47,11 @@ const RUNNERS: readonly Runner[] = [
     searchesCwd: "always",
   },
   {
+    names: ["npx", "uvx", "bunx", "pnpx", "pipx"],
+    decides: /^(?!run$)[^-./~]/, // the name of a package; this or a path of one is what they run
+    searchesCwd: "never", // npx is led away from packages there
+  },
+  {
     names: ["tsx", "ts-node", "make", "just", "cargo", "go", "mvn", "gradle"],
     searchesCwd: "always",
   },
@@ -90,20 +95,23 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
       continue;
     }
     const option = arg.startsWith("-");
-    for (const path of pathsIn(arg, cwd)) {
-      const isThere = await lstatIfAllowed(path) !== undefined;
-      const mayRun = runner !== undefined && !decided && !PERMISSION.test(arg) &&
-        (isThere || /^(\/|\.\.?\/|file:)/.test(arg));
-      if (mayRun || await namesCode(path)) await refuseInReach(path, { ...check, arg });
-      if (mayRun && isThere && !option) decided = file = true;
-    }
+    const text = option ? valueOf(arg) : arg;
+    const path = pathOf(text, cwd);
+    if (path === undefined) continue;
+    const isThere = await lstatIfAllowed(path) !== undefined;
+    const mayRun = runner !== undefined && !decided && !PERMISSION.test(arg) &&
+      (isThere || /^(\/|\.\.?\/|file:)/i.test(text));
+    if (mayRun || await namesCode(path)) await refuseInReach(path, { ...check, arg });
+    if (mayRun && isThere && !option) decided = file = true;
   }
   for (const [name, value] of Object.entries(env)) {
     if (!CODE_VARIABLE.test(name)) continue;
     for (const part of value.split(/[\s:=]/)) {
-      if (part === "") continue;
+      const path = part.startsWith("-") ? undefined : pathOf(part, cwd);
+      if (path === undefined) continue;
+      if (!part.includes("/") && await lstatIfAllowed(path) === undefined) continue;
       const what = `${name} of MCP server "${serverName}"`;
-      await refuseInReach(resolve(cwd, part), { server, what, arg: part });
+      await refuseInReach(path, { server, what, arg: part });
     }
   }
   if (runner === undefined) return;
@@ -124,21 +132,26 @@ async function runnerOf(command: string): Promise<Runner | undefined> {
   return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
 }
 
-/** The paths that an argument may mean: all of it, or what follows an option's `=`. */
-function pathsIn(arg: string, cwd: string): string[] {
-  const at = arg.startsWith("-") ? arg.indexOf("=") : -1;
-  const texts = arg.startsWith("-") ? (at === -1 ? [] : [arg.slice(at + 1)]) : [arg];
-  return texts.flatMap((text) => {
-    const path = asPath(text);
-    if (path === undefined || path === "" || path.includes("\0")) return [];
-    if (path.split("/").some((name) => new TextEncoder().encode(name).length > MAX_NAME)) return [];
-    return [resolve(cwd, path)];
-  });
+/** What follows an option's `=`. */
+function valueOf(option: string): string {
+  const at = option.indexOf("=");
+  return at === -1 ? "" : option.slice(at + 1);
 }
 
-function asPath(text: string): string | undefined {
-  if (!/^file:/i.test(text)) return text;
-  return URL.canParse(text) && URL.parse(text)?.host === "" ? fileURLToPath(text) : undefined;
+function pathOf(text: string, cwd: string): string | undefined {
+  const path = /^file:/i.test(text) ? fileOf(text) : text;
+  if (path === "" || path.includes("\0")) return undefined;
+  const isTooLong = (name: string) => new TextEncoder().encode(name).length > MAX_NAME;
+  return path.split("/").some(isTooLong) ? undefined : resolve(cwd, path);
+}
+
+function fileOf(url: string): string {
+  try {
+    return fileURLToPath(url);
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof URIError) return ""; // names no file
+    throw error;
+  }
 }
 
 /** Whether a file has the name of code, or leads to one that has. A folder is data. */

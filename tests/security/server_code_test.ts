@@ -43,6 +43,7 @@ Deno.test("a server whose code executed code could replace is not started", asyn
     option: { command: Deno.execPath(), args: ["run", `--config=${workspace}/deno.json`, "npm:x"] },
     variable: { ...rawServer(), env: { LD_PRELOAD: `${workspace}/x.so` } },
     "search path": { command: python, args: ["-m", "x"], env: { PYTHONPATH: `/usr:${workspace}` } },
+    package: { command: "npx", args: ["-y", `${workspace}/app`] },
     shell: { command: "/bin/sh", args: [`${workspace}/hook.sh`] },
   };
   for (const [name, params] of Object.entries(attacks)) {
@@ -71,9 +72,17 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
   await Deno.copyFile(file, hidden);
   const own = args.map((arg) => arg === file ? hidden : arg);
   const accepted: Record<string, StdioServerParams> = {
-    "file as data": { command, args: [...args, `${workspace}/data.db`], cwd: workspace },
-    "folder as data": { command, args: [...args, workspace, "--root=${workspaceFolder}"] },
-    permission: { command, args: ["run", `--allow-read=${workspace}`, ...args.slice(1)] },
+    "file as data": {
+      command,
+      args: [...args, "/dev/null", `${workspace}/data.db`],
+      cwd: workspace,
+    },
+    "folder as data": {
+      command,
+      args: [...args, "/dev/null", workspace, "--root=${workspaceFolder}"],
+    },
+    permission: { command, args: ["run", `--allow-read=${workspace}`, ...args.slice(2)] },
+    variable: { command, args, cwd: workspace, env: { NODE_OPTIONS: "--max-old-space-size=99" } },
     "code in .ipybox": { command, args: own },
   };
   for (const [name, params] of Object.entries(accepted)) {
