@@ -48,7 +48,7 @@ const RUNNERS: readonly Runner[] = [
   },
   {
     names: ["npx", "uvx", "bunx", "pnpx", "pipx"],
-    decides: /^(?!run$)[^-./~]/, // the name of a package; this or a path of one is what they run
+    decides: /^(?!run$)[@\w]/, // the name of a package; this or a path of one is what they run
     searchesCwd: "never", // npx is led away from packages there
   },
   {
@@ -73,8 +73,9 @@ const LOADS = /^(-r|--require|--import|--loader|--experimental-loader)(=|$)/;
 /** What an option lets a program touch is not what it runs. */
 const PERMISSION = /^(--(allow|deny)-|-[A-Z]=)/;
 
-/** More than a name in a folder can have. */
+/** As many bytes as Linux takes: what is longer, such as a text, names no file. */
 const MAX_NAME = 255;
+const MAX_PATH = 4096;
 
 /**
  * Refuses to start a program on the host whose code executed code can change: by a file that an
@@ -141,8 +142,10 @@ function valueOf(option: string): string {
 function pathOf(text: string, cwd: string): string | undefined {
   const path = /^file:/i.test(text) ? fileOf(text) : text;
   if (path === "" || path.includes("\0")) return undefined;
-  const isTooLong = (name: string) => new TextEncoder().encode(name).length > MAX_NAME;
-  return path.split("/").some(isTooLong) ? undefined : resolve(cwd, path);
+  const full = resolve(cwd, path);
+  const lengthOf = (text: string) => new TextEncoder().encode(text).length;
+  if (lengthOf(full) >= MAX_PATH) return undefined;
+  return full.split("/").some((name) => lengthOf(name) > MAX_NAME) ? undefined : full;
 }
 
 function fileOf(url: string): string {

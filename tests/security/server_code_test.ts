@@ -66,15 +66,19 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
   const workspace = folder.path;
   await Deno.writeTextFile(`${workspace}/data.db`, "");
   await Deno.mkdir(`${workspace}/.ipybox`);
+  await Deno.mkdir(`${workspace}/.venv/bin`, { recursive: true });
+  await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, "");
   const { command, args = [] } = rawServer();
   const file = args.find((arg) => arg.endsWith(".ts")) ?? "";
   const hidden = `${workspace}/.ipybox/server.ts`;
   await Deno.copyFile(file, hidden);
-  const own = args.map((arg) => arg === file ? hidden : arg);
+  const installed = `${workspace}/.venv/bin/server.ts`;
+  await Deno.copyFile(file, installed);
+  const moved = (to: string) => args.map((arg) => arg === file ? to : arg);
   const accepted: Record<string, StdioServerParams> = {
     "file as data": {
       command,
-      args: [...args, "/dev/null", `${workspace}/data.db`],
+      args: [...args, "/dev/null", `${workspace}/data.db`, "x".repeat(300) + ".js"],
       cwd: workspace,
     },
     "folder as data": {
@@ -83,7 +87,8 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
     },
     permission: { command, args: ["run", `--allow-read=${workspace}`, ...args.slice(2)] },
     variable: { command, args, cwd: workspace, env: { NODE_OPTIONS: "--max-old-space-size=99" } },
-    "code in .ipybox": { command, args: own },
+    "code in .ipybox": { command, args: moved(hidden) },
+    "code in an environment": { command, args: moved(installed) },
   };
   for (const [name, params] of Object.entries(accepted)) {
     await using connection = await connectMcp("x", params, { workspace, log });
