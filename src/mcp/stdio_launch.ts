@@ -8,6 +8,7 @@ import { reliablePath } from "../process/reliable_path.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/own_program.ts";
 import { sandboxServer } from "../sandbox/server_sandbox.ts";
+import { requireOwnArguments } from "./own_arguments.ts";
 import {
   requireTrusted,
   settingsFileOf,
@@ -79,8 +80,18 @@ export async function launchStdio(
     await serverProgram(serverName, wanted.command, { path: env.PATH, untrusted: [base], folder });
   if (wanted.sandbox === "none") {
     const cwd = given ?? await makeFolder();
+    const command = await programIn(cwd);
+    const { args: own } = wanted;
+    await requireOwnArguments({
+      serverName,
+      command,
+      args: own,
+      env: params.env ?? {},
+      cwd,
+      workspace,
+    });
     const args = await argumentsIn(cwd, base, { wanted, makeFolder });
-    return { command: await programIn(cwd), args, env, cwd, sandboxed: false };
+    return { command, args, env, cwd, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {

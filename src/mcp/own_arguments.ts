@@ -1,0 +1,199 @@
+import { basename, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { ConfigError } from "../errors.ts";
+import { lstatIfAllowed } from "../process/reliable_path.ts";
+import { requireOwnProgram } from "../sandbox/own_program.ts";
+
+/** A server's process as it is to be started outside any sandbox. */
+export interface HostCommand {
+  /** The server, for errors. */
+  readonly serverName: string;
+  /** The program, as it was written or found. */
+  readonly command: string;
+  /** Its arguments. */
+  readonly args: readonly string[];
+  /** The variables that its registration sets. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Where it starts. */
+  readonly cwd: string;
+  /** The folder where executed code writes, if one is known. */
+  readonly workspace: string | undefined;
+}
+
+/** How programs of a kind find the code that they run. */
+interface Runner {
+  /** Their names, without a version. */
+  readonly names: readonly string[];
+  /** The argument that says what is run, so that those after it are data. */
+  readonly decides?: RegExp;
+  /** Whether they look for code in the working directory. @default {"unnamed"} where no file is named */
+  readonly searchesCwd?: "always" | "unnamed" | "never";
+}
+
+const RUNNERS: readonly Runner[] = [
+  { names: ["python", "pythonw", "pypy"], decides: /^-[A-Za-z]*[cm]$/ },
+  { names: ["node", "nodejs"], decides: /^(-[a-z]*[ep]|--eval|--print)$/ },
+  { names: ["deno"], decides: /^(eval$|npm:|jsr:|https?:)/ },
+  { names: ["ruby", "perl", "lua", "luajit", "Rscript", "julia"], decides: /^-[A-Za-z]*[eE]$/ },
+  { names: ["php", "java"] },
+  {
+    names: ["sh", "bash", "dash", "zsh", "ksh", "fish"],
+    decides: /^-[a-z]*c$/,
+    searchesCwd: "never",
+  },
+  {
+    names: ["bun", "npm", "pnpm", "yarn", "uv", "poetry", "pdm", "hatch", "pipenv"],
+    decides: /^(exec|dlx|x|tool)$/,
+    searchesCwd: "always",
+  },
+  {
+    names: ["npx", "uvx", "bunx", "pnpx", "pipx"],
+    decides: /^(?!run$)[@\w]/, // the name of a package; this or a path of one is what they run
+    searchesCwd: "never", // npx is led away from packages there
+  },
+  {
+    names: ["tsx", "ts-node", "make", "just", "cargo", "go", "mvn", "gradle"],
+    searchesCwd: "always",
+  },
+];
+
+/** Names that code has, whatever runs it. */
+const CODE = new RegExp(
+  "\\.(py|pyw|pyc|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|node|wasm|rb|pl|php|lua|r|jl|jar|class|sh|bash|zsh|fish|so)$",
+  "i",
+);
+
+/** Variables by which interpreters and the loader find code. */
+const CODE_VARIABLE =
+  /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
+
+/** Options of Node that load modules, which it looks for in the working directory. */
+const LOADS = /^(-r|--require|--import|--loader|--experimental-loader)(=|$)/;
+
+/** What an option lets a program touch is not what it runs. */
+const PERMISSION = /^(--(allow|deny)-|-[A-Z]=)/;
+
+/** As many bytes as Linux takes: what is longer, such as a text, names no file. */
+const MAX_NAME = 255;
+const MAX_PATH = 4096;
+
+/**
+ * Refuses to start a program on the host whose code executed code can change: by a file that an
+ * argument names, by a search path, or by the working directory.
+ *
+ * @param server How the server is started.
+ * @throws {ConfigError} Executed code can change what would run.
+ */
+export async function requireOwnArguments(server: HostCommand): Promise<void> {
+  const { serverName, args, cwd, env } = server;
+  const check = { server, what: `argument of MCP server "${serverName}"` };
+  const runner = await runnerOf(server.command);
+  let decided = false; // whether what follows is the program's own data
+  let file = false;
+  for (const arg of args) {
+    if (!decided && runner?.decides?.test(arg)) {
+      decided = true;
+      continue;
+    }
+    const option = arg.startsWith("-");
+    const text = option ? valueOf(arg) : arg;
+    const path = pathOf(text, cwd);
+    if (path === undefined) continue;
+    const isThere = await lstatIfAllowed(path) !== undefined;
+    const mayRun = runner !== undefined && !decided && !PERMISSION.test(arg) &&
+      (isThere || /^(\/|\.\.?\/|file:)/i.test(text));
+    if (mayRun || await namesCode(path)) await refuseInReach(path, { ...check, arg });
+    if (mayRun && isThere && !option) decided = file = true;
+  }
+  for (const [name, value] of Object.entries(env)) {
+    if (!CODE_VARIABLE.test(name)) continue;
+    for (const part of value.split(/[\s:=]/)) {
+      const path = part.startsWith("-") ? undefined : pathOf(part, cwd);
+      if (path === undefined) continue;
+      if (!part.includes("/") && await lstatIfAllowed(path) === undefined) continue;
+      const what = `${name} of MCP server "${serverName}"`;
+      await refuseInReach(path, { server, what, arg: part });
+    }
+  }
+  if (runner === undefined) return;
+  const { searchesCwd = "unnamed" } = runner;
+  if (searchesCwd === "never") return;
+  if (searchesCwd === "unnamed" && file && !args.some((arg) => LOADS.test(arg))) return;
+  await refuseInReach(cwd, {
+    server,
+    what: `working directory of MCP server "${serverName}", whose ${basename(server.command)} ` +
+      "looks for code there",
+    arg: cwd,
+  });
+}
+
+async function runnerOf(command: string): Promise<Runner | undefined> {
+  const real = await isReadable(command) ? await Deno.realPath(command).catch(() => command) : "";
+  const names = [command, real].map((path) => basename(path).replace(/[\d.]{1,16}$/, ""));
+  return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
+}
+
+/** What follows an option's `=`. */
+function valueOf(option: string): string {
+  const at = option.indexOf("=");
+  return at === -1 ? "" : option.slice(at + 1);
+}
+
+function pathOf(text: string, cwd: string): string | undefined {
+  const path = /^file:/i.test(text) ? fileOf(text) : text;
+  if (path === "" || path.includes("\0")) return undefined;
+  const full = resolve(cwd, path);
+  const lengthOf = (text: string) => new TextEncoder().encode(text).length;
+  if (lengthOf(full) >= MAX_PATH) return undefined;
+  return full.split("/").some((name) => lengthOf(name) > MAX_NAME) ? undefined : full;
+}
+
+function fileOf(url: string): string {
+  try {
+    return fileURLToPath(url);
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof URIError) return ""; // names no file
+    throw error;
+  }
+}
+
+/** Whether a file has the name of code, or leads to one that has. A folder is data. */
+async function namesCode(path: string): Promise<boolean> {
+  const status = await lstatIfAllowed(path);
+  if (status?.isDirectory) return false;
+  if (CODE.test(path)) return true;
+  if (!status?.isSymlink || !await isReadable(path)) return false;
+  return CODE.test(await Deno.realPath(path).catch(() => path));
+}
+
+async function refuseInReach(
+  path: string,
+  { server, what, arg }: {
+    readonly server: HostCommand;
+    readonly what: string;
+    readonly arg: string;
+  },
+): Promise<void> {
+  if (!await isReadable(path)) return; // a workspace can be read
+  const status = await lstatIfAllowed(path);
+  // Of a folder it is what is in it that counts, and that of the workspace itself, too.
+  const inside = status?.isDirectory ? join(path, "_") : path;
+  try {
+    await requireOwnProgram(inside, { workspace: server.workspace, what });
+  } catch (cause) {
+    if (!(cause instanceof ConfigError)) throw cause;
+    throw new ConfigError(
+      `Cannot start MCP server "${server.serverName}": executed code could replace what its ` +
+        `${
+          what.split(" of MCP server ")[0]
+        } ${arg} leads to, and the server would run it outside ` +
+        "the sandbox. Move it out of the workspace or into .ipybox/, which code cannot see, or " +
+        `register the server with \`sandbox: true\` (--sandbox) (${cause.message})`,
+      { cause },
+    );
+  }
+}
+
+async function isReadable(path: string): Promise<boolean> {
+  return (await Deno.permissions.query({ name: "read", path })).state === "granted";
+}

@@ -1,0 +1,97 @@
+/** Attacks by code that rewrites what a server outside the sandbox would run. */
+import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { ConfigError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { connectMcp } from "../../src/mcp/connect.ts";
+import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import { rawServer } from "../support/mcp.ts";
+import { testPython } from "../support/python.ts";
+import { ipybox } from "../support/cli.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const log = silentLogger;
+
+Deno.test("a server whose code executed code could replace is not started", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const ran = `${outside.path}/ran`;
+  const mark = `open(${JSON.stringify(ran)}, "w")\n`;
+  await Deno.mkdir(`${workspace}/app`);
+  for (const name of ["server.py", "json.py", "program", "app/__main__.py"]) {
+    await Deno.writeTextFile(`${workspace}/${name}`, mark);
+  }
+  await Deno.writeTextFile(`${workspace}/hook.sh`, `touch '${ran}'\n`);
+  await Deno.writeTextFile(`${outside.path}/server.py`, "import json\n");
+  await Deno.symlink(`${outside.path}/server.py`, `${workspace}/link.py`);
+  await Deno.symlink(`${workspace}/program`, `${outside.path}/detour`);
+  await Deno.symlink(testPython(), `${outside.path}/other-name`);
+  const python = testPython();
+  const attacks: Record<string, StdioServerParams> = {
+    script: { command: python, args: [`${workspace}/server.py`] },
+    "script that is not there yet": { command: python, args: [`${workspace}/later`] },
+    link: { command: python, args: [`${workspace}/link.py`] },
+    "link to the workspace": { command: python, args: [`${outside.path}/detour`] },
+    "relative script": { command: python, args: ["server.py"], cwd: workspace },
+    "script without a suffix": { command: python, args: ["-u", "program"], cwd: "." },
+    "folder that is run": { command: python, args: [`${workspace}/app`] },
+    module: { command: python, args: ["-m", "app"], cwd: workspace },
+    "module search": { command: python, args: ["-c", "import json"], cwd: workspace },
+    "another name": { command: `${outside.path}/other-name`, args: [`${workspace}/program`] },
+    "behind another program": { command: "/usr/bin/env", args: [python, `${workspace}/server.py`] },
+    URL: { command: Deno.execPath(), args: ["run", `file://${workspace}/program`] },
+    option: { command: Deno.execPath(), args: ["run", `--config=${workspace}/deno.json`, "npm:x"] },
+    variable: { ...rawServer(), env: { LD_PRELOAD: `${workspace}/x.so` } },
+    "search path": { command: python, args: ["-m", "x"], env: { PYTHONPATH: `/usr:${workspace}` } },
+    package: { command: "npx", args: ["-y", `${workspace}/app`] },
+    shell: { command: "/bin/sh", args: [`${workspace}/hook.sh`] },
+  };
+  for (const [name, params] of Object.entries(attacks)) {
+    const connect = () => connectMcp("x", params, { workspace, log, connectTimeoutMs: 5000 });
+    const { message } = await assertRejects(connect, ConfigError, undefined, name);
+    assertStringIncludes(message, "executed code could replace", name);
+    assertStringIncludes(message, ".ipybox/", name);
+  }
+  const { code, stderr } = await ipybox(
+    ["register", "mini", "--", python, `${workspace}/server.py`],
+    { cwd: workspace },
+  );
+  assertEquals(code === 0, false);
+  assertStringIncludes(stderr, `${workspace}/server.py`);
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("a server may be given data of the workspace, and code out of reach", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.writeTextFile(`${workspace}/data.db`, "");
+  await Deno.mkdir(`${workspace}/.ipybox`);
+  await Deno.mkdir(`${workspace}/.venv/bin`, { recursive: true });
+  await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, "");
+  const { command, args = [] } = rawServer();
+  const file = args.find((arg) => arg.endsWith(".ts")) ?? "";
+  const hidden = `${workspace}/.ipybox/server.ts`;
+  await Deno.copyFile(file, hidden);
+  const installed = `${workspace}/.venv/bin/server.ts`;
+  await Deno.copyFile(file, installed);
+  const moved = (to: string) => args.map((arg) => arg === file ? to : arg);
+  const accepted: Record<string, StdioServerParams> = {
+    "file as data": {
+      command,
+      args: [...args, "/dev/null", `${workspace}/data.db`, "x".repeat(300) + ".js"],
+      cwd: workspace,
+    },
+    "folder as data": {
+      command,
+      args: [...args, "/dev/null", workspace, "--root=${workspaceFolder}"],
+    },
+    permission: { command, args: ["run", `--allow-read=${workspace}`, ...args.slice(2)] },
+    variable: { command, args, cwd: workspace, env: { NODE_OPTIONS: "--max-old-space-size=99" } },
+    "code in .ipybox": { command, args: moved(hidden) },
+    "code in an environment": { command, args: moved(installed) },
+  };
+  for (const [name, params] of Object.entries(accepted)) {
+    await using connection = await connectMcp("x", params, { workspace, log });
+    assertEquals((await connection.listTools()).length > 0, true, name);
+  }
+});
