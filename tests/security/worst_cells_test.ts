@@ -100,7 +100,7 @@ for i in range(3000): display("update_display_data", id="x", a="b")`,
     /ApprovalUnavailableError: .*too large to be shown for approval/,
   ],
   "a call with as many arguments as are taken": [
-    call(String.raw`{"a%d" % i: i for i in range(240_000)}`),
+    call(String.raw`{"a%d" % i: i for i in range(100_000)}`),
     /ApprovalUnavailableError: .*too large to be shown for approval/,
   ],
   "a call that is just small enough to be shown": [
