@@ -76,13 +76,17 @@ export function callLines(call: ApprovalCall): string[] {
 
 /**
  * Makes a text visible, whatever is in it: what is invisible, moves the cursor, turns or reorders
- * what is read, or piles up marks is shown as an escape.
+ * what is read, or piles up marks is shown as an escape, and many blanks as their number.
  *
  * @param text The text.
  * @returns The same on one line.
  */
 export function visible(text: string): string {
-  return escapeHidden(text, escapeCharacter);
+  return text.replace(HIDDEN_OR_BLANKS, (found, at: number) => {
+    if (!found.startsWith(" ")) return escapeCharacter(found);
+    const isIndentation = found.length <= MAX_INDENTATION && (at === 0 || text[at - 1] === "\n");
+    return isIndentation ? found : `⟨${found.length} blanks⟩`;
+  });
 }
 
 /**
@@ -140,6 +144,10 @@ const LETTER = /^[A-Za-z\u00c0-\u024f]$/;
  */
 const HIDDEN =
   /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
+/** More blanks than people write, which push what follows out of sight; and what could pass for their number. */
+const HIDDEN_OR_BLANKS = new RegExp(`${HIDDEN.source}|\u27e8| {21,}`, "gu");
+/** The blanks at the start of a line that are shown as they are. */
+const MAX_INDENTATION = 60;
 /** Characters that fonts draw like the quotes of code, and marks that put one on a letter. */
 const QUOTE_LIKE =
   /[\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\ua78b\ua78c\uff02\uff07\uff40\u{1f676}-\u{1f678}]/gu;

@@ -1,4 +1,5 @@
 import { canonicalJson, sha256 } from "../json/digest.ts";
+import { isTooLargeToShow } from "./call_size.ts";
 import { describeCall, quoted } from "./call_text.ts";
 import type { ApprovalCall, ApprovalKind, Remember, RememberScope } from "./request.ts";
 
@@ -111,7 +112,8 @@ export function makeConsent(
 export function isFor(consent: Consent, call: ApprovalCall): boolean {
   return consent.kind === call.kind && consent.server === call.serverName &&
     consent.tool === call.toolName &&
-    (consent.arguments === undefined || consent.arguments === argumentsHash(consent.salt, call));
+    (consent.arguments === undefined ||
+      !isTooLargeToShow(call) && consent.arguments === argumentsHash(consent.salt, call));
 }
 
 /**

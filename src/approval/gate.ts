@@ -3,6 +3,7 @@ import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../async/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
 import type { Facet } from "./consent.ts";
+import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_size.ts";
 import { type Cell, Consents } from "./consents.ts";
 import type { ApprovalPolicy } from "./policy.ts";
 import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
@@ -99,6 +100,10 @@ export class ApprovalGate {
         if (decision === "allow") return call.arguments;
         throw denied(call, reason);
       }
+      if (isTooLargeToShow(call)) {
+        onDecision?.({ decision: "deny", by: "approval_unavailable", reason: TOO_LARGE });
+        throw refused("approval_unavailable", call, TOO_LARGE);
+      }
       // An answer to another request may decide this one too.
       const decided = new AbortController();
       using _watch = this.#consents.watch(async () => {
@@ -163,6 +168,10 @@ function refused(type: RefusalType, call: ApprovalCall, reason: string): ToolCal
   const message = `${name} ${WORDS[type]}: ${reason}`;
   return new ToolCallError(type, message, { reason });
 }
+
+const TOO_LARGE = `its arguments are longer than ${MAX_SHOWN_BYTES / 1024} KiB as JSON, ` +
+  "too large to be shown for approval: write them to a file and pass its path, or have a policy " +
+  "rule allow the tool";
 
 const WORDS = {
   approval_rejected: "was refused",

@@ -153,7 +153,7 @@ function textOf(value: ExactJson): string {
  */
 export function isSecretName(name: string, patterns: readonly string[] = []): boolean {
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
-  return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name));
+  return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name) !== "no");
 }
 
 /**

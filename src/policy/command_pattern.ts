@@ -58,6 +58,7 @@ function matches(
 
 /** `*` in a path says little of where it leads once there is a `..` in it. */
 function fits(item: string, { text }: ShellWord, possibly: boolean): boolean {
-  if (!matchesGlob(item, text)) return false;
+  const match = matchesGlob(item, text);
+  if (match !== "yes") return match === "maybe" && possibly;
   return possibly || !/[*?]/.test(item) || item === "*" || !/(^|\/)\.\.(\/|$)/.test(text);
 }

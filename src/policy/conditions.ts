@@ -6,7 +6,18 @@ import {
   type RawNumber,
   stringifyExact,
 } from "../json/exact.ts";
-import { all, any, climbs, many, type Match, matchesGlob, not, sure } from "./match.ts";
+import {
+  all,
+  any,
+  cleanPath,
+  climbs,
+  many,
+  type Match,
+  matchesGlob,
+  MAX_TEXT,
+  not,
+  sure,
+} from "./match.ts";
 import type { PathJudge } from "./paths.ts";
 import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
 
@@ -48,7 +59,7 @@ function matchValue(
   paths: PathJudge,
 ): Match {
   if (typeof condition !== "object" || condition === null) {
-    return sure(value !== undefined && equal(condition, value));
+    return value === undefined ? "no" : equal(condition, value);
   }
   return all(testsOf(condition, value, paths));
 }
@@ -65,11 +76,11 @@ function* testsOf(
     if (!only || exists === undefined) yield "no";
     return;
   }
-  if (equals !== undefined) yield sure(equal(equals, value));
-  if (oneOf !== undefined) yield sure(oneOf.some((one) => equal(one, value)));
+  if (equals !== undefined) yield equal(equals, value);
+  if (oneOf !== undefined) yield any(oneOf.map((one) => equal(one, value)));
   if (glob !== undefined) yield matchText(value, many(glob), matchesGlob);
   if (prefix !== undefined) {
-    yield matchText(value, many(prefix), (start, text) => text.startsWith(start));
+    yield matchText(value, many(prefix), (start, text) => sure(text.startsWith(start)));
   }
   if (path !== undefined) {
     yield typeof value === "string"
@@ -96,41 +107,60 @@ function otherKind(value: ExactJson): Match {
   return value === null ? "no" : "maybe";
 }
 
-/** What a text starts with or looks like says little of where it leads once there is a `..` in it. */
+/**
+ * What a text starts with or looks like says little of where it leads once there is a `..` in it, and
+ * `//etc` leads where `/etc` does.
+ */
 function matchText(
   value: ExactJson,
   patterns: readonly string[],
-  matches: (pattern: string, text: string) => boolean,
+  matches: (pattern: string, text: string) => Match,
 ): Match {
   if (typeof value !== "string") return otherKind(value);
-  if (!patterns.some((pattern) => matches(pattern, value))) return "no";
-  return climbs(value) ? "maybe" : "yes";
+  if (value.length > MAX_TEXT) return "maybe";
+  const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
+  if (climbs(value)) return "maybe";
+  const match = matchAny(value);
+  if (match !== "no") return match;
+  const clean = cleanPath(value);
+  return clean === value || matchAny(clean) === "no" ? "no" : "maybe";
 }
 
 /** Whether two values are the same JSON, however their numbers are spelled. */
-function equal(expected: PolicyValue, value: ExactJson): boolean {
-  if (typeof expected === "number") return compare(value, expected) === 0;
-  if (typeof expected !== "object" || expected === null) return expected === value;
-  if (isPolicyList(expected)) {
-    return isList(value) && value.length === expected.length &&
-      expected.every((item, index) => {
-        const other = value[index];
-        return other !== undefined && equal(item, other);
-      });
+function equal(expected: PolicyValue, value: ExactJson): Match {
+  if (expected === null || value === null) return sure(expected === value);
+  if (typeof expected === "number") {
+    return isNumber(value) ? sure(compare(value, expected) === 0) : otherKind(value);
   }
-  if (!isExactObject(value)) return false;
+  if (typeof expected !== "object") {
+    return typeof value === typeof expected ? sure(value === expected) : otherKind(value);
+  }
+  if (isPolicyList(expected)) {
+    if (!isList(value)) return otherKind(value);
+    return value.length !== expected.length
+      ? "no"
+      : all(expected.map((item, index) => equalWhereGiven(item, value[index])));
+  }
+  if (!isExactObject(value)) return otherKind(value);
   const names = Object.keys(expected);
-  return names.length === Object.keys(value).length && names.every((name) => {
-    const [one, other] = [expected[name], Object.hasOwn(value, name) ? value[name] : undefined];
-    return one !== undefined && other !== undefined && equal(one, other);
-  });
+  if (names.length !== Object.keys(value).length) return "no";
+  return all(
+    names.map((name) =>
+      equalWhereGiven(expected[name], Object.hasOwn(value, name) ? value[name] : undefined)
+    ),
+  );
+}
+
+function equalWhereGiven(expected: PolicyValue | undefined, value: ExactJson | undefined): Match {
+  return expected === undefined || value === undefined ? "no" : equal(expected, value);
 }
 
 /** How a number compares with another; `NaN` where it is no number. */
 function compare(value: ExactJson, other: number): number {
   if (!isNumber(value)) return NaN;
   const source = stringifyExact(value);
-  if (/^-?\d+$/.test(source) && Number.isInteger(other)) {
+  // What is longer is infinite for a double, and takes long as a BigInt
+  if (source.length < 400 && /^-?\d+$/.test(source) && Number.isInteger(other)) {
     const [one, two] = [BigInt(source), BigInt(other)];
     return one < two ? -1 : one > two ? 1 : 0;
   }

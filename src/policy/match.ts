@@ -43,58 +43,89 @@ export function many<T>(value: T | readonly T[]): readonly T[] {
   return Array.isArray(value) ? value : [value as T]; // isArray() does not narrow readonly arrays
 }
 
+/** Longer texts are not looked at. */
+export const MAX_TEXT: number = 2 ** 20;
+/** The most comparisons for one text and pattern: a few for each character of the longest text. */
+const MAX_STEPS = 2 ** 22;
+
 /**
  * Matches a text against a pattern in which `*` stands for any characters, slashes too, `?` for one,
  * and a backslash takes the next character as it is.
  *
- * Takes time proportional to both lengths at worst: patterns meet hostile text.
+ * Patterns meet hostile text: nothing is copied, and what takes too many steps is left open.
  *
  * @param pattern The pattern.
  * @param text The text, all of which must match.
- * @returns Whether it does.
+ * @returns Whether it does; `"maybe"` where that takes too long to find out.
  */
-export function matchesGlob(pattern: string, text: string): boolean {
+export function matchesGlob(pattern: string, text: string): Match {
   const items = globItems(pattern);
-  const characters = [...text];
   let [item, at, star, resume] = [0, 0, -1, 0];
-  while (at < characters.length) {
+  for (let steps = 0; at < text.length; steps++) {
+    if (steps > MAX_STEPS) return "maybe";
     const wanted = items[item];
     if (wanted === ANY) {
+      if (item === items.length - 1) return "yes";
       star = item++;
       resume = at;
-    } else if (wanted === ONE || (wanted !== undefined && wanted === characters[at])) {
+    } else if (wanted === ONE || (wanted !== undefined && wanted === text.codePointAt(at))) {
       item++;
-      at++;
+      at = nextCharacter(text, at);
     } else if (star >= 0) {
       item = star + 1;
-      at = ++resume;
+      at = resume = nextCharacter(text, resume);
     } else {
-      return false;
+      return "no";
     }
   }
   while (items[item] === ANY) item++;
-  return item === items.length;
+  return sure(item === items.length);
 }
 
-const ANY = Symbol("any characters");
-const ONE = Symbol("one character");
+const ANY = -1;
+const ONE = -2;
 
-function globItems(pattern: string): (string | typeof ANY | typeof ONE)[] {
-  const items: (string | typeof ANY | typeof ONE)[] = [];
+/** The code points of a pattern, {@linkcode ANY} and {@linkcode ONE}. */
+function globItems(pattern: string): number[] {
+  const items: number[] = [];
   let escaped = false;
   for (const character of pattern) {
+    const code = character.codePointAt(0) ?? 0;
     if (escaped) {
-      items.push(character);
+      items.push(code);
       escaped = false;
     } else if (character === "\\") escaped = true;
-    else items.push(character === "*" ? ANY : character === "?" ? ONE : character);
+    else items.push(character === "*" ? ANY : character === "?" ? ONE : code);
   }
-  if (escaped) items.push("\\");
+  if (escaped) items.push(0x5c);
   return items;
+}
+
+function nextCharacter(text: string, at: number): number {
+  return at + ((text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
 }
 
 /** Whether a text has a `..` between slashes, so that what it starts with says little of where it leads. */
 export function climbs(text: string): boolean {
-  const plain = text.normalize("NFKC"); // some servers take look-alikes for dots and slashes
+  const plain = withoutLookalikes(text);
   return /(^|[/\\])(\.|%2e){2}([/\\?#]|$)/i.test(plain) || /%2f|%5c/i.test(plain);
+}
+
+/** The same place without what leads nowhere: doubled slashes, `.` and a slash at the end. */
+export function cleanPath(text: string): string {
+  const plain = withoutLookalikes(text).replaceAll("\\", "/").replace(/%2e/gi, ".");
+  const scheme = /^[a-z][a-z0-9+.-]{0,30}:\/\//i.exec(plain)?.[0] ?? "";
+  const path = plain.slice(scheme.length)
+    .replace(/^(?:\.\/+)+/, "")
+    .replace(/\/(?:\.?\/)+/g, "/")
+    .replace(/(?<=.)\/\.?$/, "");
+  return scheme + path;
+}
+
+/**
+ * Some servers take look-alikes for dots and slashes. Marks, of which long runs take long to be put in
+ * order, and Arabic ligatures, which become up to 18 letters, are none.
+ */
+function withoutLookalikes(text: string): string {
+  return text.replace(/[\p{M}\ufb50-\ufdff]+/gu, "").normalize("NFKC");
 }

@@ -41,17 +41,51 @@ export function pathJudge(options: PathJudgeOptions): PathJudge {
       const outer = absolute(folder);
       if (!isPlain(path) || outer === undefined) return "maybe";
       const inner = resolve(path);
+      if (passesProcess(inner)) return "maybe";
       const [realInner, realOuter] = [realPath(inner), realPath(outer)];
-      const written = contains(outer, inner);
       if (realInner === undefined || realOuter === undefined) return "maybe";
       const real = contains(realOuter, realInner);
       // To some file systems and servers these are the same
       if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
       // A rule on a folder is not meant for what code must not see in there
       if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
-      return written === real || outer !== realOuter ? sure(real) : "maybe";
+      // By way of a link elsewhere, which may lead elsewhere by then
+      const written = contains(outer, inner) || contains(realOuter, inner);
+      return written === real ? sure(real) : "maybe";
     },
   };
+}
+
+/** Longer ones are for no system. */
+const MAX_PATH = 4096;
+/** More links than systems follow. */
+const MAX_LINKS = 40;
+
+/** What leads each process elsewhere: to its own folder, root or files. */
+const OF_PROCESS = /^\/(proc|dev\/fd|dev\/std[^/]*)(\/|$)/;
+
+/** Whether a path, or a link on its way, goes by what leads each process elsewhere. */
+function passesProcess(path: string, links = 0): boolean {
+  if (OF_PROCESS.test(path) || links > MAX_LINKS) return true;
+  const parts = path.split("/").slice(1);
+  let folder = "/";
+  for (const [index, part] of parts.entries()) {
+    const current = join(folder, part);
+    const target = linkTarget(current);
+    if (target !== undefined) {
+      return passesProcess(resolve(folder, target, ...parts.slice(index + 1)), links + 1);
+    }
+    folder = current;
+  }
+  return false;
+}
+
+function linkTarget(path: string): string | undefined {
+  try {
+    return Deno.readLinkSync(path);
+  } catch {
+    return undefined; // it is no link, or realPath() finds what is wrong
+  }
 }
 
 /** Letters and digits of all scripts, and what no program reads as anything but a part of a name. */
@@ -59,7 +93,7 @@ const PLAIN = /^\/(?!\/)[\p{L}\p{M}\p{N} /._@+=()-]*$/u;
 
 /** Whether all programs read a path alike. */
 function isPlain(path: string): boolean {
-  return PLAIN.test(path) && !path.endsWith(" ") &&
+  return path.length <= MAX_PATH && PLAIN.test(path) && !path.endsWith(" ") &&
     !path.split("/").includes("..") && // after a symbolic link, it leads elsewhere than it says
     path.normalize("NFKC") === path; // look-alikes may become what they look like
 }

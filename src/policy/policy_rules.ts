@@ -171,8 +171,8 @@ export class PolicyRules implements ApprovalPolicy {
     const { kind, server, tool } = rule;
     const named = all([
       sure(kind === undefined || many(kind).some((one) => one === call.kind)),
-      sure(server === undefined || many(server).some((one) => matchesGlob(one, call.serverName))),
-      sure(tool === undefined || many(tool).some((one) => matchesGlob(one, call.toolName))),
+      matchName(server, call.serverName),
+      matchName(tool, call.toolName),
     ]);
     const byCommand = this.#matchCommand(rule, call, command);
     const hints = matchHints(rule, call);
@@ -206,6 +206,11 @@ export class PolicyRules implements ApprovalPolicy {
     // `PATH=/elsewhere ls` is another `ls`
     return effect === "allow" && command.assigned && match === "yes" ? "maybe" : match;
   }
+}
+
+function matchName(patterns: string | readonly string[] | undefined, name: string): Match {
+  if (patterns === undefined) return "yes";
+  return any(many(patterns).map((pattern) => matchesGlob(pattern, name)));
 }
 
 /** Only tools have annotations. A hint that a server does not give may be either. */
@@ -271,10 +276,10 @@ function isShell({ kind }: ApprovalCall): boolean {
 function canMatchShell({ kind, server, tool, annotations, arguments: args }: PolicyRule): boolean {
   const kinds = ["shell", "shell_magic"].filter((one) =>
     (kind === undefined || many<string>(kind).includes(one)) &&
-    (tool === undefined || many(tool).some((pattern) => matchesGlob(pattern, one)))
+    matchName(tool, one) !== "no"
   );
   return kinds.length > 0 && annotations === undefined &&
-    (server === undefined || many(server).some((one) => matchesGlob(one, SHELL_SERVER))) &&
+    matchName(server, SHELL_SERVER) !== "no" &&
     Object.entries(args ?? {}).every(([pointer, condition]) =>
       /^($|\/cmd|\/program)/.test(pointer) || isAbsence(condition)
     );
@@ -287,6 +292,9 @@ function isAbsence(condition: ArgumentCondition): boolean {
 /** What shell commands have for a server. */
 const SHELL_SERVER = "ipybox";
 
+/** Longer lines are not taken apart: nobody can be asked about them either. */
+const MAX_LINE = 256 * 1024;
+
 /** Programs whose scripts are taken apart. */
 const SHELL = /^(\/(usr\/)?bin\/)?(sh|bash|dash)$/;
 
@@ -297,6 +305,7 @@ function commandsOf({ arguments: args }: ApprovalCall): ShellCommand[] | string 
   if (program !== undefined && (typeof program !== "string" || !SHELL.test(program))) {
     return "it is run by something that is not sh or bash";
   }
+  if (cmd.length > MAX_LINE) return `it is longer than ${MAX_LINE} characters`;
   try {
     return parseShell(cmd);
   } catch (error) {

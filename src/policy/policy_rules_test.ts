@@ -61,7 +61,7 @@ const GLOBS: readonly (readonly [pattern: string, text: string, matches: boolean
 for (const [pattern, text, expected] of GLOBS) {
   const title = `${JSON.stringify(pattern.slice(0, 20))} on ${JSON.stringify(text.slice(0, 20))}`;
   Deno.test(`matchesGlob() is ${expected} for ${title}`, () => {
-    assertEquals(matchesGlob(pattern, text), expected);
+    assertEquals(matchesGlob(pattern, text), expected ? "yes" : "no");
   });
 }
 
@@ -205,6 +205,63 @@ for (const [condition, args, allow, deny] of ARGUMENTS) {
     assertEquals(policy([{ effect: "deny", ...rule }]).decide(tool(args)).mode, deny);
   });
 }
+
+/** A condition on the argument "a", a value, and what a denying rule makes of it where all else is allowed. */
+const DENIALS: readonly (readonly [condition: unknown, value: unknown, mode: PolicyEffect])[] = [
+  ["prod", ["prod"], "ask"],
+  ["prod", { name: "prod" }, "ask"],
+  ["prod", "dev", "allow"],
+  ["prod", null, "allow"],
+  [1, "1", "ask"],
+  [true, 1, "ask"],
+  [{ oneOf: ["prod"] }, ["prod"], "ask"],
+  [{ oneOf: ["prod"] }, "dev", "allow"],
+  [{ equals: "prod" }, ["prod"], "ask"],
+  [{ equals: ["prod"] }, "prod", "ask"],
+  [{ equals: ["prod"] }, [["prod"]], "ask"],
+  [{ equals: { b: 1 } }, { b: "1" }, "ask"],
+  [{ equals: { b: 1 } }, { b: 2 }, "allow"],
+  [{ some: "x" }, [["x"]], "ask"],
+  [{ some: "x" }, ["y"], "allow"],
+  [{ glob: "/etc/*" }, "/x/../etc/passwd", "ask"],
+  [{ glob: "/etc/*" }, "//etc/passwd", "ask"],
+  [{ glob: "/etc/*" }, "/./etc/passwd", "ask"],
+  [{ glob: "/etc/*" }, "/%2e/etc/passwd", "ask"],
+  [{ glob: "/etc/*" }, "\\etc\\passwd", "ask"],
+  [{ glob: "/etc/*" }, "/usr//bin", "allow"],
+  [{ glob: "/etc/passwd" }, "/etc/passwd/", "ask"],
+  [{ prefix: "/etc/" }, "//etc/passwd", "ask"],
+  [{ prefix: "docs/" }, "./docs/x", "ask"],
+  [{ glob: "https://a.example/*" }, "https://b.example//x", "allow"],
+  [{ glob: "https://a.example/x*" }, "https://a.example//x", "ask"],
+  [{ glob: "*x" }, "y".repeat(2 ** 20 + 1), "ask"],
+  [{ glob: `*${"a".repeat(1000)}b` }, "a".repeat(2 ** 20), "ask"],
+  [{ prefix: "x" }, "y".repeat(2 ** 20 + 1), "ask"],
+  [{ path: "/etc" }, `/${"y".repeat(2 ** 20)}`, "ask"],
+];
+
+for (const [condition, value, mode] of DENIALS) {
+  const shown = JSON.stringify([condition, value]).slice(0, 80);
+  Deno.test(`A rule that denies by condition and value ${shown} makes it ${mode}`, () => {
+    const rules = [{ effect: "allow" }, { effect: "deny", arguments: { "/a": condition } }];
+    assertEquals(policy(rules).decide(tool(JSON.stringify({ a: value }))).mode, mode);
+  });
+}
+
+Deno.test("No text takes a rule long", () => {
+  const marks = "\u0316\u0301".repeat(2 ** 19);
+  const texts = ["a".repeat(40 * 2 ** 20), "a".repeat(2 ** 20), marks, "\ufdfa".repeat(2 ** 20)];
+  const patterns = ["*x", `*${"a".repeat(1000)}b`, "/etc/*"];
+  const rules = patterns.map((glob) => ({ effect: "deny", arguments: { "/a": { glob } } }));
+  const judge = policy(rules);
+  for (const text of [...texts, "/".repeat(2 ** 20), "./".repeat(2 ** 19)]) {
+    const call = tool(JSON.stringify({ a: text }));
+    const start = performance.now();
+    judge.decide(call);
+    const ms = performance.now() - start;
+    assert(ms < 3000, `${JSON.stringify(text.slice(0, 10))} took ${ms} ms`);
+  }
+});
 
 Deno.test("Doubt is a question even where all else is allowed", () => {
   const rules = [{ effect: "allow" }, { effect: "deny", arguments: { "/a": { path: "." } } }];

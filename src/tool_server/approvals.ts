@@ -34,6 +34,8 @@ export type DecisionOptions = Pick<AuthorizeOptions, "signal" | "onDecision">;
 const MAX_DESCRIPTION = 20_000;
 /** More of a line than helps to find it. */
 const MAX_LINE = 500;
+/** Of more lines than people write, only the first ones are found. */
+const MAX_LINES = 100_000;
 
 /** Decides on calls: what is shown of each, what a decision is bound to, and how edits are checked. */
 export class Approvals {
@@ -41,6 +43,8 @@ export class Approvals {
   readonly #gate: ApprovalGate;
   readonly #consents: Consents;
   #code: string | undefined;
+  /** Where the lines of the code start, found once: each request names a line. */
+  #lineStarts: readonly number[] | undefined;
 
   /** @param options The policy, the channel, and what is remembered. */
   constructor(options: ApprovalsOptions) {
@@ -162,10 +166,12 @@ export class Approvals {
    */
   enterCell(code: string): Disposable {
     this.#code = code;
+    this.#lineStarts = undefined;
     const cell = this.#consents.enterCell();
     return {
       [Symbol.dispose]: () => {
         this.#code = undefined;
+        this.#lineStarts = undefined;
         cell[Symbol.dispose]();
       },
     };
@@ -178,8 +184,13 @@ export class Approvals {
    * @returns The line, or `undefined` where there is none of that number.
    */
   sourceAt(line: number): CallSource | undefined {
-    const text = this.#code?.split("\n")[line - 1];
-    return text === undefined ? undefined : { line, text: shortened(text, MAX_LINE) ?? "" };
+    if (this.#code === undefined) return undefined;
+    this.#lineStarts ??= lineStarts(this.#code);
+    const [start, next] = [this.#lineStarts[line - 1], this.#lineStarts[line]];
+    if (start === undefined || next === undefined) return undefined;
+    const length = next - 1 - start;
+    const text = this.#code.slice(start, start + Math.min(length, MAX_LINE));
+    return { line, text: length > MAX_LINE ? `${text}… (${length} characters)` : text };
   }
 
   /** Forgets what was decided for the session, and reads again what counts always. */
@@ -201,6 +212,20 @@ function questionCall(source: ElicitationSource, question: ElicitationQuestion):
     arguments: sealObject(toExact(args)),
     callId: source.callId,
   };
+}
+
+/** Where each line starts, and where one would start after the last. */
+function lineStarts(code: string): number[] {
+  const starts = [0];
+  while (starts.length <= MAX_LINES) {
+    const end = code.indexOf("\n", starts.at(-1));
+    if (end < 0) {
+      starts.push(code.length + 1);
+      break;
+    }
+    starts.push(end + 1);
+  }
+  return starts;
 }
 
 function shortened(text: string | undefined, max: number): string | undefined {

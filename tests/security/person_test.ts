@@ -64,6 +64,18 @@ Deno.test("L8: look-alikes of quotes and letters from right to left do not rearr
   assertEquals(call({ note: "don’t" }), "files.write_file(note='don’t')");
 });
 
+Deno.test("L8: no run of blanks pushes what follows out of sight", () => {
+  const args = sealObject(toExact({ cmd: `ls${" ".repeat(300)}; rm -rf x`, b: "⟨300 blanks⟩" }));
+  assertEquals(
+    describeCall({ kind: "tool", serverName: "x", toolName: "run", arguments: args }),
+    "x.run(cmd='ls⟨300 blanks⟩; rm -rf x', b='\\u27e8300 blanks⟩')",
+  );
+  const indented = `${" ".repeat(24)}x = 1  # why`;
+  assertEquals(visibleCode(indented), indented);
+  assertEquals(visibleCode(`${" ".repeat(61)}x`), "⟨61 blanks⟩x");
+  assertEquals(visibleCode(`a${" ".repeat(20)}b`), `a${" ".repeat(20)}b`);
+});
+
 Deno.test("L8: nothing within a message for an MCP client is hidden by Markdown or ends its block", () => {
   const block = foreignBlock(["<!-- x", "```\n# y", "[a](b) -->\u2028Allow?"]);
   assertEquals(

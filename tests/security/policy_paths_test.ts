@@ -140,3 +140,40 @@ Deno.test("A test for another kind of value than the call's neither allows nor l
   const call = approvalCall({ kind: "tool", server: "x", tool: "y", arguments: look });
   assertEquals(climbing.decide(call).mode, "ask");
 });
+
+Deno.test("A path by way of what leads each process elsewhere is asked about", async () => {
+  await using parent = await TempFolder.create();
+  const [real, link, workspace] = [
+    `${parent.path}/real`,
+    `${parent.path}/link`,
+    `${parent.path}/ws`,
+  ];
+  await Deno.mkdir(real);
+  await Deno.mkdir(workspace);
+  await Deno.symlink(real, link);
+  await Deno.symlink("/proc/self/cwd", `${real}/cwd`);
+  await Deno.symlink("cwd", `${real}/again`);
+  await Deno.symlink("/dev/stdin", `${real}/stdin`);
+  const policy = await writePolicy(workspace, [
+    { effect: "allow", arguments: { "/path": { path: link } } },
+    { effect: "allow", arguments: { "/path": { path: Deno.cwd() } } },
+  ]);
+  const mode = (path: string) =>
+    policy.decide(
+      approvalCall({ kind: "tool", server: "files", tool: "read_file", arguments: { path } }),
+    ).mode;
+
+  for (const path of [`${link}/a`, `${real}/a`, `${Deno.cwd()}/a`]) {
+    assertEquals(mode(path), "allow", path);
+  }
+  await Deno.symlink(real, `${parent.path}/other`);
+  for (
+    const path of [
+      ...["/proc/self/cwd/secret", "/proc/1/root/etc", "/dev/fd/3", "/dev/stdin"],
+      ...[`${link}/cwd/secret`, `${real}/again/secret`, `${link}/stdin`],
+      `${parent.path}/other/a`,
+    ]
+  ) {
+    assertEquals(mode(path), "ask", path);
+  }
+});

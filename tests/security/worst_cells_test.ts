@@ -24,6 +24,13 @@ def display(kind="display_data", metadata={}, id=None, **data):
 M = 2**20
 `;
 
+/** Has the tool of a server called, which a person would be asked about. */
+function call(args: string): string {
+  return `from ipybox_runtime import ToolRunner
+try: ToolRunner("raw").run_sync("echo", ${args})
+except Exception as error: print(f"{type(error).__name__}: {error}"[:500])`;
+}
+
 /** The cells, and what their results must match. */
 const CELLS: Readonly<Record<string, readonly [code: string, outcome: RegExp]>> = {
   "a traceback of 60 MiB": [
@@ -83,6 +90,22 @@ for i in range(3000): display("update_display_data", id="x", a="b")`,
   "text of 60 MiB in one piece": [
     `for i in range(3): send("stream", name="stdout", text="\\r=" * (20 * M))`,
     /left out here/,
+  ],
+  "a call with 7 Mi combining marks": [
+    call(String.raw`{"a": "\u0301" * (7 * M)}`),
+    /ApprovalUnavailableError: .*too large to be shown for approval/,
+  ],
+  "a call with 45 MiB of short texts": [
+    call(String.raw`{"a": ["token=x " * 25] * 200_000}`),
+    /ApprovalUnavailableError: .*too large to be shown for approval/,
+  ],
+  "a call with as many arguments as are taken": [
+    call(String.raw`{"a%d" % i: i for i in range(100_000)}`),
+    /ApprovalUnavailableError: .*too large to be shown for approval/,
+  ],
+  "a call that is just small enough to be shown": [
+    call(String.raw`{"a": "\u0301" * 100_000}`),
+    /ApprovalRejectedError: .*characters were shown/,
   ],
 };
 

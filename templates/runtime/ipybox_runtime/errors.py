@@ -70,7 +70,7 @@ class ApprovalRejectedError(ToolCallError):
 
 
 class ApprovalUnavailableError(ApprovalRejectedError):
-    """The call was refused because nobody is there to approve it."""
+    """The call was refused because nobody is there to approve it, or it is too large to be shown."""
 
     type = "approval_unavailable"
 
