@@ -1,4 +1,5 @@
 import type { ExactObject } from "../json/exact.ts";
+import { sha256 } from "../json/digest.ts";
 import { redactArguments, type RedactOptions, summaryOf } from "./redact.ts";
 
 /** One request: what was asked, what was decided, and, where that is known already, how it ended. */
@@ -69,8 +70,8 @@ export function entryFields(entry: AuditEntry, options: RedactOptions): Fields {
     id: entry.id,
     codeHash: entry.codeHash,
     kind: entry.kind,
-    server: entry.server.slice(0, MAX_NAME),
-    tool: entry.tool.slice(0, MAX_NAME),
+    server: boundedName(entry.server),
+    tool: boundedName(entry.tool),
     serverHash: entry.serverHash,
     toolHash: entry.toolHash,
     arguments: redactArguments(entry.arguments, options),
@@ -109,7 +110,18 @@ export function withoutDetails(fields: Fields): Fields {
   };
 }
 
-const MAX_NAME = 1024;
+/**
+ * Cuts a name that executed code made up. What was cut leaves the length and a hash of the whole.
+ *
+ * @param name The name.
+ * @returns It, or what stands for it.
+ */
+export function boundedName(name: string): string {
+  if (name.length <= MAX_NAME) return name;
+  return `${name.slice(0, MAX_NAME)}…[cut:${name.length}:${sha256(name).slice(0, 16)}]`;
+}
+
+const MAX_NAME = 128;
 const MAX_REASON = 1000;
 
 function tenths(ms: number | undefined): number | undefined {

@@ -10,7 +10,7 @@ export interface Retention {
   readonly keep: number;
   /** How long a full file is kept at least, in milliseconds, as long as there is room. */
   readonly keepMs: number;
-  /** The size of all full files above which the oldest go, however young they are. */
+  /** The size of all full files from before the first line above which the oldest go, however young they are. */
   readonly maxTotalBytes: number;
 }
 
@@ -36,6 +36,8 @@ export class AuditFile implements Disposable {
   readonly #folder: AuditFolder;
   readonly #retention: Retention;
   #file: OpenFile | undefined;
+  /** The newest file that was full before the first line: none after it is removed here. */
+  #newestBefore: number | undefined;
   /** Its size, for as long as it is locked. */
   #size = 0;
   /** How the file was left, so that it need not be read again if it still is so. */
@@ -58,6 +60,7 @@ export class AuditFile implements Disposable {
    */
   async write(lines: readonly string[]): Promise<void> {
     try {
+      this.#newestBefore ??= (await this.#folder.rotated()).at(-1)?.number ?? 0;
       if (!this.#lockCurrent()) await this.#openAndLock();
       await this.#append(lines);
     } catch (error) {
@@ -105,12 +108,19 @@ export class AuditFile implements Disposable {
     await this.#openAndLock();
   }
 
-  /** Tells which of the full files are to go. */
+  /**
+   * Tells which of the full files are to go. Those that were written since the first line neither go
+   * nor count: otherwise what fills them would push out what was before.
+   */
   async #superfluous(): Promise<RotatedFile[]> {
     const { keep, keepMs, maxTotalBytes } = this.#retention;
     const full = await this.#folder.rotated();
+    const newest = this.#newestBefore ?? 0;
     const found = await Promise.all(
-      full.map(async (file) => ({ file, status: await Deno.lstat(file.path) })),
+      full.filter(({ number }) => number <= newest).map(async (file) => ({
+        file,
+        status: await Deno.lstat(file.path),
+      })),
     );
     let total = found.reduce((sum, { status }) => sum + status.size, 0);
     const gone: RotatedFile[] = [];

@@ -37,7 +37,8 @@ export interface AuditLogOptions {
    */
   readonly keepMs?: number | undefined;
   /**
-   * How large all full files may be before the oldest are removed however young they are, in bytes.
+   * How large all full files from before this log's first line may be before the oldest of them are
+   * removed however young they are, in bytes.
    *
    * @default {1073741824}
    */
@@ -57,7 +58,7 @@ interface Waiting {
 const BATCH = 100;
 /** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
 const GATHER_MS = 20;
-/** How long refusals are counted before a line tells of them. */
+/** How long requests are counted before a line tells of them. */
 const COUNT_MS = 30_000;
 
 /**
@@ -97,6 +98,8 @@ export class AuditLog implements AsyncDisposable {
   readonly #file: AuditFile;
   #key: Promise<Uint8Array> | undefined;
   readonly #flood = new FloodGuard();
+  /** Calls under way that were only counted: their outcomes would belong to no line. */
+  readonly #countedIds = new Set<string>();
   #waiting: Waiting[] = [];
   #writing: Promise<void> | undefined;
   #summaryTimer: ReturnType<typeof setTimeout> | undefined;
@@ -120,7 +123,7 @@ export class AuditLog implements AsyncDisposable {
   }
 
   /**
-   * Adds the line of a request. Refusals that are too many are counted instead.
+   * Adds the line of a request. Requests that are too many are counted instead.
    *
    * @param entry The request.
    * @returns Whether it was written, or counted. Why not is told to the log. Never rejects.
@@ -135,17 +138,16 @@ export class AuditLog implements AsyncDisposable {
       return false;
     }
     const fields = entryFields(entry, { names: this.#options.redact, key });
-    const text = JSON.stringify(fields); // all of it is exact, or our own
-    switch (this.#flood.judge(entry, text.length)) {
-      case "all":
-        return await this.#add(text);
-      case "shorter":
-        return await this.#add(JSON.stringify(withoutDetails(fields)));
-      case "count":
-        this.#summaryTimer ??= setTimeout(() => this.#addSummary(), COUNT_MS);
-        Deno.unrefTimer(this.#summaryTimer);
-        return true;
-    }
+    const line = this.#flood.judge(
+      entry,
+      JSON.stringify(fields), // all of it is exact, or our own
+      () => JSON.stringify(withoutDetails(fields)),
+    );
+    if (line !== undefined) return await this.#add(line);
+    if (entry.status === undefined) this.#countedIds.add(entry.id);
+    this.#summaryTimer ??= setTimeout(() => this.#addSummary(), COUNT_MS);
+    Deno.unrefTimer(this.#summaryTimer);
+    return true;
   }
 
   /**
@@ -155,6 +157,7 @@ export class AuditLog implements AsyncDisposable {
    * @param outcome How a request ended whose line has no status.
    */
   appendOutcome(outcome: AuditOutcome): void {
+    if (this.#countedIds.delete(outcome.id)) return;
     void this.#queue(JSON.stringify(outcomeFields(outcome)));
     if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
   }

@@ -1,53 +1,70 @@
+import { sha256 } from "../json/digest.ts";
 import { RateLimit } from "../async/rate_limit.ts";
-import type { AuditEntry, Fields } from "./audit_entry.ts";
+import { type AuditEntry, boundedName, type Fields } from "./audit_entry.ts";
 
-/** Refusals in full: so many characters at once, and in the long run some 40 MB a day. */
-const REFUSALS = { perSecond: 512, burst: 2 ** 18 } as const;
-/** Arguments of calls that were allowed: so many characters at once, and 170 MB a day. */
-const DETAILS = { perSecond: 2048, burst: 2 ** 24 } as const;
-/** How many kinds of refusals are counted apart. */
+/** Some 3 MB a day for each budget: in 90 days, code that uses up all of its own writes 1 GB. */
+const PER_SECOND = 32;
+/** So many bytes at once of refusals in full, and of the kinds of what was counted. */
+const SMALL_BURST = 2 ** 18;
+/** So many bytes at once of calls that were allowed, with their arguments and then without. */
+const LARGE_BURST = 2 ** 24;
+/** What chaining adds to a line, and what the outcome of an allowed call takes. */
+const CHAINED_BYTES = 200;
+const OUTCOME_BYTES = 500;
+/** How many kinds of requests are counted apart. */
 const MAX_KINDS = 20;
-const MAX_NAME = 100;
 
-/** A kind of refusals, and how many there were. */
+/** A kind of requests, and how many there were. */
 interface Counted {
   readonly kind: string;
   readonly server: string;
   readonly tool: string;
+  readonly decision?: "allow" | "deny" | undefined;
   readonly by?: string | undefined;
   readonly status?: string | undefined;
   count: number;
 }
 
+/** How many bytes may be written of requests. */
+class Budgets {
+  readonly refusals = new RateLimit(PER_SECOND, SMALL_BURST);
+  readonly details = new RateLimit(PER_SECOND, LARGE_BURST);
+  readonly lines = new RateLimit(PER_SECOND, LARGE_BURST);
+}
+
 /**
  * Keeps executed code from filling the log, and thereby from pushing older lines out of it.
  *
- * Refusals, which cost it nothing, are written until they are too many; the others are counted. What
- * was allowed is always written, but of its arguments only the hash once they are too much.
+ * Requests are written until they are too many; the others are counted. Those that were allowed are
+ * first written without their arguments.
  */
 export class FloodGuard {
-  readonly #refusals = new RateLimit(REFUSALS.perSecond, REFUSALS.burst);
-  /** What approvers rejected has a budget of its own, which no other refusal uses up. */
-  readonly #rejections = new RateLimit(REFUSALS.perSecond, REFUSALS.burst);
-  readonly #details = new RateLimit(DETAILS.perSecond, DETAILS.burst);
+  readonly #budgets = new Budgets();
+  /** What approvers decided has budgets of its own, which nothing else uses up. */
+  readonly #approvers = new Budgets();
+  readonly #kinds = new RateLimit(PER_SECOND, SMALL_BURST);
   #counted = new Map<string, Counted>();
-  #since: Date | undefined;
+  #span: { readonly since: Date; until: Date; sha256: string } | undefined;
 
   /**
    * Decides how much of a request is written.
    *
    * @param entry The request.
-   * @param size How many characters its line has.
-   * @returns `"count"` where it was counted instead.
+   * @param text Its line.
+   * @param shorter Makes the line without details.
+   * @returns The line to be written, or `undefined` where the request was counted instead.
    */
-  judge(entry: AuditEntry, size: number): "all" | "shorter" | "count" {
-    if (entry.decision === "allow") {
-      return entry.by === "approver" || this.#details.take(size) ? "all" : "shorter";
+  judge(entry: AuditEntry, text: string, shorter: () => string): string | undefined {
+    const budgets = entry.by === "approver" ? this.#approvers : this.#budgets;
+    if (entry.decision !== "allow") {
+      if (budgets.refusals.take(bytesOf(text))) return text;
+    } else {
+      if (budgets.details.take(bytesOf(text) + OUTCOME_BYTES)) return text;
+      const short = shorter();
+      if (budgets.lines.take(bytesOf(short) + OUTCOME_BYTES)) return short;
     }
-    const budget = entry.by === "approver" ? this.#rejections : this.#refusals;
-    if (budget.take(size)) return "all";
-    this.#count(entry);
-    return "count";
+    this.#count(entry, text);
+    return undefined;
   }
 
   /**
@@ -56,24 +73,34 @@ export class FloodGuard {
    * @returns What the line says, or `undefined` where nothing was counted.
    */
   takeSummary(): Fields | undefined {
-    const since = this.#since;
-    if (since === undefined) return undefined;
-    const requests = [...this.#counted.values()];
+    const span = this.#span;
+    if (span === undefined) return undefined;
+    const kinds = [...this.#counted.values()];
     this.#counted = new Map();
-    this.#since = undefined;
-    const count = requests.reduce((sum, { count }) => sum + count, 0);
+    this.#span = undefined;
+    const count = kinds.reduce((sum, { count }) => sum + count, 0);
+    const requests = this.#kinds.take(bytesOf(JSON.stringify(kinds))) ? kinds : undefined;
     return {
       time: new Date().toISOString(),
-      leftOut: { count, since: since.toISOString(), requests },
+      leftOut: {
+        count,
+        since: span.since.toISOString(),
+        until: span.until.toISOString(),
+        last: span.sha256,
+        requests,
+      },
     };
   }
 
-  #count({ time, kind, server, tool, by, status }: AuditEntry): void {
-    this.#since ??= time;
+  #count({ time, kind, server, tool, decision, by, status }: AuditEntry, text: string): void {
+    this.#span ??= { since: time, until: time, sha256: "" };
+    this.#span.until = time;
+    this.#span.sha256 = sha256(text);
     const named = {
       kind,
-      server: server.slice(0, MAX_NAME),
-      tool: tool.slice(0, MAX_NAME),
+      server: boundedName(server),
+      tool: boundedName(tool),
+      decision,
       by,
       status,
     };
@@ -88,3 +115,7 @@ export class FloodGuard {
 
 /** What stands for kinds that are too many. */
 const OTHERS = { kind: "…", server: "…", tool: "…" } as const;
+
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length + CHAINED_BYTES;
+}

@@ -104,6 +104,9 @@ const PARSED: readonly (readonly [line: string, ...commands: string[]])[] = [
   ["curl x | sh", "curl x", "sh"],
   ["eval 'ls;' id", '~eval "ls;" id', "ls", "id"],
   ["trap 'rm x' EXIT", 'trap "rm x" EXIT', "rm x"],
+  ["printf '%s' \"$x\"", "printf %s …"],
+  ["printf -v a -- '%s' $x", "printf -v a -- %s …"],
+  ["xargs printf %s", "~xargs printf %s", "printf %s …"],
   ["find . -exec rm {} +", 'find . -exec rm "{}" +', "rm …"],
   [
     "sudo env A=1 xargs sh -c 'id'",
@@ -189,6 +192,28 @@ const REFUSED: readonly string[] = [
   "declare -i 'a=b[$(id)]'",
   "mapfile -C id -c 1 a",
   "let 'a[$(id)]=1'",
+  "echo ${x:-<(id)}",
+  'echo "${x:->(id)}"',
+  "find . $z",
+  "find $dir -name x",
+  "find *.txt",
+  "find . -exec ls $z \\;", // z='; -exec id ;'
+  "find . -exec nice + id \\;", // not after {}: an argument
+  "find . -ok nice {} + \\;",
+  "printf . -exec id | xargs find",
+  "xargs -I% find %",
+  "xargs -I% -n 2 ls %", // then % means nothing, and the words come last
+  "env A=1 B$x=1 ls", // x='=1 id '
+  'test -v "$q"',
+  "test -f x -o -v $q",
+  '[ "$x" ]',
+  'read "$q"',
+  'printf -v "$q" x',
+  'printf "$q" x',
+  'printf -v a -v "$q" x',
+  'declare "$q"',
+  "mapfile $q",
+  "jobs -x id",
   "alias ls=rm",
   "compgen -C id",
   "bash +O extglob -c id",

@@ -189,7 +189,10 @@ export class ShellReader {
     while (this.next !== "}") {
       if (this.next === "$") this.#dollar(ignored, false);
       else if (this.next === "`") this.#backticks(false);
-      else if (this.next === "" || "'\"\\{".includes(this.next)) {
+      else if (
+        // bash runs a process substitution here as well
+        this.next === "" || "'\"\\{".includes(this.next) || this.#processSubstitution()
+      ) {
         throw new ShellSyntaxError("it has an unusual ${…}");
       } else this.at++;
     }

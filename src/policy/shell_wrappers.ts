@@ -145,19 +145,36 @@ const NAMING: ReadonlySet<string> = new Set([
  * is no name, but not worth a pattern that could backtrack.
  */
 const SUBSCRIPT = /^-?\w+\[/;
-/** Their options that make numbers of texts, by working them out, or that name a command. */
+/** Options of builtins that make numbers of texts, by working them out, or that name or are followed by a command. */
 const RUNNING_OPTIONS: ReadonlyMap<string, RegExp> = new Map([
   ...["declare", "local", "readonly", "typeset"].map((name) => [name, /^[-+]\w*i/] as const),
   ...["mapfile", "readarray"].map((name) => [name, /^-\w*C/] as const),
+  ["jobs", /^-\w*x/],
 ]);
 
 /** Whether bash may run what is in an argument of a builtin. */
 function evaluates(name: string, args: readonly ShellWord[]): boolean {
+  if (RUNNING.has(name)) return true;
   const option = RUNNING_OPTIONS.get(name);
-  return RUNNING.has(name) ||
+  if (!NAMING.has(name) && option === undefined) return false;
+  // What is only known at run time may be a subscript, or the option before one, or several words.
+  const unknown = name === "printf" ? optionsOfPrintf(args) : args;
+  return unknown.some(({ dynamic }) => dynamic) ||
     args.some(({ text }) =>
       NAMING.has(name) && SUBSCRIPT.test(text) || option?.test(text) === true
     );
+}
+
+/** The words up to printf's format: those after it are only printed. */
+function optionsOfPrintf(args: readonly ShellWord[]): readonly ShellWord[] {
+  let at = 0;
+  for (; at < args.length; at++) {
+    const word = args[at];
+    if (word === undefined || word.dynamic || !word.text.startsWith("-v")) break;
+    if (word.text === "-v") at++;
+  }
+  if (args[at]?.text === "--" && args[at]?.dynamic === false) return args.slice(0, at);
+  return args.slice(0, at + 1);
 }
 
 function inherit(outer: ShellCommand, commands: readonly ShellCommand[]): ShellCommand[] {
@@ -172,6 +189,7 @@ function startedBy(name: string, args: readonly ShellWord[]): Started | undefine
   let at = 0;
   let assigned = false;
   let placeholder: string | undefined;
+  let appends = false;
   for (; at < args.length; at++) {
     const word = args[at];
     if (word === undefined || (!word.dynamic && !word.text.startsWith("-"))) break;
@@ -181,6 +199,7 @@ function startedBy(name: string, args: readonly ShellWord[]): Started | undefine
       at++;
       break;
     }
+    if (name === "xargs" && /^(-[nL]|--max-(args|lines))/.test(text)) appends = true;
     if (wrapper.valued.test(text)) {
       const value = args[++at];
       if (value === undefined || value.dynamic) throw unclear(name);
@@ -190,7 +209,10 @@ function startedBy(name: string, args: readonly ShellWord[]): Started | undefine
       placeholder = text.replace(/^(-I|--replace=)/, "");
     }
   }
-  for (; wrapper.assignments && /^[^=]+=/.test(args[at]?.text ?? ""); at++) assigned = true;
+  for (; wrapper.assignments && /^[^=]+=/.test(args[at]?.text ?? ""); at++) {
+    if (args[at]?.dynamic) throw unclear(name); // it may be several words
+    assigned = true;
+  }
   for (let operand = 0; operand < (wrapper.operands ?? 0); operand++) {
     if (args[at] === undefined || args[at]?.dynamic) throw unclear(name);
     at++;
@@ -199,6 +221,8 @@ function startedBy(name: string, args: readonly ShellWord[]): Started | undefine
   if (words.length === 0) return undefined;
   if (words[0]?.dynamic) throw unclear(name);
   if (name !== "xargs") return { words, assigned };
+  // The last of the two options counts: the placeholder may mean nothing.
+  if (placeholder !== undefined && appends) throw unclear(name);
   return {
     words: placeholder === undefined
       ? [...words, { text: "", dynamic: true }]
@@ -233,13 +257,23 @@ function laterScript(args: readonly ShellWord[]): undefined {
 }
 
 function startedByFind(args: readonly ShellWord[]): ShellWord[][] {
+  // What is only known at run time may be `-exec`, or end one.
+  if (args.some(({ dynamic }) => dynamic)) throw unclear("find");
   const started: ShellWord[][] = [];
   let current: ShellWord[] | undefined;
-  for (const word of args) {
+  let confirms = false;
+  for (const [index, word] of args.entries()) {
+    const { text } = word;
     if (current === undefined) {
-      if (!word.dynamic && /^-(exec|execdir|ok|okdir)$/.test(word.text)) started.push(current = []);
-    } else if (!word.dynamic && (word.text === ";" || word.text === "+")) current = undefined;
-    else current.push(filledIn(word, "{}"));
+      if (!/^-(exec|execdir|ok|okdir)$/.test(text)) continue;
+      confirms = text.startsWith("-ok");
+      started.push(current = []);
+    } else if (text === ";") current = undefined;
+    else if (text === "+") {
+      // elsewhere it is an argument for some programs
+      if (confirms || args[index - 1]?.text !== "{}") throw unclear("find");
+      current = undefined;
+    } else current.push(filledIn(word, "{}"));
   }
   if (current !== undefined) throw unclear("find");
   return started;

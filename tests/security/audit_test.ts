@@ -1,6 +1,7 @@
 /** What the audit log must hold, whatever happens to the process and to the log. */
 import { createHmac } from "node:crypto";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { AuditLog } from "../../src/audit/audit_log.ts";
 import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
 import { ToolCallError } from "../../src/errors.ts";
 import type { Logger } from "../../src/log.ts";
@@ -76,7 +77,7 @@ Deno.test("a call that cannot be noted is not made", async () => {
 
   for (const error of [refused, shell]) {
     assert(error instanceof ToolCallError, String(error));
-    assertMatch(error.message, /cannot be noted in the audit log/);
+    assertMatch(error.message, /not made: the audit log cannot be written/);
   }
   assertEquals((await requests(journal)).includes("tools/call"), false);
   assertStringIncludes(errors.join("\n"), "not a plain file");
@@ -161,3 +162,58 @@ Deno.test("what code has dressed up as a secret leaves its length and a hash tha
   assertEquals((mode ?? 0) & 0o777, 0o600);
   assertEquals(key.length, 32);
 });
+
+for (const by of ["policy", "consent", "approver"]) {
+  Deno.test(`calls that are allowed (${by}) push nothing out of the log, however many`, async () => {
+    await using folder = await TempFolder.create();
+    const workspace = folder.path;
+    const limits = { maxBytes: 2 ** 18, keep: 2, maxTotalBytes: 2 ** 20 };
+    const call = (tool: string, text = "") => ({
+      id: crypto.randomUUID(),
+      time: new Date(),
+      kind: "tool",
+      server: "s",
+      tool,
+      arguments: { text },
+      decision: "allow" as const,
+      by,
+    });
+    {
+      await using earlier = new AuditLog({ workspace, ...limits });
+      await earlier.append(call("earlier"));
+    }
+    const log = new AuditLog({ workspace, ...limits });
+    const make = async (tool: string, text?: string) => {
+      const made = call(tool, text);
+      assert(await log.append(made));
+      log.appendOutcome({ id: made.id, time: new Date(), status: "ok", durationMs: 1 });
+    };
+    await make("evil");
+    const long = "\x01".repeat(1024);
+    const args = "\x01".repeat(4000);
+    for (let n = 0; n < 700; n++) await make(long, args);
+    for (let n = 0; n < 15_000; n += 100) {
+      await Promise.all(Array.from({ length: 100 }, () => make(long)));
+    }
+    await log[Symbol.asyncDispose]();
+
+    const { ok, first, unfinished, leftOut } = await verifyAuditLog(workspace);
+    assertEquals([ok, first, unfinished], [true, 1, 1]); // the earlier one has no outcome
+    assert(leftOut > 1000, `${leftOut}`);
+    const lines = await Array.fromAsync(readAuditLog(workspace));
+    assertEquals(lines.slice(0, 2).map(({ tool }) => tool), ["earlier", "evil"]);
+    const requests = lines.filter(({ id }) => id !== undefined);
+    assertEquals(requests.length + leftOut, 2 + 700 + 15_000);
+    assertEquals(lines.filter(({ outcome }) => outcome !== undefined).length, requests.length - 1);
+    const [name, cut] = String(requests.at(-1)?.tool).split("…");
+    assertEquals(name, long.slice(0, 128));
+    assertMatch(cut ?? "", /^\[cut:1024:[0-9a-f]{16}\]$/);
+    const counted = JSON.stringify(lines.findLast((line) => "leftOut" in line));
+    assertMatch(counted, /"since":"[^"]+","until":"[^"]+","last":"[0-9a-f]{64}"/);
+    let bytes = 0;
+    for await (const { name } of Deno.readDir(`${workspace}/.ipybox`)) {
+      bytes += (await Deno.stat(`${workspace}/.ipybox/${name}`)).size;
+    }
+    assert(bytes < 34 * 2 ** 20, `${bytes}`);
+  });
+}
