@@ -8,6 +8,7 @@ import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../appro
 import type { ApprovalCall } from "../approval/request.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/dotenv_file.ts";
+import type { Logger } from "../log.ts";
 import { loadPolicy } from "../policy/policy_file.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
@@ -77,7 +78,7 @@ export async function executorOptions(
   io: CommandIo,
   workspace: string,
 ): Promise<CodeExecutorOptions & { readonly workspace: string }> {
-  const { policy, ...modes } = await approvalOf(parsed, workspace);
+  const { policy, ...modes } = await approvalOf(parsed, workspace, io.log);
   return {
     ...kernelOptions(parsed, io, workspace),
     approval: policy ?? modes,
@@ -130,7 +131,11 @@ export interface CommandApproval {
  * @throws {UsageError} If it is no mode and no file.
  * @throws {ConfigError} If a file is no policy.
  */
-export async function approvalOf(args: ParsedArgs, workspace: string): Promise<CommandApproval> {
+export async function approvalOf(
+  args: ParsedArgs,
+  workspace: string,
+  log: Logger,
+): Promise<CommandApproval> {
   const approve = args.value("approve") ?? "ask";
   const shell = args.value("approve-shell");
   const modes = { shell: modeOf(shell ?? "allow", "approve-shell") };
@@ -139,7 +144,7 @@ export async function approvalOf(args: ParsedArgs, workspace: string): Promise<C
   }
   if (approve !== "ask" && !/[./]/.test(approve)) modeOf(approve, "approve");
   const file = approve === "ask" ? undefined : resolve(approve);
-  const policy = await loadPolicy({ workspace, file });
+  const policy = await loadPolicy({ workspace, file, log });
   const asking = { tools: "ask", resources: "ask", ...modes } as const;
   if (policy === undefined) return asking;
   if (shell === undefined) return { ...asking, policy };

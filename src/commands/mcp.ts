@@ -110,7 +110,11 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = project === undefined || parsed.given("workspace")
     ? await workspaceOf(parsed)
     : await projectWorkspace(project);
-  const { tools: approve, shell: approveShell, policy } = await approvalOf(parsed, workspace);
+  const { tools: approve, shell: approveShell, policy } = await approvalOf(
+    parsed,
+    workspace,
+    io.log,
+  );
   const kernel = kernelOptions(parsed, io, workspace);
   const options: McpServerOptions = {
     ...kernel,

@@ -4,9 +4,18 @@ import { describeCall } from "../approval/call_text.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { approvalCall, runPolicyTests } from "../policy/policy_call.ts";
+import { ConfigError } from "../errors.ts";
 import { isServerName } from "../mcp/server_name.ts";
-import { loadPolicy, policyFiles } from "../policy/policy_file.ts";
-import type { PolicyExplanation, PolicyRules } from "../policy/policy_rules.ts";
+import {
+  acceptPolicy,
+  findPolicies,
+  type FoundPolicy,
+  joinPolicies,
+  loadPolicy,
+  notAccepted,
+  policyFiles,
+} from "../policy/policy_file.ts";
+import { type PolicyExplanation, PolicyRules } from "../policy/policy_rules.ts";
 import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../policy/schema.ts";
 import {
   type Command,
@@ -34,6 +43,7 @@ export const policy: Command = {
     "test [OPTIONS]",
     "explain SERVER.TOOL [ARGUMENTS] [OPTIONS]",
     "explain --shell LINE [OPTIONS]",
+    "accept [OPTIONS]",
     "consents [OPTIONS]",
     "forget ID… | --all",
     "schema",
@@ -41,6 +51,7 @@ export const policy: Command = {
   options: {
     shell: { value: "LINE", help: "Explain what becomes of this shell command" },
     file: { value: "FILE", help: "This policy, instead of the workspace's and your own" },
+    yes: { help: "Accept the policy without asking" },
     all: { help: "Forget all remembered decisions" },
     json: { help: "Print the outcome as JSON" },
     workspace: WORKSPACE,
@@ -49,11 +60,15 @@ export const policy: Command = {
     "The files are .ipybox/policy.json in the workspace and your own,",
     "~/.config/ipybox/policy.json. ARGUMENTS are a JSON object. Instead of",
     "SERVER.TOOL, a call may be given as a JSON object, as in a policy's tests.",
+    "What the workspace's file allows is asked about until you accept it: it may",
+    "have come with a repository. accept shows it and remembers your answer on this",
+    "machine until the file changes. check and test judge it as if accepted.",
     "consents lists the decisions that are remembered always, forget takes them back.",
     "",
     "Examples:",
     "",
     "  ipybox policy check",
+    "  ipybox policy accept",
     `  ipybox policy explain files.read_file '{"path": "notes.txt"}'`,
     "  ipybox policy explain --shell 'git log | head'",
     "  ipybox policy forget 1c0ffee5",
@@ -76,25 +91,75 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   if (action === "forget") {
     return await forgetConsents(workspace, io, { ids: rest, all: parsed.has("all") });
   }
+  if (action === "accept") return await accept(workspace, parsed, io);
   if (action !== "check" && action !== "test" && action !== "explain") {
-    const known = "check, test, explain, consents, forget or schema";
+    const known = "check, test, explain, accept, consents, forget or schema";
     throw new UsageError(`Unknown action "${action}": use ${known}`);
   }
   const call = action === "explain" ? callOf(rest, parsed) : undefined;
-  const rules = await loadPolicy({ workspace, file: parsed.value("file") });
-  if (call !== undefined) return await explain(rules, { call, workspace }, io, json);
+  const options = { workspace, file: parsed.value("file"), log: io.log };
+  if (call !== undefined) {
+    return await explain(await loadPolicy(options), { call, workspace }, io, json);
+  }
+  const found = await findPolicies(options);
+  // As the files say it: their author wants to know whether they are right.
+  const rules = joinPolicies(found.map(({ source }) => source), options);
   if (rules === undefined) {
     const places = [...policyFiles(workspace).values()].join(" or ");
     throw new UsageError(`There is no policy: write one to ${places}`);
   }
-  return action === "test" ? await test(rules, { workspace, io, json }) : check(rules, io, json);
+  for (const policy of found) {
+    if (!policy.accepted) io.err(`Warning: ${printable(notAccepted(policy))}`);
+  }
+  if (action === "test") return await test(rules, { workspace, io, json });
+  return check(rules, found, io, json);
 }
 
-function check(rules: PolicyRules, io: CommandIo, json: boolean): number {
-  const files = rules.sources.map(({ name, document }) => ({
-    file: name,
-    rules: document.rules.length,
-    tests: document.tests.length,
+/** Shows the workspace's policy, and remembers that the person accepts it. */
+async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  if (parsed.value("file") !== undefined) {
+    throw new UsageError("A file that you name counts as it is: only the workspace's is accepted");
+  }
+  const path = policyFiles(workspace).get(".ipybox/policy.json");
+  const policy = (await findPolicies({ workspace })).find((found) => found.path === path);
+  if (policy === undefined) throw new UsageError(`There is no policy to accept: ${path}`);
+  if (policy.accepted) {
+    io.err(`You have accepted ${printable(policy.path)} already`);
+    return EXIT.ok;
+  }
+  io.err(printable(`${policy.path}:\n${policy.text.trimEnd()}`));
+  for (const warning of warningsOf(new PolicyRules([policy.source]))) {
+    io.err(`Warning: ${printable(warning)}`);
+  }
+  if (!parsed.has("yes")) {
+    if (!io.interactive) {
+      throw new ConfigError("There is no terminal to ask at: add --yes to accept");
+    }
+    const answer = await io.ask("Accept it? [y/N] ");
+    if (!/^y(es)?$/i.test(answer?.trim() ?? "")) {
+      throw new ConfigError("The policy was not accepted");
+    }
+  }
+  if (!await acceptPolicy(workspace, policy.text)) {
+    throw new ConfigError(
+      "That cannot be remembered: the state folder (~/.local/state/ipybox) cannot be written to",
+    );
+  }
+  io.err(`Accepted ${printable(policy.path)}`);
+  return EXIT.ok;
+}
+
+function check(
+  rules: PolicyRules,
+  found: readonly FoundPolicy[],
+  io: CommandIo,
+  json: boolean,
+): number {
+  const files = found.map(({ source, accepted }) => ({
+    file: source.name,
+    rules: source.document.rules.length,
+    tests: source.document.tests.length,
+    accepted,
   }));
   const warnings = warningsOf(rules);
   if (json) io.out(JSON.stringify({ files, warnings }, null, 2) + "\n");

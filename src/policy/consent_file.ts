@@ -5,6 +5,7 @@ import type { ConsentStore } from "../approval/consents.ts";
 import { ConfigError } from "../errors.ts";
 import { locateJsonError } from "../json/locate.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { OwnEntries } from "../mcp/own_entries.ts";
 import {
   isPlainFolder,
   lockPlainFolder,
@@ -40,17 +41,20 @@ const MAX_CHARACTERS = 3 * 2 ** 20;
 /**
  * The decisions that count always, in a workspace's `.ipybox/consents.json`.
  *
- * Only what was there when it was opened, or was added through it since, counts, and only as long as
- * it is in the file: what code writes there meanwhile allows nothing, and what a person takes out is
- * gone at once.
+ * The file may have come with a repository: a decision that allows something counts only where it was
+ * made on this machine. Only what was there when it was opened, or was added through it since, counts,
+ * and only as long as it is in the file: what code writes there meanwhile allows nothing, and what a
+ * person takes out is gone at once.
  */
 export class ConsentFile implements ConsentStore {
   readonly #folder: string;
   readonly #path: string;
   readonly #log: Logger;
+  readonly #own: OwnEntries;
   #known = new Set<string>();
 
-  private constructor(workspace: string, log: Logger) {
+  private constructor(workspace: string, own: OwnEntries, log: Logger) {
+    this.#own = own;
     this.#folder = join(workspace, ".ipybox");
     this.#path = join(this.#folder, "consents.json");
     this.#log = log;
@@ -64,14 +68,26 @@ export class ConsentFile implements ConsentStore {
    * @returns The open file.
    */
   static async open(workspace: string, log: Logger = silentLogger): Promise<ConsentFile> {
-    const file = new ConsentFile(workspace, log);
+    const file = new ConsentFile(workspace, await OwnEntries.open(workspace, "consents"), log);
     await file.reload();
     return file;
   }
 
   /** Takes all that is in the file now. */
   async reload(): Promise<void> {
-    this.#known = new Set((await this.#readable()).map((consent) => JSON.stringify(consent)));
+    await this.#own.reload();
+    const counting = (await this.#readable()).filter((consent) => this.isOwn(consent));
+    this.#known = new Set(counting.map((consent) => JSON.stringify(consent)));
+  }
+
+  /**
+   * Whether a consent counts on this machine: what denies does wherever it was decided.
+   *
+   * @param consent The consent.
+   * @returns Whether it does.
+   */
+  isOwn(consent: Consent): boolean {
+    return consent.decision === "deny" || this.#own.has(consent.id, consent);
   }
 
   /**
@@ -94,7 +110,13 @@ export class ConsentFile implements ConsentStore {
    */
   async add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
     const parsed = consentSchema.parse(JSON.parse(JSON.stringify(consent)));
-    await this.#edit((all) => [...all.filter((earlier) => !replaced(earlier)), parsed]);
+    const gone: Consent[] = [];
+    await this.#edit((all) => {
+      gone.push(...all.filter(replaced));
+      return [...all.filter((earlier) => !gone.includes(earlier)), parsed];
+    });
+    for (const { id } of gone) await this.#own.set(id, undefined);
+    await this.#own.set(parsed.id, parsed);
     this.#known.add(JSON.stringify(parsed));
   }
 
@@ -112,6 +134,7 @@ export class ConsentFile implements ConsentStore {
       forgotten.push(...all.filter(isForgotten));
       return all.filter((consent) => !isForgotten(consent));
     });
+    for (const { id } of forgotten) await this.#own.set(id, undefined);
     return forgotten;
   }
 

@@ -2,11 +2,13 @@ import { join } from "node:path";
 import type { z } from "zod";
 import { ConfigError } from "../errors.ts";
 import { JsonPlaceError, type LocatedJson, parseLocated, pointerOf } from "../json/located.ts";
+import { type Logger, stderrLogger } from "../log.ts";
 import { isPlainFolder, readHostileFile } from "../mcp/hostile_files.ts";
+import { OwnEntries } from "../mcp/own_entries.ts";
 import { isInReach } from "../process/reliable_path.ts";
 import { settingsFolder } from "../process/user_folders.ts";
 import { PolicyRules, type PolicySource } from "./policy_rules.ts";
-import { policySchema } from "./schema.ts";
+import { type PolicyRule, policySchema } from "./schema.ts";
 
 /** Options of {@linkcode loadPolicy}. */
 export interface LoadPolicyOptions {
@@ -14,7 +16,24 @@ export interface LoadPolicyOptions {
   readonly workspace?: string | undefined;
   /** A file to be used instead of the workspace's and the user's. */
   readonly file?: string | undefined;
+  /** Told where the workspace's policy is not accepted yet. */
+  readonly log?: Logger | undefined;
 }
+
+/** A policy file that counts for a workspace. */
+export interface FoundPolicy {
+  /** What it says. */
+  readonly source: PolicySource;
+  /** Where it is. */
+  readonly path: string;
+  /** Its text. */
+  readonly text: string;
+  /** Whether it is the person's, or they accepted this very text on this machine. */
+  readonly accepted: boolean;
+}
+
+/** What decisions call the workspace's policy. */
+const WORKSPACE_POLICY = ".ipybox/policy.json";
 
 /**
  * Reads a policy.
@@ -41,6 +60,9 @@ export function parsePolicy(name: string, text: string): PolicySource {
  * Reads the policies that count for a workspace: its own in `.ipybox/policy.json`, and the user's in
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
+ * The workspace's may have come with a repository: until the person accepts its text on this machine,
+ * by `ipybox policy accept`, what it allows is asked about. A named file counts as it is.
+ *
  * @param options The workspace, or a file to be used instead.
  * @returns The policies as one, or `undefined` where there is no file.
  * @throws {ConfigError} A file is no policy, the named one is not there, or it lies in the workspace
@@ -49,21 +71,77 @@ export function parsePolicy(name: string, text: string): PolicySource {
 export async function loadPolicy(
   options: LoadPolicyOptions = {},
 ): Promise<PolicyRules | undefined> {
-  const { workspace, file } = options;
-  const home = Deno.env.get("HOME");
-  const sources: PolicySource[] = [];
-  if (file !== undefined) {
-    sources.push(await readNamed(file));
-    await requireOutOfReach(file, workspace);
-  } else {
-    for (const [name, path] of policyFiles(workspace)) {
-      const text = await readIfThere(path, workspace);
-      if (text === undefined) continue;
-      sources.push(parsePolicy(name, text));
-      await requireOutOfReach(path, workspace);
-    }
+  const { log = stderrLogger() } = options;
+  const found = await findPolicies(options);
+  for (const policy of found) {
+    if (!policy.accepted) log.warn(notAccepted(policy));
   }
+  return joinPolicies(found.map(asAccepted), options);
+}
+
+/** Finds the policies that {@linkcode loadPolicy} joins, as their files say them. */
+export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPolicy[]> {
+  const { workspace, file } = options;
+  if (file !== undefined) {
+    const text = await readNamed(file);
+    const source = parsePolicy(file, text);
+    await requireOutOfReach(file, workspace);
+    return [{ source, path: file, text, accepted: true }];
+  }
+  const found: FoundPolicy[] = [];
+  for (const [name, path] of policyFiles(workspace)) {
+    const text = await readIfThere(path, workspace);
+    if (text === undefined) continue;
+    const source = parsePolicy(name, text);
+    await requireOutOfReach(path, workspace);
+    const accepted = workspace === undefined || name !== WORKSPACE_POLICY ||
+      (await OwnEntries.open(workspace, "policies")).has(name, text);
+    found.push({ source, path, text, accepted });
+  }
+  return found;
+}
+
+/** Joins policies to one; `undefined` where there are none. */
+export function joinPolicies(
+  sources: readonly PolicySource[],
+  { workspace }: LoadPolicyOptions,
+): PolicyRules | undefined {
+  const home = Deno.env.get("HOME");
   return sources.length === 0 ? undefined : new PolicyRules(sources, { workspace, home });
+}
+
+/**
+ * Remembers that the person accepts the text of a workspace's policy.
+ *
+ * @param workspace The workspace.
+ * @param text The text.
+ * @returns Whether it could be remembered.
+ */
+export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
+  await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
+  return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
+}
+
+/** Says of a policy that it is not accepted, and what to do. */
+export function notAccepted({ path }: FoundPolicy): string {
+  return `You have not accepted the policy ${path} as it is now: what it allows is asked about. ` +
+    "Look at it and accept it by `ipybox policy accept`";
+}
+
+/** A policy that is not accepted allows nothing: what it would allow is asked about. */
+function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
+  if (accepted) return source;
+  const { name, document } = source;
+  const rules = document.rules.map((rule): PolicyRule =>
+    rule.effect === "allow"
+      ? {
+        ...rule,
+        effect: "ask",
+        reason: "it would allow this, but you have not accepted its file",
+      }
+      : rule
+  );
+  return { name, document: { ...document, rules, trustedServers: [] } };
 }
 
 /**
@@ -75,7 +153,7 @@ export async function loadPolicy(
 export function policyFiles(workspace: string | undefined): Map<string, string> {
   const files = new Map<string, string>();
   if (workspace !== undefined) {
-    files.set(".ipybox/policy.json", join(workspace, ".ipybox", "policy.json"));
+    files.set(WORKSPACE_POLICY, join(workspace, ".ipybox", "policy.json"));
   }
   const settings = settingsFolder();
   if (settings !== undefined) files.set("the user's policy.json", join(settings, "policy.json"));
@@ -91,9 +169,9 @@ async function requireOutOfReach(file: string, workspace: string | undefined): P
   );
 }
 
-async function readNamed(file: string): Promise<PolicySource> {
+async function readNamed(file: string): Promise<string> {
   try {
-    return parsePolicy(file, await Deno.readTextFile(file));
+    return await Deno.readTextFile(file);
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
     throw new ConfigError(`No policy file "${file}"`, { cause: error });

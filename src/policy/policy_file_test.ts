@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { ConfigError } from "../errors.ts";
+import { silentLogger } from "../log.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { loadPolicy, parsePolicy } from "./policy_file.ts";
 import { policyJsonSchema } from "./schema.ts";
@@ -64,7 +65,7 @@ Deno.test("loadPolicy() joins the workspace's policy and the user's own", async 
   assertEquals(await loadPolicy({ workspace }), undefined);
   await Deno.mkdir(`${workspace}/.ipybox`);
   await Deno.writeTextFile(`${workspace}/.ipybox/policy.json`, '{"rules": [{"effect": "deny"}]}');
-  const policy = await loadPolicy({ workspace });
+  const policy = await loadPolicy({ workspace, log: silentLogger });
   const call = { kind: "tool", serverName: "s", toolName: "t", arguments: {} } as const;
   assertEquals(policy?.decide(call), { mode: "deny", reason: ".ipybox/policy.json rule 1" });
 });

@@ -13,7 +13,8 @@ export function loginsFolder(): string | undefined {
 }
 
 /**
- * The folder of what ipybox remembers for the user, such as logins and which servers they registered.
+ * The folder of what ipybox remembers for the user, such as logins, which servers they
+ * registered and which policies of workspaces they accepted.
  * Executed code must never see it.
  *
  * @returns `$XDG_STATE_HOME/ipybox`, by default below `~/.local/state`; `undefined` where neither

@@ -1,10 +1,9 @@
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { Mutex } from "../async/mutex.ts";
 import { ConfigError } from "../errors.ts";
 import { locateJsonError } from "../json/locate.ts";
 import { isRecord } from "../json/record.ts";
 import {
-  ifPresent,
   isPlainFolder,
   lockPlainFolder,
   readHostileFile,
@@ -12,7 +11,7 @@ import {
 } from "../mcp/hostile_files.ts";
 import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
-import { OwnRegistrations } from "./own_registrations.ts";
+import { OwnEntries } from "../mcp/own_entries.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
@@ -38,13 +37,13 @@ export class ServerRegistry {
   readonly #folder: string | undefined;
   readonly #given: Map<string, ServerParams>;
   /** Which of the file's servers are the person's; absent without a file. */
-  readonly #own: OwnRegistrations | undefined;
+  readonly #own: OwnEntries | undefined;
   readonly #edits = new Mutex();
   #servers: Map<string, ServerParams> = new Map();
 
   private constructor(
     workspace: string | undefined,
-    own: OwnRegistrations | undefined,
+    own: OwnEntries | undefined,
     given: Map<string, ServerParams>,
   ) {
     this.#own = own;
@@ -65,7 +64,7 @@ export class ServerRegistry {
     const { workspace } = options;
     const registry = new ServerRegistry(
       workspace,
-      workspace === undefined ? undefined : await OwnRegistrations.open(await realOr(workspace)),
+      workspace === undefined ? undefined : await OwnEntries.open(workspace, "registrations"),
       checked(Object.entries(options.servers ?? {})),
     );
     await registry.reload();
@@ -230,10 +229,6 @@ function sameParams(one: ServerParams, other: ServerParams): boolean {
 }
 
 /** A workspace is the same one however its path is written. */
-async function realOr(workspace: string): Promise<string> {
-  return await ifPresent(Deno.realPath(workspace)) ?? resolve(workspace);
-}
-
 function put<T>(map: Map<string, T>, name: string, value: T | undefined): void {
   if (value === undefined) map.delete(name);
   else map.set(name, value);

@@ -6,6 +6,7 @@ import { silentLogger } from "../../src/log.ts";
 import { loadPolicy } from "../../src/policy/policy_file.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
+import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const POLICY = {
@@ -29,8 +30,7 @@ const POLICY = {
 
 async function workspaceWith(policy: unknown): Promise<TempFolder> {
   const folder = await TempFolder.create();
-  await Deno.mkdir(`${folder.path}/.ipybox`);
-  await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, JSON.stringify(policy, null, 2));
+  await writeAcceptedPolicy(folder.path, JSON.stringify(policy, null, 2));
   return folder;
 }
 

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "node:path";
-import { OwnRegistrations } from "../../src/tool_server/own_registrations.ts";
+import { OwnEntries } from "../../src/mcp/own_entries.ts";
 import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -327,7 +327,7 @@ class Home implements AsyncDisposable {
     const registry = await ServerRegistry.open({ workspace: workspace.path });
     await registry.register("raw", rawServer());
     // The session has a state folder of its own.
-    const own = await OwnRegistrations.open(workspace.path, `${state.path}/ipybox`);
+    const own = await OwnEntries.open(workspace.path, "registrations", `${state.path}/ipybox`);
     await own.set("raw", rawServer());
     return new Home(workspace.path, state.path);
   }

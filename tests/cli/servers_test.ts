@@ -3,6 +3,7 @@ import { ipybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
+import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const everything = npmServer("server-everything", "stdio");
@@ -86,10 +87,7 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   });
 
   await step("policy explain knows a tool by its Python name, too", async () => {
-    await Deno.writeTextFile(
-      `${cwd}/.ipybox/policy.json`,
-      '{"rules": [{"effect": "deny", "tool": "get-sum"}]}',
-    );
+    await writeAcceptedPolicy(cwd, '{"rules": [{"effect": "deny", "tool": "get-sum"}]}');
     const explain = async (tool: string) => {
       const { stdout, stderr } = await ipybox(["policy", "explain", tool], { cwd });
       return [stdout.split(":")[0], stderr];

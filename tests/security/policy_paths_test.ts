@@ -9,6 +9,7 @@ import { silentLogger } from "../../src/log.ts";
 import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
 import { ipybox } from "../support/cli.ts";
 import { npmServer } from "../support/mcp.ts";
+import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** The rule in docs/approval.md. */
@@ -20,10 +21,8 @@ const ALLOW = {
 };
 
 async function writePolicy(workspace: string, rules: readonly unknown[]): Promise<PolicyRules> {
-  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
-  const file = `${workspace}/.ipybox/policy.json`;
-  await Deno.writeTextFile(file, JSON.stringify({ rules }));
-  const policy = await loadPolicy({ workspace, file });
+  await writeAcceptedPolicy(workspace, JSON.stringify({ rules }));
+  const policy = await loadPolicy({ workspace });
   if (policy === undefined) throw new Error("There is no policy");
   return policy;
 }

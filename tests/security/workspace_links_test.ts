@@ -26,6 +26,7 @@ import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
+import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { attack, DENIED, TOOLS } from "./siege.ts";
 
@@ -307,7 +308,7 @@ except Exception as error:
     await using folder = await TempFolder.create();
     await plant(folder.path, rawServer("normal", journal));
     const policy = '{"rules": [{"effect": "allow"}]}';
-    await Deno.writeTextFile(`${folder.path}/.ipybox/policy.json`, policy);
+    await writeAcceptedPolicy(folder.path, policy);
     for (const code of [list, call]) {
       const { stdout } = await ipybox(["run", "--workspace", folder.path, "-c", code]);
       assertMatch(stdout, /has not registered it.*ipybox register/);

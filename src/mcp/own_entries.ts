@@ -1,21 +1,28 @@
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { z } from "zod";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
-import { lockPlainFolder, readHostileFile, replaceHostileFile } from "../mcp/hostile_files.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import {
+  ifPresent,
+  lockPlainFolder,
+  readHostileFile,
+  replaceHostileFile,
+} from "./hostile_files.ts";
 import { stateFolder } from "../process/user_folders.ts";
 
 const digests = z.record(z.string(), z.string());
 
+/** What of a workspace a person can have decided on. */
+export type OwnKind = "registrations" | "policies" | "consents";
+
 /**
- * Which of a workspace's registered servers the person has registered or accepted, by digests of how
- * they are started. It is kept in the user's state folder, which no code reaches: a registry that came
- * with a repository, or that code wrote, is not in there.
+ * Which entries of a workspace's files the person has made or accepted on this machine, such as
+ * registered servers, by digests of what they say. It is kept in the user's state folder, which no code
+ * reaches: what came with a repository, or what code wrote, is not in there.
  *
  * Where that folder may not or cannot be used, it counts for this process only.
  */
-export class OwnRegistrations {
+export class OwnEntries {
   readonly #workspace: string;
   /** The file's folder and path, where they may be used. */
   readonly #place: { readonly folder: string; readonly path: string } | undefined;
@@ -31,17 +38,20 @@ export class OwnRegistrations {
   /**
    * Reads those of a workspace.
    *
-   * @param workspace The workspace, without symbolic links in its path.
+   * @param workspace The workspace.
+   * @param kind What the entries are.
    * @param state The user's state folder, if there is one.
-   * @returns The registrations.
+   * @returns The entries.
    * @throws {ConfigError} The file in the user's folder is no plain file.
    */
   static async open(
     workspace: string,
+    kind: OwnKind,
     state: string | undefined = stateFolder(),
-  ): Promise<OwnRegistrations> {
-    const folder = state === undefined ? undefined : join(state, "registrations");
-    const own = new OwnRegistrations(workspace, await mayUse(folder) ? folder : undefined);
+  ): Promise<OwnEntries> {
+    const folder = state === undefined ? undefined : join(state, kind);
+    const real = await ifPresent(Deno.realPath(workspace)) ?? resolve(workspace);
+    const own = new OwnEntries(real, await mayUse(folder) ? folder : undefined);
     await own.reload();
     return own;
   }
@@ -52,31 +62,31 @@ export class OwnRegistrations {
   }
 
   /**
-   * Whether a server is registered as the person registered it.
+   * Whether an entry is as the person made or accepted it.
    *
-   * @param name The server's name.
-   * @param params How it is started or reached.
+   * @param name Its name.
+   * @param value What it says.
    * @returns Whether it is.
    */
-  has(name: string, params: ServerParams): boolean {
+  has(name: string, value: unknown): boolean {
     return Object.hasOwn(this.#digests, name) &&
-      this.#digests[name] === this.#digest(name, params);
+      this.#digests[name] === this.#digest(name, value);
   }
 
   /**
-   * Remembers that a registration is the person's own, or forgets it.
+   * Remembers that an entry is the person's own, or forgets it.
    *
-   * @param name The server's name.
-   * @param params How it is started or reached; `undefined` for a server that was removed.
+   * @param name Its name.
+   * @param value What it says; `undefined` for an entry that was removed.
    */
-  async set(name: string, params: ServerParams | undefined): Promise<void> {
-    this.#digests = this.#changed(this.#digests, name, params);
+  async set(name: string, value: unknown): Promise<void> {
+    this.#digests = this.#changed(this.#digests, name, value);
     if (this.#place === undefined) return;
     const { folder, path } = this.#place;
     try {
       await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
       using _lock = await lockPlainFolder(folder, "lock");
-      this.#digests = this.#changed(await readDigests(path), name, params);
+      this.#digests = this.#changed(await readDigests(path), name, value);
       await replaceHostileFile(path, JSON.stringify(this.#digests, null, 2) + "\n");
     } catch (error) {
       if (!isUnwritable(error)) throw error; // else the next process asks
@@ -86,19 +96,19 @@ export class OwnRegistrations {
   #changed(
     all: Readonly<Record<string, string>>,
     name: string,
-    params: ServerParams | undefined,
+    value: unknown,
   ): Readonly<Record<string, string>> {
     const others = Object.entries(all).filter(([other]) => other !== name);
-    const own = params === undefined ? [] : [[name, this.#digest(name, params)] as const];
+    const own = value === undefined ? [] : [[name, this.#digest(name, value)] as const];
     return Object.fromEntries([...others, ...own]);
   }
 
-  #digest(name: string, params: ServerParams): string {
-    return sha256(canonicalJson(toExact([this.#workspace, name, params])));
+  #digest(name: string, value: unknown): string {
+    return sha256(canonicalJson(toExact([this.#workspace, name, value])));
   }
 }
 
-/** What is damaged or closed says of no server that it is the person's own: they are asked again. */
+/** What is damaged or closed makes no entry the person's own: they are asked again. */
 async function readDigests(path: string): Promise<Readonly<Record<string, string>>> {
   try {
     const text = await readHostileFile(path);
