@@ -53,7 +53,7 @@ const UNUSABLE: readonly (readonly [name: string, params: string, said: string])
   ["A_b", '{"command":"1"}', 'Servers "a-b" and "A_b" would both be "a_b" in Python, in x.json'],
   ["b", '{"command":"1","envFile":".env"}', "envFile"],
   ["b", "1", 'MCP server "b": give either "command" or "url", in x.json'],
-  ["b", '{"command":"1","env":{"K":"${input:key}"}}', "has ${input:key}, which only the editor"],
+  ["b", '{"command":"1","env":{"K":"${input:key}"}}', "uses ${input:key}, which only the editor"],
 ];
 
 for (const [name, params, said] of UNUSABLE) {

@@ -168,7 +168,7 @@ const cases: readonly Case[] = [
       ["In [3]: ", "6 * 7\r"],
       ["In [4]: ", LEAVE],
     ],
-    shown: ["nobody answers", "\n42\n"],
+    shown: ["the question was closed", "\n42\n"],
   },
   {
     name: "what is typed while a cell runs is the next one",

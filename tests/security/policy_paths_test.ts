@@ -35,7 +35,7 @@ Deno.test("A relative path is asked about, as a server may start it in a folder 
   await Deno.writeTextFile(`${workspace}/notes`, "harmless");
   const approval = await writePolicy(workspace, [ALLOW]);
   const server = npmServer("server-filesystem", parent.path, workspace);
-  for (const cwd of [undefined, workspace]) {
+  for (const cwd of [undefined, parent.path]) {
     await using runner = await ToolRunner.start({
       workspace,
       servers: { files: { ...server, cwd } },
