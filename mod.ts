@@ -56,6 +56,7 @@ export type {
   ApprovalWaitOptions,
   ApprovalWatcher,
   Approver,
+  AttachOptions,
 } from "./src/approval/channel.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
 export type { ApprovalClientOptions } from "./src/approval/client.ts";

@@ -34,6 +34,17 @@ export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scope
   approver?: Approver | undefined;
 }
 
+/** Options of {@linkcode ApprovalChannel.attach}. */
+export interface AttachOptions {
+  /**
+   * Whether the approver stands for a person in another process, who may also decide on changes such
+   * as registrations. The program that runs code may not: it may accept all that its code does.
+   *
+   * @default {false}
+   */
+  attended?: boolean | undefined;
+}
+
 /**
  * Brings calls that need approval to the one approver that is attached, or, while there is none, to
  * its deputy. Others may watch, and decide too: the first decision counts.
@@ -64,6 +75,7 @@ export class ApprovalChannel {
   readonly #counters = new Set<(pending: number) => void>();
   readonly #watchers = new Set<ApprovalWatcher>();
   #approver: Approver | undefined;
+  #attended = false;
   #deputy: Approver | undefined;
   #free = Promise.withResolvers<void>();
 
@@ -85,6 +97,11 @@ export class ApprovalChannel {
   /** Whether an approver is attached. */
   get attached(): boolean {
     return this.#approver !== undefined;
+  }
+
+  /** Whether an approver is attached that stands for a person in another process. */
+  get attended(): boolean {
+    return this.#attended;
   }
 
   /** How many requests wait for a decision. */
@@ -116,19 +133,22 @@ export class ApprovalChannel {
    * and is undecided then is refused.
    *
    * @param approver Called with each request.
+   * @param options Whether it stands for a person in another process.
    * @returns Disposing it detaches the approver.
    * @throws {Error} Another approver is attached; see {@linkcode whenFree}.
    */
-  attach(approver: Approver): Disposable {
+  attach(approver: Approver, options: AttachOptions = {}): Disposable {
     if (this.#approver !== undefined) {
       throw new Error("Cannot attach an approver: the approval channel already has one");
     }
     this.#approver = approver;
+    this.#attended = options.attended ?? false;
     this.#free = Promise.withResolvers<void>();
     return {
       [Symbol.dispose]: () => {
         if (this.#approver !== approver) return;
         this.#approver = undefined;
+        this.#attended = false;
         this.#leave(approver, "Approval channel disconnected");
         this.#free.resolve();
       },

@@ -73,7 +73,7 @@ export class PageDesk implements Disposable {
 
   /** Whether an approver in another process is connected, who is asked before pages. */
   get isAttended(): boolean {
-    return this.#channel.attached;
+    return this.#channel.attended;
   }
 
   /** Asks about something that can only be allowed or denied as it is. */

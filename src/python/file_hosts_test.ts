@@ -80,7 +80,7 @@ testIf(hasOpenssl(), "there is no openssl", {
     assertEquals(await fileHosts([index], "x", { log }), []);
     assertEquals(await fileHosts([index], "x", { log, certificates: "/no/such/file" }), []);
     assertEquals(warnings.length, 3);
-    assertStringIncludes(warnings[0] ?? "", `Cannot tell where ${new URL(index).origin} has`);
+    assertStringIncludes(warnings[0] ?? "", `Cannot ask ${new URL(index).origin} for x`);
     assertStringIncludes(warnings[1] ?? "", "/no/such/file");
 
     const hosts = await fileHosts([index], "x", { log, certificates: file("ca.pem") });

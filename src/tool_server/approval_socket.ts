@@ -33,7 +33,7 @@ export async function upgradeApprover(
   const protocol = offered.some((name) => name.trim() === APPROVAL_PROTOCOL);
   await turn(channel);
   const approver = new SocketApprover(log);
-  const attached = channel.attach((asked) => approver.ask(asked));
+  const attached = channel.attach((asked) => approver.ask(asked), { attended: true });
   try {
     const { socket, response } = Deno.upgradeWebSocket(request, {
       idleTimeout: IDLE_S,

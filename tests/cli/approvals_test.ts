@@ -135,7 +135,10 @@ for (const kind of CLIENT_KINDS) {
       assertStringIncludes(registered.text, "ipybox register mine --");
     }
     answers.push("slow", "slow");
-    assertStringIncludes((await host.call(CELL, { code: COUNT })).text, "the user said no");
+    assertStringIncludes(
+      (await host.call(CELL, { code: COUNT })).text,
+      "was refused: the user gave no reason",
+    );
     const { text } = await host.call("register_mcp_server", params);
     assertStringIncludes(text, "the user did not allow it");
     assertStringIncludes(JSON.stringify(defaults[0]), '"default":"allow once"');
