@@ -1,3 +1,4 @@
+import { trustedPath } from "../../src/process/trusted_path.ts";
 import { assert, assertEquals, assertGreater, assertMatch, assertRejects } from "@std/assert";
 import { ConfigError, McpConnectionError, ToolCallError } from "../../src/errors.ts";
 import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
@@ -207,7 +208,8 @@ Deno.test("a server gets the usual environment and its own, and no secrets of th
     const { GIVEN, PATH, IPYBOX_TEST_SECRET_SERVERS } = environment;
     assertEquals([GIVEN, PATH, IPYBOX_TEST_SECRET_SERVERS], [
       "secret!",
-      Deno.env.get("PATH"),
+      // As far as it can be trusted: without what package runners put in front.
+      await trustedPath(Deno.env.get("PATH") ?? ""),
       undefined,
     ]);
   } finally {
