@@ -30,14 +30,29 @@ const UNCHANGED = new Set(
  * @returns The name with that word in the singular; `undefined` where it is not a plural.
  */
 export function singular(plural: string): string | undefined {
-  const [word] = /[A-Z]?[a-z]+$|[A-Z]+s?$/.exec(plural) ?? [];
-  if (word === undefined) return undefined;
+  const word = lastWord(plural);
+  if (word === "") return undefined;
   const one = singularWord(word.toLowerCase());
   if (one === undefined) return undefined;
   const start = plural.slice(0, plural.length - word.length);
   if (/^[A-Z]+s$/.test(word)) return start + word.slice(0, -1);
   const isCapital = /^[A-Z]/.test(word);
   return start + (isCapital ? one.charAt(0).toUpperCase() + one.slice(1) : one);
+}
+
+/** `Id` of `userId`, `IDs` of `userIDs`; read from the end, which is linear. */
+function lastWord(name: string): string {
+  const startOf = (end: number, isPart: RegExp) => {
+    let at = end;
+    while (at > 0 && isPart.test(name.charAt(at - 1))) at--;
+    return at;
+  };
+  const end = name.endsWith("s") ? name.length - 1 : name.length;
+  const capitals = startOf(end, /[A-Z]/);
+  if (end - capitals > 1) return name.slice(capitals);
+  const small = startOf(name.length, /[a-z]/);
+  if (small === name.length) return name.slice(capitals);
+  return name.slice(/[A-Z]/.test(name.charAt(small - 1)) ? small - 1 : small);
 }
 
 function singularWord(word: string): string | undefined {

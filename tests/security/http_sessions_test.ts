@@ -4,7 +4,6 @@
  */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { z } from "zod";
-import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -107,8 +106,6 @@ Deno.test("A24: one owner's token opens nothing of another owner's session", asy
     await siege.alice.call(CELL, { code: "print('x' * 10_000)" });
     await bob.call("search_tools", { query: "" });
     assertEquals(siege.heard.count, before);
-    await bob.execute("print('y' * 10_000)");
-    await until("bob is told of what is his own", () => siege.heard.count > before);
   });
 
   await step("and it is still there", async () => {
