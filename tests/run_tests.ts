@@ -37,6 +37,7 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
       },
       stdin: "null",
       stdout: "piped",
+      signal: AbortSignal.timeout(LONGEST_MS),
     }).spawn();
     const output = await passOn(child.stdout);
     const { success } = await child.status;
@@ -46,6 +47,9 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
     await Deno.remove(directory, { recursive: true });
   }
 }
+
+/** A run that takes longer hangs; what it printed last names the test. */
+const LONGEST_MS = 40 * 60_000;
 
 const ALL = ["src", "tests"];
 

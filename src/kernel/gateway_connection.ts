@@ -1,5 +1,6 @@
 import type { ProcessEvidence } from "../errors.ts";
 import { directClient } from "../net/direct_client.ts";
+import { bodyOf } from "../net/body_of.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
 
@@ -38,7 +39,7 @@ export class GatewayConnection implements Disposable {
   /** Starts a kernel and returns its id. */
   async createKernel(signal: AbortSignal): Promise<string> {
     const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
-    const model: unknown = parsed(await startOf(response));
+    const model: unknown = parsed(await startOf(response, signal));
     if (isObject(model) && typeof model.id === "string") return model.id;
     throw new Error("The kernel gateway named no kernel id; is it a Jupyter Kernel Gateway?");
   }
@@ -110,7 +111,7 @@ export class GatewayConnection implements Disposable {
       signal,
     });
     if (response.ok || (gone && response.status === 404)) return response;
-    const text = (await startOf(response)).slice(0, 300);
+    const text = (await startOf(response, signal)).slice(0, 300);
     throw new Error(
       `The kernel gateway answered ${method} ${path} with ${response.status}: ${text}`,
     );
@@ -125,11 +126,11 @@ export class GatewayConnection implements Disposable {
 const MAX_ANSWER_BYTES = 64 * 1024;
 
 /** The text of an answer, or the beginning of a long one. */
-async function startOf(response: Response): Promise<string> {
+async function startOf(response: Response, signal: AbortSignal): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
   let bytes = 0;
-  for await (const chunk of response.body ?? []) { // leaving the loop cancels the rest
+  for await (const chunk of bodyOf(response, signal) ?? []) { // leaving the loop cancels the rest
     bytes += chunk.length;
     text += decoder.decode(chunk, { stream: true });
     if (bytes > MAX_ANSWER_BYTES) break;

@@ -1,6 +1,7 @@
 import { type ExactJson, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
 import { JsonMeter } from "../json/measure.ts";
 import { isRecord } from "../json/record.ts";
+import { bodyOf } from "../net/body_of.ts";
 import { checkMessage, MAX_MESSAGE_BYTES, UnusableMessageError } from "./message.ts";
 import type { FetchLike } from "./sdk.ts";
 
@@ -19,7 +20,8 @@ const MAX_FAILURE_BYTES = 2 ** 20;
  */
 export const exactFetch: FetchLike = async (url, init) => {
   const response = await fetch(url, init);
-  const { status, statusText, body } = response;
+  const { status, statusText } = response;
+  const body = bodyOf(response, init?.signal);
   if (status >= 400) {
     const said = await read(body, MAX_FAILURE_BYTES);
     return new Response(said, { status, statusText, headers: withoutLength(response.headers) });
@@ -37,7 +39,7 @@ export const exactFetch: FetchLike = async (url, init) => {
       .pipeThrough(new TextEncoderStream());
     return new Response(marked, { status, statusText, headers });
   }
-  return response;
+  return new Response(body, { status, statusText, headers });
 };
 
 async function jsonText(body: ReadableStream<Uint8Array> | null): Promise<string> {

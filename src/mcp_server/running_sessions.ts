@@ -8,6 +8,7 @@
  */
 import { join } from "node:path";
 import { z } from "zod";
+import { bodyOf } from "../net/body_of.ts";
 import { directClient } from "../net/direct_client.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { sessionsFolder } from "../process/user_folders.ts";
@@ -120,12 +121,10 @@ async function ask(
   path: string,
 ): Promise<Response> {
   using client = directClient(new URL(url).hostname);
-  return await fetch(new URL(path, url), {
-    client,
-    method,
-    headers: { authorization: `Bearer ${token}` },
-    signal: AbortSignal.timeout(ANSWER_MS),
-  });
+  const signal = AbortSignal.timeout(ANSWER_MS);
+  const headers = { authorization: `Bearer ${token}` };
+  const response = await fetch(new URL(path, url), { client, method, headers, signal });
+  return new Response(bodyOf(response, signal), response);
 }
 
 /** How long a session may take to answer; a busy one is not forgotten for less. */

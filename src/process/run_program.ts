@@ -1,3 +1,4 @@
+import { LinkedSignal } from "../async/linked_signal.ts";
 import { hostPath, type ProgramPath } from "./program.ts";
 import { trustedPath } from "./trusted_path.ts";
 
@@ -61,7 +62,9 @@ export async function runProgram(
 ): Promise<ProgramEnd> {
   const { atTerminal = false, signal } = options;
   signal?.throwIfAborted();
-  const command = await commandOf(program, options, atTerminal ? "inherit" : "piped");
+  using link = new LinkedSignal(signal); // commands listen in a way that keeps no joined signal alive
+  const stdio = atTerminal ? "inherit" : "piped";
+  const command = await commandOf(program, { ...options, signal: link.signal }, stdio);
   const output = await command.output();
   signal?.throwIfAborted();
   const { success, code } = output;

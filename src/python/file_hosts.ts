@@ -5,6 +5,7 @@
  */
 import { z } from "zod";
 import { anySignal } from "../async/signals.ts";
+import { bodyOf } from "../net/body_of.ts";
 import { type Logger, silentLogger } from "../log.ts";
 
 /** Options of {@linkcode fileHosts}. */
@@ -87,12 +88,9 @@ async function hostsAt(
     headers.set("authorization", `Basic ${new TextEncoder().encode(pair).toBase64()}`);
     page.username = page.password = "";
   }
-  const response = await fetch(page, {
-    headers,
-    client,
-    signal: anySignal(AbortSignal.timeout(TIMEOUT_MS), signal),
-  });
-  const text = await textOf(response);
+  const stop = anySignal(AbortSignal.timeout(TIMEOUT_MS), signal);
+  const response = await fetch(page, { headers, client, signal: stop });
+  const text = await textOf(bodyOf(response, stop));
   if (response.status === 404) return []; // it does not have the package
   if (!response.ok) throw new Error(`${page.origin} answers with ${response.status}`);
   const type = response.headers.get("content-type") ?? "";
@@ -103,10 +101,10 @@ async function hostsAt(
   return urls.filter(({ protocol }) => /^https?:$/.test(protocol)).map(({ hostname }) => hostname);
 }
 
-async function textOf(response: Response): Promise<string> {
+async function textOf(body: ReadableStream<Uint8Array> | null): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";
-  for await (const piece of response.body ?? []) {
+  for await (const piece of body ?? []) {
     text += decoder.decode(piece, { stream: true });
     if (text.length > MAX_BYTES) throw new Error(`its page is above ${MAX_BYTES} bytes`);
   }

@@ -31,7 +31,7 @@ Deno.test("ipybox install installs packages for the code of one workspace", asyn
       ["install", "-r", file, "python-dateutil", "pluggy", ...inWorkspace],
     );
     assertEquals({ code, stdout }, { code: 0, stdout: "" }, stderr);
-    assertMatch(stderr, /^  \| Successfully installed .*iniconfig-2\.0\.0.* pluggy-/m);
+    assertMatch(stderr, /^ {2}\| Successfully installed .*iniconfig-2\.0\.0.* pluggy-/m);
   });
 
   await step("where `run` finds them", async () => {

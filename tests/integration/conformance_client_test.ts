@@ -39,6 +39,7 @@ async function run(suite: string, args: readonly string[]): Promise<SuiteEnd> {
       ...["--command", client, "-o", folder.path, "--timeout", "120000", ...args],
     ],
     env: { NO_COLOR: "1", XDG_STATE_HOME: folder.path },
+    signal: AbortSignal.timeout(5 * 60_000), // it waits forever for a client that does not end
   }).output();
   const decoder = new TextDecoder();
   const summary = decoder.decode(stdout).matchAll(/^([✓✗]) (\S+): \d+ passed/gmu);

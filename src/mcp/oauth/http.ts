@@ -1,4 +1,5 @@
 import { anySignal } from "../../async/signals.ts";
+import { bodyOf } from "../../net/body_of.ts";
 import type { FetchLike } from "../sdk.ts";
 import { trustedUrl, UntrustedUrlError } from "./trusted_url.ts";
 
@@ -28,7 +29,7 @@ export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
     const stop = anySignal(expiry, signal, init?.signal ?? undefined);
     try {
       const response = await fetch(url, { ...init, redirect: "manual", signal: stop });
-      return await bounded(response);
+      return await bounded(response, stop);
     } catch (error) {
       if (expiry.aborted) throw new OAuthHttpError(`${url.host} did not answer in time`);
       if (stop.aborted || error instanceof OAuthHttpError) throw error;
@@ -43,12 +44,13 @@ export function isOwnError(error: unknown): error is Error {
 }
 
 /** Reads a body to its end, or as far as any useful one goes. */
-async function bounded(response: Response): Promise<Response> {
+async function bounded(response: Response, signal: AbortSignal): Promise<Response> {
   const { status, statusText, headers } = response;
-  if (response.body === null) return response;
+  const body = bodyOf(response, signal);
+  if (body === null) return response;
   const chunks: Uint8Array<ArrayBuffer>[] = [];
   let size = 0;
-  for await (const chunk of response.body) {
+  for await (const chunk of body) {
     size += chunk.length;
     if (size > MAX_BYTES) {
       throw new OAuthHttpError(
@@ -59,8 +61,8 @@ async function bounded(response: Response): Promise<Response> {
   }
   const plain = new Headers(headers);
   for (const name of ["content-length", "content-encoding"]) plain.delete(name);
-  const body = [204, 205, 304].includes(status) ? null : new Blob(chunks);
-  return new Response(body, { status, statusText, headers: plain });
+  const whole = [204, 205, 304].includes(status) ? null : new Blob(chunks);
+  return new Response(whole, { status, statusText, headers: plain });
 }
 
 /** The address in the message has secrets where one was in it. */
