@@ -2,11 +2,15 @@
 export const STRAGGLER_VARIABLE = "IPYBOX_MCP_SERVER";
 
 /** A server that starts processes faster than they are found must not hold up the end. */
-const MAX_ROUNDS = 10;
+const LONGEST_MS = 2000;
+
+/** How long a process that was killed is given to end before it is looked for again. */
+const ROUND_MS = 5;
 
 /**
- * Kills what a server has started and left behind in process groups of its own. They are known by a
- * variable of their environment, which they inherit unless they take care not to.
+ * Kills what a server has started and left behind, also in process groups of its own, and waits for
+ * its end: until then it may still write. It is known by a variable of the environment, which every
+ * process inherits unless it takes care not to.
  *
  * Only where `/proc` is, and as far as Deno's permissions go: a server in the sandbox leaves nothing
  * behind in any case.
@@ -15,10 +19,11 @@ const MAX_ROUNDS = 10;
  */
 export async function killStragglers(mark: string): Promise<void> {
   if (Deno.build.os !== "linux") return;
-  for (let round = 0; round < MAX_ROUNDS; round++) {
+  for (const start = performance.now(); performance.now() - start < LONGEST_MS;) {
     const pids = await findMarked(`${STRAGGLER_VARIABLE}=${mark}`);
     if (pids.length === 0) return;
     for (const pid of pids) kill(pid);
+    await new Promise((resolve) => setTimeout(resolve, ROUND_MS));
   }
 }
 

@@ -7,7 +7,7 @@ import { z } from "zod";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
-import { rawServer } from "../support/mcp.ts";
+import { rawServer, until } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
@@ -103,9 +103,15 @@ Deno.test("A24: one owner's token opens nothing of another owner's session", asy
 
   await step("nothing tells when something happens in it", async () => {
     const before = siege.heard.count;
-    await siege.alice.call(CELL, { code: "print('x' * 10_000)" });
+    const params = { server_name: "another", server_params: { ...rawServer() } };
+    const hers = await siege.alice.call("register_mcp_server", params);
+    assertEquals(hers.isError, false, hers.text);
     await bob.call("search_tools", { query: "" });
     assertEquals(siege.heard.count, before);
+
+    const his = await bob.call("register_mcp_server", params);
+    assertEquals(his.isError, false, his.text);
+    await until(() => siege.heard.count > before);
   });
 
   await step("and it is still there", async () => {
@@ -366,7 +372,9 @@ class Siege implements AsyncDisposable {
     const aliceModern = parts.use(await McpHost.join({ url, token: ALICE }, { kind }));
     const heard = { count: 0 };
     const onResourcesChanged = () => void heard.count++;
-    const bob = parts.use(await McpHost.join({ url, token: BOB }, { kind, onResourcesChanged }));
+    const bob = parts.use(
+      await McpHost.join({ url, token: BOB }, { kind, answer, onResourcesChanged }),
+    );
 
     const registered = await alice.call("register_mcp_server", {
       server_name: "private",
