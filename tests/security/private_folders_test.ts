@@ -1,7 +1,7 @@
 /** What other users put where everybody can write is not found by the programs that ipybox starts. */
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { connectMcp } from "../../src/mcp/connect.ts";
-import { PrivateFolder } from "../../src/process/private_folder.ts";
+import { fileURLToPath } from "node:url";
+import { z } from "zod";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testIf } from "../support/skip.ts";
@@ -13,25 +13,46 @@ const VERSION = "2026.8.31";
 /** The user that plants, where there can be another one. */
 const NOBODY = 65534;
 
-/** Variables of this process, for as long as it is held. */
-class Environment implements Disposable {
-  readonly #before = new Map<string, string | undefined>();
-
-  constructor(values: Readonly<Record<string, string | undefined>>) {
-    for (const [name, value] of Object.entries(values)) {
-      this.#before.set(name, Deno.env.get(name));
-      set(name, value);
-    }
-  }
-
-  [Symbol.dispose](): void {
-    for (const [name, value] of this.#before) set(name, value);
-  }
+/** What another process says, whose environment has these variables, or lacks them. */
+async function inProcess(
+  variables: Readonly<Record<string, string | undefined>>,
+  args: readonly string[],
+): Promise<unknown> {
+  const env = { ...Deno.env.toObject(), DENO_DIR: await denoFolder(), ...variables };
+  const program = fileURLToPath(new URL("../fixtures/private_folder.ts", import.meta.url));
+  const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args: ["run", "-A", "--quiet", program, ...args],
+    clearEnv: true,
+    env: Object.fromEntries(
+      Object.entries(env).flatMap(([name, value]) => value === undefined ? [] : [[name, value]]),
+    ),
+    stdin: "null",
+    signal: AbortSignal.timeout(180_000),
+  }).output();
+  const decoder = new TextDecoder();
+  assert(success, decoder.decode(stderr));
+  return JSON.parse(decoder.decode(stdout));
 }
 
-function set(name: string, value: string | undefined): void {
-  if (value === undefined) Deno.env.delete(name);
-  else Deno.env.set(name, value);
+const folderSchema = z.object({
+  path: z.string().default(""),
+  entries: z.array(z.string()).default([]),
+  error: z.string().default(""),
+});
+
+/** What comes of making a private folder with these variables. */
+async function privateFolder(variables: Readonly<Record<string, string>>) {
+  return folderSchema.parse(await inProcess(variables, ["folder"]));
+}
+
+/** The tools of a server that is started with these variables. */
+async function toolsOf(
+  params: Readonly<Record<string, unknown>>,
+  variables: Readonly<Record<string, string | undefined>>,
+  workspace: string,
+): Promise<readonly string[]> {
+  const args = ["server", JSON.stringify(params), workspace];
+  return z.array(z.string()).parse(await inProcess(variables, args));
 }
 
 /** A folder for temporary files as `/tmp` is, with what another user put there. */
@@ -77,18 +98,11 @@ for (const [name, params] of Object.entries(SERVERS)) {
         await using scratch = await TempFolder.create();
         const marker = `${scratch.path}/ran`;
         await using shared = await sharedFolder(marker);
-        using _environment = new Environment({
+        const tools = await toolsOf(params, {
           TMPDIR: shared.path,
           XDG_CACHE_HOME: place === "the user's cache" ? `${scratch.path}/cache` : "/dev/null/none",
-        });
-        {
-          await using connection = await connectMcp("memory", params, {
-            workspace: scratch.path,
-            connectTimeoutMs: 120_000,
-          });
-          const tools = await connection.listTools();
-          assert(tools.some(({ name }) => name === "read_graph"));
-        }
+        }, scratch.path);
+        assert(tools.includes("read_graph"));
         assertEquals(await Deno.readTextFile(marker).catch(() => ""), "");
       },
     });
@@ -97,16 +111,11 @@ for (const [name, params] of Object.entries(SERVERS)) {
 
 Deno.test("a private folder is empty, nobody else's, and gone in the end", async () => {
   await using cache = await TempFolder.create();
-  using _environment = new Environment({ XDG_CACHE_HOME: cache.path });
-  let path: string;
-  {
-    await using folder = await PrivateFolder.create();
-    path = folder.path;
-    assertStringIncludes(path, `${await Deno.realPath(cache.path)}/ipybox/run/ipybox-`);
-    assertEquals(await Array.fromAsync(Deno.readDir(path)), []);
-    const { mode, uid } = await Deno.stat(`${cache.path}/ipybox/run`);
-    assertEquals([(mode ?? 0) & 0o777, uid], [0o700, Deno.uid()]);
-  }
+  const { path, entries, error } = await privateFolder({ XDG_CACHE_HOME: cache.path });
+  assertEquals([entries, error], [[], ""]);
+  assertStringIncludes(path, `${await Deno.realPath(cache.path)}/ipybox/run/ipybox-`);
+  const { mode, uid } = await Deno.stat(`${cache.path}/ipybox/run`);
+  assertEquals([(mode ?? 0) & 0o777, uid], [0o700, Deno.uid()]);
   assertEquals(await Array.fromAsync(Deno.readDir(`${cache.path}/ipybox/run`)), []);
 });
 
@@ -114,31 +123,33 @@ Deno.test("a private folder is not made where another user could have made it fi
   await using cache = await TempFolder.create();
   await using theirs = await TempFolder.create();
   await using temporary = await TempFolder.create();
-  using _environment = new Environment({ XDG_CACHE_HOME: cache.path, TMPDIR: temporary.path });
+  const variables = { XDG_CACHE_HOME: cache.path, TMPDIR: temporary.path };
   const own = await Deno.realPath(temporary.path);
   await Deno.mkdir(`${cache.path}/ipybox`);
   await Deno.symlink(theirs.path, `${cache.path}/ipybox/run`);
-  {
-    await using folder = await PrivateFolder.create();
-    assertStringIncludes(folder.path, `${own}/ipybox-`);
-  }
+  assertStringIncludes((await privateFolder(variables)).path, `${own}/ipybox-`);
+
   await Deno.remove(`${cache.path}/ipybox/run`);
   await Deno.mkdir(`${cache.path}/ipybox/run`);
   await Deno.chmod(`${cache.path}/ipybox`, 0o777);
-  {
-    await using folder = await PrivateFolder.create();
-    assertStringIncludes(folder.path, `${own}/ipybox-`);
-  }
+  assertStringIncludes((await privateFolder(variables)).path, `${own}/ipybox-`);
+
   await Deno.chmod(temporary.path, 0o777); // without the sticky bit, anybody can swap folders
-  const error = await PrivateFolder.create().then(() => undefined, (error: Error) => error);
-  assertStringIncludes(error?.message ?? "", `other users can write to ${own}; set TMPDIR`);
+  const { error } = await privateFolder(variables);
+  assertStringIncludes(error, `other users can write to ${own}; set TMPDIR`);
   assertEquals(await Array.fromAsync(Deno.readDir(own)), []);
 });
 
 Deno.test("a server without a home starts as well", async () => {
-  using _environment = new Environment({ XDG_CACHE_HOME: undefined, HOME: undefined });
   await using workspace = await TempFolder.create();
-  const options = { workspace: workspace.path };
-  await using connection = await connectMcp("raw", rawServer(), options);
-  assert((await connection.listTools()).length > 0);
+  const variables = { XDG_CACHE_HOME: undefined, HOME: undefined };
+  const tools = await toolsOf({ ...rawServer() }, variables, workspace.path);
+  assert(tools.length > 0);
 });
+
+/** Where Deno keeps what it has downloaded, wherever its environment would put it. */
+async function denoFolder(): Promise<string> {
+  const { stdout } = await new Deno.Command(Deno.execPath(), { args: ["info", "--json"] }).output();
+  return z.object({ denoDir: z.string() }).parse(JSON.parse(new TextDecoder().decode(stdout)))
+    .denoDir;
+}
