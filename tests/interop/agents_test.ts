@@ -2,11 +2,12 @@
  * Agent programs with `ipybox mcp` on stdio, and a scripted model in place of a real one: what counts
  * is what a model is given, to the byte where it is text.
  */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { type Agent, AGENTS } from "../support/agents.ts";
 import { cliArguments } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
-import { CELL, REGISTRATION } from "../support/interop.ts";
+import { CELL } from "../support/interop.ts";
+import { npmServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
@@ -39,7 +40,8 @@ for i in range(2):
 const REGISTERED =
   "Registered everything: echo, get_annotated_message, get_env, get_resource_links, " +
   "get_resource_reference, get_structured_content, get_sum, get_tiny_image, gzip_file_as_resource, " +
-  "toggle_simulated_logging, toggle_subscriber_updates, trigger_long_running_operation";
+  "toggle_simulated_logging, toggle_subscriber_updates, trigger_long_running_operation, " +
+  "trigger_elicitation_request, trigger_url_elicitation, simulate_research_query";
 
 const ENDLESS = `kept = "kept"
 open("begun", "w").close()
@@ -84,7 +86,10 @@ async function tryAgent(agent: Agent, program: string): Promise<void> {
   };
 
   const cell = (code: string): Step => ({ tool: CELL, args: { code } });
-  const register = { tool: "register_mcp_server", args: REGISTRATION };
+  const denoDir = await denoDirectory();
+  const server = { ...npmServer("server-everything"), env: { DENO_DIR: denoDir } }; // it has another home
+  const args = { server_name: "everything", server_params: server };
+  const register = { tool: "register_mcp_server", args };
   const script: Step[] = [
     cell(`print("hello")\n40 + 2`),
     cell(`print("before")\n1 / 0`),
@@ -107,7 +112,7 @@ print("a picture")`),
       ...state,
       XDG_CACHE_HOME: `${home.path}/cache`,
       XDG_DATA_HOME: `${home.path}/data`,
-      DENO_DIR: await denoDirectory(),
+      DENO_DIR: denoDir,
       IPYBOX_PYTHON: testPython(),
       PATH: Deno.env.get("PATH") ?? "",
       NO_COLOR: "1",
@@ -133,8 +138,8 @@ print("a picture")`),
 async function check(agent: Agent, model: ScriptedModel, workspace: string): Promise<void> {
   const { seen, offered } = model;
   const [hello, error, image, long, refused, registered, loop, , kept] = seen;
-  const shows = (given: Seen | undefined, text: string) => {
-    const shown = agent.shown(text);
+  const shows = (given: Seen | undefined, text: string, how = agent.shown) => {
+    const shown = how(text);
     if (typeof shown === "string") assertEquals(given?.text, shown);
     else assertMatch(given?.text ?? "", shown);
   };
@@ -150,13 +155,10 @@ async function check(agent: Agent, model: ScriptedModel, workspace: string): Pro
   shows(error, ERROR);
 
   const [picture = ""] = /[0-9a-f]{8}(?=\.png)/.exec(image?.text ?? "") ?? [];
-  const beside = agent.besideImage ?? "";
   const named = `- [${picture}](${workspace}/images/${picture}.png)`;
-  assert(image !== undefined && image.text.endsWith(beside), image?.text);
-  const text = image.text.slice(0, image.text.length - beside.length);
-  shows({ ...image, text }, `a picture\n\nGenerated images:\n\n${named}`);
-  assertEquals(image.images, [PNG.join("")]);
-  assertEquals(image.request.split(PNG.join("")).length, 2); // once
+  shows(image, `a picture\n\nGenerated images:\n\n${named}`, agent.shownWithImage);
+  assertEquals(image?.images, [PNG.join("")]);
+  assertEquals(image?.request.split(PNG.join("")).length, 2); // once
 
   const numbers = Array.from({ length: 3000 }, (_, i) => `${i}`).join("\n");
   const [output = ""] = /[0-9a-f]{8}(?=\.txt)/.exec(long?.text ?? "") ?? [];

@@ -33,6 +33,8 @@ export interface Conversation extends AsyncDisposable {
   interrupt(): Promise<void>;
 }
 
+type Shown = (text: string) => RegExp | string;
+
 /** An agent program. */
 export interface Agent {
   readonly name: string;
@@ -41,9 +43,9 @@ export interface Agent {
   /** Starts it. */
   readonly start: (program: string, place: Place) => Promise<Conversation>;
   /** What it makes of a result's text before it gives it to the model. */
-  readonly shown: (text: string) => RegExp | string;
-  /** How it gives an image: the text beside it. */
-  readonly besideImage?: string;
+  readonly shown: Shown;
+  /** The same where an image follows. */
+  readonly shownWithImage?: Shown;
   /** Whether it can be talked to after it was interrupted. */
   readonly goesOn: boolean;
 }
@@ -91,7 +93,17 @@ export const claudeCode: Agent = {
     return {
       say: async (text) => {
         await process.send({ type: "user", message: { role: "user", content: text } });
-        await process.message(({ type }) => type === "result");
+        for (;;) {
+          const message = await process.message(({ type }) =>
+            type === "result" || type === "control_request"
+          );
+          if (message.type === "result") return;
+          // It asks its user. Without `--input-format` there is nobody, and this is what it answers.
+          const response = { action: "cancel" };
+          const { request_id } = message;
+          const reply = { subtype: "success", request_id, response };
+          await process.send({ type: "control_response", response: reply });
+        }
       },
       interrupt: async () => {
         const request = { subtype: "interrupt" };
@@ -262,8 +274,9 @@ export const geminiCli: Agent = {
   name: `Gemini CLI ${GEMINI}`,
   program: await fetchProgram("@google/gemini-cli", GEMINI, "bundle/gemini.js"),
   shown: (text) => `<untrusted_context>\n${text}\n</untrusted_context>`,
-  besideImage:
-    "\n[Tool 'execute_ipython_cell' provided the following image data with mime-type: image/png]",
+  shownWithImage: (text) =>
+    `<untrusted_context>\n${text}\n</untrusted_context>\n` +
+    "[Tool 'execute_ipython_cell' provided the following image data with mime-type: image/png]",
   goesOn: false,
   start: async (path, place) => {
     const { home, workspace: cwd, model, ipybox } = place;
@@ -314,6 +327,10 @@ export const pydanticAi: Agent = {
   name: `pydantic-ai ${PYDANTIC_AI}`,
   program: await pydanticPython(),
   shown: (text) => text,
+  shownWithImage: (text) =>
+    new RegExp(
+      `^${RegExp.escape(`[${JSON.stringify(text)},"See file `)}[0-9a-f]+${RegExp.escape('."]')}$`,
+    ),
   goesOn: true,
   start: async (python, place) => {
     const fixture = new URL("../fixtures/agents/pydantic_agent.py", import.meta.url);
