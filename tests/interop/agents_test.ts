@@ -87,7 +87,8 @@ async function tryAgent(agent: Agent, program: string): Promise<void> {
 
   const cell = (code: string): Step => ({ tool: CELL, args: { code } });
   const denoDir = await denoDirectory();
-  const server = { ...npmServer("server-everything"), env: { DENO_DIR: denoDir } }; // it has another home
+  // It has another home, where Deno's packages are not.
+  const server = { ...npmServer("server-everything"), env: [`DENO_DIR=${denoDir}`] };
   const args = { server_name: "everything", server_params: server };
   const register = { tool: "register_mcp_server", args };
   const script: Step[] = [

@@ -211,14 +211,17 @@ export const openCode: Agent = {
       cwd,
       env: environment(place, {
         OPENCODE_DISABLE_AUTOUPDATE: "1",
+        OPENCODE_DISABLE_DEFAULT_PLUGINS: "1",
         OPENCODE_DISABLE_LSP_DOWNLOAD: "1",
         OPENCODE_DISABLE_MODELS_FETCH: "1",
       }),
     });
     const line = await process.line((line) => line.includes("listening on"));
     const url = /http:\S+/.exec(line)?.[0] ?? "";
+    const client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 }); // or its server waits for it
     const post = async (path: string, body: unknown) => {
       const answer = await fetch(`${url}${path}?directory=${encodeURIComponent(cwd)}`, {
+        client,
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify(body),
@@ -237,6 +240,7 @@ export const openCode: Agent = {
         await post(`/session/${id}/abort`, {});
       },
       [Symbol.asyncDispose]: async () => {
+        client.close();
         process.signal("SIGTERM");
         await process[Symbol.asyncDispose]();
       },
