@@ -240,8 +240,9 @@ export const openCode: Agent = {
         await post(`/session/${id}/abort`, {});
       },
       [Symbol.asyncDispose]: async () => {
+        await post("/instance/dispose", {}); // ends its MCP servers, as when its user leaves
         client.close();
-        process.signal("SIGTERM");
+        process.signal("SIGKILL"); // on SIGTERM it waits for what it downloads in the background
         await process[Symbol.asyncDispose]();
       },
     };
