@@ -66,7 +66,7 @@ function environment({ home }: Place, more: Variables): Variables {
 
 // --- Claude Code, as the Agent SDK drives it
 
-export const claudeCode: Agent = {
+const claudeCode: Agent = {
   name: "Claude Code 2.1.197",
   program: await fetchProgram(`@anthropic-ai/claude-code-${PLATFORM}`, "2.1.197", "claude"),
   shown: (text) => text,
@@ -118,7 +118,7 @@ export const claudeCode: Agent = {
 
 const codexArch = Deno.build.arch;
 
-export const codex: Agent = {
+const codex: Agent = {
   name: "Codex 0.169.0",
   program: await fetchProgram(
     "@openai/codex",
@@ -195,7 +195,7 @@ ${Object.entries(env).map(([name, value]) => `${name} = ${text(value)}`).join("\
 
 // --- OpenCode: its server, which its terminal program starts, too
 
-export const openCode: Agent = {
+const openCode: Agent = {
   name: "OpenCode 1.18.33",
   program: await fetchProgram(`opencode-${PLATFORM}`, "1.18.33", "bin/opencode"),
   shown: (text) => text,
@@ -275,7 +275,7 @@ function openCodeSettings(model: string, { command, args, env }: Place["ipybox"]
 
 const GEMINI = "0.61.0";
 
-export const geminiCli: Agent = {
+const geminiCli: Agent = {
   name: `Gemini CLI ${GEMINI}`,
   program: await fetchProgram("@google/gemini-cli", GEMINI, "bundle/gemini.js"),
   shown: (text) => `<untrusted_context>\n${text}\n</untrusted_context>`,
@@ -328,7 +328,7 @@ export const geminiCli: Agent = {
 
 const PYDANTIC_AI = "2.62.0";
 
-export const pydanticAi: Agent = {
+const pydanticAi: Agent = {
   name: `pydantic-ai ${PYDANTIC_AI}`,
   program: await pydanticPython(),
   shown: (text) => text,
