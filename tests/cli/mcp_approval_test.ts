@@ -25,6 +25,18 @@ Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", 
     });
     assertEquals(isError, true);
     assertStringIncludes(text, `ipybox register x -- touch '${workspace.path}/a b'`);
+
+    const withKey = await host.call("register_mcp_server", {
+      server_name: "x",
+      server_params: { command: "touch", env: ["KEY=${KEY}"] },
+    });
+    assertStringIncludes(withKey.text, "ipybox register x --env 'KEY=${KEY}' -- touch");
+    const remote = await host.call("register_mcp_server", {
+      server_name: "x",
+      server_params: { url: "https://example.org/mcp", headers: ["Authorization: Bearer ${KEY}"] },
+    });
+    const header = "--header 'Authorization: Bearer ${KEY}'";
+    assertStringIncludes(remote.text, `ipybox register x --url https://example.org/mcp ${header}`);
   });
 
   await step("an installation from a repository", async () => {

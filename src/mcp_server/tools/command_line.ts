@@ -10,7 +10,26 @@ import { shellWord } from "../../mcp/shell_word.ts";
  */
 export function registerCommand(name: string, params: ServerParams): string {
   const words = "url" in params
-    ? ["ipybox", "register", name, "--url", params.url]
-    : ["ipybox", "register", name, "--", params.command, ...(params.args ?? [])];
+    ? [
+      "ipybox",
+      "register",
+      name,
+      "--url",
+      params.url,
+      ...options("--header", params.headers, ": "),
+    ]
+    : [
+      ...["ipybox", "register", name, ...options("--env", params.env, "=")],
+      ...["--", params.command, ...(params.args ?? [])],
+    ];
   return words.map(shellWord).join(" ");
+}
+
+/** An option for each pair. */
+function options(
+  option: string,
+  pairs: Readonly<Record<string, string>> | undefined,
+  separator: string,
+): string[] {
+  return Object.entries(pairs ?? {}).flatMap(([name, value]) => [option, name + separator + value]);
 }
