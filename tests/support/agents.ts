@@ -1,6 +1,6 @@
 /**
  * Agent programs in conversation with a scripted model, with `ipybox mcp` as their MCP server. Each has
- * a home of its own, and settings under which it asks nothing of the network.
+ * a home of its own, and settings that switch off what it does of itself on the network.
  *
  * @module
  */
@@ -242,7 +242,7 @@ const openCode: Agent = {
       [Symbol.asyncDispose]: async () => {
         await post("/instance/dispose", {}); // ends its MCP servers, as when its user leaves
         client.close();
-        process.signal("SIGKILL"); // on SIGTERM it waits for what it downloads in the background
+        process.signal("SIGKILL"); // it does not end on SIGTERM after a session
         await process[Symbol.asyncDispose]();
       },
     };
