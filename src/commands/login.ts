@@ -1,10 +1,11 @@
-import { McpConnectionError, ToolCallError } from "../errors.ts";
-import { connectMcp } from "../mcp/connect.ts";
+import type { ApprovalRequest } from "../approval/request.ts";
+import { ConfigError, McpConnectionError, ToolCallError } from "../errors.ts";
 import type { HttpServerParams, ServerParams } from "../mcp/server_params.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { ToolRunner } from "../tool_server/tool_runner.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { LOGIN_OPTIONS, loginAt } from "./login_page.ts";
 import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { TerminalApprover } from "./terminal_approver.ts";
 
 /** `ipybox login`: logs in to a registered server anew. */
 export const login: Command = {
@@ -28,13 +29,11 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const [name = ""] = parsed.positional;
   requireServerName(name);
   const workspace = await workspaceOf(parsed);
-  const registry = await ServerRegistry.open({ workspace });
-  const params = requireRemote(name, registry.get(name));
   let asked = false;
   const page = loginAt(io, parsed);
-  await using connection = await connectMcp(name, params, {
+  // As code's calls reach it: what came with a repository is asked about before it is contacted.
+  await using runner = await ToolRunner.start({
     workspace,
-    signal: io.signal,
     log: io.log,
     login: {
       ...page,
@@ -45,15 +44,21 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       },
     },
   });
+  requireRemote(name, runner.registry.get(name));
+  using _approver = runner.channel.attach((request) => decide(request, io));
   // Some servers ask for a login only here.
-  const tools = await connection.listTools({ signal: io.signal }).catch((error: unknown) => {
-    throw error instanceof ToolCallError && error.cause instanceof McpConnectionError
-      ? error.cause
-      : error;
+  const tools = await runner.listTools(name, io.signal).catch((error: unknown) => {
+    const cause = error instanceof ToolCallError ? error.cause : undefined;
+    throw cause instanceof McpConnectionError || cause instanceof ConfigError ? cause : error;
   });
   if (asked) io.out(`${name}: logged in, ${tools.length} tools\n`);
   else io.err(`${name} asks for no login`);
   return EXIT.ok;
+}
+
+async function decide(request: ApprovalRequest, io: CommandIo): Promise<void> {
+  if (io.interactive) await new TerminalApprover(io, "").decide(request);
+  else await request.reject("there is no terminal to ask at");
 }
 
 /**

@@ -31,7 +31,10 @@ import {
   forgetConsents,
   listConsents,
 } from "./policy_consents.ts";
+import { foreignText } from "./foreign_rows.ts";
+import { grantsOf, isUnconditional } from "./policy_grants.ts";
 import { printable } from "./printable.ts";
+import { terminalSize } from "./terminal_size.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox policy`: what the policy files say. */
@@ -127,9 +130,18 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
     io.err(`You have accepted ${printable(policy.path)} already`);
     return EXIT.ok;
   }
-  io.err(printable(`${policy.path}:\n${policy.text.trimEnd()}`));
+  const { document } = policy.source;
+  const { columns } = terminalSize();
+  const show = (text: string) => io.err(foreignText(text, columns).trimEnd());
+  // As it is read, not as it is written: that could put what counts out of sight.
+  io.err(`${printable(policy.path)} says:`);
+  show(JSON.stringify(document, null, 2));
   for (const warning of warningsOf(new PolicyRules([policy.source]))) {
     io.err(`Warning: ${printable(warning)}`);
+  }
+  for (const { heading, items } of grantsOf(document)) {
+    io.err(`${heading} (${items.length}):`);
+    show(items.join("\n"));
   }
   if (!parsed.has("yes")) {
     if (!io.interactive) {
@@ -186,10 +198,7 @@ function warningsOf(rules: PolicyRules): string[] {
       if (rule.annotations !== undefined && !trusted) {
         return [`${at} allows nothing: it needs annotations, and no server is in trustedServers`];
       }
-      const { effect: _effect, name: _name, reason: _reason, ...conditions } = rule;
-      return Object.keys(conditions).length === 0
-        ? [`${at} allows every call that can be judged`]
-        : [];
+      return isUnconditional(rule) ? [`${at} allows every call that can be judged`] : [];
     })
   );
 }

@@ -94,7 +94,9 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   /** What is registered, where the person wants that: another server of that name may be there. */
   async function decided(name: string, params: ServerParams): Promise<ServerParams> {
     const present = registry.get(name);
-    const wanted = parseServerParams(name, withEnvironment(params, present));
+    // Variables that came with a repository would be started with unseen.
+    const own = present !== undefined && registry.isOwn(name, present) ? present : undefined;
+    const wanted = parseServerParams(name, withEnvironment(params, own));
     if (present === undefined || parsed.has("force") || sameParams(present, wanted)) return wanted;
     const is = `${name} is registered as ${printable(launchText(present))}`;
     if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);

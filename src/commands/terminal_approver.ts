@@ -103,6 +103,10 @@ class Dialogue {
           if (await this.#allowLater(answer)) return;
           break;
         case "e":
+          if (!this.#isEditable) {
+            this.#io.err(this.#help());
+            break;
+          }
           await this.#edit();
           shown = summary(this.#shown());
           break;
@@ -120,6 +124,11 @@ class Dialogue {
     return { request: this.#request, argumentsJson, columns: terminalSize().columns };
   }
 
+  /** A change is made as it is asked for, or not at all. */
+  get #isEditable(): boolean {
+    return this.#request.kind !== "change";
+  }
+
   #question(): string {
     const others = this.#others();
     const more = others === 0 ? "" : ` (${others} more waiting)`;
@@ -130,7 +139,7 @@ class Dialogue {
       "[n]o",
       ...(scopes.includes("always") ? ["[a]lways"] : []),
       ...(scopes.includes("session") ? ["[s]ession"] : []),
-      "[e]dit",
+      ...(this.#isEditable ? ["[e]dit"] : []),
       "[d]etails",
     ];
     const long = `${title}${more} ${keys.join(" ")} `;
@@ -145,7 +154,7 @@ class Dialogue {
       "n  refuse it; n REASON tells the code why",
       ...scopes.map((scope) => `${KEYS[scope]}  allow such calls ${SCOPES[scope]}`),
       ...scopes.map((scope) => `n${KEYS[scope]} refuse such calls ${SCOPES[scope]}`),
-      "e  edit what is sent",
+      ...(this.#isEditable ? ["e  edit what is sent"] : []),
       "d  show all of it, and what the server says",
       "Ctrl-C  cancel the code",
     ].map((line) => `  ${line}`).join("\n");

@@ -228,6 +228,15 @@ Deno.test("TerminalApprover says what is remembered of a shell command", async (
   assertEquals(response.remember, { scope: "always", match: "arguments" });
 });
 
+Deno.test("TerminalApprover offers no edits of a change, which could only be refused", async () => {
+  const { questions, response, said } = await withEditor(
+    "sed -i s/1/2/",
+    () => ask(call('{"n":1}', { kind: "change" }), ["e", "?", "y"]),
+  );
+  for (const text of [...questions, said]) assertEquals(/\be\]|edit/.test(text), false, text);
+  assertEquals(response, accepted);
+});
+
 /** An editor that says what it makes of a file. */
 async function withEditor<T>(command: string, use: () => Promise<T>): Promise<T> {
   const before = ["VISUAL", "EDITOR"].map((name) => [name, Deno.env.get(name)] as const);

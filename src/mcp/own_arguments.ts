@@ -1,4 +1,4 @@
-import { basename, join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConfigError } from "../errors.ts";
 import { lstatIfAllowed } from "../process/reliable_path.ts";
@@ -27,33 +27,64 @@ interface Runner {
   /** The argument that says what is run, so that those after it are data. */
   readonly decides?: RegExp;
   /** Whether they look for code in the working directory. @default {"unnamed"} where no file is named */
-  readonly searchesCwd?: "always" | "unnamed" | "never";
+  readonly searchesCwd?: "always" | "unnamed";
+  /** Whether they look in the folders above, too: for packages, settings, or programs to run. */
+  readonly searchesAbove?: boolean;
 }
 
 const RUNNERS: readonly Runner[] = [
   { names: ["python", "pythonw", "pypy"], decides: /^-[A-Za-z]*[cm]$/ },
-  { names: ["node", "nodejs"], decides: /^(-[a-z]*[ep]|--eval|--print)$/ },
-  { names: ["deno"], decides: /^(eval$|npm:|jsr:|https?:)/ },
+  {
+    names: ["node", "nodejs"],
+    decides: /^(-[a-z]*[ep]|--eval|--print)$/,
+    searchesAbove: true,
+  },
+  { names: ["deno"], decides: /^(eval$|npm:|jsr:|https?:)/, searchesAbove: true },
   { names: ["ruby", "perl", "lua", "luajit", "Rscript", "julia"], decides: /^-[A-Za-z]*[eE]$/ },
   { names: ["php", "java"] },
-  {
-    names: ["sh", "bash", "dash", "zsh", "ksh", "fish"],
-    decides: /^-[a-z]*c$/,
-    searchesCwd: "never",
-  },
+  { names: ["sh", "bash", "dash", "zsh", "ksh", "fish"], decides: /^-[a-z]*c$/ },
   {
     names: ["bun", "npm", "pnpm", "yarn", "uv", "poetry", "pdm", "hatch", "pipenv"],
     decides: /^(exec|dlx|x|tool)$/,
     searchesCwd: "always",
+    searchesAbove: true,
   },
   {
+    // They run `sh` or `node` with the node_modules/.bin of the working directory and of the folders
+    // above in front of the search path, read settings there, or prefer packages of those folders.
     names: ["npx", "uvx", "bunx", "pnpx", "pipx"],
     decides: /^(?!run$)[@\w]/, // the name of a package; this or a path of one is what they run
-    searchesCwd: "never", // npx is led away from packages there
+    searchesCwd: "always",
+    searchesAbove: true,
   },
   {
-    names: ["tsx", "ts-node", "make", "just", "cargo", "go", "mvn", "gradle"],
+    names: [
+      ...[
+        "tsx",
+        "ts-node",
+        "make",
+        "just",
+        "cargo",
+        "go",
+        "mvn",
+        "gradle",
+        "sbt",
+        "lein",
+        "dotnet",
+      ],
+      ...["bundle", "rake", "composer", "mix", "pixi", "rye", "mise", "direnv", "docker-compose"],
+    ],
     searchesCwd: "always",
+    searchesAbove: true,
+  },
+  {
+    // What they start may be any of these.
+    names: [
+      ...["env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "time", "xargs", "sudo"],
+      ...["doas", "busybox"],
+    ],
+    searchesCwd: "always",
+    searchesAbove: true,
   },
 ];
 
@@ -63,12 +94,19 @@ const CODE = new RegExp(
   "i",
 );
 
+/** Names of code whose interpreters look for its packages and settings in the folders above it. */
+const SEARCHES_ABOVE = /\.([mc]?[jt]s|[jt]sx)$/i;
+
+/** What makes Deno look for no settings: what its code imports is then what it says. */
+const NO_CONFIG = "--no-config";
+
 /** Variables by which interpreters and the loader find code. */
 const CODE_VARIABLE =
   /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
 
 /** Options of Node that load modules, which it looks for in the working directory. */
-const LOADS = /^(-r|--require|--import|--loader|--experimental-loader)(=|$)/;
+const LOADS =
+  /^(-r|--require|--import|--loader|--experimental-loader|--experimental-default-config-file)(=|$)/;
 
 /** What an option lets a program touch is not what it runs. */
 const PERMISSION = /^(--(allow|deny)-|-[A-Z]=)/;
@@ -88,13 +126,18 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
   const { serverName, args, cwd, env } = server;
   const check = { server, what: `argument of MCP server "${serverName}"` };
   const runner = await runnerOf(server.command);
+  if (SEARCHES_ABOVE.test(server.command)) {
+    await refuseAbove(server.command, { ...check, arg: server.command });
+  }
   let decided = false; // whether what follows is the program's own data
   let file = false;
+  let closed = false; // whether Deno is told to look for nothing above
   for (const arg of args) {
     if (!decided && runner?.decides?.test(arg)) {
       decided = true;
       continue;
     }
+    closed ||= !decided && arg === NO_CONFIG && runner?.names.includes("deno") === true;
     const option = arg.startsWith("-");
     const text = option ? valueOf(arg) : arg;
     const path = pathOf(text, cwd);
@@ -102,7 +145,11 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
     const isThere = await lstatIfAllowed(path) !== undefined;
     const mayRun = runner !== undefined && !decided && !PERMISSION.test(arg) &&
       (isThere || /^(\/|\.\.?\/|file:)/i.test(text));
-    if (mayRun || await namesCode(path)) await refuseInReach(path, { ...check, arg });
+    if (mayRun || await namesCode(path)) {
+      await refuseInReach(path, { ...check, arg });
+      const searched = (mayRun && runner.searchesAbove) || SEARCHES_ABOVE.test(path);
+      if (searched && !closed) await refuseAbove(path, { ...check, arg });
+    }
     if (mayRun && isThere && !option) decided = file = true;
   }
   for (const [name, value] of Object.entries(env)) {
@@ -117,14 +164,12 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
   }
   if (runner === undefined) return;
   const { searchesCwd = "unnamed" } = runner;
-  if (searchesCwd === "never") return;
   if (searchesCwd === "unnamed" && file && !args.some((arg) => LOADS.test(arg))) return;
-  await refuseInReach(cwd, {
-    server,
-    what: `working directory of MCP server "${serverName}", whose ${basename(server.command)} ` +
-      "looks for code there",
-    arg: cwd,
-  });
+  const what =
+    `working directory of MCP server "${serverName}", whose ${basename(server.command)} ` +
+    "looks for code there";
+  await refuseInReach(cwd, { server, what, arg: cwd });
+  if (runner.searchesAbove && !closed) await refuseAbove(cwd, { server, what, arg: cwd });
 }
 
 async function runnerOf(command: string): Promise<Runner | undefined> {
@@ -166,14 +211,24 @@ async function namesCode(path: string): Promise<boolean> {
   return CODE.test(await Deno.realPath(path).catch(() => path));
 }
 
-async function refuseInReach(
-  path: string,
-  { server, what, arg }: {
-    readonly server: HostCommand;
-    readonly what: string;
-    readonly arg: string;
-  },
-): Promise<void> {
+/** What is checked. */
+interface Checked {
+  readonly server: HostCommand;
+  readonly what: string;
+  readonly arg: string;
+}
+
+/** Refuses what is in the workspace below what code can write to, however protected it is itself. */
+async function refuseAbove(path: string, checked: Checked): Promise<void> {
+  const real = await isReadable(path) ? await Deno.realPath(path).catch(() => path) : path;
+  for (const start of new Set([path, real])) {
+    for (let folder = dirname(start); folder !== dirname(folder); folder = dirname(folder)) {
+      await refuseInReach(folder, checked);
+    }
+  }
+}
+
+async function refuseInReach(path: string, { server, what, arg }: Checked): Promise<void> {
   if (!await isReadable(path)) return; // a workspace can be read
   const status = await lstatIfAllowed(path);
   // Of a folder it is what is in it that counts, and that of the workspace itself, too.
@@ -187,8 +242,8 @@ async function refuseInReach(
         `${
           what.split(" of MCP server ")[0]
         } ${arg} leads to, and the server would run it outside ` +
-        "the sandbox. Move it out of the workspace or into .ipybox/, which code cannot see, or " +
-        `register the server with \`sandbox: true\` (--sandbox) (${cause.message})`,
+        "the sandbox. Move it out of the workspace (Python and shell scripts also into .ipybox/, " +
+        `which code cannot see), or register the server with \`sandbox: true\` (--sandbox) (${cause.message})`,
       { cause },
     );
   }

@@ -90,8 +90,7 @@ export async function launchStdio(
       cwd,
       workspace,
     });
-    const args = await argumentsIn(cwd, base, { wanted, makeFolder });
-    return { command, args, env, cwd, sandboxed: false };
+    return { command, args: own, env, cwd, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {
@@ -104,7 +103,7 @@ export async function launchStdio(
   const openReads = wanted.sandbox === "srt";
   // Whoever writes `srt` into a command line means its paths as srt does.
   const cwd = given ?? (openReads ? base : folder);
-  const args = await argumentsIn(cwd, base, { wanted, makeFolder: () => Promise.resolve(folder) });
+  const args = argumentsIn(cwd, base, { wanted, folder });
   const program = {
     command: await programIn(cwd),
     args,
@@ -135,15 +134,15 @@ const NPX_RETRIES: Readonly<Record<string, string>> = {
   npm_config_fetch_retry_maxtimeout: "2000",
 };
 
-/** `npx` prefers what it finds in the working directory, where executed code may have put it. */
-async function argumentsIn(
+/** `npx` prefers packages that it finds in the working directory, where code may have put them. */
+function argumentsIn(
   cwd: string,
   workspace: string,
-  { wanted, makeFolder }: { wanted: WantedSandbox; makeFolder: () => Promise<string> },
-): Promise<readonly string[]> {
+  { wanted, folder }: { readonly wanted: WantedSandbox; readonly folder: string },
+): readonly string[] {
   const { command, args } = wanted;
   if (basename(command) !== "npx" || !isInside(cwd, workspace)) return args;
-  return ["--prefix", await makeFolder(), ...args];
+  return ["--prefix", folder, ...args];
 }
 
 async function serverProgram(

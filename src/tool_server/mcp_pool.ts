@@ -24,7 +24,7 @@ export interface McpPoolOptions {
   /** What a server may tell and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
   /** Says whether a server may be started, by throwing where it may not. */
-  readonly admit?: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
+  readonly admit: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
   /** How many requests a server is sent at once; the others wait. */
   readonly maxConcurrentCalls?: number | undefined;
   /** How long a server is kept without a request, in milliseconds. */
@@ -192,7 +192,7 @@ export class McpPool implements AsyncDisposable {
     slot: ServerSlot,
     signal: AbortSignal,
   ): Promise<McpConnection> {
-    await this.#options.admit?.(serverName, slot.params, signal).catch((error) => {
+    await this.#options.admit(serverName, slot.params, signal).catch((error) => {
       throw signal.aborted ? cancelled(error) : error;
     });
     try {

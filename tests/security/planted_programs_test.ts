@@ -1,7 +1,12 @@
-/** What code or another user puts in the host's search path is run by nobody. */
-import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+/** What code, a repository or another user puts in the host's search path is run by nobody. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import marketplace from "../../.claude-plugin/marketplace.json" with { type: "json" };
+import mcpb from "../../packaging/mcpb/manifest.json" with { type: "json" };
+import { requireProgram } from "../../src/process/program.ts";
+import { npmRegistry } from "../support/npm_registry.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { testIf } from "../support/skip.ts";
 import { runUnprivileged, whyNotUnprivileged } from "../support/unprivileged.ts";
@@ -24,3 +29,104 @@ testIf(why === undefined, why ?? "", {
     assertMatch(said["next session"] ?? "", /25\d\d files and folders in \S+ \(/);
   },
 });
+
+const NAMES = ["sh", "dirname", "env", "npx", "node", "deno", "ipybox", "docker"];
+const registry = await npmRegistry();
+
+Deno.test("what the plugin and the bundle start is named by its path", () => {
+  for (const { mcpServers: { ipybox } } of marketplace.plugins) {
+    assertEquals(ipybox.command, "/bin/sh");
+    assertEquals(ipybox.args[0], "${CLAUDE_PLUGIN_ROOT}/plugin/start.sh");
+  }
+  assertEquals(mcpb.server.mcp_config.command, "/bin/sh");
+});
+
+Deno.test("the plugin runs no program of the project that the PATH leads to", async () => {
+  await using project = await plantedProject();
+  await using tools = await TempFolder.create();
+  await Deno.writeTextFile(`${tools.path}/docker`, "#!/bin/sh\necho own docker\n", { mode: 0o755 });
+  const { path } = project;
+  const own = `${tools.path}:${dirname(Deno.execPath())}:/usr/bin:/bin`;
+  const bin = "node_modules/.bin";
+  for (
+    const [cwd, planted] of [
+      [path, `${path}/${bin}`],
+      [path, `./${bin}`],
+      [path, bin],
+      [path, `${path}/link`],
+      [`${path}/sub`, `${path}/${bin}`],
+      [`${path}/sub`, `../${bin}`],
+      [`${path}/${bin}`, ""],
+      [`${path}/${bin}`, "."],
+    ] as const
+  ) {
+    const env = { PATH: `${planted}:${own}` };
+    const deno = await startPlugin(["deno@2.9.6", "--version"], { cwd, env });
+    assertMatch(deno, /^ipybox \d/, `${cwd}: ${planted}`);
+    assertEquals(await startPlugin(["docker"], { cwd, env }), "own docker\n");
+    assertEquals(await project.ran(), "", `${cwd}: ${planted}`);
+  }
+});
+
+testIf(registry !== undefined, "no npm registry can be reached", {
+  name: "the plugin and the bundle get Deno from npm without running what the project has",
+  async fn() {
+    await using project = await plantedProject();
+    await using tools = await TempFolder.create();
+    for (const name of ["npx", "node"]) {
+      await Deno.symlink(await requireProgram(name), `${tools.path}/${name}`);
+    }
+    const env = { PATH: `${tools.path}:/usr/bin:/bin`, NPM_CONFIG_REGISTRY: `${registry}` };
+    for (const cwd of [project.path, `${project.path}/sub`]) {
+      const printed = await startPlugin(["deno@2.9.6", "--version"], { cwd, env });
+      assertEquals(await project.ran(), "", cwd);
+      assertMatch(printed, /^ipybox \d/, cwd);
+
+      const { command, args } = mcpb.server.mcp_config;
+      const started = args.slice(0, args.indexOf("deno@2.9.6") + 1);
+      assert(started.length > 0);
+      assertMatch(await run(command, [...started, "--version"], { cwd, env }), /^deno 2\.9\.6/);
+      assertEquals(await project.ran(), "", cwd);
+    }
+  },
+});
+
+interface Start {
+  readonly cwd: string;
+  readonly env: Record<string, string>;
+}
+
+async function startPlugin(args: readonly string[], start: Start): Promise<string> {
+  const script = new URL("../../plugin/start.sh", import.meta.url);
+  return await run("/bin/sh", [fileURLToPath(script), ...args], start);
+}
+
+async function run(command: string, args: readonly string[], start: Start): Promise<string> {
+  const { stdout } = await new Deno.Command(command, {
+    args: [...args],
+    stdin: "null",
+    stderr: "inherit",
+    signal: AbortSignal.timeout(120_000),
+    ...start,
+  }).output();
+  return new TextDecoder().decode(stdout);
+}
+
+/** A cloned repository that has programs where package runners look for them. */
+async function plantedProject() {
+  const folder = await TempFolder.create();
+  const { path } = folder;
+  const marker = `${path}/ran`;
+  const bin = `${path}/node_modules/.bin`;
+  for (const made of [bin, `${path}/sub`]) await Deno.mkdir(made, { recursive: true });
+  await Deno.symlink(bin, `${path}/link`);
+  for (const name of NAMES) {
+    const script = `#!/bin/sh\necho ${name} >> '${marker}'\nexit 1\n`;
+    await Deno.writeTextFile(`${bin}/${name}`, script, { mode: 0o755 });
+  }
+  return {
+    path,
+    ran: () => Deno.readTextFile(marker).catch(() => ""), // nothing was run
+    [Symbol.asyncDispose]: () => folder[Symbol.asyncDispose](),
+  };
+}

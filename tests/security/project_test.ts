@@ -36,7 +36,7 @@ const OBEYED = [
 ];
 
 for (const { name, mcpServers: { ipybox: server } } of marketplace.plugins) {
-  if (server.command === "docker") continue; // its image is built by hand
+  if (server.args.includes("docker")) continue; // its image is built by hand
   Deno.test(`code of the plugin ${name} plants nothing in the project, and sees its files`, async () => {
     await using project = await TempFolder.create();
     await using data = await TempFolder.create();

@@ -10,6 +10,7 @@ import { ipybox } from "../support/cli.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
+const PACKAGE_RUNNERS = ["bunx", "pnpx", "uvx", "pipx"];
 
 Deno.test("a server whose code executed code could replace is not started", async () => {
   await using folder = await TempFolder.create();
@@ -26,7 +27,18 @@ Deno.test("a server whose code executed code could replace is not started", asyn
   await Deno.symlink(`${outside.path}/server.py`, `${workspace}/link.py`);
   await Deno.symlink(`${workspace}/program`, `${outside.path}/detour`);
   await Deno.symlink(testPython(), `${outside.path}/other-name`);
+  await Deno.mkdir(`${workspace}/.ipybox`);
+  for (const name of ["server.js", "server.ts"]) {
+    await Deno.writeTextFile(`${workspace}/.ipybox/${name}`, "#!/bin/true\n", { mode: 0o755 });
+  }
+  await Deno.mkdir(`${workspace}/node_modules/.bin`, { recursive: true });
+  const planted = `#!/bin/sh\ntouch '${ran}'\n`;
+  await Deno.writeTextFile(`${workspace}/node_modules/.bin/sh`, planted, { mode: 0o755 });
+  for (const name of [...PACKAGE_RUNNERS, "node"]) {
+    await Deno.symlink("/bin/true", `${outside.path}/${name}`);
+  }
   const python = testPython();
+  const deno = Deno.execPath();
   const attacks: Record<string, StdioServerParams> = {
     script: { command: python, args: [`${workspace}/server.py`] },
     "script that is not there yet": { command: python, args: [`${workspace}/later`] },
@@ -45,6 +57,32 @@ Deno.test("a server whose code executed code could replace is not started", asyn
     "search path": { command: python, args: ["-m", "x"], env: { PYTHONPATH: `/usr:${workspace}` } },
     package: { command: "npx", args: ["-y", `${workspace}/app`] },
     shell: { command: "/bin/sh", args: [`${workspace}/hook.sh`] },
+    "command of a shell": { command: "/bin/sh", args: ["-c", "sh ./hook*"], cwd: workspace },
+    "behind another program, by the folder": {
+      command: "/usr/bin/env",
+      args: [python, "-m", "app"],
+      cwd: workspace,
+    },
+    // npx runs `sh` by a search path with the folder's node_modules/.bin, and those above, in front.
+    "package runner": { command: "npx", args: ["-c", "true"], cwd: "${workspaceFolder}" },
+    "package runner below": { command: "npx", args: ["-c", "true"], cwd: ".ipybox" },
+    ...Object.fromEntries(
+      PACKAGE_RUNNERS.map((name) => [
+        name,
+        { command: `${outside.path}/${name}`, args: ["some-package"], cwd: workspace },
+      ]),
+    ),
+    // These find packages and settings in the folders above what they run.
+    "code for Deno in .ipybox": { command: deno, args: ["run", `${workspace}/.ipybox/server.ts`] },
+    "code for Node in .ipybox": {
+      command: `${outside.path}/node`,
+      args: [`${workspace}/.ipybox/server.js`],
+    },
+    "program for Node in .ipybox": { command: `${workspace}/.ipybox/server.js` },
+    "option after the program": {
+      command: deno,
+      args: ["run", `${workspace}/.ipybox/server.ts`, "--no-config"],
+    },
   };
   for (const [name, params] of Object.entries(attacks)) {
     const connect = () => connectMcp("x", params, { workspace, log, connectTimeoutMs: 5000 });
