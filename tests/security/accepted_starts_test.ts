@@ -1,19 +1,12 @@
 /** Attacks by files that came with a repository: a person accepts one thing, and another one runs. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { silentLogger } from "../../src/log.ts";
 import type { StdioServerParams } from "../../src/mcp/server_params.ts";
-import { follow, TestExecutor } from "../support/executor.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-
-const CALL = `
-from ipybox_runtime import ToolRunner
-try:
-    print("called", ToolRunner("raw").run_sync("count"))
-except Exception as error:
-    print(error)
-`;
 
 Deno.test("what is asked about a server of a repository is what would run", async () => {
   await using folder = await TempFolder.create();
@@ -43,11 +36,6 @@ Deno.test("a server of a repository is asked about again when anything changes t
   };
   assertEquals(await ask(), 1);
   assertEquals(await ask(), 0);
-  // A person who serves others has accepted it for themselves only.
-  await using server = await HttpMcp.start(["--workspace", workspace]);
-  await using _host = await McpHost.join(server.address);
-  assertMatch(server.stderr, /you have not registered them: raw/);
-
   const program = `${workspace}/.ipybox/w/srv.ts`;
   const changes: Record<string, () => Promise<void>> = {
     "its program": () => Deno.writeTextFile(program, "\n", { append: true }),
@@ -71,6 +59,10 @@ Deno.test("a server of a repository is asked about again when anything changes t
     assertEquals(await ask(), 1, name);
     assertEquals(await ask(), 0, name);
   }
+  // A person who serves others has accepted it for themselves only.
+  await using server = await HttpMcp.start(["--workspace", workspace]);
+  await using _host = await McpHost.join(server.address);
+  assertMatch(server.stderr, /you have not registered them: raw/);
 });
 
 Deno.test("a server of a repository is asked about again when the settings of its sandbox change", async () => {
@@ -110,12 +102,14 @@ async function start(
   workspace: string,
   answer: "accept" | "reject",
 ): Promise<{ asked: string[]; text: string }> {
-  await using started = await TestExecutor.start({ workspace });
+  await using runner = await ToolRunner.start({ workspace, log: silentLogger });
   const asked: string[] = [];
-  const { result } = await follow(started.executor, CALL, (request) => {
-    if (request.toolName !== "start_mcp_server") return request.accept();
+  using _approver = runner.channel.attach((request) => {
+    if (request.toolName !== "start_mcp_server") return void request.accept();
     asked.push(request.argumentsJson + request.description);
-    return answer === "accept" ? request.accept() : request.reject();
+    if (answer === "accept") void request.accept();
+    else void request.reject();
   });
-  return { asked, text: result?.text ?? "" };
+  const text = await runner.run("raw", "count").then(() => "called", ({ message }) => message);
+  return { asked, text };
 }
