@@ -203,7 +203,7 @@ function fileOf(url: string): string {
 }
 
 /** Whether a file has the name of code, or leads to one that has. A folder is data. */
-async function namesCode(path: string): Promise<boolean> {
+export async function namesCode(path: string): Promise<boolean> {
   const status = await lstatIfAllowed(path);
   if (status?.isDirectory) return false;
   if (CODE.test(path)) return true;

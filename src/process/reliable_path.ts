@@ -53,7 +53,7 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
       ? `Cannot use ${path} as ${options.what}: ${bad.path} is a symbolic link in the workspace, ` +
         `which executed code could replace. Name what it leads to, ${real}, or put a copy in its place`
       : `Cannot use ${path} as ${options.what}: executed code could replace ${bad.path}. Use one ` +
-        "outside of the workspace, or in a virtual environment there",
+        "outside of the workspace, or in a virtual environment that was there before code ran",
   );
 }
 

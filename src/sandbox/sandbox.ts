@@ -8,6 +8,7 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { writeSettings } from "./launch.ts";
+import { lastingPaths } from "./lasting_paths.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isWide, refuseNesting } from "./nested_workspace.ts";
@@ -119,6 +120,7 @@ export async function prepareSandbox(
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
   if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
+  await lastingPaths(workspace, protectedPaths.readOnly); // what is not there now may become the code's
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
     readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],

@@ -9,6 +9,7 @@ import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./con
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { guarded } from "./guard.ts";
 import { writeSettings } from "./launch.ts";
+import { lastingPaths } from "./lasting_paths.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
 import { isBroad, programFiles } from "./program_files.ts";
@@ -79,7 +80,8 @@ export async function sandboxServer(
   const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
   const config = await userConfig(options, workspace);
   // What is to be protected must be there, or a server that may write the workspace could make it.
-  if ((config.filesystem?.allowWrite ?? []).length > 0) {
+  const mayWrite = (config.filesystem?.allowWrite ?? []).length > 0;
+  if (mayWrite) {
     await makeOwnFolders(workspace);
     await noteAbsentDotenv(workspace);
   }
@@ -91,6 +93,7 @@ export async function sandboxServer(
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
   signal.throwIfAborted();
+  if (mayWrite) await lastingPaths(workspace, protectedPaths.readOnly);
   const settings = sandboxSettings({
     writable: [folder],
     readOnly: [],

@@ -1,9 +1,10 @@
 import { Mutex } from "../async/mutex.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import { ToolCallError } from "../errors.ts";
+import { ConfigError, ToolCallError } from "../errors.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import type { Logger } from "../log.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
+import { type StartEvidence, startEvidence } from "../mcp/start_evidence.ts";
 import type { Approvals } from "./approvals.ts";
 import type { CallReporter } from "./call_reporter.ts";
 import { launchText } from "./server_facets.ts";
@@ -13,6 +14,10 @@ import type { ServerRegistry } from "./server_registry.ts";
 export interface FirstStartsOptions {
   /** Knows which registrations are the person's own. */
   readonly registry: ServerRegistry;
+  /** The workspace that the registry is of. */
+  readonly workspace: string | undefined;
+  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
+  readonly variables: VariableLookup | undefined;
   /** Decides on the others. */
   readonly approvals: Approvals;
   /** Told of what was decided. */
@@ -36,7 +41,7 @@ export class FirstStarts {
 
   /**
    * Decides whether a server may be started. A yes is remembered, and counts until its registration
-   * changes.
+   * changes, or what that refers to: variables of the `.env`, settings of its sandbox, files.
    *
    * @param serverName The server.
    * @param params How it is started or reached.
@@ -47,18 +52,21 @@ export class FirstStarts {
     const { registry, approvals, reporter, log } = this.#options;
     if (registry.isOwn(serverName, params)) return;
     using _turn = await this.#turns.acquire(signal); // one question for all that wait for the server
-    if (registry.isOwn(serverName, params)) return;
-    const launch = launchText(params);
+    const evidence = await this.#evidence(serverName, params);
+    if (registry.isAccepted(serverName, evidence)) return;
     const call: ApprovalCall = {
       kind: "change",
       serverName: "ipybox",
       toolName: "start_mcp_server",
-      arguments: sealObject(toExact({ server_name: serverName, server_params: params })),
-      description: `Starts or reaches this, outside the code's sandbox: ${launch}\n` +
+      arguments: sealObject(toExact({ server_name: serverName, ...shownOf(evidence) })),
+      description: `Starts or reaches this, outside the code's sandbox: ` +
+        `${launchText(evidence.params)}\n` +
         `The workspace's ${registry.path} names it, but you have not registered it: it may have ` +
-        "come with the files here, or code may have written it.",
+        "come with the files here, or code may have written it. Only what your own environment fills " +
+        "in still stands as ${VAR}.",
     };
     // Without the values of variables and headers, which may be secret.
+    const launch = launchText(params);
     const noted = sealObject(toExact({ server_name: serverName, server: launch }));
     try {
       await reporter.report(
@@ -75,6 +83,26 @@ export class FirstStarts {
         "`ipybox servers`, and register it by `ipybox register`";
       throw new ToolCallError(error.type, message, { reason }, { cause: error });
     }
-    await registry.accept(serverName, params);
+    await registry.accept(serverName, evidence);
   }
+
+  /** What is asked about. What cannot be started is not. */
+  async #evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
+    const { workspace, variables, log } = this.#options;
+    try {
+      return await startEvidence(serverName, params, { workspace, variables, log });
+    } catch (cause) {
+      if (!(cause instanceof ConfigError)) throw cause;
+      log.warn(cause.message);
+      throw new ToolCallError("server_unreachable", cause.message, {}, { cause });
+    }
+  }
+}
+
+function shownOf({ params, settings, files }: StartEvidence): Readonly<Record<string, unknown>> {
+  return {
+    server_params: params,
+    ...(settings === undefined ? {} : { sandbox_settings: settings }),
+    ...(Object.keys(files).length === 0 ? {} : { files }),
+  };
 }

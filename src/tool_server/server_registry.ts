@@ -12,6 +12,7 @@ import {
 import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
 import { OwnEntries } from "../mcp/own_entries.ts";
+import type { StartEvidence } from "../mcp/start_evidence.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
@@ -87,7 +88,7 @@ export class ServerRegistry {
   }
 
   /**
-   * Whether the person decided on a server: they or the application registered it, or they accepted it.
+   * Whether the person or the application registered a server.
    *
    * @param name The server's name.
    * @param params How it is started or reached.
@@ -100,13 +101,24 @@ export class ServerRegistry {
   }
 
   /**
+   * Whether the person accepted a server of the file that they have not registered.
+   *
+   * @param name Its name.
+   * @param evidence All that decides on what is started or reached.
+   * @returns Whether they accepted just that.
+   */
+  isAccepted(name: string, evidence: StartEvidence): boolean {
+    return this.#own?.has(name, { accepted: evidence }) ?? false;
+  }
+
+  /**
    * Remembers that the person accepted a server of the file.
    *
    * @param name Its name.
-   * @param params How it is started or reached.
+   * @param evidence All that decides on what is started or reached.
    */
-  async accept(name: string, params: ServerParams): Promise<void> {
-    await this.#own?.set(name, params);
+  async accept(name: string, evidence: StartEvidence): Promise<void> {
+    await this.#own?.set(name, { accepted: evidence });
   }
 
   /** Reads the file again. Servers of this process stay. */

@@ -84,7 +84,14 @@ export class ToolRunner implements AsyncDisposable {
       ? undefined
       : new AuditLog({ workspace, redact: policy.redact, log });
     const reporter = new CallReporter(this.#audit, events);
-    const starts = new FirstStarts({ registry, approvals, reporter, log });
+    const starts = new FirstStarts({
+      registry,
+      workspace,
+      variables,
+      approvals,
+      reporter,
+      log,
+    });
     const pool = new McpPool({
       registry,
       admit: (serverName, params, signal) => starts.admit(serverName, params, signal),

@@ -70,7 +70,7 @@ for (const { client, newer } of CLIENTS) {
       const args = ["--workspace", workspace.path, "--approve", "allow", "--allow-registrations"];
       // Clients have a home of their own, and what is registered from there is another person's.
       const registry = await ServerRegistry.open({ workspace: workspace.path });
-      for (const [name, params] of registry.entries) await registry.accept(name, params);
+      for (const [name, params] of registry.entries) await registry.register(name, params);
       await using server = await HttpMcp.start(args);
       if (registered === undefined) throw new Error("the step before has failed");
       checkTranscript(await transcriptOf(client, server.address, registered));

@@ -72,8 +72,9 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
 Deno.test("a virtual environment in the workspace works, and code cannot change it", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
-  for (const environment of [".venv", "sub/py"]) {
-    await makeEnvironment(`${workspace}/${environment}`);
+  const environments = [".venv", "sub/py"];
+  for (const environment of environments) await makeEnvironment(`${workspace}/${environment}`);
+  for (const environment of environments) {
     const python = `${workspace}/${environment}/bin/python`;
     assert((await Deno.lstat(python)).isSymlink);
     const prefix = dirname(dirname(testPython()));

@@ -1,0 +1,115 @@
+/** Attacks by files that came with a repository: a person accepts one thing, and another one runs. */
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { silentLogger } from "../../src/log.ts";
+import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { rawServer } from "../support/mcp.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+Deno.test("what is asked about a server of a repository is what would run", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const { command, args } = await repository(workspace);
+  const params = { command, args, env: { TOKEN: "${HOME:-decoy}", HERE: "${workspaceFolder}" } };
+  await plant(workspace, params);
+  const { asked, text } = await start(workspace, "reject");
+  assertEquals(asked.length, 1);
+  const question = asked[0] ?? "";
+  assertStringIncludes(question, `${workspace}/.ipybox/w/srv.ts`);
+  assertStringIncludes(question, '"TOKEN":"${HOME}"'); // a secret of the environment stays one
+  assertStringIncludes(question, `"HERE":"${workspace}"`);
+  assertMatch(question, /"\.ipybox\/w":"[0-9a-f]{64}"/);
+  assert(!/decoy/.test(question), question);
+  assertMatch(text, /was not started/);
+});
+
+Deno.test("a server of a repository is asked about again when anything changes that it runs", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const params = await repository(workspace);
+  const ask = async () => {
+    const { asked, text } = await start(workspace, "accept");
+    assertStringIncludes(text, "called");
+    return asked.length;
+  };
+  assertEquals(await ask(), 1);
+  assertEquals(await ask(), 0);
+  const program = `${workspace}/.ipybox/w/srv.ts`;
+  const changes: Record<string, () => Promise<void>> = {
+    "its program": () => Deno.writeTextFile(program, "\n", { append: true }),
+    "what its program may import": () => Deno.writeTextFile(`${workspace}/.ipybox/w/new.ts`, ""),
+    "what a link leads to": async () => {
+      await Deno.mkdir(`${workspace}/.ipybox/other`);
+      await Deno.rename(program, `${workspace}/.ipybox/other/srv.ts`);
+      await Deno.symlink("../other/srv.ts", program);
+    },
+    "what is behind a link": () =>
+      Deno.writeTextFile(`${workspace}/.ipybox/other/srv.ts`, "\n", { append: true }),
+    "the .env": async () => {
+      await Deno.copyFile(program, `${workspace}/.ipybox/w/b.ts`);
+      assertEquals(await ask(), 1);
+      await Deno.writeTextFile(`${workspace}/.env`, `WEATHER=${workspace}/.ipybox/w/b.ts\n`);
+    },
+    "its registration": () => plant(workspace, { ...params, env: { X: "y" } }),
+  };
+  for (const [name, change] of Object.entries(changes)) {
+    await change();
+    assertEquals(await ask(), 1, name);
+    assertEquals(await ask(), 0, name);
+  }
+  // A person who serves others has accepted it for themselves only.
+  await using server = await HttpMcp.start(["--workspace", workspace]);
+  await using _host = await McpHost.join(server.address);
+  assertMatch(server.stderr, /you have not registered them: raw/);
+});
+
+Deno.test("a server of a repository is asked about again when the settings of its sandbox change", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await plant(workspace, { ...await repository(workspace), sandbox: ".ipybox/sb.json" });
+  const settings = `${workspace}/.ipybox/sb.json`;
+  await Deno.writeTextFile(settings, "{}");
+  assertEquals((await start(workspace, "accept")).asked.length, 1);
+  assertEquals((await start(workspace, "accept")).asked.length, 0);
+  await Deno.writeTextFile(settings, '{"filesystem": {"allowWrite": ["~/"]}}');
+  const { asked } = await start(workspace, "reject");
+  assertEquals(asked.length, 1);
+  assertStringIncludes(asked[0] ?? "", "allowWrite");
+});
+
+/** A workspace as it comes from elsewhere, whose registry names one program and starts another one. */
+async function repository(workspace: string): Promise<StdioServerParams> {
+  const { command, args = [] } = rawServer();
+  const file = args.find((arg) => arg.endsWith(".ts")) ?? "";
+  await Deno.mkdir(`${workspace}/.ipybox/w`, { recursive: true });
+  await Deno.copyFile(file, `${workspace}/.ipybox/w/srv.ts`);
+  await Deno.writeTextFile(`${workspace}/.env`, `WEATHER=${workspace}/.ipybox/w/srv.ts\n`);
+  const decoy = "${WEATHER:-/opt/weather/decoy.ts}";
+  const params = { command, args: args.map((arg) => arg === file ? decoy : arg) };
+  await plant(workspace, params);
+  return params;
+}
+
+async function plant(workspace: string, params: StdioServerParams): Promise<void> {
+  const text = JSON.stringify({ mcpServers: { raw: params } });
+  await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, text);
+}
+
+/** Calls the server in a session, and gives what was asked about its start. */
+async function start(
+  workspace: string,
+  answer: "accept" | "reject",
+): Promise<{ asked: string[]; text: string }> {
+  await using runner = await ToolRunner.start({ workspace, log: silentLogger });
+  const asked: string[] = [];
+  using _approver = runner.channel.attach((request) => {
+    if (request.toolName !== "start_mcp_server") return void request.accept();
+    asked.push(request.argumentsJson + request.description);
+    if (answer === "accept") void request.accept();
+    else void request.reject();
+  });
+  const text = await runner.run("raw", "count").then(() => "called", ({ message }) => message);
+  return { asked, text };
+}

@@ -1,0 +1,137 @@
+/** Attacks by code that makes, in its workspace, what has the name of a thing that code cannot write. */
+import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { ConfigError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { shellWord } from "../../src/mcp/shell_word.ts";
+import { findPython } from "../../src/python/environment.ts";
+import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ipybox } from "../support/cli.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const log = silentLogger;
+const NEW = /was not there when code first ran in the workspace, or was made anew since/;
+
+const CALL = `
+from ipybox_runtime import ToolRunner
+try:
+    print("called", ToolRunner("dev").run_sync("count"))
+except Exception as error:
+    print(error)
+`;
+
+Deno.test("a server in a virtual environment works in all sessions, as long as it is the same one", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await register(workspace);
+  for (let session = 0; session < 2; session++) {
+    await using started = await TestExecutor.start({ workspace });
+    assertMatch(await run(started, CALL), /^called/);
+    await started.executor.reset();
+    assertMatch(await run(started, CALL), /^called/);
+  }
+});
+
+Deno.test("code that makes an absent virtual environment does not choose what the host runs", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const ran = `${outside.path}/ran`;
+  await register(workspace);
+  await Deno.remove(`${workspace}/.venv`, { recursive: true });
+  {
+    await using started = await TestExecutor.start({ workspace });
+    assertMatch(await run(started, plant(ran) + CALL), NEW);
+    await started.executor.reset();
+    assertMatch(await run(started, CALL), NEW);
+  }
+  // Nor in a later session, which protects it, nor as the Python of one.
+  const python = `${workspace}/.venv/bin/python`;
+  await assertRejects(() => CodeExecutor.start({ workspace, python, log }), ConfigError, "anew");
+  await assertRejects(() => findPython({ python, workspace }), ConfigError, "made anew since");
+  for (const args of [["run", "-c", "1"], ["doctor"]]) {
+    const { stderr } = await ipybox([...args, "--python", python], { cwd: workspace });
+    assertMatch(stderr.replaceAll(/\s+/g, " "), NEW);
+  }
+  {
+    await using started = await TestExecutor.start({ workspace });
+    assertMatch(await run(started, CALL), NEW);
+  }
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("code that changes a virtual environment made anew in a session does not choose what the host runs", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const ran = `${outside.path}/ran`;
+  await register(workspace);
+  await using started = await TestExecutor.start({ workspace });
+  assertStringIncludes(await run(started, plant(ran)), "Error");
+  await Deno.remove(`${workspace}/.venv`, { recursive: true });
+  await makeServer(workspace);
+  assertEquals(await run(started, plant(ran)), "planted");
+  assertMatch(await run(started, CALL), NEW);
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("code that makes a folder look like a virtual environment has no server registered there", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.mkdir(`${workspace}/tools`);
+  await Deno.writeTextFile(`${workspace}/tools/server.py`, "");
+  const params = { command: testPython(), args: [`${workspace}/tools/server.py`] };
+  const planted = "open('tools/pyvenv.cfg', 'w').write('home = /usr/bin'); print('planted')";
+  {
+    await using started = await TestExecutor.start({ workspace });
+    const add = () => started.executor.registerServer("dev", params);
+    await assertRejects(add, ConfigError, "executed code could replace");
+    assertEquals(await run(started, planted), "planted");
+    await assertRejects(add, ConfigError, "made anew since");
+  }
+  const args = ["register", "dev", "--", params.command, ...params.args];
+  const { code, stderr } = await ipybox(args, { cwd: workspace });
+  assertEquals(code === 0, false);
+  assertStringIncludes(stderr.replaceAll(/\s+/g, " "), "made anew since");
+});
+
+/** Registers a server that is installed in the workspace's virtual environment. */
+async function register(workspace: string): Promise<void> {
+  await makeServer(workspace);
+  const registry = await ServerRegistry.open({ workspace });
+  await registry.register("dev", { command: `${workspace}/.venv/bin/my-server` });
+}
+
+async function makeServer(workspace: string): Promise<void> {
+  const { command, args = [] } = rawServer();
+  await Deno.mkdir(`${workspace}/.venv/bin`, { recursive: true });
+  await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, "home = /usr/bin\n");
+  const line = [command, ...args].map(shellWord).join(" ");
+  await Deno.writeTextFile(`${workspace}/.venv/bin/my-server`, `#!/bin/sh\nexec ${line}\n`, {
+    mode: 0o755,
+  });
+}
+
+/** Code that puts programs there, which leave a mark that no code in the sandbox could leave. */
+function plant(mark: string): string {
+  return `
+import os
+try:
+    os.makedirs(".venv/bin", exist_ok=True)
+    open(".venv/pyvenv.cfg", "w").write("home = /usr/bin")
+    for name in ["my-server", "python"]:
+        path = ".venv/bin/" + name
+        open(path, "w").write("#!/bin/sh\\ntouch ${mark}\\nexit 1\\n")
+        os.chmod(path, 0o755)
+    print("planted")
+except OSError as error:
+    print(type(error).__name__, "Error")
+`;
+}
+
+async function run({ executor }: TestExecutor, code: string): Promise<string> {
+  return (await executor.execute(code)).text ?? "";
+}
