@@ -13,6 +13,7 @@ import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
+import { CellPlaces } from "./cell_places.ts";
 import { CellRun } from "./cell_run.ts";
 import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import { PageAsker } from "./page_asker.ts";
@@ -77,6 +78,7 @@ export class Session implements AsyncDisposable {
   /** Whether the approval page is asked even where the client can ask. */
   readonly prefersPage: boolean;
   readonly log: Logger;
+  readonly #cells = new CellPlaces();
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
@@ -164,13 +166,17 @@ export class Session implements AsyncDisposable {
    * @param parts The running kernel.
    * @param cell Its code, and how long it may run.
    * @returns The cell.
+   * @throws {TooManyCellsError} Too many, or too long ones, have not ended.
    */
   startCell(
     { executor }: SessionParts,
     { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
   ): CellRun {
+    const place = this.#cells.admit(code);
     this.rounds.newcomer(code);
-    return this.#lastCell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+    const cell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+    cell.ended.then(() => place[Symbol.dispose]());
+    return this.#lastCell = cell;
   }
 
   /**
