@@ -163,20 +163,26 @@ export class Session implements AsyncDisposable {
   /**
    * Starts a cell, after those that were started before.
    *
-   * @param parts The running kernel.
+   * @param kernel Gives the running kernel.
    * @param cell Its code, and how long it may run.
    * @returns The cell.
    * @throws {TooManyCellsError} Too many, or too long ones, have not ended.
    */
-  startCell(
-    { executor }: SessionParts,
+  async startCell(
+    kernel: () => Promise<SessionParts>,
     { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
-  ): CellRun {
+  ): Promise<CellRun> {
     const place = this.#cells.admit(code);
-    this.rounds.newcomer(code);
-    const cell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
-    cell.ended.then(() => place[Symbol.dispose]());
-    return this.#lastCell = cell;
+    try {
+      const { executor } = await kernel();
+      this.rounds.newcomer(code);
+      const cell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+      cell.ended.then(() => place[Symbol.dispose]());
+      return this.#lastCell = cell;
+    } catch (error) {
+      place[Symbol.dispose]();
+      throw error;
+    }
   }
 
   /**
