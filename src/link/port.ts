@@ -1,3 +1,4 @@
+import { acceptAll } from "../net/accept_all.ts";
 import type { Link } from "./link.ts";
 
 /** A loopback port of the host whose connections lead through a link. Disposing it closes it. */
@@ -7,7 +8,7 @@ export class LinkPort implements AsyncDisposable {
 
   private constructor(link: Link) {
     this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    this.#accepting = this.#accept(link);
+    this.#accepting = acceptAll(this.#listener, (connection) => link.connect(connection));
   }
 
   /**
@@ -33,16 +34,5 @@ export class LinkPort implements AsyncDisposable {
       // A failure of its own has closed it already.
     }
     await this.#accepting;
-  }
-
-  async #accept(link: Link): Promise<void> {
-    while (true) {
-      try {
-        link.connect(await this.#listener.accept());
-      } catch (error) {
-        if (error instanceof Deno.errors.ConnectionAborted) continue; // by the client, meanwhile
-        return; // closed
-      }
-    }
   }
 }

@@ -56,6 +56,8 @@ export class CellRun {
   readonly id: string = crypto.randomUUID();
   /** Its code. */
   readonly code: string;
+  /** Resolves, never rejects, when it has ended. */
+  readonly ended: Promise<void>;
   readonly #calls = new CallRecords();
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
@@ -78,7 +80,7 @@ export class CellRun {
   constructor(executor: CodeExecutor, code: string, { timeoutMs, after }: CellRunOptions) {
     this.code = code;
     this.#after = after;
-    this.#run(executor, timeoutMs).then((end) => {
+    this.ended = this.#run(executor, timeoutMs).then((end) => {
       this.#after = undefined;
       this.#outcome = {
         end,

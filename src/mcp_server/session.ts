@@ -13,6 +13,7 @@ import { ServerRegistry } from "../tool_server/server_registry.ts";
 import { Answers } from "./answers.ts";
 import { ApprovalRounds } from "./approval_rounds.ts";
 import { type Artifact, Artifacts } from "./artifacts.ts";
+import { CellPlaces } from "./cell_places.ts";
 import { CellRun } from "./cell_run.ts";
 import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import { PageAsker } from "./page_asker.ts";
@@ -77,6 +78,7 @@ export class Session implements AsyncDisposable {
   /** Whether the approval page is asked even where the client can ask. */
   readonly prefersPage: boolean;
   readonly log: Logger;
+  readonly #cells = new CellPlaces();
   readonly #options: SessionOptions;
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
@@ -161,16 +163,26 @@ export class Session implements AsyncDisposable {
   /**
    * Starts a cell, after those that were started before.
    *
-   * @param parts The running kernel.
+   * @param kernel Gives the running kernel.
    * @param cell Its code, and how long it may run.
    * @returns The cell.
+   * @throws {TooManyCellsError} Too many, or too long ones, have not ended.
    */
-  startCell(
-    { executor }: SessionParts,
+  async startCell(
+    kernel: () => Promise<SessionParts>,
     { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
-  ): CellRun {
-    this.rounds.newcomer(code);
-    return this.#lastCell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+  ): Promise<CellRun> {
+    const place = this.#cells.admit(code);
+    try {
+      const { executor } = await kernel();
+      this.rounds.newcomer(code);
+      const cell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+      cell.ended.then(() => place[Symbol.dispose]());
+      return this.#lastCell = cell;
+    } catch (error) {
+      place[Symbol.dispose]();
+      throw error;
+    }
   }
 
   /**

@@ -11,6 +11,8 @@ export const selfTestSchema: z.ZodType<SelfTestReport> = z.object({
   capabilities: z.array(z.string()).optional(),
   shared_namespaces: z.array(z.string()).optional(),
   keyring: z.string().optional(),
+  datagrams: z.string().optional(),
+  setuid: z.string().optional(),
   writable: z.array(z.string()).optional(),
   readable: z.array(z.string()).optional(),
   landlock: z.number().optional(),
@@ -39,6 +41,10 @@ export interface SelfTestReport {
   readonly shared_namespaces?: readonly string[] | undefined;
   /** `"allowed"`, or the name of the error of asking for the kernel's keys; Linux only. */
   readonly keyring?: string | undefined;
+  /** `"allowed"`, or the name of the error of making a pair of datagram sockets; Linux only. */
+  readonly datagrams?: string | undefined;
+  /** The name of the error of asking for a file that runs as its owner; Linux only. */
+  readonly setuid?: string | undefined;
   /** Files of the machine that can be opened for writing; Linux only. */
   readonly writable?: readonly string[] | undefined;
   /** Files with the kernel's own memory that can be read; Linux only. */
@@ -88,6 +94,9 @@ export function selfTestFailures(
     none(report.capabilities, "it has capabilities");
     none(report.shared_namespaces, "it shares namespaces with the host");
     check(report.keyring === "EPERM", "the kernel's keys can be asked for");
+    const keepsToItself = report.datagrams === "EPERM" || allowUnixSockets;
+    check(keepsToItself, "Unix sockets can be reached by way of a pair");
+    check(report.setuid === "EPERM", "files can be made that run as their owner");
     none(report.writable, "files of the machine can be written");
     none(report.readable, "the kernel's own files can be read");
     check(report.canary_port !== "open", "a port of the host can be reached");

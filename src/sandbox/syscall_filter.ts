@@ -7,6 +7,9 @@
  * need. `ptrace` and `process_vm_*` stay: debuggers need them, and there is nobody else's process to
  * reach by them.
  *
+ * It also refuses to make files that run as their owner: what code leaves in the workspace belongs to
+ * the user on the outside, too, and another user of the machine could run it there.
+ *
  * @module
  */
 
@@ -34,6 +37,8 @@ const REFUSED: Numbers = {
   io_uring_register: 427,
   perf_event_open: [298, 241],
   userfaultfd: [323, 282],
+  // Its contexts are counted for the whole machine, and one process may take all of them.
+  io_setup: [206, 0],
   // Opens files by their number, whatever is mounted.
   open_by_handle_at: [304, 265],
   // The machine: its modules, clock, name, swap, log and power.
@@ -91,12 +96,34 @@ const CLONE: Numbers = { clone: [56, 220] };
 const CLONE3: Numbers = { clone3: 435 };
 const PERSONALITY: Numbers = { personality: [135, 92] };
 const SOCKET: Numbers = { socket: [41, 198] };
+const SOCKETPAIR: Numbers = { socketpair: [53, 199] };
+/** Its argument is in memory, where a filter cannot see it; all who call it can do without. */
+const OPENAT2: Numbers = { openat2: 437 };
+
+/** What gives files a mode, and which argument has it. The system drops these bits of folders made. */
+const MODES: readonly (readonly [calls: Numbers, mode: number])[] = [
+  [{ chmod: [90, null], fchmod: [91, 52], creat: [85, null], mknod: [133, null] }, 1],
+  [{ fchmodat: [268, 53], fchmodat2: 452, mknodat: [259, 33] }, 2],
+];
+/** What gives files a mode where its flags say that it makes them. The mode follows the flags. */
+const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
+  [{ open: [2, null] }, 1],
+  [{ openat: [257, 56] }, 2],
+];
 
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;
 /** Those that Docker's profile allows: none of them makes memory easier to guess. */
 const PERSONALITIES = [0, 0x8, 0x20000, 0x20008, 0xffffffff];
 const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
+/** `SOCK_STREAM` and `SOCK_SEQPACKET`: two of them that are paired can send to nobody else. */
+const PAIRED = [1, 5];
+/** Of the type of a socket, what is not a flag. */
+const SOCKET_TYPE = 0xf;
+/** `S_ISUID` and `S_ISGID`. */
+const RUNS_AS_OWNER = 0o6000;
+/** `O_CREAT`, and what `O_TMPFILE` has beside `O_DIRECTORY`. */
+const MAKES_FILES = 0o20000100;
 
 const ARCHITECTURES = {
   x86_64: { index: 0, audit: 0xc000003e },
@@ -105,8 +132,9 @@ const ARCHITECTURES = {
 /** From here on, calls of x86-64 are those of x32, which have these numbers a second time. */
 const X32 = 0x40000000;
 
-/** Classic BPF, see `linux/bpf_common.h`: loads of a word, jumps and returns. */
+/** Classic BPF, see `linux/bpf_common.h`: loads of a word, a mask, jumps and returns. */
 const LOAD = 0x20;
+const AND = 0x54;
 const JUMP_IF_EQUAL = 0x15;
 const JUMP_IF_AT_LEAST = 0x35;
 const JUMP_IF_ANY_BIT = 0x45;
@@ -119,7 +147,7 @@ const FIRST_ARGUMENT = 16;
 
 const ALLOW = 0x7fff0000;
 const EPERM = 0x00050001;
-/** glibc then takes `clone`, whose flags a filter can see. */
+/** Callers then take the older call, whose flags a filter can see. */
 const ENOSYS = 0x00050026;
 
 type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, value: number];
@@ -150,12 +178,19 @@ export function syscallFilter(
     [LOAD, 0, 0, NUMBER],
     ...(architecture === "x86_64" ? answerIf(JUMP_IF_AT_LEAST, X32, EPERM) : []),
     ...numbers(REFUSED).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),
-    ...allowOnly(numbers(SOCKET), families),
-    ...allowOnly(numbers(PERSONALITY), PERSONALITIES),
+    ...numbers(OPENAT2).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, ENOSYS)),
+    ...MODES.flatMap(([calls, mode]) => about(numbers(calls), refuseOwners(mode))),
+    ...OPENS.flatMap(([calls, flags]) => about(numbers(calls), refuseNewOwners(flags))),
+    ...about(numbers(SOCKET), [load(0), ...allowOnly(families)]),
+    ...(options.unixSockets ? [] : about(numbers(SOCKETPAIR), [
+      ...[load(0), ...answerUnless(AF.unix, EPERM)],
+      ...[load(1), [AND, 0, 0, SOCKET_TYPE] as const, ...allowOnly(PAIRED)],
+    ])),
+    ...about(numbers(PERSONALITY), [load(0), ...allowOnly(PERSONALITIES)]),
     ...(options.namespaces ? [] : [
       ...numbers(NAMESPACES).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, EPERM)),
       ...numbers(CLONE3).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, ENOSYS)),
-      ...about(numbers(CLONE), answerIf(JUMP_IF_ANY_BIT, NEW_NAMESPACES, EPERM)),
+      ...about(numbers(CLONE), [load(0), ...answerIf(JUMP_IF_ANY_BIT, NEW_NAMESPACES, EPERM)]),
     ]),
     [RETURN, 0, 0, ALLOW],
   ]);
@@ -166,17 +201,37 @@ function answerIf(comparison: number, value: number, answer: number): Instructio
   return [[comparison, 0, 1, value], [RETURN, 0, 0, answer]];
 }
 
-/** Refuses calls whose first argument has none of the values. */
-function allowOnly(numbers: readonly number[], values: readonly number[]): Instruction[] {
-  const allowed = values.flatMap((value) => answerIf(JUMP_IF_EQUAL, value, ALLOW));
-  return about(numbers, [...allowed, [RETURN, 0, 0, EPERM]]);
+/** Answers unless what was loaded has the value, else goes on. */
+function answerUnless(value: number, answer: number): Instruction[] {
+  return [[JUMP_IF_EQUAL, 1, 0, value], [RETURN, 0, 0, answer]];
 }
 
-/** Decides on the first argument of some calls; those that the rules say nothing of are allowed. */
+/** Refuses what was loaded where it is none of the values. */
+function allowOnly(values: readonly number[]): Instruction[] {
+  const allowed = values.flatMap((value) => answerIf(JUMP_IF_EQUAL, value, ALLOW));
+  return [...allowed, [RETURN, 0, 0, EPERM]];
+}
+
+/** Refuses a mode by which a file runs as its owner or group. */
+function refuseOwners(mode: number): Instruction[] {
+  return [load(mode), ...answerIf(JUMP_IF_ANY_BIT, RUNS_AS_OWNER, EPERM)];
+}
+
+/** Does so where the flags say that there is a mode; else that is whatever happens to be there. */
+function refuseNewOwners(flags: number): Instruction[] {
+  const refusal = refuseOwners(flags + 1);
+  return [load(flags), [JUMP_IF_ANY_BIT, 0, refusal.length, MAKES_FILES], ...refusal];
+}
+
+/** Loads an argument of a call. */
+function load(argument: number): Instruction {
+  return [LOAD, 0, 0, FIRST_ARGUMENT + argument * 8];
+}
+
+/** Decides on some calls; those that the rules say nothing of are allowed. */
 function about(numbers: readonly number[], rules: readonly Instruction[]): Instruction[] {
   return numbers.flatMap((number): Instruction[] => [
-    [JUMP_IF_EQUAL, 0, rules.length + 2, number],
-    [LOAD, 0, 0, FIRST_ARGUMENT],
+    [JUMP_IF_EQUAL, 0, rules.length + 1, number],
     ...rules,
     [RETURN, 0, 0, ALLOW],
   ]);

@@ -29,6 +29,9 @@ export const MAX_VALUES = 250_000;
 /** How long a body may take to arrive. */
 export const BODY_TIMEOUT_MS = 60_000;
 
+/** Bodies up to here are read in one piece. */
+const SMALL_BODY = 1 << 16;
+
 /** What a request is answered with. */
 export interface DoorAnswer {
   /** The HTTP status. */
@@ -119,8 +122,10 @@ async function readBody(request: Request, maxBytes: number): Promise<Uint8Array>
   if (request.body === null) return new Uint8Array();
   using deadline = new Deadline(BODY_TIMEOUT_MS);
   const signal = anySignal(deadline.signal);
-  if (declared !== null && !request.headers.has("transfer-encoding")) {
-    // No more than that comes. In one piece it takes a fraction of the time.
+  const isBounded = declared !== null && !request.headers.has("transfer-encoding");
+  if (isBounded && Number(declared) <= SMALL_BODY) {
+    // In one piece it takes less time. But nothing ends that, so a large one that never comes whole
+    // would be kept for as long as its connection.
     return await abortable(request.bytes(), signal).catch((error) => {
       throw signal.aborted ? tooSlow() : error;
     });

@@ -14,6 +14,17 @@ const ANSWERS = 256 * 2 ** 20;
 const PER_BYTE = 3;
 const PER_VALUE = 400;
 
+/**
+ * What a request takes once it is parsed.
+ *
+ * @param body Its body.
+ * @param values How many values that has.
+ * @returns Bytes.
+ */
+export function requestCost(body: Uint8Array, values: number): number {
+  return body.length * PER_BYTE + values * PER_VALUE;
+}
+
 /** Nothing was taken, so nothing has to be given back. */
 const FREE: Disposable = { [Symbol.dispose]() {} };
 
@@ -50,7 +61,7 @@ export class DoorBudget {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
     const { values } = measureJson(body);
     if (values > MAX_VALUES) throw new Refused(413, `The body has more than ${MAX_VALUES} values`);
-    const cost = body.length * PER_BYTE + values * PER_VALUE;
+    const cost = requestCost(body, values);
     return cost <= SMALL_REQUEST ? FREE : await this.#requests.acquire(signal, cost);
   }
 

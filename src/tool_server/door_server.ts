@@ -1,4 +1,5 @@
 import { settledWithin } from "../async/signals.ts";
+import { acceptAll } from "../net/accept_all.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { TcpStream } from "../net/tcp_stream.ts";
 import { type DoorAnswer, Refused } from "./door.ts";
@@ -64,7 +65,10 @@ export class DoorServer implements AsyncDisposable {
   listen(): number {
     const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     this.#listener = listener;
-    this.#accepting = this.#accept(listener);
+    this.#accepting = acceptAll(
+      listener,
+      (connection) => void this.serve(new TcpStream(connection)),
+    );
     return listener.addr.port;
   }
 
@@ -104,17 +108,6 @@ export class DoorServer implements AsyncDisposable {
       await served;
     });
     await Promise.all(ended);
-  }
-
-  async #accept(listener: Deno.TcpListener): Promise<void> {
-    while (true) {
-      try {
-        this.serve(new TcpStream(await listener.accept()));
-      } catch (error) {
-        if (error instanceof Deno.errors.ConnectionAborted) continue; // by the client, meanwhile
-        return; // closed
-      }
-    }
   }
 
   /** Ends a connection that is only kept; whoever kept it opens another. */

@@ -1,7 +1,8 @@
 import { ApprovalPage } from "../approval_page/approval_page.ts";
 import { type ApprovalPageOptions, PageDesk } from "../approval_page/page_desk.ts";
 import { settledWithin } from "../async/signals.ts";
-import { stderrLogger } from "../log.ts";
+import { type Logger, stderrLogger } from "../log.ts";
+import { LastingServer } from "../net/lasting_server.ts";
 import { ApplicationDoor } from "./application_door.ts";
 import { randomToken } from "../net/random_token.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
@@ -115,7 +116,7 @@ export class ToolServer implements AsyncDisposable {
       host: () => applicationDoor.url.host,
       token,
     });
-    const applicationDoor: Door = listen((request) => door.handle(request), token, stack);
+    const applicationDoor: Door = listen((request) => door.handle(request), { token, log }, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
     const kernelDoorAt = port === undefined ? undefined : doorAt("127.0.0.1", port, kernelToken);
@@ -176,26 +177,24 @@ interface Parts {
 
 function listen(
   handler: (request: Request) => Promise<Response>,
-  token: string,
+  { token, log }: { readonly token: string; readonly log: Logger },
   stack: AsyncDisposableStack,
 ): Door {
-  const cut = new AbortController();
   const underWay = new Set<Promise<unknown>>();
-  const server = Deno.serve(
-    { hostname: "127.0.0.1", port: 0, signal: cut.signal, onListen() {} },
-    (request, { completed }) => {
-      // It rejects when the other side has hung up, which is an end like any other.
-      const over = completed.catch(() => {}).finally(() => underWay.delete(over));
-      underWay.add(over);
-      return handler(request);
-    },
+  const server = stack.use(
+    new LastingServer({
+      hostname: "127.0.0.1",
+      port: 0,
+      handler: (request, { completed }) => {
+        // It rejects when the other side has hung up, which is an end like any other.
+        const over = completed.catch(() => {}).finally(() => underWay.delete(over));
+        underWay.add(over);
+        return handler(request);
+      },
+      log,
+    }),
   );
-  stack.defer(async () => {
-    await settledWithin(Promise.all(underWay), FAREWELL_MS);
-    // Not shutdown(), which waits for clients, and after which nothing can cut them off.
-    cut.abort();
-    await server.finished;
-  });
+  stack.defer(async () => void await settledWithin(Promise.all(underWay), FAREWELL_MS));
   const { hostname, port } = server.addr;
   return doorAt(hostname, port, token);
 }

@@ -124,6 +124,8 @@ def self_test(probe):
         ]
         report["shared_namespaces"] = shared_namespaces()
         report["keyring"] = probe_keyring()
+        report["datagrams"] = probe_datagrams()
+        report["setuid"] = probe_setuid()
         report["writable"] = [path for path in OF_THE_MACHINE if can_open(path, os.O_WRONLY)]
         report["readable"] = [path for path in OF_ITS_MEMORY if can_open(path, os.O_RDONLY)]
         report["landlock"] = ctypes.CDLL(None).syscall(444, None, 0, 1)  # its version
@@ -168,6 +170,30 @@ def probe_keyring():
     if libc.syscall(call, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0) >= 0:
         return "allowed"
     return errno.errorcode.get(ctypes.get_errno(), str(ctypes.get_errno()))
+
+
+def probe_datagrams():
+    """Makes sockets that could send to Unix sockets of others."""
+    try:
+        for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM):
+            end.close()
+        return "allowed"
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error.errno))
+
+
+def probe_setuid():
+    """Asks for a file that runs as its owner, in ways that no file comes of."""
+    try:
+        os.fchmod(-1, 0o4000)
+    except OSError as error:
+        result = errno.errorcode.get(error.errno, str(error.errno))
+    try:
+        os.open("", os.O_CREAT | os.O_WRONLY, 0o2000)
+    except PermissionError:
+        return result
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error.errno))
 
 
 def can_open(path, flags):

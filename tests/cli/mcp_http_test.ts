@@ -51,7 +51,7 @@ Deno.test("Sessions over HTTP have the workspace's packages, and their own", asy
   const folder = `${cache.env.XDG_CACHE_HOME}/ipybox/python/packages`;
   const kept = async () => (await Array.fromAsync(Deno.readDir(folder))).length;
   {
-    await using server = await HttpMcp.start(["--workspace", workspace.path], cache);
+    await using server = await HttpMcp.start(["--workspace", workspace.path], { cache });
     await using one = await McpHost.join(server.address, { kind: "1.x" });
     await using other = await McpHost.join(server.address, { kind: "1.x" });
     const { isError, text } = await one.call("install_package", { package_name: "toolz" });

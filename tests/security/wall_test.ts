@@ -24,6 +24,7 @@ const reportSchema = z.object({
   keys: words,
   calls: words,
   allowed: words,
+  folder_mode: z.string(),
   shared_folder: words,
   in_memory: z.record(z.string(), z.number()),
   root: z.string(),
@@ -99,10 +100,11 @@ for (
         });
         await t.step(`${sandbox}: keys and dangerous calls are refused, others are not`, () => {
           assertEquals(new Set(Object.values(report.keys)), new Set(["EPERM"]));
-          const { clone3, ...calls } = report.calls;
-          assertEquals(clone3, "ENOSYS");
+          const { clone3, openat2, ...calls } = report.calls;
+          assertEquals([clone3, openat2], ["ENOSYS", "ENOSYS"]);
           for (const [call, outcome] of Object.entries(calls)) assertEquals(outcome, "EPERM", call);
           assertEquals(new Set(Object.values(report.allowed)), new Set(["done"]));
+          assertEquals(report.folder_mode, "0o0");
         });
         await t.step(`${sandbox}: the folder that all sandboxes share is out of sight`, () => {
           const { read, write = "" } = report.shared_folder;

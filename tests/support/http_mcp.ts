@@ -2,6 +2,14 @@ import { cliArguments } from "./cli.ts";
 import type { HttpAddress } from "./mcp_client.ts";
 import { TempCache } from "./temp_cache.ts";
 
+/** Options of {@linkcode HttpMcp.start}. */
+export interface HttpMcpOptions {
+  /** The user's cache folder, where a test looks into it. */
+  readonly cache?: TempCache | undefined;
+  /** How many files and connections it may have open. */
+  readonly maxFiles?: number | undefined;
+}
+
 /** An `ipybox mcp --http` of a test's own. Disposing ends it by SIGTERM. */
 export class HttpMcp implements AsyncDisposable {
   readonly #process: Deno.ChildProcess;
@@ -23,23 +31,28 @@ export class HttpMcp implements AsyncDisposable {
    * Starts one and waits until it says where it is.
    *
    * @param args Arguments after `ipybox mcp --http 0`.
-   * @param given The user's cache folder, where a test looks into it.
+   * @param options Where it caches, and limits.
    * @returns The running server.
    * @throws {Error} It ended instead; its stderr says why.
    */
-  static async start(args: readonly string[], given?: TempCache): Promise<HttpMcp> {
+  static async start(args: readonly string[], options: HttpMcpOptions = {}): Promise<HttpMcp> {
     await using parts = new AsyncDisposableStack();
-    const cache = given ?? parts.use(await TempCache.create());
-    const process = new Deno.Command(Deno.execPath(), {
-      args: [...cliArguments, "mcp", "--http", "0", ...args],
+    const { maxFiles } = options;
+    const cache = options.cache ?? parts.use(await TempCache.create());
+    const command = [Deno.execPath(), ...cliArguments, "mcp", "--http", "0", ...args];
+    const [program = "", ...rest] = maxFiles === undefined
+      ? command
+      : ["sh", "-c", `ulimit -n ${maxFiles} && exec "$@"`, "sh", ...command];
+    const process = new Deno.Command(program, {
+      args: rest,
       env: { NO_COLOR: "1", ...cache.env },
       stdin: "null",
       stdout: "null",
       stderr: "piped",
     }).spawn();
-    const [shown, rest] = process.stderr.pipeThrough(new TextDecoderStream()).tee();
+    const [shown, others] = process.stderr.pipeThrough(new TextDecoderStream()).tee();
     const said: string[] = [];
-    const drained = rest.pipeTo(new WritableStream({ write: (piece) => void said.push(piece) }));
+    const drained = others.pipeTo(new WritableStream({ write: (piece) => void said.push(piece) }));
     parts.defer(() => drained);
     parts.defer(async () => {
       end(process, "SIGTERM");

@@ -1,4 +1,5 @@
 import type { Logger } from "../../log.ts";
+import { LastingServer } from "../../net/lasting_server.ts";
 import { LOOPBACK_HOSTS } from "../../net/loopback.ts";
 import { readJsonBody, Refused } from "../../tool_server/door.ts";
 import type { ServerForOptions } from "../connection.ts";
@@ -6,9 +7,11 @@ import { isLegacyRequest } from "../sdk.ts";
 import type { BearerTokens } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy_sessions.ts";
 import { ModernHandlers } from "./modern_handlers.ts";
+import { RequestBudget } from "./request_budget.ts";
 import { rpcError } from "./rpc_error.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./session_pool.ts";
+import { untilSent } from "./until_sent.ts";
 
 /** What an {@linkcode HttpMcpServer} is made of. */
 export interface HttpMcpServerOptions {
@@ -46,8 +49,8 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #hosts: ReadonlySet<string>;
   readonly #legacy: LegacySessions;
   readonly #modern: ModernHandlers;
-  readonly #server: Deno.HttpServer<Deno.NetAddr>;
-  readonly #cut = new AbortController();
+  readonly #server: LastingServer;
+  readonly #budget: RequestBudget;
 
   /**
    * Begins to listen.
@@ -58,12 +61,11 @@ export class HttpMcpServer implements AsyncDisposable {
   constructor(options: HttpMcpServerOptions) {
     const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;
+    this.#budget = new RequestBudget(options.tokens?.owners ?? 1);
     this.#legacy = new LegacySessions(pool, { version, extend });
     this.#modern = new ModernHandlers(pool, { version, extend }, log);
-    this.#server = Deno.serve(
-      { hostname, port, signal: this.#cut.signal, onListen() {} },
-      (request) => this.#handle(request),
-    );
+    const handler = (request: Request) => this.#handle(request);
+    this.#server = new LastingServer({ hostname, port, handler, log });
     const name = hostname.includes(":") ? `[${hostname}]` : hostname;
     this.url = new URL(`http://${name}:${this.#server.addr.port}/mcp`);
     this.#hosts = new Set(
@@ -74,9 +76,7 @@ export class HttpMcpServer implements AsyncDisposable {
   /** Ends all connections and stops listening. Sessions are the pool's. */
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([this.#modern[Symbol.asyncDispose](), this.#legacy[Symbol.asyncDispose]()]);
-    // Not shutdown(), which waits for clients, and after which nothing can cut them off.
-    this.#cut.abort();
-    await this.#server.finished;
+    await this.#server[Symbol.asyncDispose]();
   }
 
   async #handle(request: Request): Promise<Response> {
@@ -123,11 +123,38 @@ export class HttpMcpServer implements AsyncDisposable {
     if (!METHODS.includes(request.method)) {
       throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // not all can be passed on
     }
-    const body = request.method === "POST" ? await bodyOf(request) : undefined;
     const head = new Request(request.url, { method: request.method, headers: request.headers });
+    if (request.method !== "POST") return await this.#answer(head, owner);
+    const { body, use } = await this.#read(request, owner);
+    try {
+      return untilSent(await this.#answer(head, owner, body), { use });
+    } catch (error) {
+      use[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async #answer(head: Request, owner: string, body?: unknown): Promise<Response> {
     return await isLegacyRequest(head, body)
       ? await this.#legacy.handle(head, owner, body)
       : await this.#modern.handle(head, owner, body);
+  }
+
+  async #receive(request: Request, owner: string): Promise<Uint8Array> {
+    using _coming = this.#budget.forBody(owner, lengthOf(request));
+    return await readJsonBody(request, MAX_BODY_BYTES);
+  }
+
+  /** Reads and parses a body. `use` counts its memory until it is disposed. */
+  async #read(request: Request, owner: string): Promise<{ body: unknown; use: Disposable }> {
+    const bytes = await this.#receive(request, owner);
+    const use = this.#budget.forRequest(owner, bytes);
+    try {
+      return { body: JSON.parse(new TextDecoder().decode(bytes)), use };
+    } catch {
+      use[Symbol.dispose]();
+      throw new Refused(400, "The body is not JSON");
+    }
   }
 }
 
@@ -136,11 +163,8 @@ function nameOf(host: string): string {
   return host.replace(/:\d+$/, "").toLowerCase();
 }
 
-async function bodyOf(request: Request): Promise<unknown> {
-  const text = new TextDecoder().decode(await readJsonBody(request, MAX_BODY_BYTES));
-  try {
-    return JSON.parse(text);
-  } catch {
-    throw new Refused(400, "The body is not JSON");
-  }
+/** How long a body is; one that does not say so, and so may be as long as any. */
+function lengthOf({ headers }: Request): number {
+  const length = headers.has("transfer-encoding") ? null : headers.get("content-length");
+  return Math.min(Number(length ?? MAX_BODY_BYTES), MAX_BODY_BYTES);
 }

@@ -54,7 +54,7 @@ export function registerExecute(
         run.leave(request, async () => await (await session.parts).page.decide(request, true));
       using progress = RequestProgress.of(work, ctx, log);
       const run = await rounds.resume(ctx, leave) ??
-        session.startCell(await work.kernel(), { code, timeoutMs: timeout * 1000 });
+        await session.startCell(() => work.kernel(), { code, timeoutMs: timeout * 1000 });
       progress.follow(run);
       const can = abilitiesOf(server, ctx);
       for (;;) {

@@ -1,0 +1,48 @@
+import { Semaphore } from "../async/semaphore.ts";
+
+/** How many cells of a session may run or wait for their turn, and how long their code may be together. */
+const MAX_CELLS = 32;
+const MAX_CODE = 16 * 2 ** 20;
+
+/** A session has as many cells under way as it may have. */
+export class TooManyCellsError extends Error {
+  override readonly name: string = "TooManyCellsError";
+}
+
+/**
+ * The places for a session's cells that have not ended. A client that asks for more than it waits for
+ * is refused, as each waiting cell takes memory, even when its client has gone.
+ */
+export class CellPlaces {
+  readonly #cells = new Semaphore(MAX_CELLS);
+  readonly #code = new Semaphore(MAX_CODE);
+
+  /**
+   * Takes a place.
+   *
+   * @param code The cell's code.
+   * @returns To be disposed when the cell has ended.
+   * @throws {TooManyCellsError} There is none.
+   */
+  admit(code: string): Disposable {
+    const cell = this.#cells.tryAcquire();
+    if (cell === undefined) throw refusal(`${MAX_CELLS} cells`);
+    const room = this.#code.tryAcquire(code.length);
+    if (room === undefined) {
+      cell[Symbol.dispose]();
+      throw refusal("Cells with much code");
+    }
+    return {
+      [Symbol.dispose]() {
+        cell[Symbol.dispose]();
+        room[Symbol.dispose]();
+      },
+    };
+  }
+}
+
+function refusal(what: string): TooManyCellsError {
+  return new TooManyCellsError(
+    `${what} run or wait for their turn in this session already: wait for their results, then run this one`,
+  );
+}

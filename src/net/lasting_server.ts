@@ -1,0 +1,97 @@
+import { settledWithin } from "../async/signals.ts";
+import type { Logger } from "../log.ts";
+
+/** What a {@linkcode LastingServer} is made of. */
+export interface LastingServerOptions {
+  readonly hostname: string;
+  /** 0 for any that is free. */
+  readonly port: number;
+  /** Answers requests. */
+  readonly handler: Deno.ServeHandler<Deno.NetAddr>;
+  /** Told of failures. */
+  readonly log: Logger;
+}
+
+/** Between two attempts to listen. What was used up is given back by others, who do not say when. */
+const RETRY_MS = 500;
+
+/**
+ * An HTTP server that goes on where `Deno.serve()` gives up: where a connection cannot be accepted, as
+ * the process has no descriptor left for it, or the user nothing to watch it by. Anybody who reaches
+ * the port can bring that about, and so can code in a sandbox.
+ *
+ * Connections that there are stay. Disposing it ends all of them.
+ */
+export class LastingServer implements AsyncDisposable {
+  readonly #options: LastingServerOptions;
+  readonly #cut = new AbortController();
+  readonly #ended: Promise<void>;
+  #server: Deno.HttpServer<Deno.NetAddr>;
+
+  /**
+   * Begins to listen.
+   *
+   * @param options Where, and who answers.
+   * @throws {Deno.errors.AddrInUse} The port is taken.
+   */
+  constructor(options: LastingServerOptions) {
+    this.#options = options;
+    this.#server = this.#listen(options.port);
+    this.#ended = this.#last();
+  }
+
+  /** Where it listens. */
+  get addr(): Deno.NetAddr {
+    return this.#server.addr;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    // Not shutdown(), which waits for clients, and after which nothing can cut them off.
+    this.#cut.abort();
+    await this.#ended;
+  }
+
+  #listen(port: number): Deno.HttpServer<Deno.NetAddr> {
+    const { hostname, handler } = this.#options;
+    return Deno.serve({ hostname, port, signal: this.#cut.signal, onListen() {} }, handler);
+  }
+
+  async #last(): Promise<void> {
+    const { log } = this.#options;
+    const { hostname, port } = this.addr;
+    for (;;) {
+      const startedAt = performance.now();
+      const error = await this.#server.finished.then(() => undefined, (error: unknown) => error);
+      if (this.#cut.signal.aborted) return;
+      log.error(`No connection can be accepted at ${hostname}:${port}: ${error}`);
+      if (performance.now() - startedAt < RETRY_MS && await this.#isCutWithin(RETRY_MS)) return;
+      if (!await this.#again(port)) return;
+    }
+  }
+
+  /** Listens again; `false` where it is disposed of first. */
+  async #again(port: number): Promise<boolean> {
+    for (let failures = 0;; failures++) {
+      try {
+        this.#server = this.#listen(port);
+        return true;
+      } catch (error) {
+        if (failures === 0) this.#options.log.error(`Cannot listen at port ${port}: ${error}`);
+        if (await this.#isCutWithin(RETRY_MS)) return false;
+      }
+    }
+  }
+
+  async #isCutWithin(ms: number): Promise<boolean> {
+    const { signal } = this.#cut;
+    if (signal.aborted) return true;
+    const aborted = Promise.withResolvers<void>();
+    const onAbort = () => aborted.resolve();
+    signal.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await settledWithin(aborted.promise, ms);
+    } finally {
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+}

@@ -1,0 +1,156 @@
+/** Attacks on the host of an HTTP server by way of its connections, its requests and its cells. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { until } from "../support/mcp.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const ALICE = "alice-alice-alice-alice";
+const BOB = "bob-bob-bob-bob-bob-bob";
+const CELL = "execute_ipython_cell";
+const MIB = 2 ** 20;
+
+/** A server for two owners. */
+async function serve(
+  parts: AsyncDisposableStack,
+  options: { readonly maxFiles?: number } = {},
+): Promise<HttpMcp> {
+  const [workspace, outside] = [
+    parts.use(await TempFolder.create()),
+    parts.use(await TempFolder.create()),
+  ];
+  const tokens = `${outside.path}/tokens`;
+  await Deno.writeTextFile(tokens, `${ALICE}\n${BOB}\n`);
+  const args = ["--workspace", workspace.path, "--token-file", tokens];
+  return parts.use(await HttpMcp.start(args, options));
+}
+
+testIf(Deno.build.os === "linux", "accept() fails otherwise elsewhere", {
+  name: "connections that take all descriptors of the host leave it able to serve",
+  fn: async () => {
+    await using parts = new AsyncDisposableStack();
+    const server = await serve(parts, { maxFiles: 96 });
+    const { url } = server.address;
+    const connect = () => Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+    using kept = await connect();
+    assertEquals(await statusOf(kept, head({ token: "nobody's" })), 401);
+
+    for (let round = 0; round < 3; round++) {
+      const flood: Deno.TcpConn[] = [];
+      for (let n = 0; n < 200; n++) {
+        // Where nobody listens for the moment, that is an end of it, too.
+        const connection = await connect().catch(() => undefined);
+        if (connection === undefined) break;
+        flood.push(connection);
+      }
+      await until(() => server.stderr.includes("Too many open files"));
+      for (const connection of flood) connection.close();
+    }
+
+    assertEquals(await statusOf(kept, head({ token: "nobody's" })), 401);
+    let status: number | undefined;
+    await until(async () => {
+      status = await fetch(url, { headers: { connection: "close" } }).then(
+        async (response) => {
+          await response.body?.cancel();
+          return response.status;
+        },
+        () => undefined, // it listens again after half a second
+      );
+      return status !== undefined;
+    });
+    assertEquals(status, 401);
+  },
+});
+
+Deno.test("bodies that never end take no more of the host than their owner's share", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { address: { url } } = await serve(parts);
+  const begin = async (token: string, length: number): Promise<Deno.TcpConn> => {
+    const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
+    await connection.write(bytesOf(`${head({ token, length })}"A`));
+    return connection;
+  };
+
+  const attack = await Promise.all(Array.from({ length: 60 }, () => begin(ALICE, 16 * MIB)));
+
+  const refused: number[] = [];
+  for (const connection of attack) {
+    statusOf(connection).then((status) => refused.push(status), () => {});
+  }
+  await until(() => refused.length >= 40);
+  assertEquals(new Set(refused), new Set([429]));
+  assert(refused.length < 60, "its share is not nothing");
+  await using bob = await McpHost.join({ url, token: BOB });
+  assertMatch(await bob.execute("6 * 7"), /42/);
+  using another = await begin(ALICE, 16 * MIB);
+  assertEquals(await statusOf(another), 429);
+
+  for (const connection of attack) connection.close();
+  await until(async () => {
+    const response = await fetch(url, {
+      method: "POST",
+      headers: { authorization: `Bearer ${ALICE}`, "content-type": "application/json" },
+      body: " ".repeat(15 * MIB),
+    });
+    await response.body?.cancel();
+    return response.status === 400; // it is no JSON, but was read
+  });
+});
+
+Deno.test("cells that wait for their turn are so many, and no more", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { address: { url } } = await serve(parts);
+  await using alice = await McpHost.join({ url, token: ALICE });
+  await using bob = await McpHost.join({ url, token: BOB });
+  await alice.execute("import time");
+  const ended: string[] = [];
+  const cancel = new AbortController();
+  const start = (code: string) =>
+    alice.call(CELL, { code }, { signal: cancel.signal })
+      .then(({ text }) => void ended.push(text), () => {});
+  const calls = [start("time.sleep(100)"), ...Array.from({ length: 39 }, () => start("1"))];
+
+  await until(() => ended.length === 8);
+  for (const text of ended) assertMatch(text, /^32 cells run or wait for their turn/);
+  assertMatch(await bob.execute("6 * 7"), /42/);
+  await alice.call("reset", {});
+  await Promise.all(calls);
+
+  ended.length = 0;
+  await alice.execute("import time");
+  const long = [start("time.sleep(100)")];
+  for (let n = 0; n < 3; n++) long.push(start(`#${"A".repeat(7 * MIB)}`));
+  await until(() => ended.length === 1);
+  assertMatch(ended[0] ?? "", /^Cells with much code run or wait/);
+  cancel.abort();
+  await Promise.all(long);
+  assertMatch(await alice.execute("6 * 7"), /42/);
+});
+
+/** The head of a request, whose body is as long. */
+function head({ token, length = 0 }: { token: string; length?: number }): string {
+  return [
+    "POST /mcp HTTP/1.1",
+    "Host: 127.0.0.1",
+    `Authorization: Bearer ${token}`,
+    "Content-Type: application/json",
+    "Accept: application/json, text/event-stream",
+    `Content-Length: ${length}`,
+    "\r\n",
+  ].join("\r\n");
+}
+
+function bytesOf(text: string): Uint8Array {
+  return new TextEncoder().encode(text);
+}
+
+/** The status of the answer to what is sent. */
+async function statusOf(connection: Deno.TcpConn, sent = ""): Promise<number> {
+  await connection.write(bytesOf(sent));
+  const buffer = new Uint8Array(4096);
+  const length = await connection.read(buffer);
+  const text = new TextDecoder().decode(buffer.subarray(0, length ?? 0));
+  return Number(text.split(" ")[1]);
+}
