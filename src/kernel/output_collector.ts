@@ -1,4 +1,5 @@
 import type { PartialResult } from "../errors.ts";
+import { weightOf } from "../json/weight.ts";
 import type { ArtifactFolder } from "./artifact_folder.ts";
 import type { OutputChunk } from "./chunk_queue.ts";
 import { hasImage, shownText, writeImage } from "./image_file.ts";
@@ -8,7 +9,6 @@ import type { MimeBundle } from "./outputs.ts";
 import { messageOf, SpillFile } from "./spill_file.ts";
 import { cut, formatBytes } from "./text.ts";
 import { type Raised, raisedIn } from "./raised.ts";
-import { weightOf } from "./weight.ts";
 
 /** Where the parts of an execution's output go, and how much of it is kept. */
 export interface CollectorOptions {

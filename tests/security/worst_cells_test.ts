@@ -87,13 +87,13 @@ for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" 
     `display(id="x", **{"text/plain": "y" * 450_000})
 for i in range(9000): display(id="x", **{"text/plain": "y"})
 for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" * 500_000 + str(i)})`,
-    /left out here/,
+    /^z{2000}$/,
   ],
   "an update of many displays that stand before what is left out": [
     `for i in range(9000): display(id="x", **{"text/plain": "y"})
 print("x" * (3 * M))
 for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" * 500_000 + str(i)})`,
-    /left out here/,
+    /^z{2000}$/,
   ],
   "60,000 pictures, most of which are cleared": [
     `for i in range(60_000):
