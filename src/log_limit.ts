@@ -6,7 +6,7 @@ const LINES_AT_ONCE = 20;
 
 /**
  * A logger for what a server or code can make happen as often as it likes: a flood of messages is cut
- * short, and the next one that passes is preceded by how many were left out. Debug messages all pass.
+ * short, and a line before the next that passes says how many were left out. Debug messages all pass.
  *
  * @param log Where the messages go.
  * @returns The logger, with a limit of its own.
@@ -19,7 +19,7 @@ export function limitedLogger(log: Logger): Logger {
       leftOut++;
       return;
     }
-    if (leftOut > 0) log[level](`${leftOut} messages like the next one were left out`);
+    if (leftOut > 0) log[level](`${leftOut} messages before this one were left out`);
     leftOut = 0;
     log[level](message);
   };

@@ -3,6 +3,7 @@ import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import type { Logger } from "../log.ts";
+import { limitedLogger } from "../log_limit.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 import type { Approvals } from "./approvals.ts";
 import type { CallReporter } from "./call_reporter.ts";
@@ -27,11 +28,13 @@ export interface FirstStartsOptions {
  */
 export class FirstStarts {
   readonly #options: FirstStartsOptions;
+  readonly #log: Logger;
   readonly #turns = new Mutex();
 
   /** @param options Who decides. */
   constructor(options: FirstStartsOptions) {
     this.#options = options;
+    this.#log = limitedLogger(options.log); // code can call such a server as often as it likes
   }
 
   /**
@@ -44,7 +47,7 @@ export class FirstStarts {
    * @throws {ToolCallError} It may not.
    */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
-    const { registry, approvals, reporter, log } = this.#options;
+    const { registry, approvals, reporter } = this.#options;
     if (registry.isOwn(serverName, params)) return;
     using _turn = await this.#turns.acquire(signal); // one question for all that wait for the server
     if (registry.isOwn(serverName, params)) return;
@@ -68,7 +71,7 @@ export class FirstStarts {
       );
     } catch (error) {
       if (!(error instanceof ToolCallError) || error.type === "cancelled") throw error;
-      log.warn(`MCP server "${serverName}" was not started: ${launch}`);
+      this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);
       const { reason = error.message } = error.details;
       const message = `MCP server "${serverName}" was not started: ${reason}. It is in the ` +
         "workspace's registry, but the user has not registered it. They can look at it by " +
