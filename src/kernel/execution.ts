@@ -140,9 +140,12 @@ export class Execution implements AsyncIterable<OutputChunk> {
 
   #finish(failure: Outcome["failure"]): ExecutionResult {
     this.#ended = true;
-    this.#collector[Symbol.dispose]();
-    this.#chunks.end();
-    if (failure !== undefined) throw failure.error;
-    return this.#collector.partial();
+    using _collector = this.#collector;
+    try {
+      if (failure !== undefined) throw failure.error;
+      return this.#collector.partial(); // which may say something
+    } finally {
+      this.#chunks.end();
+    }
   }
 }

@@ -39,7 +39,12 @@ export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | u
 export function shownText(data: MimeBundle): string | undefined {
   const text = textOf(data["text/plain"]);
   if (text === undefined || text.length > MAX_BARE_REPR || !BARE_REPR.test(text)) return text;
-  return FORMATS.some(({ mime }) => textOf(data[mime]) !== undefined) ? undefined : text;
+  return hasImage(data) ? undefined : text;
+}
+
+/** Whether a bundle has an image that can become a file. */
+export function hasImage(data: MimeBundle): boolean {
+  return FORMATS.some(({ mime }) => textOf(data[mime]) !== undefined);
 }
 
 /** Such as `<IPython.core.display.Image object>`. */

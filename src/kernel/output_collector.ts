@@ -1,14 +1,14 @@
 import type { PartialResult } from "../errors.ts";
+import { weightOf } from "../json/weight.ts";
 import type { ArtifactFolder } from "./artifact_folder.ts";
 import type { OutputChunk } from "./chunk_queue.ts";
-import { shownText, writeImage } from "./image_file.ts";
+import { hasImage, shownText, writeImage } from "./image_file.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
 import type { MimeBundle } from "./outputs.ts";
 import { messageOf, SpillFile } from "./spill_file.ts";
 import { cut, formatBytes } from "./text.ts";
 import { type Raised, raisedIn } from "./raised.ts";
-import { weightOf } from "./weight.ts";
 
 /** Where the parts of an execution's output go, and how much of it is kept. */
 export interface CollectorOptions {
@@ -27,6 +27,12 @@ const MAX_KEPT_BYTES = 128 * 1024 ** 2;
 
 /** The most displays and errors of one execution. */
 const MAX_KEPT = 10_000;
+
+/**
+ * The most images of one result that become files. They are written in one go, which holds up all other
+ * sessions of the process.
+ */
+const MAX_IMAGES = 1000;
 
 /** What each of them takes besides what it holds. */
 const ENTRY_BYTES = 512;
@@ -58,7 +64,7 @@ export class OutputCollector implements Disposable {
 
   constructor(options: CollectorOptions) {
     this.#options = options;
-    this.#log = new OutputLog(options.maxOutputBytes, (rawText) => this.#startSpilling(rawText));
+    this.#log = new OutputLog(options.maxOutputBytes, () => this.#startSpilling());
   }
 
   /** Takes one message of the iopub channel; kinds that are no output are ignored. */
@@ -95,8 +101,12 @@ export class OutputCollector implements Disposable {
     return raisedIn(content, Math.max(this.#options.maxOutputBytes, MIN_ERROR_BYTES));
   }
 
-  /** What was produced so far. */
+  /**
+   * What was produced so far. Its images become files now, so that what code replaces all the time, or
+   * clears, costs no work with the disk.
+   */
   partial(): PartialResult {
+    this.#saveImages();
     const note = this.#spill?.note ?? "";
     const wholeText = this.#spill?.text;
     return {
@@ -144,8 +154,7 @@ export class OutputCollector implements Disposable {
       if (line !== undefined) this.#log.addStream("stdout", `${line}\n`);
       return;
     }
-    const image = this.#saveImage(shown.data);
-    const entry = this.#log.addData({ type, displayId }, { ...shown, image });
+    const entry = this.#log.addData({ type, displayId }, shown);
     if (displayId === undefined) return;
     const same = this.#displays.get(displayId);
     if (same === undefined) this.#displays.set(displayId, { first: entry, others: [] });
@@ -162,14 +171,14 @@ export class OutputCollector implements Disposable {
     const { shown: whole, text } = this.#read(content);
     for (const { data, metadata } of olds) this.#keptBytes -= weightOf(data) + weightOf(metadata);
     const shown = this.#fit(whole, { entries: 0, bytes: 0 }) ?? { data: {}, metadata: {} };
+    const oldImages = new Set(olds.map(({ image }) => image));
+    entries.others = [];
+    this.#log.update(first, others, { ...shown, image: undefined });
+    // After the log, which may have had the texts before it written to a file.
     if (text !== undefined && text !== before) {
       this.#publish("result", this.#joiner.joinLine(text));
     }
-    const oldImages = new Set(olds.map(({ image }) => image));
-    const image = this.#saveImage(shown.data);
-    entries.others = [];
-    this.#log.update(first, others, { ...shown, image });
-    for (const old of oldImages) if (old !== undefined) this.#removeImage(old);
+    for (const old of oldImages) if (typeof old === "string") this.#removeImage(old);
   }
 
   #addError(content: JsonObject): void {
@@ -228,13 +237,29 @@ export class OutputCollector implements Disposable {
     );
   }
 
-  #saveImage(data: MimeBundle): string | undefined {
+  #saveImages(): void {
+    let left = MAX_IMAGES - this.#log.images().length;
+    let missing = 0;
+    for (const shown of this.#log.unsaved()) {
+      if (!hasImage(shown.data)) shown.image = null;
+      else if (left-- > 0) shown.image = this.#saveImage(shown.data);
+      else {
+        shown.image = null;
+        missing++;
+      }
+    }
+    if (missing > 0) {
+      this.#say(`${missing} images were not saved: there are more than ${MAX_IMAGES}`);
+    }
+  }
+
+  #saveImage(data: MimeBundle): string | null {
     try {
-      return writeImage(data, this.#options.images);
+      return writeImage(data, this.#options.images) ?? null;
     } catch (error) {
       // The result is worth more than one of its files, so the failure is told in the text.
       this.#say(`An image could not be saved: ${messageOf(error)}`);
-      return undefined;
+      return null;
     }
   }
 
@@ -256,10 +281,10 @@ export class OutputCollector implements Disposable {
     this.#spill?.append(text);
   }
 
-  #startSpilling(rawText?: string): void {
+  #startSpilling(): void {
     if (this.#spill !== undefined) return;
     this.#spill = new SpillFile(this.#options.spill);
-    this.#spill.append(rawText ?? this.#log.rawText() ?? "");
+    this.#spill.append(this.#log.rawText() ?? "");
   }
 }
 

@@ -225,6 +225,61 @@ Deno.test("OutputCollector updates a display that is shown 40,000 times in no ti
   assertEquals(new Set(shown.map(({ data }) => data["text/plain"])), new Set(["9999"]));
 });
 
+Deno.test("OutputCollector keeps within the limit what an update shows many times", () => {
+  const long = (index: number) => "z".repeat(10_000) + index;
+  const update = (collector: TestCollector) => {
+    for (let i = 0; i < 5; i++) {
+      collector.display({ "text/plain": long(i) }, "x", "update_display_data");
+    }
+  };
+  const check = (collector: TestCollector) => {
+    const { text, outputs } = collector.partial();
+    assert((text ?? "").length < 31_000, `${text?.length}`);
+    assertMatch(text ?? "", /left out here/);
+    const shown = outputs.filter((output) => output.type === "display_data");
+    assertEquals(new Set(shown.map(({ data }) => data["text/plain"])), new Set([long(4)]));
+    const whole = collector.spilled();
+    assert(whole.length < 110_000, `${whole.length}`);
+    for (let i = 0; i < 5; i++) assert(whole.includes(long(i)));
+  };
+
+  using many = new TestCollector({ maxOutputBytes: 30_000 });
+  for (let i = 0; i < 1000; i++) many.display({ "text/plain": "y" }, "x");
+  update(many);
+  check(many);
+
+  using head = new TestCollector({ maxOutputBytes: 30_000 });
+  for (let i = 0; i < 1000; i++) head.display({ "text/plain": "y" }, "x");
+  head.stream("s".repeat(50_000));
+  update(head);
+  check(head);
+  assertMatch(head.text ?? "", /^z{10000}4\n/);
+});
+
+Deno.test("OutputCollector keeps the last state of a display before a long text", () => {
+  using collector = new TestCollector({ maxOutputBytes: 1000 });
+  collector.display({ "text/plain": "0%" }, "x");
+  collector.stream("s".repeat(5000));
+  collector.display({ "text/plain": "done: " + "d".repeat(300) }, "x", "update_display_data");
+  assertMatch(collector.text ?? "", /^done: d{300}\ns+\n\[ipybox: .*\]\ns+$/);
+  assert((collector.text ?? "").length < 1200);
+});
+
+Deno.test("OutputCollector writes the images that are shown in the end, up to a limit", () => {
+  using collector = new TestCollector();
+  for (let i = 0; i < 3000; i++) {
+    collector.display({ "image/svg+xml": `<svg>${i}` });
+    if (i % 1000 === 999) collector.message("clear_output", { wait: true });
+  }
+  for (let i = 0; i < 1002; i++) collector.display({ "image/svg+xml": "<svg>" }, `${i}`);
+  collector.display({ "image/svg+xml": "<svg>new" }, "0", "update_display_data");
+  const { text, images } = collector.partial();
+  assertMatch(text ?? "", /2 images were not saved: there are more than 1000/);
+  assertEquals(images.length, 1000);
+  assertEquals(Deno.readTextFileSync(images[0] ?? ""), "<svg>new");
+  assertEquals([...Deno.readDirSync(`${collector.folder}/images`)].length, 1000);
+});
+
 Deno.test("OutputCollector bears code that removes its images", () => {
   using collector = new TestCollector();
   const image = (text: string) => ({ "image/svg+xml": "<svg/>", "text/plain": text });

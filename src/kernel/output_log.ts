@@ -14,9 +14,12 @@ interface StreamEntry {
 export interface Shown {
   data: MimeBundle;
   metadata: MimeBundle;
-  /** The path of its image. */
-  image: string | undefined;
+  /** The path of its image: `null` where it has none, `undefined` as long as that is not known. */
+  image?: string | null | undefined;
 }
+
+/** Where an entry is: before the gap, or after it; all of them are in the tail before there is one. */
+type Part = "head" | "tail";
 
 /** A result or a display. */
 export interface DataEntry {
@@ -26,8 +29,9 @@ export interface DataEntry {
     /** The size of its text. */
     bytes: number;
     /** How many entries have that text in the merged text. */
-    uses: number;
+    readonly uses: Record<Part, number>;
   };
+  part: Part;
   textLeftOut: boolean;
 }
 
@@ -47,18 +51,19 @@ const MAX_STREAM_ENTRY_BYTES = 65_536;
  */
 export class OutputLog {
   readonly #half: number;
-  readonly #beforeGap: (rawText: string) => void;
+  readonly #beforeGap: () => void;
   #entries: Entry[] = [];
   #gap: number | undefined; // the index of the gap between head and tail
-  #cost = 0; // what counts against the limit: all of it before there is a gap, then the tail
+  readonly #cost: Record<Part, number> = { head: 0, tail: 0 }; // what counts against the limit
   #totalBytes = 0;
   #hasText = false;
 
   /**
    * @param maxBytes The most text that is kept.
-   * @param beforeGap Called with all text once, before any of it is left out.
+   * @param beforeGap Called before text is left out, while {@linkcode rawText} is still all of it, or
+   * before an update that needs that.
    */
-  constructor(readonly maxBytes: number, beforeGap: (rawText: string) => void) {
+  constructor(readonly maxBytes: number, beforeGap: () => void) {
     this.#half = maxBytes / 2;
     this.#beforeGap = beforeGap;
   }
@@ -67,7 +72,7 @@ export class OutputLog {
   addStream(name: "stdout" | "stderr", text: string): void {
     this.#hasText = true;
     const bytes = byteLength(text);
-    this.#count(bytes);
+    this.#count("tail", bytes);
     const last = this.#entries.at(-1);
     if (
       last?.type === "stream" && last.name === name && last.bytes + bytes <= MAX_STREAM_ENTRY_BYTES
@@ -76,7 +81,7 @@ export class OutputLog {
       last.bytes += bytes;
     } else {
       this.#entries.push({ type: "stream", name, text, bytes });
-      this.#cost += ENTRY_BYTES;
+      this.#cost.tail += ENTRY_BYTES;
     }
     this.#trimIfLarge();
   }
@@ -86,8 +91,13 @@ export class OutputLog {
     const text = shownText(shown.data);
     if (text !== undefined) this.#hasText = true;
     const bytes = byteLength(text ?? "");
-    const entry = { ...output, shown: { ...shown, bytes, uses: 1 }, textLeftOut: false };
-    this.#count(bytes);
+    const entry: DataEntry = {
+      ...output,
+      shown: { ...shown, bytes, uses: { head: 0, tail: 1 } },
+      part: "tail",
+      textLeftOut: false,
+    };
+    this.#count("tail", bytes);
     this.#entries.push(entry);
     this.#trimIfLarge();
     return entry;
@@ -95,20 +105,27 @@ export class OutputLog {
 
   /**
    * Puts displays into their next state, which they share from then on: one that is shown many times
-   * and updated often costs no more than one that is shown once.
+   * and updated often costs no more than one that is shown once. The merged text has a copy for each of
+   * them, so it is not made before it is known that all of them fit.
    */
   update(first: DataEntry, others: readonly DataEntry[], next: Shown): void {
     const { shown } = first;
+    const bytes = byteLength(shownText(next.data) ?? "");
+    const growth = {
+      head: shown.uses.head * (bytes - shown.bytes),
+      tail: shown.uses.tail * (bytes - shown.bytes),
+    };
+    for (const { textLeftOut, part, shown: own } of others) {
+      if (!textLeftOut) growth[part] += bytes - own.bytes;
+    }
+    if (this.#cost.tail + growth.tail > this.maxBytes) this.#beforeGap();
     for (const other of others) {
-      if (!other.textLeftOut) {
-        shown.uses++;
-        this.#count(shown.bytes - other.shown.bytes);
-      }
+      if (!other.textLeftOut) shown.uses[other.part]++;
       other.shown = shown;
     }
-    const bytes = byteLength(shownText(next.data) ?? "");
-    this.#count(shown.uses * (bytes - shown.bytes));
+    for (const part of ["head", "tail"] as const) this.#count(part, growth[part]);
     Object.assign(shown, next, { bytes });
+    this.#trimHead();
     this.#trimIfLarge();
   }
 
@@ -121,7 +138,7 @@ export class OutputLog {
   clear(): void {
     this.#entries = [];
     this.#gap = undefined;
-    this.#cost = this.#totalBytes = 0;
+    this.#cost.head = this.#cost.tail = this.#totalBytes = 0;
     this.#hasText = false;
   }
 
@@ -152,9 +169,18 @@ export class OutputLog {
   images(): string[] {
     const images = new Set<string>();
     for (const entry of this.#entries) {
-      if ("shown" in entry && entry.shown.image !== undefined) images.add(entry.shown.image);
+      if ("shown" in entry && typeof entry.shown.image === "string") images.add(entry.shown.image);
     }
     return [...images];
+  }
+
+  /** What is shown whose images nobody has looked for yet. */
+  unsaved(): Shown[] {
+    const unsaved = new Set<Shown>();
+    for (const entry of this.#entries) {
+      if ("shown" in entry && entry.shown.image === undefined) unsaved.add(entry.shown);
+    }
+    return [...unsaved];
   }
 
   /** All outputs; neighbouring texts of one stream are one output. */
@@ -183,9 +209,9 @@ export class OutputLog {
     return outputs;
   }
 
-  #count(bytes: number): void {
+  #count(part: Part, bytes: number): void {
     this.#totalBytes += bytes;
-    this.#cost += bytes;
+    this.#cost[part] += bytes;
   }
 
   #gapNote(note: string): string {
@@ -202,13 +228,13 @@ export class OutputLog {
     const limit = this.#gap === undefined
       ? this.maxBytes
       : this.maxBytes + MAX_STREAM_ENTRY_BYTES + ENTRY_BYTES;
-    if (this.#cost > limit) this.#trim();
+    if (this.#cost.tail > limit) this.#trim();
   }
 
   #trim(): void {
     if (this.#gap === undefined) {
-      if (this.#cost <= this.maxBytes) return;
-      this.#beforeGap(this.rawText() ?? "");
+      if (this.#cost.tail <= this.maxBytes) return;
+      this.#beforeGap();
       this.#openGap();
     }
     this.#trimTail();
@@ -219,10 +245,11 @@ export class OutputLog {
     let index = 0;
     let room = this.#half;
     for (; index < this.#entries.length; index++) {
-      const cost = costOf(this.#entries[index]!);
+      const entry = this.#entries[index]!;
+      const cost = costOf(entry);
       if (cost > room) break;
       room -= cost;
-      this.#cost -= cost;
+      if ("shown" in entry) moveToHead(entry);
     }
     const border = this.#entries[index];
     const pieces: Entry[] = [{ type: "gap" }];
@@ -232,44 +259,71 @@ export class OutputLog {
       pieces.unshift({ ...border, text, bytes });
       border.text = border.text.slice(text.length);
       border.bytes -= bytes;
-      this.#cost -= bytes;
+      room -= bytes + ENTRY_BYTES;
+      this.#cost.tail += ENTRY_BYTES; // of the piece that is new
     }
     this.#entries.splice(index, 0, ...pieces);
     this.#gap = index + pieces.length - 1;
+    this.#cost.head = this.#half - room;
+    this.#cost.tail -= this.#cost.head;
+  }
+
+  /** Leaves text before the gap out, newest first, where an update has made it more than half. */
+  #trimHead(): void {
+    if (this.#gap === undefined) return;
+    const kept: Entry[] = [];
+    let index = this.#gap;
+    while (index > 0 && this.#cost.head > this.#half) {
+      const entry = this.#entries[--index]!;
+      const shorter = this.#shorter(entry, "head");
+      if (shorter !== undefined) kept.push(shorter);
+    }
+    this.#entries.splice(index, this.#gap - index, ...kept.reverse());
+    this.#gap = index + kept.length;
   }
 
   /** Leaves the text after the gap out, oldest first, until the rest fits into half of the limit. */
   #trimTail(): void {
-    if (this.#gap === undefined || this.#cost <= this.#half) return;
+    if (this.#gap === undefined || this.#cost.tail <= this.#half) return;
     const tail = this.#entries.splice(this.#gap + 1);
     for (const [index, entry] of tail.entries()) {
-      const excess = this.#cost - this.#half;
-      if (excess <= 0) {
+      if (this.#cost.tail <= this.#half) {
         for (const rest of tail.slice(index)) this.#entries.push(rest);
         return;
       }
-      this.#shorten(entry, excess, index === tail.length - 1);
+      // The newest display keeps its text, which its caller has cut to the limit.
+      const isLast = index === tail.length - 1 && entry.type !== "stream";
+      const shorter = isLast ? entry : this.#shorter(entry, "tail");
+      if (shorter !== undefined) this.#entries.push(shorter);
     }
   }
 
-  /** Takes an entry over into the tail with its text shorter by an excess; a stream may vanish. */
-  #shorten(entry: Entry, excess: number, isLast: boolean): void {
+  /** Makes the text of an entry shorter by what its part has too much; of a stream, all may go. */
+  #shorter(entry: Entry, part: Part): Entry | undefined {
     if (entry.type === "stream") {
-      const text = excess >= entry.bytes ? "" : lastBytes(entry.text, entry.bytes - excess);
+      const limit = entry.bytes - (this.#cost[part] - this.#half);
+      const cutTo = part === "head" ? firstBytes : lastBytes;
+      const text = limit <= 0 ? "" : cutTo(entry.text, limit);
       const bytes = byteLength(text);
-      this.#cost -= entry.bytes - bytes;
-      if (text === "") this.#cost -= ENTRY_BYTES;
-      else this.#entries.push({ ...entry, text, bytes });
-      return;
+      this.#cost[part] -= entry.bytes - bytes;
+      if (text !== "") return { ...entry, text, bytes };
+      this.#cost[part] -= ENTRY_BYTES;
+      return undefined;
     }
-    // The newest display keeps its text, which its caller has cut to the limit.
-    if ("textLeftOut" in entry && !entry.textLeftOut && !isLast) {
-      this.#cost -= entry.shown.bytes;
-      entry.shown.uses--;
+    if ("textLeftOut" in entry && !entry.textLeftOut) {
+      this.#cost[part] -= entry.shown.bytes;
+      entry.shown.uses[part]--;
       entry.textLeftOut = true;
     }
-    this.#entries.push(entry);
+    return entry;
   }
+}
+
+function moveToHead(entry: DataEntry): void {
+  entry.part = "head";
+  if (entry.textLeftOut) return;
+  entry.shown.uses.tail--;
+  entry.shown.uses.head++;
 }
 
 /** The text of an entry that counts against the limit. */

@@ -40,7 +40,7 @@ export interface ExecutionResult {
    * `null` when there was none.
    */
   readonly text: string | null;
-  /** Paths of the images' files, in order: one for each output with a PNG, a JPEG or an SVG. */
+  /** Paths of the images' files, in order: one for each of the first 1000 outputs with a PNG, a JPEG or an SVG. */
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];

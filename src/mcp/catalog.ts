@@ -5,7 +5,9 @@
  */
 import { z } from "zod";
 import { ToolCallError } from "../errors.ts";
+import { weightOf } from "../json/weight.ts";
 import { problemOf } from "./problems.ts";
+import { openEntry } from "./tool_list.ts";
 
 const text = z.string().max(65_536);
 const texts = z.record(z.string().max(1024), text);
@@ -54,7 +56,7 @@ const item = { name: z.string().optional() } as const;
 const LISTS: Readonly<
   Record<ListMethod | "tools/list", readonly [key: string, item: z.ZodType]>
 > = {
-  "tools/list": ["tools", z.unknown()], // taken as they come
+  "tools/list": ["tools", z.unknown().transform(openEntry)], // taken as they come
   "resources/list": ["resources", z.looseObject({ uri: z.string(), ...item })],
   "resources/templates/list": [
     "resourceTemplates",
@@ -104,8 +106,12 @@ export function checkCatalogParams(
   throw new TypeError(`Invalid parameters of ${method}: ${problemOf(parsed.error)}`);
 }
 
-/** The longest list, in pages. A server that never ends its list must not fill the memory. */
+/** The longest list, in pages. A server that never ends its list must not be asked for ever. */
 const MAX_PAGES = 1000;
+/** The largest list, by the memory that it takes: each page is a message of its own, and may be a large one. */
+const MAX_LIST_MIB = 64;
+/** How long the pages after the first may take together: that one is waited for like any other answer. */
+const MAX_PAGING_MS = 60_000;
 
 /**
  * Asks for all pages of a list.
@@ -122,17 +128,25 @@ export async function listAll(
   const [key, schema] = LISTS[method];
   const page = z.looseObject({ nextCursor: z.string().nullish() });
   const items: unknown[] = [];
+  let bytes = 0;
   let cursor: string | undefined;
-  for (let pages = 0; pages < MAX_PAGES; pages++) {
+  let end = Infinity;
+  for (let pages = 0; pages < MAX_PAGES && performance.now() < end; pages++) {
     const raw = await ask(cursor === undefined ? {} : { cursor });
     const parsed = page.safeParse(raw).data;
     const listed = z.array(schema).safeParse(parsed?.[key]).data;
     if (parsed === undefined || listed === undefined) malformed(method);
-    items.push(...listed);
+    bytes += weightOf(listed);
+    if (bytes > MAX_LIST_MIB * 2 ** 20) {
+      const what = `The server's answer to ${method} takes more than ${MAX_LIST_MIB} MiB of memory`;
+      throw new ToolCallError("protocol_error", what);
+    }
+    for (const item of listed) items.push(item);
     // Some servers say so, or by the same cursor again, that nothing follows.
     const next = parsed.nextCursor ?? "";
     if (next === "" || next === cursor) return items;
     cursor = next;
+    if (pages === 0) end = performance.now() + MAX_PAGING_MS;
   }
   throw new ToolCallError("protocol_error", `The server's answer to ${method} has no end`);
 }

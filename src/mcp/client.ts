@@ -1,3 +1,4 @@
+import { Semaphore } from "../async/semaphore.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { parseElicitation } from "./elicitation.ts";
 import type { FormValue } from "./form.ts";
@@ -24,6 +25,8 @@ const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;
 
 /** The longest list of tools, in pages. A server that never ends its list must not fill the memory. */
 const MAX_PAGES = 1000;
+/** How many requests of one server for a model's answer may be open: each may be large. */
+const MAX_SAMPLING = 16;
 /** The least grave messages that servers are asked to log. */
 const LOG_LEVEL = "info";
 
@@ -69,7 +72,10 @@ function answerRequests(serverName: string, client: Client, hooks: ServerHooks, 
     return { action: "accept", content: mutable(answer.content) };
   });
   if (sample !== undefined) {
+    const turns = new Semaphore(MAX_SAMPLING);
     client.setRequestHandler("sampling/createMessage", async ({ params }, { mcpReq }) => {
+      using turn = turns.tryAcquire();
+      if (turn === undefined) throw new Error(`${MAX_SAMPLING} such requests are open already`);
       const answer = await sample({ serverName, params, signal: mcpReq.signal });
       return answer as CreateMessageResult; // the SDK checks it
     });

@@ -2,6 +2,8 @@ import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
 import { TimeBudget } from "../async/time_budget.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { limitedLogger } from "../log_limit.ts";
+import { limitBacklog } from "./backlog.ts";
 import { makeClient } from "./client.ts";
 import { McpConnection } from "./connection.ts";
 import {
@@ -104,10 +106,11 @@ export async function connectMcp(
   const variables = options.variables ??
     await variableLookup(options.workspace, { log: options.log });
   const filled = fillVariables(serverName, params, variables);
+  const log = limitedLogger(options.log ?? silentLogger);
   if ("command" in filled) {
-    return await connectStdio(serverName, filled, { ...options, commandLine: lineOf(params) });
+    return await connectStdio(serverName, filled, { ...options, log, commandLine: lineOf(params) });
   }
-  return await connectHttp(serverName, filled, options);
+  return await connectHttp(serverName, filled, { ...options, log });
 }
 
 const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
@@ -146,6 +149,7 @@ async function connectStdio(
     ...launch,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
+  limitBacklog(transport, (error) => transport.fail(error));
   said = () => lastWords(transport.stderrTail);
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
@@ -206,6 +210,10 @@ async function connectHttp(
     const transport = type === "sse"
       ? new SSEClientTransport(url, { requestInit, fetch })
       : new StreamableHTTPClientTransport(url, { requestInit, fetch });
+    limitBacklog(transport, (error) => {
+      log.warn(`MCP server "${serverName}" is disconnected: ${error.message}`);
+      transport.close().catch((error) => log.error(`${serverName}: ${error}`));
+    });
     try {
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";

@@ -36,7 +36,7 @@ import { headerProblem } from "./header_parameters.ts";
 import { openRequiredUrls } from "./required_urls.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
-import { openEntry, readTool, sealToolLists, type Tool } from "./tool_list.ts";
+import { readTool, sealToolLists, type Tool } from "./tool_list.ts";
 
 /** What a {@linkcode McpConnection} is made of. */
 export interface McpConnectionParts {
@@ -152,11 +152,10 @@ export class McpConnection implements AsyncDisposable {
     const changes = this.#changes;
     const request = { timeout: NO_TIMEOUT, ...defined({ signal }) };
     try {
-      const listed = await listAll(
+      const entries = await listAll(
         "tools/list",
         (params) => this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request),
       );
-      const entries = listed.map(openEntry);
       if (changes === this.#changes) this.#tools = this.#usableTools(entries);
       return entries;
     } catch (error) {

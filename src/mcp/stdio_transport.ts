@@ -118,6 +118,20 @@ export class StdioTransport implements Transport {
   }
 
   /**
+   * Ends the connection because of what the server does.
+   *
+   * @param error Why.
+   */
+  fail(error: Error): void {
+    if (this.#closed) return;
+    this.#failure = error;
+    this.onerror?.(error);
+    this.#end();
+    this.#process?.pipes.close(); // a server that goes on writing would wait for a reader
+    this.#process?.stop(); // never rejects; close() waits for it
+  }
+
+  /**
    * What is known of the process once it has ended.
    *
    * @returns Its exit and last words, or `undefined` where it was never started or still runs.
@@ -151,10 +165,7 @@ export class StdioTransport implements Transport {
       // Nothing more can be answered, even if the process lives on.
       this.#end();
     } catch (error) {
-      this.#failure = error instanceof Error ? error : new Error(String(error));
-      this.onerror?.(this.#failure);
-      this.#end();
-      pipes.close(); // a server that goes on writing would wait for a reader until it is killed
+      this.fail(error instanceof Error ? error : new Error(String(error)));
     }
     this.#process?.stop(); // never rejects; close() waits for it
   }

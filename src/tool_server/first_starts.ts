@@ -3,6 +3,7 @@ import type { ApprovalCall } from "../approval/request.ts";
 import { ConfigError, ToolCallError } from "../errors.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import type { Logger } from "../log.ts";
+import { limitedLogger } from "../log_limit.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 import { type StartEvidence, startEvidence } from "../mcp/start_evidence.ts";
 import type { Approvals } from "./approvals.ts";
@@ -32,11 +33,13 @@ export interface FirstStartsOptions {
  */
 export class FirstStarts {
   readonly #options: FirstStartsOptions;
+  readonly #log: Logger;
   readonly #turns = new Mutex();
 
   /** @param options Who decides. */
   constructor(options: FirstStartsOptions) {
     this.#options = options;
+    this.#log = limitedLogger(options.log); // code can call such a server as often as it likes
   }
 
   /**
@@ -49,7 +52,7 @@ export class FirstStarts {
    * @throws {ToolCallError} It may not.
    */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
-    const { registry, approvals, reporter, log } = this.#options;
+    const { registry, approvals, reporter } = this.#options;
     if (registry.isOwn(serverName, params)) return;
     using _turn = await this.#turns.acquire(signal); // one question for all that wait for the server
     const evidence = await this.#evidence(serverName, params);
@@ -76,7 +79,7 @@ export class FirstStarts {
       );
     } catch (error) {
       if (!(error instanceof ToolCallError) || error.type === "cancelled") throw error;
-      log.warn(`MCP server "${serverName}" was not started: ${launch}`);
+      this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);
       const { reason = error.message } = error.details;
       const message = `MCP server "${serverName}" was not started: ${reason}. It is in the ` +
         "workspace's registry, but the user has not registered it. They can look at it by " +
@@ -88,12 +91,12 @@ export class FirstStarts {
 
   /** What is asked about. What cannot be started is not. */
   async #evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
-    const { workspace, variables, log } = this.#options;
+    const { workspace, variables } = this.#options;
     try {
-      return await startEvidence(serverName, params, { workspace, variables, log });
+      return await startEvidence(serverName, params, { workspace, variables, log: this.#log });
     } catch (cause) {
       if (!(cause instanceof ConfigError)) throw cause;
-      log.warn(cause.message);
+      this.#log.warn(cause.message);
       throw new ToolCallError("server_unreachable", cause.message, {}, { cause });
     }
   }

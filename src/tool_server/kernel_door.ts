@@ -1,4 +1,5 @@
 import type { Logger } from "../log.ts";
+import { limitedLogger } from "../log_limit.ts";
 import {
   type DoorAnswer,
   Refused,
@@ -47,7 +48,8 @@ type Route = (request: IncomingRequest) => Promise<string>;
  * @returns The door. It is open for whoever leads connections to it.
  */
 export function kernelDoor(options: KernelDoorOptions): DoorServer {
-  const { runner, token, maxBodyBytes, log } = options;
+  const { runner, token, maxBodyBytes } = options;
+  const log = limitedLogger(options.log);
   const routes = new Map<string, Route>([
     ["/run", (request) => run(runner, request)],
     ["/catalog", (request) => catalog(runner, request)],

@@ -188,9 +188,10 @@ def swap():
             try: os.remove(path); os.symlink("/etc/passwd", path)
             except OSError: pass
             return
-thread = threading.Thread(target=swap); thread.start()
-display(Image(png(2000, 300)))
-thread.join()`);
+thread = threading.Thread(target=swap, daemon=True); thread.start()
+display(Image(png(2000, 300)))`);
+    const after = await execute("thread.join(30); print(thread.is_alive())"); // it becomes a file now
+    assertStringIncludes(JSON.stringify(after.content), "False");
     assert(!JSON.stringify(content).includes(btoa("root:")), "a link was followed");
   });
 });

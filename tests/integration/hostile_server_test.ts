@@ -1,5 +1,5 @@
 /** Servers that misbehave: their own calls may fail, nothing else does, and nothing of them stays. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ToolCallError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
 import type { ToolCall } from "../../src/tool_server/approved_calls.ts";
@@ -128,4 +128,72 @@ Deno.test("servers whose tools changed are known until they are registered anew"
   assertEquals(runner.changedServers, ["bad"]);
   await runner.registerServer("bad", rawServer("normal", journal));
   assertEquals(runner.changedServers, []);
+});
+
+Deno.test("a list that takes too much memory is not asked for to its end", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start("endless", journal);
+  const error = await assertRejects(() => runner.listTools("bad"), ToolCallError);
+  assertEquals(error.type, "protocol_error");
+  assertMatch(error.message, /tools\/list takes more than 64 MiB of memory/);
+  const asked = (await Deno.readTextFile(journal)).match(/^tools\/list$/gm)?.length ?? 0;
+  assert(asked <= 70, `asked for ${asked} pages of 1 MB`);
+  assertEquals(await text(runner, "good", "count"), "1");
+});
+
+Deno.test("a server that asks and takes no answers is stopped", async () => {
+  await using folder = await TempFolder.create();
+  const journal = `${folder.path}/journal`;
+  await using runner = await start("deaf", journal, { callTimeoutMs: 60_000 });
+  const error = await assertRejects(() => runner.run("bad", "count"), ToolCallError);
+  assertEquals(error.type, "server_died");
+  assertMatch(error.message, /does not take what it is sent/);
+  const [pid = 0] = await pids(journal);
+  await until(async () => !await isAlive(pid));
+  assertEquals(await text(runner, "good", "count"), "1");
+});
+
+Deno.test("a server that asks nonsense does not fill the log", async () => {
+  const lines: string[] = [];
+  const note = (line: string) => void lines.push(line);
+  const log = { debug() {}, info: note, warn: note, error: note };
+  await using runner = await ToolRunner.start({
+    servers: { bad: rawServer() },
+    approval: "allow",
+    log,
+  });
+  const requestedSchema = { type: "object", properties: { "a\u0001": { type: "string" } } };
+  const nonsense = { method: "elicitation/create", params: { message: "m", requestedSchema } };
+  const said = await text(runner, "bad", "ask", { ...nonsense, times: 3000 });
+  assertEquals(JSON.parse(said).length, 3000);
+  const declined = lines.filter((line) => line.includes("Declined"));
+  assert(declined.length >= 1 && declined.length < 100, `${declined.length} lines`);
+});
+
+Deno.test("a server may have only so many requests for a model open", async () => {
+  let [open, most] = [0, 0];
+  const allOpen = Promise.withResolvers<void>();
+  await using runner = await ToolRunner.start({
+    servers: { bad: rawServer() },
+    approval: "allow",
+    log: silentLogger,
+    sampling: async () => {
+      most = Math.max(most, ++open);
+      if (open === 16) allOpen.resolve();
+      await allOpen.promise;
+      open--;
+      return { model: "m", role: "assistant", content: { type: "text", text: "answer" } };
+    },
+  });
+  const params = { messages: [], maxTokens: 1 };
+  const said = await text(runner, "bad", "ask", {
+    method: "sampling/createMessage",
+    params,
+    times: 40,
+  });
+  const answers: readonly { readonly message?: string }[] = JSON.parse(said);
+  const refused = answers.filter(({ message }) => message?.includes("16 such requests are open"));
+  assertEquals(most, 16);
+  assert(refused.length > 0 && answers.length === 40, `${refused.length} of ${answers.length}`);
 });

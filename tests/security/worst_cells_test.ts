@@ -78,6 +78,29 @@ for i in range(20): raw("display_data", b'{"data":{},"transient":{},"metadata":{
 for i in range(3000): display("update_display_data", id="x", a="b")`,
     /Some displays and errors were left out/,
   ],
+  "an update of many displays of one id with a long text": [
+    `for i in range(9000): display(id="x", **{"text/plain": "y" * 100})
+for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" * 900_000 + str(i)})`,
+    /left out here/,
+  ],
+  "many displays of one id that take over the long text of the first": [
+    `display(id="x", **{"text/plain": "y" * 450_000})
+for i in range(9000): display(id="x", **{"text/plain": "y"})
+for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" * 500_000 + str(i)})`,
+    /^z{2000}$/,
+  ],
+  "an update of many displays that stand before what is left out": [
+    `for i in range(9000): display(id="x", **{"text/plain": "y"})
+print("x" * (3 * M))
+for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" * 500_000 + str(i)})`,
+    /^z{2000}$/,
+  ],
+  "60,000 pictures, most of which are cleared": [
+    `for i in range(60_000):
+    display(**{"image/svg+xml": "<svg/>"})
+    if i % 9000 == 8999: send("clear_output", wait=False)`,
+    /5000 images were not saved: there are more than 1000/,
+  ],
   "display ids of 10 MiB": [
     `for i in range(60): display(id="x" * (10 * M) + str(i))`,
     /Some displays and errors were left out/,

@@ -1,6 +1,6 @@
-import { isObject } from "./jupyter.ts";
+import { isRecord } from "./record.ts";
 
-/** About how many bytes of memory a value of a message takes. Nesting costs no stack. */
+/** About how many bytes of memory a value parsed from JSON takes. Nesting costs no stack. */
 export function weightOf(value: unknown): number {
   let weight = 0;
   const rest: unknown[] = [value];
@@ -8,7 +8,7 @@ export function weightOf(value: unknown): number {
     weight += VALUE_BYTES;
     if (typeof next === "string") weight += stringBytes(next);
     else if (Array.isArray(next)) { for (const inner of next) rest.push(inner); }
-    else if (isObject(next)) {
+    else if (isRecord(next)) {
       for (const [name, inner] of Object.entries(next)) {
         weight += VALUE_BYTES + stringBytes(name);
         rest.push(inner);
