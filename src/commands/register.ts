@@ -41,7 +41,10 @@ export const register: Command = {
     force: { help: "Replace another registration of that name without asking" },
     login: { help: "Log in also without a terminal: print the page and wait for the browser" },
     ...LOGIN_OPTIONS,
-    "connect-timeout": { value: "SECONDS", help: "How long to wait for the server (default: 30)" },
+    "connect-timeout": {
+      value: "SECONDS",
+      help: "How long it may take to start, always (default: 30)",
+    },
     workspace: WORKSPACE,
   },
   notes: [
@@ -50,7 +53,8 @@ export const register: Command = {
     "workspace's .env, when the server starts, and never stored.",
     "",
     "A name that is registered in another way is replaced only after asking, or with",
-    "--force. Variables of its environment that --env does not name are kept.",
+    "--force. Variables of its environment that --env does not name are kept, and so",
+    "is --connect-timeout.",
     "",
     "Where a remote server asks for a login, the page is printed: open it in a",
     "browser on this machine. The login is kept out of the workspace, for you only.",
@@ -94,8 +98,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   /** What is registered, where the person wants that: another server of that name may be there. */
   async function decided(name: string, params: ServerParams): Promise<ServerParams> {
     const present = registry.get(name);
-    const wanted = parseServerParams(name, withEnvironment(params, present));
-    if (present === undefined || parsed.has("force") || sameParams(present, wanted)) return wanted;
+    const wanted = parseServerParams(name, withKept(timed(params), present));
+    if (present === undefined || parsed.has("force") || startAlike(present, wanted)) return wanted;
     const is = `${name} is registered as ${printable(launchText(present))}`;
     if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
     const becomes = `It would become ${printable(launchText(wanted))}`;
@@ -104,11 +108,15 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw new ConfigError(`${name} was not replaced`);
   }
 
+  function timed(params: ServerParams): ServerParams {
+    const connectTimeoutMs = parsed.milliseconds("connect-timeout");
+    return connectTimeoutMs === undefined ? params : { ...params, connectTimeoutMs };
+  }
+
   async function registerOne(name: string, params: ServerParams): Promise<void> {
     const tools = await generateMcpSources(name, params, {
       rootDir: mcptoolsOf(workspace),
       workspace,
-      connectTimeoutMs: parsed.milliseconds("connect-timeout"),
       login,
       signal: io.signal,
       log: io.log,
@@ -124,14 +132,18 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   }
 }
 
-/** A local server that replaces another one keeps the variables that it does not set. */
-function withEnvironment(params: ServerParams, present: ServerParams | undefined): ServerParams {
+/** A server that replaces another one keeps its time to start, and the variables that it does not set. */
+function withKept(given: ServerParams, present: ServerParams | undefined): ServerParams {
+  const { connectTimeoutMs } = present ?? {};
+  const params = connectTimeoutMs === undefined ? given : { connectTimeoutMs, ...given };
   if (!("command" in params) || present === undefined || !("command" in present)) return params;
   return present.env === undefined ? params : { ...params, env: { ...present.env, ...params.env } };
 }
 
-function sameParams(one: ServerParams, other: ServerParams): boolean {
-  return canonicalJson(toExact(one)) === canonicalJson(toExact(other));
+/** Whether two registrations differ in nothing but how long the start may take. */
+function startAlike(one: ServerParams, other: ServerParams): boolean {
+  const launch = ({ connectTimeoutMs: _, ...rest }: ServerParams) => canonicalJson(toExact(rest));
+  return launch(one) === launch(other);
 }
 
 /** What the command line names. */

@@ -87,6 +87,25 @@ Deno.test("a server that died is started again by the next call, later each time
   assertGreater(waits[2] ?? 0, 750); // 200, 400, 800 ms after the death
 });
 
+Deno.test("the time to start that a registration gives counts at every start", async () => {
+  const raw = rawServer();
+  const words = [raw.command, ...raw.args ?? []].map((word) => `'${word}'`).join(" ");
+  const slow: ServerParams = { command: "sh", args: ["-c", `sleep 2; exec ${words}`] };
+  const patient: ServerParams = { ...slow, connectTimeoutMs: 60_000 };
+  await using runner = await start({ slow, patient }, 1000);
+  const error = await assertRejects(() => runner.run("slow", "count"), ToolCallError);
+  assertEquals(
+    error.message,
+    'MCP server "slow" did not answer the MCP handshake within 1 s. If it needs longer, ' +
+      "register it with --connect-timeout SECONDS",
+  );
+  assert((await runner.listTools("patient")).length > 0);
+  await assertRejects(() => runner.run("patient", "die"), ToolCallError);
+  assertEquals(await text(runner, "patient", "count"), "1");
+  await runner.reset();
+  assertEquals(await text(runner, "patient", "count"), "1");
+});
+
 Deno.test("a server that hangs delays no other", async () => {
   await using runner = await start({ slow: rawServer("hang"), raw: rawServer() }, 60_000);
   const gaveUp = new AbortController();
