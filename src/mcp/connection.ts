@@ -83,6 +83,7 @@ export class McpConnection implements AsyncDisposable {
   #changes = 0;
   #usable = true;
   #forgotten = false;
+  #warned = false;
   #closing: Promise<void> | undefined;
 
   /** @param parts A connected client and what it is connected by. */
@@ -337,6 +338,13 @@ export class McpConnection implements AsyncDisposable {
     await this.#belongings?.[Symbol.asyncDispose]();
   }
 
+  /** Says why the connection is of no use any more: once, however many calls fail by it. */
+  readonly #warn = (message: string): void => {
+    if (this.#warned) return;
+    this.#warned = true;
+    this.#log.warn(message);
+  };
+
   #lose(): void {
     this.#usable = false;
     this.#lost.resolve();
@@ -348,11 +356,11 @@ export class McpConnection implements AsyncDisposable {
     if (answer !== undefined) return answer;
     this.#lose();
     if (this.#transport instanceof StdioTransport) {
-      return await explainDeath(this.serverName, this.#transport, error, this.#log);
+      return await explainDeath(this.serverName, this.#transport, error, this.#warn);
     }
     const { failure } = this.#session ?? {};
     if (failure !== undefined) {
-      this.#log.warn(failure.message);
+      this.#warn(failure.message);
       return explainLogin(failure);
     }
     this.#forgotten = isForgottenSession(error);

@@ -249,7 +249,6 @@ export class McpPool implements AsyncDisposable {
 
   #unreachable(serverName: string, params: ServerParams, error: unknown): ToolCallError {
     if (!(error instanceof Error)) throw error;
-    this.#log.warn(error.message);
     if (error instanceof McpLoginRequiredError) return explainLogin(error);
     const options = { cause: error };
     if (!(error instanceof McpConnectionError)) {

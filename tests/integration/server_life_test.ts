@@ -106,6 +106,32 @@ Deno.test("the time to start that a registration gives counts at every start", a
   assertEquals(await text(runner, "patient", "count"), "1");
 });
 
+Deno.test("one warning says that a server died or does not start, however many calls wait for it", async () => {
+  const exits = ["-c", "read line; echo no key >&2; exit 3"];
+  const told: string[] = [];
+  await using runner = await ToolRunner.start({
+    servers: { raw: rawServer(), broken: { command: "sh", args: exits } },
+    approval: "allow",
+    log: { ...silentLogger, warn: (message) => void told.push(message) },
+  });
+  const failures = async (server: string, calls: readonly Promise<unknown>[]) => {
+    const ends = await Promise.allSettled(calls);
+    for (const end of ends) assert(end.status === "rejected" && `${end.reason}`.includes(server));
+    return told.splice(0);
+  };
+  await text(runner, "raw", "count");
+  const sleeping = Array.from({ length: 10 }, () => runner.run("raw", "sleep", { ms: 60_000 }));
+  assertEquals(await failures("raw", [...sleeping, runner.run("raw", "die")]), [
+    'MCP server "raw" died. Last lines of its stderr:\nlast words\n',
+  ]);
+  const starting = Array.from({ length: 5 }, () => runner.run("broken", "count"));
+  const [message = "", ...others] = await failures("broken", starting);
+  assertEquals(others, []);
+  assert(message.includes("exited with code 3") && message.includes("no key"), message);
+  await assertRejects(() => runner.run("raw", "die"), ToolCallError);
+  assertEquals(told.length, 1); // another death
+});
+
 Deno.test("a server that hangs delays no other", async () => {
   await using runner = await start({ slow: rawServer("hang"), raw: rawServer() }, 60_000);
   const gaveUp = new AbortController();
