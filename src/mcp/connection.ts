@@ -36,6 +36,7 @@ import { headerProblem } from "./header_parameters.ts";
 import { openRequiredUrls } from "./required_urls.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
+import { offersTasks, requiresTask, runTask } from "./tasks.ts";
 import { openEntry, readTool, sealToolLists, type Tool } from "./tool_list.ts";
 
 /** What a {@linkcode McpConnection} is made of. */
@@ -103,9 +104,8 @@ export class McpConnection implements AsyncDisposable {
       this.#tools = undefined;
       this.#hooks.onToolsChanged?.();
     });
-    const unable = (error: unknown) => this.#log.debug(`${this.serverName}: ${error}`);
-    if (this.#hooks.onLog !== undefined) requestLog(this.#client, unable);
-    listenForChanges(this.#client, unable);
+    if (this.#hooks.onLog !== undefined) requestLog(this.#client, this.#unable);
+    listenForChanges(this.#client, this.#unable);
   }
 
   /** Whether calls can be made. */
@@ -172,7 +172,11 @@ export class McpConnection implements AsyncDisposable {
    * @returns Why it cannot be called; `undefined` where nothing is known against it.
    */
   problemOf(entry: unknown): string | undefined {
-    return this.#sendsHeaders ? headerProblem(readTool(entry)?.inputSchema) : undefined;
+    const tool = readTool(entry);
+    if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
+      return "It runs only as a task, and its server does not offer tasks";
+    }
+    return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }
 
   /**
@@ -312,6 +316,9 @@ export class McpConnection implements AsyncDisposable {
         toolDefinition: { name, inputSchema },
       });
     }
+    if (offersTasks(this.#client) && requiresTask(await this.findTool(name, options.signal))) {
+      return await runTask(this.#client, params, { ...options, unable: this.#unable });
+    }
     // A plain request leaves the result as it came.
     return await this.#client.request({ method: "tools/call", params }, AS_IT_CAME, options);
   }
@@ -344,6 +351,8 @@ export class McpConnection implements AsyncDisposable {
     this.#warned = true;
     this.#log.warn(message);
   };
+
+  readonly #unable = (error: unknown): void => this.#log.debug(`${this.serverName}: ${error}`);
 
   #lose(): void {
     this.#usable = false;
