@@ -57,6 +57,18 @@ export interface McpConnectionParts {
   readonly belongings?: AsyncDisposable;
 }
 
+/** What a server says of itself and of its tools. */
+export interface ServerDescription {
+  /** The tools of all pages of its list, as they came. */
+  readonly tools: readonly unknown[];
+  /** For each of them, why it cannot be called, if that is so. */
+  readonly unusable: readonly (string | undefined)[];
+  /** Its name, title and version. */
+  readonly serverInfo: unknown;
+  /** Its instructions for its users. */
+  readonly instructions: string | undefined;
+}
+
 /** What the SDK takes of a result: all of it, as it came. */
 const AS_IT_CAME = z.unknown();
 /** The SDK needs some limit; ours are signals. */
@@ -106,6 +118,7 @@ export class McpConnection implements AsyncDisposable {
     });
     if (this.#hooks.onLog !== undefined) requestLog(this.#client, this.#unable);
     listenForChanges(this.#client, this.#unable);
+    this.#hooks.onStarted?.();
   }
 
   /** Whether calls can be made. */
@@ -166,6 +179,19 @@ export class McpConnection implements AsyncDisposable {
   }
 
   /**
+   * Asks for all that an API is made of.
+   *
+   * @param options How long to wait for tools that are added late.
+   * @returns The server's tools as they come, and what it says of itself.
+   * @throws {ToolCallError} The server does not give its list.
+   */
+  async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
+    const tools = await this.listEntries(options);
+    const unusable = tools.map((entry) => this.problemOf(entry));
+    return { tools, unusable, serverInfo: this.serverInfo, instructions: this.instructions };
+  }
+
+  /**
    * Finds out whether an entry of the server's list is a tool that cannot be called.
    *
    * @param entry The entry.
@@ -200,6 +226,11 @@ export class McpConnection implements AsyncDisposable {
    */
   knownTool(name: string): Tool | undefined {
     return this.#tools?.find((tool) => tool.name === name);
+  }
+
+  /** The names of all tools that can be called, if the list is known. */
+  get knownNames(): readonly string[] {
+    return this.#tools?.map(({ name }) => name) ?? [];
   }
 
   /**

@@ -25,6 +25,8 @@ export interface CellOutcome {
   /** Whether it was cancelled, by its client or by a reset. */
   readonly cancelled: boolean;
   readonly calls: CallRecords;
+  /** What the agent should know of the servers that it calls. */
+  readonly notes: readonly string[];
   /** The last text, for a cell that has no result. */
   readonly lastText: string;
   readonly durationMs: number;
@@ -57,6 +59,7 @@ export class CellRun {
   /** Its code. */
   readonly code: string;
   readonly #calls = new CallRecords();
+  readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
   #approvals: ApprovalRequest[] = [];
@@ -84,6 +87,7 @@ export class CellRun {
         end,
         cancelled: "error" in end && isAbort(end.error),
         calls: this.#calls,
+        notes: this.#notes,
         lastText: this.#lastText,
         durationMs: performance.now() - this.#startedAt,
         state: executor.state,
@@ -233,6 +237,9 @@ export class CellRun {
           case "call_started":
           case "call_ended":
             this.#calls.take(event);
+            break;
+          case "note":
+            this.#notes.push(event.text);
             break;
           case "progress":
           case "log":

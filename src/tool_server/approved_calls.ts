@@ -1,3 +1,4 @@
+import { quoted } from "../approval/call_text.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
@@ -12,7 +13,9 @@ import type { CallReporter } from "./call_reporter.ts";
 import type { McpPool } from "./mcp_pool.ts";
 import type { ServerEvents } from "./server_events.ts";
 import type { ServerRegistry } from "./server_registry.ts";
+import { nearestNames } from "./nearest_names.ts";
 import { targetHashes } from "./target_hashes.ts";
+import type { ToolChanges } from "./tool_changes.ts";
 
 /** A call of a tool whose arguments are sealed. */
 export interface ToolCall {
@@ -50,6 +53,8 @@ export interface ApprovedCallsOptions {
   readonly reporter: CallReporter;
   /** Told of progress, and of which calls are under way. */
   readonly events: ServerEvents;
+  /** Follows what calls change in the list of tools. */
+  readonly changes: ToolChanges;
   /** How long a call may take once it is approved, in milliseconds. */
   readonly callTimeoutMs: number | undefined;
   /** Told of servers that do not describe their tools. */
@@ -74,7 +79,7 @@ export class ApprovedCalls {
    * @throws {ToolCallError} There is no result; its type says why.
    */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
-    const { registry, pool, approvals, reporter, events } = this.#options;
+    const { registry, pool, approvals, reporter, events, changes } = this.#options;
     const { serverName, toolName } = call;
     const { signal, onProgress } = options;
     const callId = crypto.randomUUID();
@@ -90,12 +95,34 @@ export class ApprovedCalls {
       await beforeSending();
       this.#requireUnchanged(serverName, params);
       using _running = events.track(serverName, callId);
-      return await pool.callTool(serverName, toolName, args, {
+      const result = await pool.callTool(serverName, toolName, args, {
         signal,
         timeoutMs: this.#timeoutMs(options),
         onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
+      }).catch((error: unknown) => {
+        throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
       });
+      await changes.settled(serverName); // the next line may import what this call has brought
+      if (tool !== undefined || result.isError !== true) return result;
+      const text = `[ipybox] ${this.#noSuchTool(serverName, toolName)}`;
+      return { ...result, content: [...result.content, { type: "text", text }] };
     }, ({ isError }) => isError === true);
+  }
+
+  /** Explains the failure of a call of a tool that the server does not list. */
+  #withoutTool(serverName: string, toolName: string, error: unknown): unknown {
+    if (!(error instanceof ToolCallError)) return error;
+    const { type, message, details } = error;
+    if (type !== "invalid_arguments" && type !== "protocol_error") return error;
+    const explained = `${this.#noSuchTool(serverName, toolName)}. ${message}`;
+    return new ToolCallError(type, explained, details, { cause: error });
+  }
+
+  #noSuchTool(serverName: string, toolName: string): string {
+    const names = this.#options.pool.knownNames(serverName);
+    const near = nearestNames(toolName, names, 3).map(quoted).join(", ");
+    const others = near === "" ? "" : `; the nearest that it has: ${near}`;
+    return `MCP server "${serverName}" lists no tool ${quoted(toolName.slice(0, 100))}${others}`;
   }
 
   /**
