@@ -152,7 +152,8 @@ async function connectStdio(
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
-    return new McpConnection({ serverName, client, transport, log, hooks, belongings });
+    const { ownFolder } = launch;
+    return new McpConnection({ serverName, client, transport, log, hooks, belongings, ownFolder });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired && !isAnswer(error);
     const evidence: Partial<ProcessEvidence> | undefined = exited

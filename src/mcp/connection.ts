@@ -33,6 +33,7 @@ import {
 } from "./sdk.ts";
 import type { OAuthSession } from "./oauth/session.ts";
 import { headerProblem } from "./header_parameters.ts";
+import { fileNamedIn } from "./named_file.ts";
 import { openRequiredUrls } from "./required_urls.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
@@ -55,6 +56,8 @@ export interface McpConnectionParts {
   readonly session?: OAuthSession | undefined;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
+  /** The folder that was made for the server, if it starts in that. */
+  readonly ownFolder?: string | undefined;
 }
 
 /** What a server says of itself and of its tools. */
@@ -90,6 +93,7 @@ export class McpConnection implements AsyncDisposable {
   readonly #log: Logger;
   readonly #session: OAuthSession | undefined;
   readonly #belongings: AsyncDisposable | undefined;
+  readonly #ownFolder: string | undefined;
   readonly #hooks: ServerHooks;
   readonly #lost = Promise.withResolvers<void>();
   #tools: readonly Tool[] | undefined;
@@ -107,6 +111,7 @@ export class McpConnection implements AsyncDisposable {
     this.#log = parts.log;
     this.#session = parts.session;
     this.#belongings = parts.belongings;
+    this.#ownFolder = parts.ownFolder;
     this.#hooks = parts.hooks ?? {};
     this.closed = this.#lost.promise;
     sealToolLists(this.#transport);
@@ -266,6 +271,18 @@ export class McpConnection implements AsyncDisposable {
         timedOut: deadline.passed,
       });
     }
+  }
+
+  /**
+   * Finds a file that a result names and that lies where only the server can reach it.
+   *
+   * @param result The result.
+   * @returns The file's path, as the server says it; `undefined` where there is none.
+   */
+  async ownFileIn(result: ToolResult): Promise<string | undefined> {
+    if (this.#ownFolder === undefined) return undefined;
+    const texts = result.content.flatMap(({ text }) => typeof text === "string" ? [text] : []);
+    return await fileNamedIn(this.#ownFolder, texts.join("\n"));
   }
 
   /**

@@ -13,6 +13,7 @@ import type { CallReporter } from "./call_reporter.ts";
 import type { McpPool } from "./mcp_pool.ts";
 import type { ServerEvents } from "./server_events.ts";
 import type { ServerRegistry } from "./server_registry.ts";
+import type { Notes } from "./notes.ts";
 import { nearestNames } from "./nearest_names.ts";
 import { targetHashes } from "./target_hashes.ts";
 import type { ToolChanges } from "./tool_changes.ts";
@@ -55,6 +56,8 @@ export interface ApprovedCallsOptions {
   readonly events: ServerEvents;
   /** Follows what calls change in the list of tools. */
   readonly changes: ToolChanges;
+  /** Takes what code should know. */
+  readonly notes: Notes;
   /** How long a call may take once it is approved, in milliseconds. */
   readonly callTimeoutMs: number | undefined;
   /** Told of servers that do not describe their tools. */
@@ -64,6 +67,8 @@ export interface ApprovedCallsOptions {
 /** Makes calls, each in the same order: decided, noted, and only then sent to the server. */
 export class ApprovedCalls {
   readonly #options: ApprovedCallsOptions;
+  /** The servers of which it was said where their files are. */
+  readonly #noted = new Set<string>();
 
   /** @param options Who decides, who is told, and where calls go. */
   constructor(options: ApprovedCallsOptions) {
@@ -103,10 +108,27 @@ export class ApprovedCalls {
         throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
       });
       await changes.settled(serverName); // the next line may import what this call has brought
+      await this.#noteOwnFile(serverName, result);
       if (tool !== undefined || result.isError !== true) return result;
       const text = `[ipybox] ${this.#noSuchTool(serverName, toolName)}`;
       return { ...result, content: [...result.content, { type: "text", text }] };
     }, ({ isError }) => isError === true);
+  }
+
+  /** Says where a file is that code will look for in vain: once for each server. */
+  async #noteOwnFile(serverName: string, result: ToolResult): Promise<void> {
+    if (this.#noted.has(serverName)) return;
+    const { pool, notes } = this.#options;
+    const path = await pool.ownFileIn(serverName, result);
+    if (path === undefined) return;
+    this.#noted.add(serverName);
+    notes.add(
+      `[ipybox] ${
+        quoted(path.slice(0, 100))
+      } lies in a folder of MCP server "${serverName}" that ` +
+        "code cannot read. To have its files in the workspace, the user can register it with " +
+        "--cwd '${workspaceFolder}'",
+    );
   }
 
   /** Explains the failure of a call of a tool that the server does not list. */

@@ -93,6 +93,17 @@ export class McpPool implements AsyncDisposable {
     );
   }
 
+  /**
+   * Finds a file that a result names and that lies where only its server can reach it.
+   *
+   * @param serverName The server.
+   * @param result The result.
+   * @returns The file's path, as the server says it; `undefined` where there is none.
+   */
+  async ownFileIn(serverName: string, result: ToolResult): Promise<string | undefined> {
+    return await this.#slots.get(serverName)?.connected?.ownFileIn(result);
+  }
+
   /** The names of the tools that a server lists, as far as that is known. */
   knownNames(serverName: string): readonly string[] {
     return this.#slots.get(serverName)?.connected?.knownNames ?? [];

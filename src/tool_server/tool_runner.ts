@@ -123,6 +123,7 @@ export class ToolRunner implements AsyncDisposable {
       reporter,
       events,
       changes,
+      notes: this.#notes,
       callTimeoutMs,
       log,
     });
@@ -166,16 +167,7 @@ export class ToolRunner implements AsyncDisposable {
     await this.#changes.settled();
   }
 
-  /**
-   * Leaves a note for whoever writes the code.
-   *
-   * @param text What it should know of a server that it calls, in a line.
-   */
-  note(text: string): void {
-    this.#notes.add(text);
-  }
-
-  /** Takes the notes that nobody has taken yet. */
+  /** Takes what whoever writes the code should know of servers, each in a line. */
   takeNotes(): string[] {
     return this.#notes.take();
   }
