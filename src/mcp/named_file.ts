@@ -1,54 +1,49 @@
-/** How much of a folder and of a text is looked at: a server decides on both. */
-const MAX_ENTRIES = 500;
-const MAX_DEPTH = 4;
+import { isAbsolute, join } from "node:path";
+import { isInside } from "../process/trusted_path.ts";
+
+/** How much of a text, and how many files that it may name, are looked at: a server decides on both. */
 const MAX_TEXT = 64 * 1024;
-/** A shorter name may be a word. */
-const MIN_LENGTH = 4;
+const MAX_FILES = 50;
+const MAX_LENGTH = 500;
+
+/** What stands between the words of a text, and around the paths in them. */
+const SEPARATORS = /[\s"'`()[\]{}<>,;|]/;
 
 /**
- * Finds a file that a server wrote into its own folder and speaks of by its relative path.
+ * Finds a file that a server wrote into its own folder and speaks of by its path.
  *
  * @param folder The folder that it started in.
  * @param text What it says.
- * @returns The path, as it says it; `undefined` where there is none.
+ * @returns The path in the folder; `undefined` where there is none.
  */
 export async function fileNamedIn(folder: string, text: string): Promise<string | undefined> {
-  const said = text.slice(0, MAX_TEXT);
   if ((await Deno.permissions.query({ name: "read", path: folder })).state !== "granted") {
     return undefined;
   }
-  let entries = 0;
-  let level = [""];
-  for (let depth = 0; depth < MAX_DEPTH && level.length > 0; depth++) {
-    const below: string[] = [];
-    for (const parent of level) {
-      for await (const { name, isFile, isDirectory } of readFolder(`${folder}/${parent}`)) {
-        if (++entries > MAX_ENTRIES) return undefined;
-        const path = `${parent}${name}`;
-        if (isDirectory) below.push(`${path}/`);
-        if (isFile && path.length >= MIN_LENGTH && isNamed(path, said)) return path;
-      }
-    }
-    level = below;
+  const paths = new Set<string>();
+  for (const word of text.slice(0, MAX_TEXT).split(SEPARATORS)) {
+    if (paths.size >= MAX_FILES) break;
+    const path = pathIn(folder, word);
+    if (path !== undefined) paths.add(path);
   }
+  for (const path of paths) if (await isFile(join(folder, path))) return path;
   return undefined;
 }
 
-/** The server may have removed it again. */
-async function* readFolder(path: string): AsyncGenerator<Deno.DirEntry> {
-  try {
-    yield* Deno.readDir(path);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
+/** The path below a folder that a word stands for, if it may be one. */
+function pathIn(folder: string, word: string): string | undefined {
+  if (word.length > MAX_LENGTH || !/[./]/.test(word)) return undefined;
+  const path = (isInside(word, folder) ? word.slice(folder.length + 1) : word)
+    .replace(/[.:!?]{1,3}$/, "").replace(/^\.\//, "");
+  const isBelow = path !== "" && !isAbsolute(path) && !path.includes("\0") &&
+    !path.split("/").includes("..");
+  return isBelow ? path : undefined;
 }
 
-/** Whether a path stands in a text for itself, and not as a part of a longer name. */
-function isNamed(path: string, text: string): boolean {
-  for (let at = text.indexOf(path); at !== -1; at = text.indexOf(path, at + path.length)) {
-    if (!/[\w-]/.test(text.charAt(at - 1)) && !/[\w-]/.test(text.charAt(at + path.length))) {
-      return true;
-    }
+async function isFile(path: string): Promise<boolean> {
+  try {
+    return (await Deno.lstat(path)).isFile;
+  } catch {
+    return false; // the server decides what is there; most words are no files
   }
-  return false;
 }

@@ -12,7 +12,7 @@ const RENEWALS_PER_SECOND = 0.5;
 const RENEWALS_AT_ONCE = 20;
 
 /** Which servers' tools changed since their APIs were made, and who follows that. */
-export class ToolChanges {
+export class ToolChanges implements AsyncDisposable {
   readonly #log: Logger;
   readonly #changed = new Set<string>();
   /** The servers that ever reported a change: what they list depends on what was done before. */
@@ -32,14 +32,12 @@ export class ToolChanges {
   }
 
   /**
-   * Has changes followed, until disposed.
+   * Has changes followed from now on.
    *
    * @param renew Called when a server's tools have changed, for each server one after the other.
-   * @returns Disposing it ends that.
    */
-  follow(renew: Renew): Disposable {
+  follow(renew: Renew): void {
     this.#renew = renew;
-    return { [Symbol.dispose]: () => this.#renew = undefined };
   }
 
   /** A server reports that its tools changed. */
@@ -74,6 +72,12 @@ export class ToolChanges {
     if (renewals.length > 0) await settledWithin(Promise.all(renewals), PATIENCE_MS);
   }
 
+  /** Ends the following, once what is under way has ended. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#renew = undefined;
+    await Promise.all(this.#renewals.values());
+  }
+
   #begin(serverName: string): void {
     const renew = this.#renew;
     if (renew === undefined || this.#renewals.has(serverName)) return;
@@ -83,11 +87,14 @@ export class ToolChanges {
   }
 
   async #follow(serverName: string, renew: Renew): Promise<void> {
-    while (this.#changed.has(serverName) && this.#limit(serverName).take()) {
+    while (
+      this.#renew === renew && this.#changed.has(serverName) && this.#limit(serverName).take()
+    ) {
       this.#changed.delete(serverName); // what is reported from here on is another change
       try {
         await renew(serverName);
       } catch (error) {
+        if (this.#renew === undefined) return; // it was given up
         this.#log.warn(`Cannot follow the tools of MCP server "${serverName}": ${error}`);
       }
     }

@@ -152,14 +152,13 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Has changes of servers' tools followed, until disposed. Calls wait for a while until that is done
-   * for their server.
+   * Has changes of servers' tools followed from now on. Calls wait for a while until that is done for
+   * their server.
    *
    * @param renew Called when a server's tools have changed, for each server one after the other.
-   * @returns Disposing it ends that.
    */
-  followTools(renew: (serverName: string) => Promise<void>): Disposable {
-    return this.#changes.follow(renew);
+  followTools(renew: (serverName: string) => Promise<void>): void {
+    this.#changes.follow(renew);
   }
 
   /** Waits for a while until all changes of servers' tools have been followed. */
@@ -321,7 +320,9 @@ export class ToolRunner implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
+    const followed = this.#changes[Symbol.asyncDispose](); // the end of the servers ends it
     await this.#pool[Symbol.asyncDispose]();
+    await followed;
     await this.#audit?.[Symbol.asyncDispose]();
   }
 }

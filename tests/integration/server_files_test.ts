@@ -31,7 +31,7 @@ Deno.test("a result that names a file in the server's own folder is explained, o
   const named = [
     'write("raw", "a.txt", "[Snapshot](pages/first.yml)")',
     'write("raw", "a.txt", "[Snapshot](pages/first.yml)")',
-    'write("other", "shot.png", "Saved as ./shot.png.")',
+    'write("other", "shot.png", "a.b " * 20 + "/etc/passwd ../x.y Saved as ./shot.png.")',
   ];
   const says = (file: string, server: string) =>
     `[ipybox] '${file}' lies in a folder of MCP server "${server}" that code cannot read. To have ` +
