@@ -109,9 +109,12 @@ export class ApprovedCalls {
       });
       await changes.settled(serverName); // the next line may import what this call has brought
       await this.#noteOwnFile(serverName, result);
-      if (tool !== undefined || result.isError !== true) return result;
-      const text = `[ipybox] ${this.#noSuchTool(serverName, toolName)}`;
-      return { ...result, content: [...result.content, { type: "text", text }] };
+      const missing = tool === undefined && result.isError === true
+        ? this.#noSuchTool(serverName, toolName)
+        : undefined;
+      if (missing === undefined) return result;
+      const block = { type: "text", text: `[ipybox] ${missing}` };
+      return { ...result, content: [...result.content, block] };
     }, ({ isError }) => isError === true);
   }
 
@@ -122,12 +125,10 @@ export class ApprovedCalls {
     const path = await pool.ownFileIn(serverName, result);
     if (path === undefined) return;
     this.#noted.add(serverName);
+    const file = quoted(path.slice(0, 100));
     notes.add(
-      `[ipybox] ${
-        quoted(path.slice(0, 100))
-      } lies in a folder of MCP server "${serverName}" that ` +
-        "code cannot read. To have its files in the workspace, the user can register it with " +
-        "--cwd '${workspaceFolder}'",
+      `[ipybox] ${file} lies in a folder of MCP server "${serverName}" that code cannot read. To have ` +
+        "its files in the workspace, the user can register it with --cwd '${workspaceFolder}'",
     );
   }
 
@@ -136,12 +137,15 @@ export class ApprovedCalls {
     if (!(error instanceof ToolCallError)) return error;
     const { type, message, details } = error;
     if (type !== "invalid_arguments" && type !== "protocol_error") return error;
-    const explained = `${this.#noSuchTool(serverName, toolName)}. ${message}`;
-    return new ToolCallError(type, explained, details, { cause: error });
+    const missing = this.#noSuchTool(serverName, toolName);
+    if (missing === undefined) return error;
+    return new ToolCallError(type, `${missing}. ${message}`, details, { cause: error });
   }
 
-  #noSuchTool(serverName: string, toolName: string): string {
+  /** Says that a tool is not listed; `undefined` where the server gives no list. */
+  #noSuchTool(serverName: string, toolName: string): string | undefined {
     const names = this.#options.pool.knownNames(serverName);
+    if (names.length === 0) return undefined;
     const near = nearestNames(toolName, names, 3).map(quoted).join(", ");
     const others = near === "" ? "" : `; the nearest that it has: ${near}`;
     return `MCP server "${serverName}" lists no tool ${quoted(toolName.slice(0, 100))}${others}`;
