@@ -41,6 +41,7 @@ export type {
   ChunkEvent,
   ElicitationEvent,
   ExecutionEvent,
+  NoteEvent,
   ResultEvent,
 } from "./src/executor/events.ts";
 export { generateMcpSources } from "./src/apigen/sources.ts";
@@ -131,6 +132,7 @@ export type { ConnectOptions } from "./src/mcp/connect.ts";
 export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
 export type { OAuthParams } from "./src/mcp/oauth/params.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
+export type { ServerDescription } from "./src/mcp/connection.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
 export { ElicitationRequest } from "./src/mcp/elicitation.ts";
 export type {

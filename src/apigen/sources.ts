@@ -60,15 +60,12 @@ export async function generateMcpSources(
   const { signal } = options;
   const listOptions = { settleMs: SETTLE_MS, ...(signal === undefined ? {} : { signal }) };
   // Some servers ask for a login only here.
-  const tools = await connection.listEntries(listOptions).catch((error) => {
+  const listing = await connection.describe(listOptions).catch((error) => {
     throw asRegistration(error, params, options);
   });
-  const unusable = tools.map((entry) => connection.problemOf(entry));
-  const { serverInfo, instructions } = connection;
   options.signal?.throwIfAborted();
   const undo = await beforeWrite?.();
   try {
-    const listing = { tools, unusable, serverInfo, instructions };
     return await generatePackage(serverName, listing, { rootDir });
   } catch (error) {
     await undo?.();

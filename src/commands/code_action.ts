@@ -111,6 +111,10 @@ async function follow(
         case "elicitation":
           ask(async () => await answer?.(event.request));
           break;
+        case "note":
+          output.endLine();
+          io.err(printable(event.text));
+          break;
         case "result":
           result = event.result;
       }

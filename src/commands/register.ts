@@ -33,7 +33,7 @@ export const register: Command = {
     header: { value: "'NAME: VALUE'", help: "A header for a remote server", many: true },
     type: { value: "TYPE", help: "streamable_http or sse; else told from the URL, or tried" },
     env: { value: "NAME=VALUE", help: "A variable for a local server's environment", many: true },
-    cwd: { value: "DIR", help: "A local server's working directory (default: an empty folder)" },
+    cwd: { value: "DIR", help: "Where a local server starts (default: an empty folder)" },
     sandbox: { help: "Run a local server in a sandbox of its own" },
     "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
     from: { value: "FILE", help: "Register the servers of another program's file" },
@@ -41,7 +41,10 @@ export const register: Command = {
     force: { help: "Replace another registration of that name without asking" },
     login: { help: "Log in also without a terminal: print the page and wait for the browser" },
     ...LOGIN_OPTIONS,
-    "connect-timeout": { value: "SECONDS", help: "How long to wait for the server (default: 30)" },
+    "connect-timeout": {
+      value: "SECONDS",
+      help: "How long it may take to start, always (default: 30)",
+    },
     workspace: WORKSPACE,
   },
   notes: [
@@ -50,7 +53,12 @@ export const register: Command = {
     "workspace's .env, when the server starts, and never stored.",
     "",
     "A name that is registered in another way is replaced only after asking, or with",
-    "--force. Variables of its environment that --env does not name are kept.",
+    "--force. Variables of its environment that --env does not name are kept, and so",
+    "is --connect-timeout.",
+    "",
+    "Files that a server writes where it starts are removed with it, and code cannot",
+    "read them; with --cwd '${workspaceFolder}' they are in the workspace. A server",
+    "that would find its code there is refused. A relative DIR is taken from there.",
     "",
     "Where a remote server asks for a login, the page is printed: open it in a",
     "browser on this machine. The login is kept out of the workspace, for you only.",
@@ -96,8 +104,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     const present = registry.get(name);
     // Variables that came with a repository would be started with unseen.
     const own = present !== undefined && registry.isOwn(name, present) ? present : undefined;
-    const wanted = parseServerParams(name, withEnvironment(params, own));
-    if (present === undefined || parsed.has("force") || sameParams(present, wanted)) return wanted;
+    const wanted = parseServerParams(name, withKept(timed(params), own));
+    if (present === undefined || parsed.has("force") || startAlike(present, wanted)) return wanted;
     const is = `${name} is registered as ${printable(launchText(present))}`;
     if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
     const becomes = `It would become ${printable(launchText(wanted))}`;
@@ -106,11 +114,15 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw new ConfigError(`${name} was not replaced`);
   }
 
+  function timed(params: ServerParams): ServerParams {
+    const connectTimeoutMs = parsed.milliseconds("connect-timeout");
+    return connectTimeoutMs === undefined ? params : { ...params, connectTimeoutMs };
+  }
+
   async function registerOne(name: string, params: ServerParams): Promise<void> {
     const tools = await generateMcpSources(name, params, {
       rootDir: mcptoolsOf(workspace),
       workspace,
-      connectTimeoutMs: parsed.milliseconds("connect-timeout"),
       login,
       signal: io.signal,
       log: io.log,
@@ -126,14 +138,18 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   }
 }
 
-/** A local server that replaces another one keeps the variables that it does not set. */
-function withEnvironment(params: ServerParams, present: ServerParams | undefined): ServerParams {
+/** A server that replaces another one keeps its time to start, and the variables that it does not set. */
+function withKept(given: ServerParams, present: ServerParams | undefined): ServerParams {
+  const { connectTimeoutMs } = present ?? {};
+  const params = connectTimeoutMs === undefined ? given : { connectTimeoutMs, ...given };
   if (!("command" in params) || present === undefined || !("command" in present)) return params;
   return present.env === undefined ? params : { ...params, env: { ...present.env, ...params.env } };
 }
 
-function sameParams(one: ServerParams, other: ServerParams): boolean {
-  return canonicalJson(toExact(one)) === canonicalJson(toExact(other));
+/** Whether two registrations differ in nothing but how long the start may take. */
+function startAlike(one: ServerParams, other: ServerParams): boolean {
+  const launch = ({ connectTimeoutMs: _, ...rest }: ServerParams) => canonicalJson(toExact(rest));
+  return launch(one) === launch(other);
 }
 
 /** What the command line names. */

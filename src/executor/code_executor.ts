@@ -21,7 +21,7 @@ import { parseRequirement } from "../python/requirement.ts";
 import { startSpan } from "../telemetry/span.ts";
 import type { Door, ToolServer } from "../tool_server/tool_server.ts";
 import { CodeRun } from "./code_run.ts";
-import type { ExecutionEvent } from "./events.ts";
+import type { ExecutionEvent, NoteEvent } from "./events.ts";
 import type { KernelSession } from "./kernel_session.ts";
 import type {
   CodeExecutorOptions,
@@ -167,8 +167,14 @@ export class CodeExecutor implements AsyncDisposable {
     try {
       await abortable(this.#resetting, run.signal); // calls of the fresh kernel are not the old one's
       const execute = await abortable(this.#kernel.ready(), run.signal);
-      yield* run.events(code, options, { execute, runner: this.#tools.runner, span });
+      const { runner } = this.#tools;
+      await abortable(runner.toolsFollowed(), run.signal); // the code may import what is new
+      for await (const event of run.events(code, options, { execute, runner, span })) {
+        if (event.type === "result") yield* this.#notes();
+        yield event;
+      }
     } catch (error) {
+      yield* this.#notes();
       span.fail(errorType(error));
       if (!run.isCancellation(error)) throw error;
     } finally {
@@ -390,6 +396,11 @@ export class CodeExecutor implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed.abort(new DOMException("The executor was closed", "AbortError"));
     await (this.#disposing ??= this.#parts.disposeAsync());
+  }
+
+  *#notes(): Generator<NoteEvent> {
+    const notes = [...this.#apis.takeNews(), ...this.#tools.runner.takeNotes()];
+    for (const text of notes) yield { type: "note", text };
   }
 
   /** Asks the kernel's client within a time that also holds for a gateway that is started again. */

@@ -34,6 +34,14 @@ export interface ElicitationEvent {
   readonly request: ElicitationRequest;
 }
 
+/** Something that whoever writes the code should know of the servers that it calls. */
+export interface NoteEvent {
+  /** Tells it from the other events. */
+  readonly type: "note";
+  /** It, in a line, such as which tools a server has now that it did not have before. */
+  readonly text: string;
+}
+
 /** The code has run to its end. */
 export interface ResultEvent {
   /** Tells it from the other events. */
@@ -47,6 +55,7 @@ export type ExecutionEvent =
   | ChunkEvent
   | ApprovalEvent
   | ResultEvent
+  | NoteEvent
   | ElicitationEvent
   | CallEvent
   | ServerEvent;

@@ -132,7 +132,7 @@ export interface CodeExecutorOptions {
    */
   consents?: boolean | string | undefined;
   /**
-   * How long an MCP server may take to start, in milliseconds.
+   * How long an MCP server may take to start, in milliseconds, unless its registration says.
    *
    * @default {30000}
    */

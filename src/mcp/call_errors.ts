@@ -5,7 +5,6 @@ import {
   type ToolCallErrorDetails,
   type ToolErrorType,
 } from "../errors.ts";
-import type { Logger } from "../log.ts";
 import { messageOf } from "./problems.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
 import type { StdioTransport } from "./stdio_transport.ts";
@@ -54,7 +53,7 @@ export function explainAnswer(
  * @param serverName The server.
  * @param transport The transport, which knows how the process ended.
  * @param error What the SDK threw.
- * @param log Told the process's last words: they may hold secrets, and the error goes to the code in
+ * @param warn Takes the process's last words: they may hold secrets, and the error goes to the code in
  * the sandbox.
  * @returns The error for the caller.
  */
@@ -62,7 +61,7 @@ export async function explainDeath(
   serverName: string,
   transport: StdioTransport,
   error: unknown,
-  log: Logger,
+  warn: (message: string) => void,
 ): Promise<ToolCallError> {
   if (transport.failure !== undefined) {
     return fail(serverName, "server_died", `was stopped: ${transport.failure.message}`, error);
@@ -70,7 +69,7 @@ export async function explainDeath(
   const evidence = await transport.evidence();
   if (evidence === undefined) return fail(serverName, "server_died", "ended the connection", error);
   const { exitCode, signal, stderrTail } = evidence;
-  log.warn(`MCP server "${serverName}" died. Last lines of its stderr:\n${stderrTail}`);
+  warn(`MCP server "${serverName}" died. Last lines of its stderr:\n${stderrTail}`);
   const how = signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
   return fail(serverName, "server_died", how, error, { exitCode, signal });
 }

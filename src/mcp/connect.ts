@@ -38,7 +38,7 @@ import { variableLookup } from "./variables.ts";
 /** Options of {@linkcode connectMcp}. */
 export interface ConnectOptions {
   /**
-   * How long the server may take to start and to answer, in milliseconds.
+   * How long the server may take to start and to answer, in milliseconds, unless its parameters say.
    *
    * @default {30000}
    */
@@ -116,6 +116,8 @@ export async function connectMcp(
 const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
   "network but the domains in them: see docs/servers.md";
 
+const LONGER_HINT = ". If it needs longer, register it with --connect-timeout SECONDS";
+
 async function connectStdio(
   serverName: string,
   params: StdioServerParams,
@@ -123,7 +125,7 @@ async function connectStdio(
 ): Promise<McpConnection> {
   const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
-  using attempt = new Attempt(serverName, options);
+  using attempt = new Attempt(serverName, params, options);
   let said = () => "";
   let told = "";
   using _slow = whenSlow((seconds) => {
@@ -154,7 +156,8 @@ async function connectStdio(
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
-    return new McpConnection({ serverName, client, transport, log, hooks, belongings });
+    const { ownFolder } = launch;
+    return new McpConnection({ serverName, client, transport, log, hooks, belongings, ownFolder });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired && !isAnswer(error);
     const evidence: Partial<ProcessEvidence> | undefined = exited
@@ -169,9 +172,15 @@ async function connectStdio(
       ? `MCP server "${serverName}" ${attempt.waited}`
       : `MCP server "${serverName}" ${endOf(evidence, transport.failure ?? error)}`;
     const where = launch.sandboxed ? ` in its sandbox (${SANDBOX_HINT})` : "";
-    throw new McpConnectionError(serverName, prefixed(serverName, message + where), evidence, {
-      cause: error,
-    });
+    const help = attempt.expired ? LONGER_HINT : "";
+    throw new McpConnectionError(
+      serverName,
+      prefixed(serverName, message + where + help),
+      evidence,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -203,7 +212,7 @@ async function connectHttp(
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
-  using attempt = new Attempt(serverName, options);
+  using attempt = new Attempt(serverName, params, options);
   const session = await openSession(serverName, url, params, attempt, options);
   const fetch = session?.fetch ?? exactFetch;
   for (const type of transportTypes(url, params)) {
@@ -230,7 +239,7 @@ async function connectHttp(
   // Without the query and the user: they may be secrets.
   const at = `MCP server "${serverName}" at ${url.origin}${url.pathname}`;
   const message = attempt.expired
-    ? `${at} ${attempt.waited}`
+    ? `${at} ${attempt.waited}${LONGER_HINT}`
     : `Cannot reach ${at}: ${failures.map(networkReasonOf).join("; ")}`;
   throw new McpConnectionError(serverName, message, {}, { cause: failures.at(-1) });
 }
@@ -260,8 +269,8 @@ class Attempt implements Disposable {
   readonly #options: ConnectOptions;
   readonly #serverName: string;
 
-  constructor(serverName: string, options: ConnectOptions) {
-    const { connectTimeoutMs = 30_000 } = options;
+  constructor(serverName: string, params: ServerParams, options: ConnectOptions) {
+    const connectTimeoutMs = params.connectTimeoutMs ?? options.connectTimeoutMs ?? 30_000;
     this.#serverName = serverName;
     this.#options = options;
     this.#timeoutMs = connectTimeoutMs;

@@ -33,9 +33,11 @@ import {
 } from "./sdk.ts";
 import type { OAuthSession } from "./oauth/session.ts";
 import { headerProblem } from "./header_parameters.ts";
+import { fileNamedIn } from "./named_file.ts";
 import { openRequiredUrls } from "./required_urls.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { StdioTransport } from "./stdio_transport.ts";
+import { offersTasks, requiresTask, runTask } from "./tasks.ts";
 import { readTool, sealToolLists, type Tool } from "./tool_list.ts";
 
 /** What a {@linkcode McpConnection} is made of. */
@@ -54,6 +56,20 @@ export interface McpConnectionParts {
   readonly session?: OAuthSession | undefined;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
+  /** The folder that was made for the server, if it starts in that. */
+  readonly ownFolder?: string | undefined;
+}
+
+/** What a server says of itself and of its tools. */
+export interface ServerDescription {
+  /** The tools of all pages of its list, as they came. */
+  readonly tools: readonly unknown[];
+  /** For each of them, why it cannot be called, if that is so. */
+  readonly unusable: readonly (string | undefined)[];
+  /** Its name, title and version. */
+  readonly serverInfo: unknown;
+  /** Its instructions for its users. */
+  readonly instructions: string | undefined;
 }
 
 /** What the SDK takes of a result: all of it, as it came. */
@@ -77,12 +93,14 @@ export class McpConnection implements AsyncDisposable {
   readonly #log: Logger;
   readonly #session: OAuthSession | undefined;
   readonly #belongings: AsyncDisposable | undefined;
+  readonly #ownFolder: string | undefined;
   readonly #hooks: ServerHooks;
   readonly #lost = Promise.withResolvers<void>();
   #tools: readonly Tool[] | undefined;
   #changes = 0;
   #usable = true;
   #forgotten = false;
+  #warned = false;
   #closing: Promise<void> | undefined;
 
   /** @param parts A connected client and what it is connected by. */
@@ -93,6 +111,7 @@ export class McpConnection implements AsyncDisposable {
     this.#log = parts.log;
     this.#session = parts.session;
     this.#belongings = parts.belongings;
+    this.#ownFolder = parts.ownFolder;
     this.#hooks = parts.hooks ?? {};
     this.closed = this.#lost.promise;
     sealToolLists(this.#transport);
@@ -102,9 +121,9 @@ export class McpConnection implements AsyncDisposable {
       this.#tools = undefined;
       this.#hooks.onToolsChanged?.();
     });
-    const unable = (error: unknown) => this.#log.debug(`${this.serverName}: ${error}`);
-    if (this.#hooks.onLog !== undefined) requestLog(this.#client, unable);
-    listenForChanges(this.#client, unable);
+    if (this.#hooks.onLog !== undefined) requestLog(this.#client, this.#unable);
+    listenForChanges(this.#client, this.#unable);
+    this.#hooks.onStarted?.();
   }
 
   /** Whether calls can be made. */
@@ -164,13 +183,30 @@ export class McpConnection implements AsyncDisposable {
   }
 
   /**
+   * Asks for all that an API is made of.
+   *
+   * @param options How long to wait for tools that are added late.
+   * @returns The server's tools as they come, and what it says of itself.
+   * @throws {ToolCallError} The server does not give its list.
+   */
+  async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
+    const tools = await this.listEntries(options);
+    const unusable = tools.map((entry) => this.problemOf(entry));
+    return { tools, unusable, serverInfo: this.serverInfo, instructions: this.instructions };
+  }
+
+  /**
    * Finds out whether an entry of the server's list is a tool that cannot be called.
    *
    * @param entry The entry.
    * @returns Why it cannot be called; `undefined` where nothing is known against it.
    */
   problemOf(entry: unknown): string | undefined {
-    return this.#sendsHeaders ? headerProblem(readTool(entry)?.inputSchema) : undefined;
+    const tool = readTool(entry);
+    if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
+      return "It runs only as a task, and its server does not offer tasks";
+    }
+    return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }
 
   /**
@@ -194,6 +230,11 @@ export class McpConnection implements AsyncDisposable {
    */
   knownTool(name: string): Tool | undefined {
     return this.#tools?.find((tool) => tool.name === name);
+  }
+
+  /** The names of all tools that can be called, if the list is known. */
+  get knownNames(): readonly string[] {
+    return this.#tools?.map(({ name }) => name) ?? [];
   }
 
   /**
@@ -229,6 +270,18 @@ export class McpConnection implements AsyncDisposable {
         timedOut: deadline.passed,
       });
     }
+  }
+
+  /**
+   * Finds a file that a result names and that lies where only the server can reach it.
+   *
+   * @param result The result.
+   * @returns The file's path, as the server says it; `undefined` where there is none.
+   */
+  async ownFileIn(result: ToolResult): Promise<string | undefined> {
+    if (this.#ownFolder === undefined) return undefined;
+    const texts = result.content.flatMap(({ text }) => typeof text === "string" ? [text] : []);
+    return await fileNamedIn(this.#ownFolder, texts.join("\n"));
   }
 
   /**
@@ -310,6 +363,9 @@ export class McpConnection implements AsyncDisposable {
         toolDefinition: { name, inputSchema },
       });
     }
+    if (offersTasks(this.#client) && requiresTask(await this.findTool(name, options.signal))) {
+      return await runTask(this.#client, params, { ...options, unable: this.#unable });
+    }
     // A plain request leaves the result as it came.
     return await this.#client.request({ method: "tools/call", params }, AS_IT_CAME, options);
   }
@@ -336,6 +392,15 @@ export class McpConnection implements AsyncDisposable {
     await this.#belongings?.[Symbol.asyncDispose]();
   }
 
+  /** Says why the connection is of no use any more: once, however many calls fail by it. */
+  readonly #warn = (message: string): void => {
+    if (this.#warned) return;
+    this.#warned = true;
+    this.#log.warn(message);
+  };
+
+  readonly #unable = (error: unknown): void => this.#log.debug(`${this.serverName}: ${error}`);
+
   #lose(): void {
     this.#usable = false;
     this.#lost.resolve();
@@ -347,11 +412,11 @@ export class McpConnection implements AsyncDisposable {
     if (answer !== undefined) return answer;
     this.#lose();
     if (this.#transport instanceof StdioTransport) {
-      return await explainDeath(this.serverName, this.#transport, error, this.#log);
+      return await explainDeath(this.serverName, this.#transport, error, this.#warn);
     }
     const { failure } = this.#session ?? {};
     if (failure !== undefined) {
-      this.#log.warn(failure.message);
+      this.#warn(failure.message);
       return explainLogin(failure);
     }
     this.#forgotten = isForgottenSession(error);

@@ -48,6 +48,8 @@ export type SamplingHandler = (request: SamplingRequest) => Promise<SamplingResu
 export interface ServerHooks {
   /** Told of what the server logs. Without it, the server is not asked to log. */
   readonly onLog?: ((message: ServerLogMessage) => void) | undefined;
+  /** Told that the server was started or reached. */
+  readonly onStarted?: (() => void) | undefined;
   /** Told that the server's list of tools is no longer what it was. */
   readonly onToolsChanged?: (() => void) | undefined;
   /** Asks a person. Without it, the server's questions are declined. */

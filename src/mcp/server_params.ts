@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { LONGEST_TIMER_MS } from "../async/signals.ts";
 import { ConfigError } from "../errors.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 import { replaceVariables } from "./variable_text.ts";
@@ -33,6 +34,12 @@ export interface StdioServerParams {
    */
   sandbox?: boolean | string | undefined;
   /**
+   * How long it may take to start, in milliseconds, whenever it is started.
+   *
+   * @default that of whoever starts it: 30 seconds
+   */
+  connectTimeoutMs?: number | undefined;
+  /**
    * The protocol's era.
    *
    * @default {"legacy"}
@@ -48,6 +55,12 @@ export interface HttpServerParams {
   headers?: Record<string, string> | undefined;
   /** The transport; told from the address by default, else both are tried. */
   type?: "streamable_http" | "http" | "sse" | undefined;
+  /**
+   * How long it may take to answer, in milliseconds, whenever it is connected to.
+   *
+   * @default that of whoever connects to it: 30 seconds
+   */
+  connectTimeoutMs?: number | undefined;
   /**
    * The protocol's era.
    *
@@ -67,6 +80,7 @@ export interface HttpServerParams {
 export type ServerParams = StdioServerParams | HttpServerParams;
 
 const protocol = z.enum(["auto", "legacy", "2026-07-28"]).optional();
+const connectTimeoutMs = z.number().positive().max(LONGEST_TIMER_MS).optional();
 
 /** What other programs keep in the same files. It means nothing here, and is dropped. */
 const foreign = {
@@ -88,6 +102,7 @@ const stdioParams = z.strictObject({
   env: z.record(z.string(), z.string()).optional(),
   cwd: z.string().min(1).optional(),
   sandbox: z.union([z.boolean(), z.string().min(1)]).optional(),
+  connectTimeoutMs,
   protocol,
   type: z.literal("stdio").optional(),
   ...foreign,
@@ -97,6 +112,7 @@ const httpParams = z.strictObject({
   url: z.string().min(1),
   headers: z.record(z.string(), z.string()).optional(),
   type: z.enum(["streamable_http", "streamable-http", "streamableHttp", "http", "sse"]).optional(),
+  connectTimeoutMs,
   protocol,
   oauth: z.union([oauthParams, z.literal(false)]).optional(),
   ...foreign,
@@ -118,14 +134,16 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
     throw new ConfigError(`${at}: give either "command" or "url"`);
   }
   if (keys.includes("command")) {
-    const { command, args, env, cwd, sandbox, protocol } = check(at, stdioParams, value);
-    return defined({ command, args, env, cwd, sandbox, protocol });
+    const parsed = check(at, stdioParams, value);
+    const { command, args, env, cwd, sandbox, connectTimeoutMs, protocol } = parsed;
+    return defined({ command, args, env, cwd, sandbox, connectTimeoutMs, protocol });
   }
-  const { url, headers, type, protocol, oauth } = check(at, httpParams, value);
+  const parsed = check(at, httpParams, value);
+  const { url, headers, type, connectTimeoutMs, protocol, oauth } = parsed;
   const transport = type === "streamable-http" || type === "streamableHttp"
     ? "streamable_http"
     : type;
-  return defined({ url, headers, type: transport, protocol, oauth });
+  return defined({ url, headers, type: transport, connectTimeoutMs, protocol, oauth });
 }
 
 /** What Windsurf calls `serverUrl` is the `url`. */

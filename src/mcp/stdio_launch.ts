@@ -45,6 +45,8 @@ export interface StdioLaunch {
   readonly env: Readonly<Record<string, string>>;
   /** Its working directory. */
   readonly cwd: string;
+  /** The folder that was made for it, if it starts in that. */
+  readonly ownFolder: string | undefined;
   /** Whether it is in a sandbox of its own. */
   readonly sandboxed: boolean;
 }
@@ -90,7 +92,8 @@ export async function launchStdio(
       cwd,
       workspace,
     });
-    return { command, args: own, env, cwd, sandboxed: false };
+    const ownFolder = given === undefined ? cwd : undefined;
+    return { command, args: own, env, cwd, ownFolder, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {
@@ -119,7 +122,7 @@ export async function launchStdio(
     log,
     signal,
   });
-  return { ...sandboxed, sandboxed: true };
+  return { ...sandboxed, ownFolder: cwd === folder ? folder : undefined, sandboxed: true };
 }
 
 /** Code must not lead a server elsewhere by a link in the place of its folder. */

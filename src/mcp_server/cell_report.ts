@@ -78,7 +78,8 @@ export async function reportCell(
   const images = await reportImages(partial.images, session);
 
   const where = output === undefined ? "" : `[The whole output: ${output.path} (${output.uri})]`;
-  const words = [text, where, message, outcome.calls.failures, imageList(images)]
+  const { calls, notes } = outcome;
+  const words = [text, where, message, calls.failures, imageList(images), notes.join("\n")]
     .filter((part) => part !== "");
   const report: CellReport = {
     status: failed?.status ?? "ok",

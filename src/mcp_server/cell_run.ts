@@ -25,6 +25,8 @@ export interface CellOutcome {
   /** Whether it was cancelled, by its client or by a reset. */
   readonly cancelled: boolean;
   readonly calls: CallRecords;
+  /** What the agent should know of the servers that it calls. */
+  readonly notes: readonly string[];
   /** The last text, for a cell that has no result. */
   readonly lastText: string;
   readonly durationMs: number;
@@ -59,6 +61,7 @@ export class CellRun {
   /** Resolves, never rejects, when it has ended. */
   readonly ended: Promise<void>;
   readonly #calls = new CallRecords();
+  readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
   #approvals: ApprovalRequest[] = [];
@@ -86,6 +89,7 @@ export class CellRun {
         end,
         cancelled: "error" in end && isAbort(end.error),
         calls: this.#calls,
+        notes: this.#notes,
         lastText: this.#lastText,
         durationMs: performance.now() - this.#startedAt,
         state: executor.state,
@@ -235,6 +239,9 @@ export class CellRun {
           case "call_started":
           case "call_ended":
             this.#calls.take(event);
+            break;
+          case "note":
+            this.#notes.push(event.text);
             break;
           case "progress":
           case "log":

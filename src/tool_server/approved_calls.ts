@@ -1,3 +1,4 @@
+import { quoted } from "../approval/call_text.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ToolCallError } from "../errors.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
@@ -12,7 +13,10 @@ import type { CallReporter } from "./call_reporter.ts";
 import type { McpPool } from "./mcp_pool.ts";
 import type { ServerEvents } from "./server_events.ts";
 import type { ServerRegistry } from "./server_registry.ts";
+import type { Notes } from "./notes.ts";
+import { nearestNames } from "./nearest_names.ts";
 import { targetHashes } from "./target_hashes.ts";
+import type { ToolChanges } from "./tool_changes.ts";
 
 /** A call of a tool whose arguments are sealed. */
 export interface ToolCall {
@@ -50,6 +54,10 @@ export interface ApprovedCallsOptions {
   readonly reporter: CallReporter;
   /** Told of progress, and of which calls are under way. */
   readonly events: ServerEvents;
+  /** Follows what calls change in the list of tools. */
+  readonly changes: ToolChanges;
+  /** Takes what code should know. */
+  readonly notes: Notes;
   /** How long a call may take once it is approved, in milliseconds. */
   readonly callTimeoutMs: number | undefined;
   /** Told of servers that do not describe their tools. */
@@ -59,6 +67,8 @@ export interface ApprovedCallsOptions {
 /** Makes calls, each in the same order: decided, noted, and only then sent to the server. */
 export class ApprovedCalls {
   readonly #options: ApprovedCallsOptions;
+  /** The servers of which it was said where their files are. */
+  readonly #noted = new Set<string>();
 
   /** @param options Who decides, who is told, and where calls go. */
   constructor(options: ApprovedCallsOptions) {
@@ -74,7 +84,7 @@ export class ApprovedCalls {
    * @throws {ToolCallError} There is no result; its type says why.
    */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
-    const { registry, pool, approvals, reporter, events } = this.#options;
+    const { registry, pool, approvals, reporter, events, changes } = this.#options;
     const { serverName, toolName } = call;
     const { signal, onProgress } = options;
     const callId = crypto.randomUUID();
@@ -90,12 +100,55 @@ export class ApprovedCalls {
       await beforeSending();
       this.#requireUnchanged(serverName, params);
       using _running = events.track(serverName, callId);
-      return await pool.callTool(serverName, toolName, args, {
+      const result = await pool.callTool(serverName, toolName, args, {
         signal,
         timeoutMs: this.#timeoutMs(options),
         onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
+      }).catch((error: unknown) => {
+        throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
       });
+      await changes.settled(serverName); // the next line may import what this call has brought
+      await this.#noteOwnFile(serverName, result);
+      const missing = tool === undefined && result.isError === true
+        ? this.#noSuchTool(serverName, toolName)
+        : undefined;
+      if (missing === undefined) return result;
+      const block = { type: "text", text: `[ipybox] ${missing}` };
+      return { ...result, content: [...result.content, block] };
     }, ({ isError }) => isError === true);
+  }
+
+  /** Says where a file is that code will look for in vain: once for each server. */
+  async #noteOwnFile(serverName: string, result: ToolResult): Promise<void> {
+    if (this.#noted.has(serverName)) return;
+    const { pool, notes } = this.#options;
+    const path = await pool.ownFileIn(serverName, result);
+    if (path === undefined) return;
+    this.#noted.add(serverName);
+    const file = quoted(path.slice(0, 100));
+    notes.add(
+      `[ipybox] ${file} lies in a folder of MCP server "${serverName}" that code cannot read. To have ` +
+        "its files in the workspace, the user can register it with --cwd '${workspaceFolder}'",
+    );
+  }
+
+  /** Explains the failure of a call of a tool that the server does not list. */
+  #withoutTool(serverName: string, toolName: string, error: unknown): unknown {
+    if (!(error instanceof ToolCallError)) return error;
+    const { type, message, details } = error;
+    if (type !== "invalid_arguments" && type !== "protocol_error") return error;
+    const missing = this.#noSuchTool(serverName, toolName);
+    if (missing === undefined) return error;
+    return new ToolCallError(type, `${missing}. ${message}`, details, { cause: error });
+  }
+
+  /** Says that a tool is not listed; `undefined` where the server gives no list. */
+  #noSuchTool(serverName: string, toolName: string): string | undefined {
+    const names = this.#options.pool.knownNames(serverName);
+    if (names.length === 0) return undefined;
+    const near = nearestNames(toolName, names, 3).map(quoted).join(", ");
+    const others = near === "" ? "" : `; the nearest that it has: ${near}`;
+    return `MCP server "${serverName}" lists no tool ${quoted(toolName.slice(0, 100))}${others}`;
   }
 
   /**

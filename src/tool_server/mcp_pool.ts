@@ -7,7 +7,7 @@ import type { ConnectOptions } from "../mcp/connect.ts";
 import { explainLogin } from "../mcp/call_errors.ts";
 import type { CallToolOptions } from "../mcp/call_options.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
-import type { McpConnection } from "../mcp/connection.ts";
+import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { Tool } from "../mcp/tool_list.ts";
@@ -35,6 +35,8 @@ export interface McpPoolOptions {
 
 /** How many requests a server is sent at once. */
 const MAX_CONCURRENT_CALLS = 64;
+/** How long a list must stay as it is: servers that add several tools report each. */
+const SETTLE_MS = 100;
 /** How long a server is kept without a request. */
 const IDLE_MS = 60 * 60_000;
 
@@ -73,6 +75,38 @@ export class McpPool implements AsyncDisposable {
       signal,
       (connection, signal) => connection.listEntries({ signal }),
     );
+  }
+
+  /**
+   * Asks a server for all that an API is made of, once it reports no more changes of its tools.
+   *
+   * @param serverName The registered server.
+   * @param signal Gives up.
+   * @returns Its tools as they come, and what it says of itself.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
+    return await this.#use(
+      serverName,
+      signal,
+      (connection, signal) => connection.describe({ settleMs: SETTLE_MS, signal }),
+    );
+  }
+
+  /**
+   * Finds a file that a result names and that lies where only its server can reach it.
+   *
+   * @param serverName The server.
+   * @param result The result.
+   * @returns The file's path, as the server says it; `undefined` where there is none.
+   */
+  async ownFileIn(serverName: string, result: ToolResult): Promise<string | undefined> {
+    return await this.#slots.get(serverName)?.connected?.ownFileIn(result);
+  }
+
+  /** The names of the tools that a server lists, as far as that is known. */
+  knownNames(serverName: string): readonly string[] {
+    return this.#slots.get(serverName)?.connected?.knownNames ?? [];
   }
 
   /**
@@ -249,7 +283,6 @@ export class McpPool implements AsyncDisposable {
 
   #unreachable(serverName: string, params: ServerParams, error: unknown): ToolCallError {
     if (!(error instanceof Error)) throw error;
-    this.#log.warn(error.message);
     if (error instanceof McpLoginRequiredError) return explainLogin(error);
     const options = { cause: error };
     if (!(error instanceof McpConnectionError)) {

@@ -39,7 +39,7 @@ export interface LogEvent {
 export interface ToolsChangedEvent {
   /** Tells it from the other events. */
   readonly type: "tools_changed";
-  /** The registered server; registering it anew brings its API up to date. */
+  /** The registered server. A `CodeExecutor` brings its API up to date, and then has a note. */
   readonly serverName: string;
 }
 

@@ -53,7 +53,8 @@ function writeLaunch(params: ServerParams): string {
  */
 export function serverFacets(params: ServerParams): Facet[] {
   if ("command" in params) {
-    const { command, args = [], env = {}, cwd, sandbox, protocol, ...others } = params;
+    const { command, args = [], env = {}, cwd, sandbox, protocol, ...rest } = params;
+    const { connectTimeoutMs: _, ...others } = rest; // changes nothing that runs
     return [
       {
         name: "command",
@@ -68,7 +69,7 @@ export function serverFacets(params: ServerParams): Facet[] {
       ...otherFacets(others),
     ];
   }
-  const { url, headers = {}, type, protocol, ...others } = params;
+  const { url, headers = {}, type, protocol, connectTimeoutMs: _, ...others } = params;
   return [
     { name: "URL", about: "server", value: url, shown: urlText(url) },
     ...Object.entries(headers).map(([name, value]) =>

@@ -4,12 +4,15 @@ import type { ServerHooks } from "../mcp/server_hooks.ts";
 import type { Approvals } from "./approvals.ts";
 import type { ElicitationChannel } from "./elicitation_channel.ts";
 import type { ServerEvents } from "./server_events.ts";
+import type { ToolChanges } from "./tool_changes.ts";
 import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 
 /** Who takes what servers say. */
 export interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
   /** Told of logs and of tools that changed. */
   readonly events: ServerEvents;
+  /** Told of tools that changed, and of servers that start. */
+  readonly changes: ToolChanges;
   /** Where questions are asked. */
   readonly elicitations: ElicitationChannel;
   /** Says which questions are declined without asking. */
@@ -21,25 +24,10 @@ export interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling
 /** Takes what servers tell and ask of their own accord, and brings it to those whom it is for. */
 export class ServerMessages {
   readonly #options: ServerMessagesOptions;
-  readonly #changed = new Set<string>();
 
   /** @param options Who takes what they say. */
   constructor(options: ServerMessagesOptions) {
     this.#options = options;
-  }
-
-  /** The servers that said that their tools changed, sorted. */
-  get changedServers(): string[] {
-    return [...this.#changed].sort();
-  }
-
-  /**
-   * Forgets that a server's tools changed, as after it was registered anew.
-   *
-   * @param serverName The server.
-   */
-  forgetChange(serverName: string): void {
-    this.#changed.delete(serverName);
   }
 
   /**
@@ -49,7 +37,7 @@ export class ServerMessages {
    * @returns What takes all that it says.
    */
   hooks(serverName: string): ServerHooks {
-    const { events, sampling, roots } = this.#options;
+    const { events, changes, sampling, roots } = this.#options;
     return {
       sample: sampling,
       roots,
@@ -58,8 +46,9 @@ export class ServerMessages {
         const callId = events.onlyCall(serverName);
         events.tell({ type: "log", serverName, callId, ...message });
       },
+      onStarted: () => changes.started(serverName),
       onToolsChanged: () => {
-        this.#changed.add(serverName);
+        changes.add(serverName);
         events.tell({ type: "tools_changed", serverName });
       },
     };

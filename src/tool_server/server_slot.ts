@@ -34,6 +34,7 @@ export class ServerSlot implements AsyncDisposable {
   readonly #options: ServerSlotOptions;
   readonly #turns: Semaphore;
   readonly #ended = new AbortController();
+  readonly #watched = new Set<Promise<void>>();
   #current: Promise<McpConnection> | undefined;
   #connected: McpConnection | undefined;
   #failures = 0;
@@ -93,7 +94,11 @@ export class ServerSlot implements AsyncDisposable {
     if (this.#current !== undefined) return this.#current;
     const current = this.#start();
     this.#current = current;
-    current.then((connection) => this.#watch(connection, current), () => this.#fail(current));
+    const watched: Promise<void> = current.then(
+      (connection) => this.#watch(connection, current),
+      (error: unknown) => this.#fail(current, error),
+    ).finally(() => void this.#watched.delete(watched));
+    this.#watched.add(watched);
     return current;
   }
 
@@ -104,6 +109,7 @@ export class ServerSlot implements AsyncDisposable {
     this.#ended.abort(new DOMException("The MCP server is stopped", "AbortError"));
     const connection = await current?.catch(() => undefined); // it was never there
     await connection?.[Symbol.asyncDispose]();
+    await Promise.all(this.#watched); // those that died before are still cleared away
   }
 
   async #start(): Promise<McpConnection> {
@@ -138,7 +144,11 @@ export class ServerSlot implements AsyncDisposable {
     await connection[Symbol.asyncDispose]();
   }
 
-  #fail(current: Promise<McpConnection>): void {
+  #fail(current: Promise<McpConnection>, error: unknown): void {
+    // Here, as many calls may wait for the same start.
+    if (!this.#ended.signal.aborted && error instanceof Error) {
+      this.#options.connect.log?.warn(error.message);
+    }
     this.#delayNext();
     if (this.#current === current) this.#forget();
   }

@@ -5,6 +5,7 @@ import { AuditLog } from "../audit/audit_log.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { stderrLogger } from "../log.ts";
 import type { CallToolOptions } from "../mcp/call_options.ts";
+import type { ServerDescription } from "../mcp/connection.ts";
 import type { ToolResult } from "../mcp/content.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 import { loadTelemetry } from "../telemetry/span.ts";
@@ -14,9 +15,11 @@ import { CallReporter } from "./call_reporter.ts";
 import { ElicitationChannel } from "./elicitation_channel.ts";
 import { FirstStarts } from "./first_starts.ts";
 import { McpPool } from "./mcp_pool.ts";
+import { Notes } from "./notes.ts";
 import { ServerEvents } from "./server_events.ts";
 import { ServerMessages } from "./server_messages.ts";
 import { ServerRegistry } from "./server_registry.ts";
+import { ToolChanges } from "./tool_changes.ts";
 import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 import { openWorkspaceFiles, type WorkspaceFiles } from "./workspace_files.ts";
 
@@ -62,7 +65,8 @@ export class ToolRunner implements AsyncDisposable {
   readonly #audit: AuditLog | undefined;
   readonly #reporter: CallReporter;
   readonly #calls: ApprovedCalls;
-  readonly #messages: ServerMessages;
+  readonly #changes: ToolChanges;
+  readonly #notes = new Notes();
 
   private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
     const { variables, settingsFiles, consentFile } = files;
@@ -79,7 +83,16 @@ export class ToolRunner implements AsyncDisposable {
     this.elicitations = elicitations;
     this.#approvals = approvals;
     const { events } = this;
-    const messages = new ServerMessages({ events, elicitations, approvals, sampling, roots, log });
+    const changes = new ToolChanges(log);
+    const messages = new ServerMessages({
+      events,
+      changes,
+      elicitations,
+      approvals,
+      sampling,
+      roots,
+      log,
+    });
     this.#audit = workspace === undefined || options.audit === false
       ? undefined
       : new AuditLog({ workspace, redact: policy.redact, log });
@@ -107,7 +120,7 @@ export class ToolRunner implements AsyncDisposable {
         ...(login === undefined ? {} : { login }),
       },
     });
-    this.#messages = messages;
+    this.#changes = changes;
     this.#pool = pool;
     this.#reporter = reporter;
     this.#calls = new ApprovedCalls({
@@ -116,6 +129,8 @@ export class ToolRunner implements AsyncDisposable {
       approvals,
       reporter,
       events,
+      changes,
+      notes: this.#notes,
       callTimeoutMs,
       log,
     });
@@ -140,7 +155,39 @@ export class ToolRunner implements AsyncDisposable {
    * until they are registered anew.
    */
   get changedServers(): string[] {
-    return this.#messages.changedServers;
+    return this.#changes.servers;
+  }
+
+  /**
+   * Has changes of servers' tools followed from now on. Calls wait for a while until that is done for
+   * their server.
+   *
+   * @param renew Called when a server's tools have changed, for each server one after the other.
+   */
+  followTools(renew: (serverName: string) => Promise<void>): void {
+    this.#changes.follow(renew);
+  }
+
+  /** Waits for a while until all changes of servers' tools have been followed. */
+  async toolsFollowed(): Promise<void> {
+    await this.#changes.settled();
+  }
+
+  /** Takes what whoever writes the code should know of servers, each in a line. */
+  takeNotes(): string[] {
+    return this.#notes.take();
+  }
+
+  /**
+   * Asks a server for all that an API is made of, starting the server if it does not run.
+   *
+   * @param serverName The registered server.
+   * @param signal Gives up.
+   * @returns Its tools as they come, and what it says of itself.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
+    return await this.#pool.describe(serverName, signal);
   }
 
   /**
@@ -249,7 +296,7 @@ export class ToolRunner implements AsyncDisposable {
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
     const undo = await this.registry.register(serverName, params);
-    this.#messages.forgetChange(serverName);
+    this.#changes.forget(serverName);
     return undo;
   }
 
@@ -263,7 +310,7 @@ export class ToolRunner implements AsyncDisposable {
   async unregisterServer(serverName: string): Promise<boolean> {
     const removed = await this.registry.unregister(serverName);
     await this.#pool.drop(serverName);
-    this.#messages.forgetChange(serverName);
+    this.#changes.forget(serverName);
     return removed;
   }
 
@@ -280,7 +327,9 @@ export class ToolRunner implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.channel.withdrawAll("The tool server was stopped");
     this.elicitations.withdrawAll("The tool server was stopped");
+    const followed = this.#changes[Symbol.asyncDispose](); // the end of the servers ends it
     await this.#pool[Symbol.asyncDispose]();
+    await followed;
     await this.#audit?.[Symbol.asyncDispose]();
   }
 }

@@ -36,7 +36,7 @@ export interface ToolRunnerOptions {
    */
   consents?: boolean | string | undefined;
   /**
-   * How long a server may take to start, in milliseconds.
+   * How long a server may take to start, in milliseconds, unless its registration says.
    *
    * @default {30000}
    */

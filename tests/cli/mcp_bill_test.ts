@@ -72,6 +72,40 @@ Deno.test("ipybox mcp costs a model little", async (t) => {
     );
   });
 
+  await step("and no more where functions call functions, wherever these are", async () => {
+    await Deno.writeTextFile(
+      `${workspace.path}/helper.py`,
+      "from mcptools.everything import get_sum\n\n\ndef add(x):\n    return get_sum.run(a=x, bb=2)\n",
+    );
+    await cell(`import asyncio, helper
+from concurrent.futures import ThreadPoolExecutor
+def inner(x): return get_sum.run(a=x, bb=2)
+def outer(x): return [inner(x + i) for i in range(3)]
+def deep(n): return get_sum.run(a='x', bb=2) if n == 0 else deep(n - 1)
+async def one(x): return await get_sum.run_async(a=x, bb=2)
+async def two(x): return await one(x)`);
+    const nested: Readonly<Record<string, string>> = {
+      "outer(1)": "-> 3 def inner(x): return get_sum.run(a=x, bb=2)\n",
+      "x = 1\n[get_sum.run(a=x, bb=2) for x in range(3)]":
+        "-> 2 [get_sum.run(a=x, bb=2) for x in range(3)]\n",
+      "list(map(lambda x: inner(x), [1]))": "-> 3 def inner(x): return get_sum.run(a=x, bb=2)\n",
+      "deep(30)": "-> 5 def deep(n): return get_sum.run(a='x', bb=2) if n == 0 else deep(n - 1)\n",
+      "await asyncio.gather(*(two(i) for i in range(5)))":
+        "-> 6 async def one(x): return await get_sum.run_async(a=x, bb=2)\n",
+      "with ThreadPoolExecutor() as pool:\n    list(pool.map(inner, range(3)))":
+        "-> 3 def inner(x): return get_sum.run(a=x, bb=2)\n",
+      "y = 5\nhelper.add(y)": "-> 2 helper.add(y)\n",
+      "get_sum.run(a=1,\n    bb=[1, 2, 3])": "-> 1 get_sum.run(a=1,\n",
+    };
+    for (const [code, line] of Object.entries(nested)) {
+      const text = await cell(code);
+      assertStringIncludes(text, line);
+      assertStringIncludes(text, "Required; is 'bb' meant for it?");
+      assert(tokens(text) <= MAX_WRONG, `${tokens(text)} tokens: ${text}`);
+    }
+    assertStringIncludes(await cell("helper.add(1)"), "-> 5 return get_sum.run(a=x, bb=2)\n");
+  });
+
   await step("the full API of a tool is a stub", async () => {
     const { text } = await host.call("search_tools", {
       query: "get structured content weather",

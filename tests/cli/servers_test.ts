@@ -57,6 +57,21 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
   });
 
   await step(
+    "register keeps how long the start may take, also of a server that is there",
+    async () => {
+      const registered = async () =>
+        JSON.parse((await ipybox(["servers", "--json"], { cwd })).stdout).mcpServers.patient;
+      for (const options of [["--connect-timeout", "90.5"], [], ["--connect-timeout", "60"]]) {
+        const { code, stderr } = await ipybox(["register", "patient", ...options, ...RAW], { cwd });
+        assertEquals(code, 0, stderr);
+        const connectTimeoutMs = options[1] === "60" ? 60_000 : 90_500;
+        assertEquals(await registered(), { ...raw, connectTimeoutMs });
+      }
+      await ipybox(["unregister", "patient"], { cwd });
+    },
+  );
+
+  await step(
     "register keeps variables, and replaces another server only when told to",
     async () => {
       const serversIn = async () =>

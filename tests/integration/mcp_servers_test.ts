@@ -251,12 +251,15 @@ Deno.test("servers that cannot be started or reached say why, and whose they are
     [shell("kill -9 $$"), /"x" was ended by SIGKILL/],
     [{ command: "no-such-command" }, /MCP server "x": no-such-command is not on the PATH/],
     [{ command: "/bin/true", cwd: "/no/such/folder" }, /\/no\/such\/folder does not exist/],
-    [rawServer("hang"), /"x" did not answer the MCP handshake within 0.5 s/],
+    [
+      { ...rawServer("hang"), connectTimeoutMs: 500 },
+      /"x" did not answer the MCP handshake within 0.5 s/,
+    ],
     [{ url: "http://127.0.0.1:9/mcp" }, /Cannot reach MCP server "x" at http:\/\/127.0.0.1:9\/mcp/],
   ] as const;
   for (const [params, message] of wrong) {
     const error = await assertRejects(
-      () => connectMcp("x", params, { connectTimeoutMs: 500 }),
+      () => connectMcp("x", params),
       McpConnectionError,
     );
     assertEquals(error.serverName, "x");

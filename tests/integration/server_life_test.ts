@@ -87,6 +87,51 @@ Deno.test("a server that died is started again by the next call, later each time
   assertGreater(waits[2] ?? 0, 750); // 200, 400, 800 ms after the death
 });
 
+Deno.test("the time to start that a registration gives counts at every start", async () => {
+  const raw = rawServer();
+  const words = [raw.command, ...raw.args ?? []].map((word) => `'${word}'`).join(" ");
+  const slow: ServerParams = { command: "sh", args: ["-c", `sleep 2; exec ${words}`] };
+  const patient: ServerParams = { ...slow, connectTimeoutMs: 60_000 };
+  await using runner = await start({ slow, patient }, 1000);
+  const error = await assertRejects(() => runner.run("slow", "count"), ToolCallError);
+  assertEquals(
+    error.message,
+    'MCP server "slow" did not answer the MCP handshake within 1 s. If it needs longer, ' +
+      "register it with --connect-timeout SECONDS",
+  );
+  assert((await runner.listTools("patient")).length > 0);
+  await assertRejects(() => runner.run("patient", "die"), ToolCallError);
+  assertEquals(await text(runner, "patient", "count"), "1");
+  await runner.reset();
+  assertEquals(await text(runner, "patient", "count"), "1");
+});
+
+Deno.test("one warning says that a server died or does not start, however many calls wait for it", async () => {
+  const exits = ["-c", "read line; echo no key >&2; exit 3"];
+  const told: string[] = [];
+  await using runner = await ToolRunner.start({
+    servers: { raw: rawServer(), broken: { command: "sh", args: exits } },
+    approval: "allow",
+    log: { ...silentLogger, warn: (message) => void told.push(message) },
+  });
+  const failures = async (server: string, calls: readonly Promise<unknown>[]) => {
+    const ends = await Promise.allSettled(calls);
+    for (const end of ends) assert(end.status === "rejected" && `${end.reason}`.includes(server));
+    return told.splice(0);
+  };
+  await text(runner, "raw", "count");
+  const sleeping = Array.from({ length: 10 }, () => runner.run("raw", "sleep", { ms: 60_000 }));
+  assertEquals(await failures("raw", [...sleeping, runner.run("raw", "die")]), [
+    'MCP server "raw" died. Last lines of its stderr:\nlast words\n',
+  ]);
+  const starting = Array.from({ length: 5 }, () => runner.run("broken", "count"));
+  const [message = "", ...others] = await failures("broken", starting);
+  assertEquals(others, []);
+  assert(message.includes("exited with code 3") && message.includes("no key"), message);
+  await assertRejects(() => runner.run("raw", "die"), ToolCallError);
+  assertEquals(told.length, 1); // another death
+});
+
 Deno.test("a server that hangs delays no other", async () => {
   await using runner = await start({ slow: rawServer("hang"), raw: rawServer() }, 60_000);
   const gaveUp = new AbortController();

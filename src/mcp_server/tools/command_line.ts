@@ -9,17 +9,16 @@ import { shellWord } from "../../mcp/shell_word.ts";
  * @returns A line for a shell.
  */
 export function registerCommand(name: string, params: ServerParams): string {
+  const { connectTimeoutMs } = params;
+  const time = connectTimeoutMs === undefined
+    ? []
+    : ["--connect-timeout", `${connectTimeoutMs / 1000}`];
+  const start = ["ipybox", "register", name, ...time];
   const words = "url" in params
-    ? [
-      "ipybox",
-      "register",
-      name,
-      "--url",
-      params.url,
-      ...options("--header", params.headers, ": "),
-    ]
+    ? [...start, "--url", params.url, ...options("--header", params.headers, ": ")]
     : [
-      ...["ipybox", "register", name, ...options("--env", params.env, "=")],
+      ...[...start, ...options("--env", params.env, "=")],
+      ...(params.cwd === undefined ? [] : ["--cwd", params.cwd]),
       ...["--", params.command, ...(params.args ?? [])],
     ];
   return words.map(shellWord).join(" ");
