@@ -32,8 +32,11 @@ export interface RemoveTreeOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How many entries are removed at the same time. */
+/** How many entries of a folder are removed at the same time, and of how many folders. */
 const BATCH = 64;
+const FOLDERS = 8;
+/** How many folders are remembered, rather than found again. */
+const MAX_FOUND = 10_000;
 
 /**
  * Removes everything that is in a folder.
@@ -102,6 +105,8 @@ class Pass {
   changed = false;
   /** Why something was not. */
   failure = new Error("It is being written to");
+  /** Folders that were moved up, and are next. */
+  readonly #found: string[] = [];
   readonly #folder: string;
   readonly #options: EmptyOptions;
 
@@ -117,7 +122,12 @@ class Pass {
       this.#options.signal?.throwIfAborted();
       if (name === this.#options.keep) continue;
       count++;
-      await this.#try(this.#remove(`${this.#folder}/${name}`));
+      this.#found.push(`${this.#folder}/${name}`);
+      while (this.#found.length > 0) {
+        this.#options.signal?.throwIfAborted();
+        const some = this.#found.splice(-FOLDERS);
+        await Promise.all(some.map((path) => this.#try(this.#remove(path))));
+      }
     }
     return count;
   }
@@ -151,7 +161,9 @@ class Pass {
       await Deno.remove(path); // a file, a link, an empty folder
     } catch (error) {
       if (isGone(error)) throw error;
-      await move(path, `${this.#folder}/${crypto.randomUUID()}`);
+      const target = `${this.#folder}/${crypto.randomUUID()}`;
+      await move(path, target);
+      if (this.#found.length < MAX_FOUND) this.#found.push(target); // else the next pass finds it
     }
     this.changed = true;
   }

@@ -138,7 +138,8 @@ const BUILD_BACKEND = "setuptools";
 export class PackageFolder {
   /** The folder that code imports from. */
   readonly path: string;
-  readonly #folder: string;
+  /** What installers write to. Each is a mount of its own for them, which they cannot move away. */
+  readonly writable: readonly string[];
   readonly #overlay: OverlayEnvironment;
   readonly #python: PythonEnvironment;
   readonly #workspace: string;
@@ -147,14 +148,13 @@ export class PackageFolder {
   readonly #turns = new Mutex();
 
   private constructor(
-    folder: string,
     overlay: OverlayEnvironment,
     python: PythonEnvironment,
     workspace: string,
     options: PackageFolderOptions,
   ) {
     this.path = overlay.sitePackages;
-    this.#folder = folder;
+    this.writable = packageLevels(this.path);
     this.#overlay = overlay;
     this.#workspace = workspace;
     this.#python = python;
@@ -182,7 +182,7 @@ export class PackageFolder {
     const overlay = await openOverlay(overlayFolder, python);
     const judgement = await judgePackages(overlay.sitePackages);
     if (judgement !== "plain") throw notPlain(judgement, overlayFolder);
-    return new PackageFolder(overlayFolder, overlay, python, workspace, options);
+    return new PackageFolder(overlay, python, workspace, options);
   }
 
   /**
@@ -376,8 +376,7 @@ export class PackageFolder {
         ...settings.env,
       },
       session,
-      // Each is a mount of its own there, which nothing inside can move away.
-      writable: packageLevels(this.path),
+      writable: this.writable,
       readable: [
         ...await existing([prefix, basePrefix, command, ...settings.paths]),
         ...this.#options.shared ?? [], // judged before, and no link by any name
