@@ -15,7 +15,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   policy: ["approval", "mcp", "process", "sandbox"],
   audit: ["approval", "mcp", "policy"],
   tool_server: ["approval", "approval_page", "audit", "mcp", "policy", "process"],
-  apigen: ["assets", "mcp"],
+  apigen: ["assets", "mcp", "process"],
   executor: ["approval", "apigen", "kernel", "mcp", "python", "sandbox", "tool_server"],
   actions: ["assets", "kernel", "mcp", "process"],
   mcp_server: [

@@ -4,7 +4,9 @@
  *
  * @module
  */
+import { dirname } from "node:path";
 import { Mutex } from "../async/mutex.ts";
+import { removeFromWorkspace } from "../process/remove_tree.ts";
 
 /** Files by their names. */
 export type Files = ReadonlyMap<string, string>;
@@ -152,7 +154,7 @@ async function swap(
   for (const [name, { text }] of present) {
     if (!options.isGenerated(name, text)) await moveOver(`${old}/${name}`, `${target}/${name}`);
   }
-  await Deno.remove(old, { recursive: true });
+  await removeFromWorkspace(old, dirname(dirname(old)));
 }
 
 /** Moves a file or folder of the user's, unless something new has its name. */

@@ -1,4 +1,5 @@
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { removeFromWorkspace } from "../process/remove_tree.ts";
 
 /**
  * Removes the Python package of a server. Neither it nor the folder above it may be a link.
@@ -13,7 +14,7 @@ export async function removePackage(root: string, server: string): Promise<boole
     for (const folder of [root, path]) {
       if (!(await Deno.lstat(folder)).isDirectory) return false;
     }
-    await Deno.remove(path, { recursive: true });
+    await removeFromWorkspace(path, dirname(root));
     return true;
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return false;

@@ -1,6 +1,7 @@
 import { dirname, join } from "node:path";
-import { isPlainFolder } from "../mcp/hostile_files.ts";
-import { forEachAbandoned, removeFolder } from "../process/held_folder.ts";
+import { isPlainFolder, lstatIfPresent } from "../mcp/hostile_files.ts";
+import { forEachAbandoned, removeHeld } from "../process/held_folder.ts";
+import { removeFromWorkspace } from "../process/remove_tree.ts";
 import { cacheFolder } from "../process/user_folders.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { formatBytes } from "../kernel/text.ts";
@@ -47,21 +48,31 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const days = parsed.positiveNumber("days") ?? 30;
   const found: Leftover[] = [];
-  const take = async (path: string, what: string): Promise<void> => {
-    found.push({ path, what, bytes: (await usageOf(path)).bytes });
-    if (!parsed.has("dry-run")) await removeFolder(path);
+  let failed = false;
+  const take = async (leftover: Omit<Leftover, "bytes">, remove: () => Promise<void>) => {
+    const { bytes } = await usageOf(leftover.path);
+    try {
+      if (!parsed.has("dry-run")) await remove();
+      found.push({ ...leftover, bytes });
+    } catch (error) {
+      failed = true; // and the others are removed all the same
+      io.err(printable(`Cannot remove all of ${leftover.path}: ${error}`));
+    }
   };
   for (const place of await temporaryFolders()) {
-    await forEachAbandoned(place, (path) => take(path, "temporary files of an ended process"));
+    await forEachAbandoned(place, async (path) => {
+      await take({ path, what: "temporary files of an ended process" }, () => removeHeld(path));
+    });
   }
   for (const path of await oldSessions(workspace, Date.now() - days * DAY_MS)) {
-    await take(path, "a session's folder");
+    await take({ path, what: "a session's folder" }, () => removeFromWorkspace(path, workspace));
   }
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
-    await take(path, `packages of ${gone}, which is gone`);
+    const what = `packages of ${gone}, which is gone`;
+    await take({ path, what }, () => PackageFolder.discard(path));
   }
   report(found, parsed.has("dry-run"), io);
-  return EXIT.ok;
+  return failed ? EXIT.failed : EXIT.ok;
 }
 
 function report(found: readonly Leftover[], dryRun: boolean, io: CommandIo): void {
@@ -99,15 +110,30 @@ async function oldSessions(workspace: string, before: number): Promise<string[]>
   return old;
 }
 
-/** How large a folder is, and when something in it was changed last. Links are not followed. */
-async function usageOf(path: string): Promise<{ bytes: number; changedAt: number }> {
-  const { size, mtime, isDirectory } = await Deno.lstat(path);
-  const usage = { bytes: isDirectory ? 0 : size, changedAt: mtime?.getTime() ?? Infinity };
-  if (!isDirectory) return usage;
-  for await (const { name } of Deno.readDir(path)) {
-    const { bytes, changedAt } = await usageOf(join(path, name));
-    usage.bytes += bytes;
-    usage.changedAt = Math.max(usage.changedAt, changedAt);
+/** Longer paths are not looked at: code makes deeper folders than the system can name. */
+const MAX_PATH = 2000;
+
+/**
+ * How large a folder is, and when something in it was changed last, as far as it can be looked at.
+ * Links are not followed.
+ */
+async function usageOf(root: string): Promise<{ bytes: number; changedAt: number }> {
+  const usage = { bytes: 0, changedAt: 0 };
+  const paths = [root];
+  for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+    const info = await lstatIfPresent(path);
+    if (info === undefined) continue;
+    if (!info.isDirectory) usage.bytes += info.size;
+    usage.changedAt = Math.max(usage.changedAt, info.mtime?.getTime() ?? Infinity);
+    if (!info.isDirectory || path.length > MAX_PATH) continue;
+    try {
+      for await (const { name } of Deno.readDir(path)) paths.push(join(path, name));
+    } catch (error) {
+      const { NotADirectory, NotFound, PermissionDenied } = Deno.errors;
+      const isClosed = [NotADirectory, NotFound, PermissionDenied]
+        .some((closed) => error instanceof closed);
+      if (!isClosed) throw error; // closed by code, which can be removed all the same
+    }
   }
   return usage;
 }

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { CodeExecutor } from "../executor/code_executor.ts";
+import { HeldFolder } from "../process/held_folder.ts";
 import { type Command, type CommandIo, parseCommandLine } from "./command.ts";
 import { runAction } from "./code_action.ts";
 import { KERNEL, kernelOptions, sandboxOf } from "./executor_options.ts";
@@ -66,9 +67,10 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     signal: io.signal,
   });
   await using folder = parsed.value("workspace") === undefined
-    ? await TemporaryFolder.create()
+    ? await HeldFolder.create()
     : undefined;
-  const workspace = folder?.path ?? await workspaceOf(parsed);
+  const workspace = folder ? join(folder.path, "workspace") : await workspaceOf(parsed);
+  if (folder !== undefined) await Deno.mkdir(workspace);
   const approver = new TerminalApprover(io, "--yes");
   await using executor = await CodeExecutor.start({
     ...kernelOptions(parsed, io, workspace),
@@ -87,17 +89,4 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       await request.accept();
     },
   });
-}
-
-/** A folder that goes with its holder. */
-class TemporaryFolder implements AsyncDisposable {
-  private constructor(readonly path: string) {}
-
-  static async create(): Promise<TemporaryFolder> {
-    return new TemporaryFolder(await Deno.makeTempDir({ prefix: "ipybox-demo-" }));
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await Deno.remove(this.path, { recursive: true });
-  }
 }

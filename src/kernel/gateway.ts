@@ -140,7 +140,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const { options, deadline, state } = start;
   const { sandbox = true, packages = [], log = silentLogger } = options;
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
-  const folder = parts.use(await SessionFolder.create());
+  const folder = parts.use(await SessionFolder.create(log));
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
   const python = await locatePython(options.python, deadline);

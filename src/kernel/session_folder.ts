@@ -1,5 +1,6 @@
 import { allDone } from "../async/all.ts";
 import { asset, assetTree } from "../assets/mod.ts";
+import type { Logger } from "../log.ts";
 import { HeldFolder } from "../process/held_folder.ts";
 
 /**
@@ -39,11 +40,12 @@ export class SessionFolder implements AsyncDisposable {
   /**
    * Makes the folders and writes what runs in them.
    *
+   * @param log Told what of killed processes could not be removed.
    * @returns The folders.
    */
-  static async create(): Promise<SessionFolder> {
+  static async create(log?: Logger): Promise<SessionFolder> {
     await using stack = new AsyncDisposableStack();
-    const folder = stack.use(new SessionFolder(await HeldFolder.create()));
+    const folder = stack.use(new SessionFolder(await HeldFolder.create({ log })));
     for (const path of [folder.session, folder.hostPrivate]) {
       await Deno.mkdir(path, { mode: 0o700 });
     }

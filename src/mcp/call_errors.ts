@@ -82,7 +82,9 @@ export async function explainDeath(
  * @returns The error for the caller. It does not carry the address, which may hold secrets.
  */
 export function explainUnreachable(serverName: string, error: unknown): ToolCallError {
-  const what = error instanceof SdkHttpError
+  const what = isForgottenSession(error)
+    ? "no longer knew the session (HTTP 404); the next call starts a new one"
+    : error instanceof SdkHttpError
     ? `answered with HTTP ${error.status}`
     : "cannot be reached";
   return fail(serverName, "server_unreachable", what, error);
@@ -102,7 +104,10 @@ export function explainLogin(failure: McpConnectionError): ToolCallError {
   return new ToolCallError("login_required", message, {}, { cause: failure });
 }
 
-/** Whether the server no longer knows the session, so that it did not process the request. */
+/**
+ * Whether the server says that it no longer knows the session. Others between may answer so for a
+ * request that it has processed.
+ */
 export function isForgottenSession(error: unknown): boolean {
   return error instanceof SdkHttpError && error.status === 404;
 }

@@ -131,7 +131,7 @@ export class McpConnection implements AsyncDisposable {
     return this.#usable;
   }
 
-  /** Whether the server no longer knows this session, so that a failed call was not processed. */
+  /** Whether the server said that it no longer knows this session. */
   get forgotten(): boolean {
     return this.#forgotten;
   }

@@ -77,7 +77,7 @@ export async function launchStdio(
   };
   // Also a search path of its own must not lead it to what executed code wrote.
   if (env.PATH !== undefined) env.PATH = await trustedPath(env.PATH, [base]);
-  const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base)).path;
+  const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base, log)).path;
   const programIn = async (folder: string) =>
     await serverProgram(serverName, wanted.command, { path: env.PATH, untrusted: [base], folder });
   if (wanted.sandbox === "none") {
@@ -115,7 +115,7 @@ export async function launchStdio(
   };
   const sandboxed = await sandboxServer(program, {
     folder,
-    hostPrivate: belongings.use(await HeldFolder.create()).path, // short enough for srt's sockets
+    hostPrivate: belongings.use(await HeldFolder.create({ log })).path, // short enough for srt's sockets
     workspace: base,
     settings,
     openReads,
@@ -166,9 +166,13 @@ async function serverProgram(
   }
 }
 
-async function makeFolderFor(serverName: string, workspace: string): Promise<PrivateFolder> {
+async function makeFolderFor(
+  serverName: string,
+  workspace: string,
+  log: Logger,
+): Promise<PrivateFolder> {
   try {
-    return await PrivateFolder.create([workspace]);
+    return await PrivateFolder.create([workspace], log);
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotCapable)) throw cause;
     throw new ConfigError(

@@ -1,9 +1,30 @@
 import { dirname } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { type Logger, silentLogger } from "../log.ts";
+import { emptyFolder } from "./remove_tree.ts";
 import { PathTrust } from "./trusted_path.ts";
 
 /** What the folders of ipybox in a shared place are called. */
 const PREFIX = "ipybox-";
+/** The file in them that their process has locked. */
+const LOCK = "lock";
+
+/** How long code that was not ended, and still writes, is followed. */
+const REMOVE_MS = 10 * 60_000;
+/** How long a start is held up by what killed processes have left. The next one goes on. */
+const SWEEP_MS = 10_000;
+
+/** Options of {@linkcode HeldFolder.create}. */
+export interface HeldFolderOptions {
+  /**
+   * Where it is made.
+   *
+   * @default {the folder for temporary files}
+   */
+  readonly parent?: string | undefined;
+  /** Told what of killed processes could not be removed. */
+  readonly log?: Logger | undefined;
+}
 
 /**
  * A new folder, readable by nobody else. Disposing removes it; when this process dies before, the next
@@ -22,23 +43,23 @@ export class HeldFolder implements AsyncDisposable {
   /**
    * Makes a folder, and removes those of dead processes.
    *
-   * @param parent Where it is made; the folder for temporary files by default.
+   * @param options Where it is made, and who is told of those that could not be removed.
    * @returns The folder.
    * @throws {ConfigError} Other users could put another one in its place.
    */
-  static async create(parent?: string): Promise<HeldFolder> {
+  static async create({ parent, log = silentLogger }: HeldFolderOptions = {}): Promise<HeldFolder> {
     const options = { prefix: PREFIX, ...(parent === undefined ? {} : { dir: parent }) };
     const path = await Deno.realPath(await Deno.makeTempDir(options));
     await refuseShared(path);
     const folder = new HeldFolder(path, await lockFolder(path));
-    await removeAbandoned(path);
+    await removeAbandoned(path, log);
     return folder;
   }
 
   /** Removes the folder, whatever was done to it. */
   async [Symbol.asyncDispose](): Promise<void> {
     using _lock = this.#lock;
-    await removeFolder(this.path);
+    await removeHeld(this.path, AbortSignal.timeout(REMOVE_MS));
   }
 }
 
@@ -56,7 +77,7 @@ async function lockFolder(root: string): Promise<Disposable> {
   const lock = await Deno.open(`${root}/locking`, { create: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
-    await Deno.rename(`${root}/locking`, `${root}/lock`); // nobody ever sees it unlocked
+    await Deno.rename(`${root}/locking`, `${root}/${LOCK}`); // nobody ever sees it unlocked
     return lock;
   } catch (error) {
     lock.close();
@@ -65,13 +86,22 @@ async function lockFolder(root: string): Promise<Disposable> {
 }
 
 /** Removes the folders of this user's processes that could not do so because they were killed. */
-async function removeAbandoned(own: string): Promise<void> {
+async function removeAbandoned(own: string, log: Logger): Promise<void> {
   const parent = dirname(own);
   // Asked first: a script with few permissions is not to be interrupted by a prompt for this.
   const mayRead = await Deno.permissions.query({ name: "read", path: parent });
   if (mayRead.state !== "granted") return;
   const { uid } = await Deno.lstat(own);
-  await forEachAbandoned({ parent, uid }, removeFolder);
+  const signal = AbortSignal.timeout(SWEEP_MS);
+  await forEachAbandoned({ parent, uid }, async (path) => {
+    if (signal.aborted) return;
+    try {
+      await removeHeld(path, signal);
+    } catch (error) {
+      // Code in a sandbox may have seen to that. It must not keep this process from starting.
+      log.warn(`Cannot remove all of ${path}, which an ended process left: ${error}`);
+    }
+  });
 }
 
 /**
@@ -87,34 +117,43 @@ export async function forEachAbandoned(
   for await (const { name, isDirectory } of Deno.readDir(parent)) {
     if (!isDirectory || !name.startsWith(PREFIX)) continue;
     const root = `${parent}/${name}`;
-    try {
-      if ((await Deno.lstat(root)).uid !== uid) continue;
-      if (!(await Deno.lstat(`${root}/lock`)).isFile) continue;
-      using lock = await Deno.open(`${root}/lock`, { write: true });
-      if (await lock.tryLock(true)) await visit(root);
-    } catch (error) {
-      // It is another program's, or another process was quicker.
-      const isOthers = error instanceof Deno.errors.NotFound ||
-        error instanceof Deno.errors.PermissionDenied;
-      if (!isOthers) throw error;
-    }
+    using lock = await abandonedLock(root, uid);
+    if (lock !== null) await visit(root);
   }
 }
 
-/** Removes a folder, whatever rights code has taken away from what is in it. */
-export async function removeFolder(root: string): Promise<void> {
+/** Takes the lock of a folder whose process has ended. */
+async function abandonedLock(root: string, uid: number | null): Promise<Disposable | null> {
+  using stack = new DisposableStack();
   try {
-    await Deno.remove(root, { recursive: true });
+    if ((await Deno.lstat(root)).uid !== uid) return null;
+    if (!(await Deno.lstat(`${root}/${LOCK}`)).isFile) return null;
+    const lock = stack.use(await Deno.open(`${root}/${LOCK}`, { write: true }));
+    if (!await lock.tryLock(true)) return null;
+    stack.move();
+    return lock;
   } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return;
-    await makeRemovable(root); // code inside can take its own folders' rights away
-    await Deno.remove(root, { recursive: true });
+    // It is another program's, or another process was quicker.
+    const isOthers = error instanceof Deno.errors.NotFound ||
+      error instanceof Deno.errors.PermissionDenied;
+    if (!isOthers) throw error;
+    return null;
   }
 }
 
-async function makeRemovable(folder: string): Promise<void> {
-  await Deno.chmod(folder, 0o700);
-  for await (const entry of Deno.readDir(folder)) {
-    if (entry.isDirectory) await makeRemovable(`${folder}/${entry.name}`);
+/**
+ * Removes a folder that a {@linkcode HeldFolder} was, for the holder of its lock. Code writes to folders
+ * in it, and may still do so for a moment after its host was killed.
+ *
+ * @param root The folder.
+ * @param signal Stops it. What is left can be removed later.
+ */
+export async function removeHeld(root: string, signal?: AbortSignal): Promise<void> {
+  try {
+    await emptyFolder(root, { keep: LOCK, signal });
+    await Deno.remove(`${root}/${LOCK}`); // last: who finds it can go on with what was interrupted
+    await Deno.remove(root);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error; // something else cleaned up
   }
 }

@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { type Logger, silentLogger } from "../log.ts";
 import { HeldFolder } from "./held_folder.ts";
 import { PathTrust } from "./trusted_path.ts";
 import { cacheFolder } from "./user_folders.ts";
@@ -25,13 +26,17 @@ export class PrivateFolder implements AsyncDisposable {
    * Makes a folder.
    *
    * @param untrusted Absolute folders that executed code can write to, besides all workspaces.
+   * @param log Told what of killed processes could not be removed.
    * @returns The folder.
    * @throws {ConfigError} Other users could replace it.
    * @throws {Deno.errors.NotCapable} Deno's permissions do not allow it.
    */
-  static async create(untrusted: readonly string[] = []): Promise<PrivateFolder> {
+  static async create(
+    untrusted: readonly string[] = [],
+    log: Logger = silentLogger,
+  ): Promise<PrivateFolder> {
     await using parts = new AsyncDisposableStack();
-    const held = parts.use(await HeldFolder.create(await usersOwn(untrusted)));
+    const held = parts.use(await HeldFolder.create({ parent: await usersOwn(untrusted), log }));
     const folder = new PrivateFolder(held);
     for (const path of [folder.path, `${held.path}/node_modules`]) await Deno.mkdir(path);
     for (const [name, text] of BARRIER) await Deno.writeTextFile(`${held.path}/${name}`, text);

@@ -1,4 +1,5 @@
 import { dirname, join } from "node:path";
+import { removeTree } from "../process/remove_tree.ts";
 import type { PythonEnvironment } from "./managed.ts";
 
 /**
@@ -28,6 +29,7 @@ export async function openOverlay(
   const base = await baseInterpreter(python);
   const fresh = `${folder}.${crypto.randomUUID()}.tmp`;
   const made = overlayIn(fresh, python);
+  const removed = join(dirname(folder), "removed"); // beside what installers write to
   await Deno.mkdir(dirname(made.executable), { recursive: true });
   await Deno.symlink(base, made.executable);
   await Deno.writeTextFile(
@@ -38,14 +40,14 @@ export async function openOverlay(
     // Its interpreter has been upgraded or removed; the packages stay. What an installer made of
     // the folder is hostile, so only names directly in it are moved, and nothing is written there.
     await Deno.rename(join(folder, "lib"), join(fresh, "lib"));
-    await Deno.remove(folder, { recursive: true });
+    await removeTree(folder, { through: removed });
   } else {
     await Deno.mkdir(made.sitePackages, { recursive: true });
   }
   try {
     await Deno.rename(fresh, folder);
   } catch (error) {
-    await Deno.remove(fresh, { recursive: true });
+    await removeTree(fresh, { through: removed });
     if (!await isFile(overlay.executable)) throw error; // else another process was first
   }
   return overlay;
@@ -77,6 +79,36 @@ export function sitePackagesOf(prefix: string, python: PythonEnvironment): strin
 }
 
 /**
+ * The folders from an environment to its packages. An installer can write to each.
+ *
+ * @param sitePackages The folder of the packages.
+ * @returns The folders, outermost first.
+ */
+export function packageLevels(sitePackages: string): string[] {
+  const version = dirname(sitePackages);
+  const lib = dirname(version);
+  return [dirname(lib), lib, version, sitePackages];
+}
+
+/**
+ * Whether the folder of an environment's packages is where its path says. An installer, or what it
+ * builds, may have put a link to anywhere in the place of each folder on the way.
+ *
+ * @param sitePackages The folder of the packages. Nobody else can write to the one of the environment.
+ * @returns Whether it is there; or what is in its way.
+ */
+export async function judgePackages(
+  sitePackages: string,
+): Promise<"plain" | "missing" | { readonly notPlain: string }> {
+  for (const path of packageLevels(sitePackages)) {
+    const info = await lstatOrNothing(path);
+    if (info === undefined) return "missing";
+    if (!info.isDirectory) return { notPlain: path };
+  }
+  return "plain";
+}
+
+/**
  * The version that decides which packages an interpreter can use.
  *
  * @param python The interpreter.
@@ -104,7 +136,14 @@ async function baseInterpreter(python: PythonEnvironment): Promise<string> {
 }
 
 async function isPlainFolder(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(({ isDirectory }) => isDirectory, () => false);
+  return (await lstatOrNothing(path))?.isDirectory ?? false;
+}
+
+async function lstatOrNothing(path: string): Promise<Deno.FileInfo | undefined> {
+  return await Deno.lstat(path).catch((error: unknown) => {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  });
 }
 
 async function isFile(path: string): Promise<boolean> {

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../async/mutex.ts";
 import { abortable, anySignal } from "../async/signals.ts";
-import { EnvironmentNotReadyError, PackageInstallError } from "../errors.ts";
+import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { bytesOf } from "../net/byte_stream.ts";
 import { hostEnv } from "../process/host_env.ts";
@@ -15,6 +15,7 @@ import { ManagedProcess } from "../process/managed_process.ts";
 import { HeldFolder } from "../process/held_folder.ts";
 import { OutputTail } from "../process/output_tail.ts";
 import { PrivateFolder } from "../process/private_folder.ts";
+import { emptyFolder } from "../process/remove_tree.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
@@ -27,10 +28,11 @@ import { type IndexSettings, readIndexSettings } from "./index_settings.ts";
 import { installerEnvironment } from "./installer_environment.ts";
 import { managedDirectory, type PythonEnvironment } from "./managed.ts";
 import {
+  judgePackages,
   minorVersion,
   openOverlay,
   type OverlayEnvironment,
-  overlayIn,
+  packageLevels,
   sitePackagesOf,
 } from "./overlay_environment.ts";
 import type { Requirement } from "./requirement.ts";
@@ -136,7 +138,8 @@ const BUILD_BACKEND = "setuptools";
 export class PackageFolder {
   /** The folder that code imports from. */
   readonly path: string;
-  readonly #folder: string;
+  /** What installers write to. Each is a mount of its own for them, which they cannot move away. */
+  readonly writable: readonly string[];
   readonly #overlay: OverlayEnvironment;
   readonly #python: PythonEnvironment;
   readonly #workspace: string;
@@ -145,14 +148,13 @@ export class PackageFolder {
   readonly #turns = new Mutex();
 
   private constructor(
-    folder: string,
     overlay: OverlayEnvironment,
     python: PythonEnvironment,
     workspace: string,
     options: PackageFolderOptions,
   ) {
     this.path = overlay.sitePackages;
-    this.#folder = folder;
+    this.writable = packageLevels(this.path);
     this.#overlay = overlay;
     this.#workspace = workspace;
     this.#python = python;
@@ -175,13 +177,12 @@ export class PackageFolder {
   ): Promise<PackageFolder> {
     const folder = await folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true });
-    if (await madeFolder(folder)) {
-      await removeAbandoned(dirname(folder));
-      await Deno.writeTextFile(join(folder, WORKSPACE), workspace);
-    }
+    if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
     const overlayFolder = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
     const overlay = await openOverlay(overlayFolder, python);
-    return new PackageFolder(overlayFolder, overlay, python, workspace, options);
+    const judgement = await judgePackages(overlay.sitePackages);
+    if (judgement !== "plain") throw notPlain(judgement, overlayFolder);
+    return new PackageFolder(overlay, python, workspace, options);
   }
 
   /**
@@ -190,14 +191,20 @@ export class PackageFolder {
    * @param workspace The workspace, as an absolute path without symbolic links.
    * @param python The Python that the packages are for.
    * @returns The folder, or `undefined` where nothing was ever installed or nothing may be read.
+   * @throws {ConfigError} An installer has put something else in its place.
    */
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
     if (!hasManagedDirectory()) return undefined;
     const folder = await folderOf(workspace);
     if (!isGranted("read", folder)) return undefined;
-    const { sitePackages } = overlayIn(join(folder, `python${minorVersion(python)}`), python);
-    const [path] = await existing([sitePackages]);
-    return path;
+    const [root] = await existing([folder]); // which no installer can write to
+    if (root === undefined) return undefined;
+    const overlayFolder = join(root, `python${minorVersion(python)}`);
+    const sitePackages = sitePackagesOf(overlayFolder, python);
+    const judgement = await judgePackages(sitePackages);
+    if (judgement === "plain") return sitePackages;
+    if (judgement === "missing") return undefined;
+    throw notPlain(judgement, overlayFolder);
   }
 
   /**
@@ -218,9 +225,21 @@ export class PackageFolder {
    * @param workspace The workspace, as an absolute path without symbolic links.
    */
   static async remove(workspace: string): Promise<void> {
-    await Deno.remove(await folderOf(workspace), { recursive: true }).catch((error: unknown) => {
+    await PackageFolder.discard(await folderOf(workspace));
+  }
+
+  /**
+   * Removes a folder that {@linkcode PackageFolder.abandoned} found.
+   *
+   * @param path The folder, which may be gone.
+   */
+  static async discard(path: string): Promise<void> {
+    try {
+      await emptyFolder(path, { keep: WORKSPACE }); // by which it is found until it is empty
+      await Deno.remove(path, { recursive: true });
+    } catch (error) {
       if (!(error instanceof Deno.errors.NotFound)) throw error;
-    });
+    }
   }
 
   /**
@@ -301,8 +320,8 @@ export class PackageFolder {
     const { signal = new AbortController().signal, onLine = () => {}, what } = options;
     const { timeoutMs = 30 * 60_000 } = options;
     using _turn = await this.#turns.acquire(signal); // two at once would mix their files
-    await using folder = await PrivateFolder.create();
-    await using host = await HeldFolder.create(); // its path is short enough for srt's sockets
+    await using folder = await PrivateFolder.create([], this.#log);
+    await using host = await HeldFolder.create({ log: this.#log }); // its path is short enough for srt's sockets
     const session = folder.path;
     await Deno.mkdir(`${session}/tmp`);
     const constraints = pinnedVersions(asset("environment/requirements.txt"));
@@ -357,8 +376,11 @@ export class PackageFolder {
         ...settings.env,
       },
       session,
-      writable: this.#folder,
-      readable: await existing([prefix, basePrefix, command, ...present, ...settings.paths]),
+      writable: this.writable,
+      readable: [
+        ...await existing([prefix, basePrefix, command, ...settings.paths]),
+        ...this.#options.shared ?? [], // judged before, and no link by any name
+      ],
       hostPrivate,
       hosts: isOnline ? await this.#hosts(settings, requirements, signal) : [],
       ...(config === undefined ? {} : { config }),
@@ -461,26 +483,51 @@ async function folderOf(workspace: string, cacheDir: string = managedDirectory()
 /** The file beside the packages that names their workspace. */
 const WORKSPACE = "workspace";
 
-/** Makes a folder, and says whether it was missing. */
-async function madeFolder(path: string): Promise<boolean> {
+/**
+ * Makes the folder of a workspace's packages, and says whether it was missing. Nobody ever sees it
+ * without the file that names the workspace.
+ */
+async function madeFolder(path: string, workspace: string): Promise<boolean> {
+  if (await isThere(join(path, WORKSPACE))) return false;
+  const fresh = `${path}.${crypto.randomUUID()}.tmp`;
+  await Deno.mkdir(fresh);
+  await Deno.writeTextFile(join(fresh, WORKSPACE), workspace);
   try {
-    await Deno.mkdir(path);
+    await Deno.rename(fresh, path); // also over an empty folder
     return true;
   } catch (error) {
-    if (error instanceof Deno.errors.AlreadyExists) return false;
-    throw error;
+    await Deno.remove(fresh, { recursive: true });
+    if (!await isThere(path)) throw error; // else another process was first
+    return false;
   }
 }
 
-/** Removes the empty folders of workspaces that are gone, such as temporary ones. */
+function notPlain(
+  judgement: "missing" | { readonly notPlain: string },
+  folder: string,
+): ConfigError {
+  const what = judgement === "missing"
+    ? "packages lack a folder"
+    : `${judgement.notPlain} is not a plain folder`;
+  return new ConfigError(
+    `Cannot use the packages in ${folder}: ${what}. An installed package may have changed it to reach ` +
+      "other files: remove the folder, and install again what you trust",
+  );
+}
+
+/**
+ * Removes the empty folders of workspaces that are gone, such as temporary ones. What is installed in
+ * the others, only the person may remove.
+ */
 async function removeAbandoned(root: string): Promise<void> {
   for await (const { path: folder } of abandonedIn(root)) {
     try {
       for await (const { name: version, isDirectory } of Deno.readDir(folder)) {
-        // Fails where anything is installed: only the person may remove that.
-        if (isDirectory) await Deno.remove(join(folder, version, "lib", version, "site-packages"));
+        const sitePackages = join(folder, version, "lib", version, "site-packages");
+        if (!isDirectory || await judgePackages(sitePackages) !== "plain") continue;
+        await Deno.remove(sitePackages); // fails where anything is installed
       }
-      await Deno.remove(folder, { recursive: true });
+      await PackageFolder.discard(folder);
     } catch {
       continue; // not empty, or another process is removing it as well
     }
@@ -491,7 +538,7 @@ async function* abandonedIn(root: string): AsyncGenerator<{ path: string; worksp
   for await (const { name } of Deno.readDir(root)) {
     const path = join(root, name);
     const workspace = await Deno.readTextFile(join(path, WORKSPACE)).catch(() => undefined);
-    if (workspace !== undefined && !await isThere(workspace)) yield { path, workspace };
+    if (workspace?.startsWith("/") && !await isThere(workspace)) yield { path, workspace };
   }
 }
 

@@ -17,8 +17,8 @@ export interface ConfinedProgram {
   readonly env: Readonly<Record<string, string>>;
   /** A folder that it may write. It is its working directory. */
   readonly session: string;
-  /** Another folder that it may write. */
-  readonly writable: string;
+  /** Further folders that it may write. It cannot move or remove them. */
+  readonly writable: readonly string[];
   /** What else it may read. */
   readonly readable: readonly string[];
   /** A folder that only the host sees. It exists. */
@@ -46,11 +46,11 @@ export async function confine(
   options: { readonly log: Logger; readonly signal: AbortSignal },
 ): Promise<{ command: ProgramPath; args: string[]; env: Record<string, string> }> {
   const { session, writable, hostPrivate, config = {} } = program;
-  const path = await trustedPath(hostPath(), [session, writable]);
+  const path = await trustedPath(hostPath(), [session, ...writable]);
   const srt = await findSrt({ path, ...options });
   const home = hostEnv("HOME");
   const settings = sandboxSettings({
-    writable: [session, writable],
+    writable: [session, ...writable],
     readOnly: [],
     hostPrivate,
     base: session,

@@ -33,6 +33,9 @@ export interface McpPoolOptions {
   readonly log?: Logger;
 }
 
+/** What is done with a connection. */
+type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
+
 /** How many requests a server is sent at once. */
 const MAX_CONCURRENT_CALLS = 64;
 /** How long a list must stay as it is: servers that add several tools report each. */
@@ -135,7 +138,7 @@ export class McpPool implements AsyncDisposable {
   }
 
   /**
-   * Calls a tool. Nothing here asks for approval.
+   * Calls a tool, at most once: it was approved once. Nothing here asks for approval.
    *
    * @param serverName The server.
    * @param toolName The tool's name on the wire.
@@ -150,7 +153,7 @@ export class McpPool implements AsyncDisposable {
     args: ExactObject,
     options: CallToolOptions = {},
   ): Promise<ToolResult> {
-    return await this.#use(serverName, options.signal, async (connection, signal) => {
+    return await this.#once(serverName, options.signal, async (connection, signal) => {
       return await connection.callTool(toolName, args, { ...options, signal });
     });
   }
@@ -200,11 +203,22 @@ export class McpPool implements AsyncDisposable {
     await this.reset();
   }
 
-  /** Uses a connection, once more where the server did nothing but forget the session. */
-  async #use<T>(
+  /** Asks something that changes nothing: again where the server no longer knew the session. */
+  async #use<T>(serverName: string, signal: AbortSignal | undefined, use: Use<T>): Promise<T> {
+    return await this.#once(serverName, signal, async (connection, signal, slot) => {
+      try {
+        return await use(connection, signal);
+      } catch (error) {
+        if (!connection.forgotten) throw error;
+        return await use(await this.#connection(serverName, slot, signal), signal);
+      }
+    });
+  }
+
+  async #once<T>(
     serverName: string,
     ownSignal: AbortSignal | undefined,
-    use: (connection: McpConnection, signal: AbortSignal) => Promise<T>,
+    use: (connection: McpConnection, signal: AbortSignal, slot: ServerSlot) => Promise<T>,
   ): Promise<T> {
     using linked = new LinkedSignal(ownSignal, this.#lifetime.signal);
     const { signal } = linked;
@@ -213,12 +227,7 @@ export class McpPool implements AsyncDisposable {
       throw cancelled(error);
     });
     const connection = slot.connected ?? await this.#connection(serverName, slot, signal);
-    try {
-      return await use(connection, signal);
-    } catch (error) {
-      if (!connection.forgotten) throw error;
-      return await use(await this.#connection(serverName, slot, signal), signal);
-    }
+    return await use(connection, signal, slot);
   }
 
   async #connection(

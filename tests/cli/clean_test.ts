@@ -12,7 +12,7 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   const root = await Deno.realPath(folder.path);
   const [temporary, cache, cwd] = [`${root}/tmp`, `${root}/cache`, `${root}/ws`];
   await Deno.mkdir(temporary);
-  await using held = await HeldFolder.create(temporary);
+  await using held = await HeldFolder.create({ parent: temporary });
   const killed = `${temporary}/ipybox-killed`;
   const foreign = `${temporary}/ipybox-foreign`; // without a lock: another program's
   const packages = `${cache}/ipybox/python/packages`;

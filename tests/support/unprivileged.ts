@@ -42,16 +42,30 @@ export async function whyNotUnprivileged(): Promise<string | undefined> {
  *
  * @param program Its path.
  * @param folder A folder that it may write to: its home, and its first argument is one in it.
+ * @param more Further arguments.
  * @returns What it printed.
  * @throws {Error} It failed.
  */
-export async function runUnprivileged(program: string, folder: string): Promise<string> {
+export async function runUnprivileged(
+  program: string,
+  folder: string,
+  more: readonly string[] = [],
+): Promise<string> {
   const [home, workspace] = [`${folder}/home`, `${folder}/workspace`];
   for (const path of [folder, home, workspace]) {
     await Deno.mkdir(path, { recursive: true });
     await Deno.chmod(path, 0o777);
   }
-  const command = [Deno.execPath(), "run", "-A", "--quiet", "--cached-only", program, workspace];
+  const command = [
+    Deno.execPath(),
+    "run",
+    "-A",
+    "--quiet",
+    "--cached-only",
+    program,
+    workspace,
+    ...more,
+  ];
   const [executable = "", ...args] = Deno.uid() === 0
     ? ["unshare", "--mount", "--propagation", "private", "sh", "-ec", SCRIPT, "sh", ...command]
     : command;
