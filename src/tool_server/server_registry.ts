@@ -12,7 +12,6 @@ import {
 import { checkServerName } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
 import { OwnEntries } from "../mcp/own_entries.ts";
-import type { StartEvidence } from "../mcp/start_evidence.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
@@ -107,7 +106,7 @@ export class ServerRegistry {
    * @param evidence All that decides on what is started or reached.
    * @returns Whether they accepted just that.
    */
-  isAccepted(name: string, evidence: StartEvidence): boolean {
+  isAccepted(name: string, evidence: object): boolean {
     return this.#own?.has(name, { accepted: evidence }) ?? false;
   }
 
@@ -117,7 +116,7 @@ export class ServerRegistry {
    * @param name Its name.
    * @param evidence All that decides on what is started or reached.
    */
-  async accept(name: string, evidence: StartEvidence): Promise<void> {
+  async accept(name: string, evidence: object): Promise<void> {
     await this.#own?.set(name, { accepted: evidence });
   }
 
