@@ -1,35 +1,41 @@
 /** What an installer, or a package that it builds, does to the folders of a workspace's packages. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { dirname } from "node:path";
 import { ConfigError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
-import { findPython } from "../../src/python/environment.ts";
+import { findPython, type PythonEnvironment } from "../../src/python/environment.ts";
 import { packageLevels } from "../../src/python/overlay_environment.ts";
 import { PackageFolder } from "../../src/python/packages.ts";
 import { confine } from "../../src/sandbox/confine.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-/** The packages of a new workspace, where sessions look for them. */
-async function packagesIn(cache: string) {
-  Deno.env.set("XDG_CACHE_HOME", cache);
-  const workspace = `${cache}/workspace`;
-  await Deno.mkdir(workspace);
-  const python = await findPython({ python: testPython(), workspace, log: silentLogger });
-  return { workspace, python, packages: await PackageFolder.open(workspace, python) };
-}
+/** The packages of a new workspace, where sessions look for them. Disposing removes both. */
+class Packages implements AsyncDisposable {
+  readonly #workspace: TempFolder;
 
-class CacheFolder implements AsyncDisposable {
-  readonly #before = Deno.env.get("XDG_CACHE_HOME");
-  private constructor(readonly path: string) {}
+  private constructor(
+    workspace: TempFolder,
+    readonly python: PythonEnvironment,
+    readonly folder: PackageFolder,
+  ) {
+    this.#workspace = workspace;
+  }
 
-  static async create(): Promise<CacheFolder> {
-    return new CacheFolder(await Deno.realPath(await Deno.makeTempDir()));
+  static async create(): Promise<Packages> {
+    const workspace = await TempFolder.create();
+    const options = { python: testPython(), workspace: workspace.path, log: silentLogger };
+    const python = await findPython(options);
+    return new Packages(workspace, python, await PackageFolder.open(workspace.path, python));
+  }
+
+  get workspace(): string {
+    return this.#workspace.path;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#before === undefined) Deno.env.delete("XDG_CACHE_HOME");
-    else Deno.env.set("XDG_CACHE_HOME", this.#before);
-    await Deno.remove(this.path, { recursive: true });
+    await PackageFolder.remove(this.workspace);
+    await this.#workspace[Symbol.asyncDispose]();
   }
 }
 
@@ -37,8 +43,8 @@ for (const level of [1, 2, 3]) {
   Deno.test(`a link in the place of level ${level} of the packages' folder leads no session elsewhere`, async () => {
     await using secret = await TempFolder.create();
     await Deno.mkdir(`${secret.path}/python3.11/site-packages`, { recursive: true });
-    await using cache = await CacheFolder.create();
-    const { workspace, python, packages } = await packagesIn(cache.path);
+    await using own = await Packages.create();
+    const { workspace, python, folder: packages } = own;
     assertEquals(await PackageFolder.find(workspace, python), packages.path);
     const path = packageLevels(packages.path)[level] ?? "";
     const below = packages.path.slice(path.length);
@@ -57,9 +63,9 @@ for (const level of [1, 2, 3]) {
 }
 
 Deno.test("an installer cannot move the folders of the packages", async () => {
-  await using cache = await CacheFolder.create();
+  await using own = await Packages.create();
   await using folder = await TempFolder.create();
-  const { packages, python } = await packagesIn(cache.path);
+  const { python, folder: packages } = own;
   const [session, hostPrivate] = [`${folder.path}/session`, `${folder.path}/host`];
   await Deno.mkdir(`${session}/tmp`, { recursive: true });
   await Deno.mkdir(hostPrivate);
@@ -91,11 +97,17 @@ for path in json.loads(sys.argv[1]):
 });
 
 Deno.test("packages whose workspace is not yet said are not those of a workspace that is gone", async () => {
-  await using cache = await CacheFolder.create();
-  const other = `${cache.path}/ipybox/python/packages/${"0".repeat(32)}`;
-  await Deno.mkdir(other, { recursive: true });
-  await Deno.writeTextFile(`${other}/workspace`, "");
-  await packagesIn(cache.path);
-  assert(await Deno.lstat(other));
-  assertEquals(await PackageFolder.abandoned(), []);
+  await using first = await Packages.create();
+  const [all = ""] = packageLevels(first.folder.path).map(dirname);
+  const other = `${all}/${crypto.randomUUID().replaceAll("-", "")}`;
+  await Deno.mkdir(other);
+  try {
+    await Deno.writeTextFile(`${other}/workspace`, "");
+    await using _second = await Packages.create();
+    assert(await Deno.lstat(other));
+    const abandoned = await PackageFolder.abandoned();
+    assertEquals(abandoned.filter(({ path }) => path === other), []);
+  } finally {
+    await Deno.remove(other, { recursive: true });
+  }
 });
