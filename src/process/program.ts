@@ -37,6 +37,20 @@ export function ownProgram(): ProgramPath {
 }
 
 /**
+ * Deno: the one that runs this program, unless that is compiled, or may only run what is called `deno`.
+ *
+ * @param search Where to look for another one.
+ * @returns It.
+ * @throws {Deno.errors.NotFound} There is none.
+ * @throws {Deno.errors.NotCapable} Deno's permissions do not allow to run it.
+ */
+export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPath> {
+  const own = ownProgram();
+  if (!Deno.build.standalone && isGranted({ name: "run", command: own })) return own;
+  return await requireProgram("deno", search);
+}
+
+/**
  * A program that somebody who may decide on it has named by its path: the user, or ipybox itself.
  *
  * @param path The path. A relative one is relative to `folder`.
