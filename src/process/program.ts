@@ -1,5 +1,6 @@
 import { delimiter, isAbsolute, join, resolve } from "node:path";
 import { hostEnv } from "./host_env.ts";
+import { isGranted, mayRead } from "./permission.ts";
 import { PathTrust } from "./trusted_path.ts";
 
 declare const isProgram: unique symbol;
@@ -125,9 +126,7 @@ export async function requireProgram(
     problems.push("to look for it elsewhere, allow to read the variable PATH");
   }
   const { path = hostPath() } = search;
-  const unseen = path.split(delimiter).filter((folder) =>
-    isAbsolute(folder) && !isGranted({ name: "read", path: folder })
-  );
+  const unseen = path.split(delimiter).filter((folder) => isAbsolute(folder) && !mayRead(folder));
   if (unseen.length > 0 && isGranted({ name: "run" })) {
     problems.push(`to look for it, allow to read ${unseen.join(", ")}`);
   }
@@ -173,7 +172,7 @@ async function* candidates(
 
 /** Whether there is a program at a path. Where one may not look, a permission to run it says so. */
 async function isThere(file: string): Promise<boolean> {
-  if (!isGranted({ name: "read", path: file })) {
+  if (!mayRead(file)) {
     return !isGranted({ name: "run" }) && isGranted({ name: "run", command: file });
   }
   try {
@@ -182,10 +181,6 @@ async function isThere(file: string): Promise<boolean> {
   } catch {
     return false; // not there, or not to be reached: both mean that it cannot be run
   }
-}
-
-function isGranted(permission: Deno.PermissionDescriptor): boolean {
-  return Deno.permissions.querySync(permission).state === "granted";
 }
 
 function asProgram(path: string): ProgramPath {
