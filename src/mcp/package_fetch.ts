@@ -1,5 +1,6 @@
 import { basename } from "node:path";
 import type { TimeBudget } from "../async/time_budget.ts";
+import { mayRead } from "../process/permission.ts";
 
 /** Programs that fetch a server where it is not there yet, and then start it as their child. */
 const RUNNERS: ReadonlySet<string> = new Set(["npm", "npx", "uv", "uvx"]);
@@ -31,7 +32,8 @@ export class PackageFetch implements Disposable {
   constructor(command: string, pid: () => number | null, budget: TimeBudget) {
     this.#pid = pid;
     this.#budget = budget;
-    if (RUNNERS.has(basename(command)) && Deno.build.os === "linux") this.#look();
+    const isSeen = Deno.build.os === "linux" && mayRead("/proc");
+    if (isSeen && RUNNERS.has(basename(command))) this.#look();
   }
 
   /** Whether the server is being fetched. */
