@@ -16,7 +16,7 @@
  * }
  * ```
  *
- * Python and the sandbox are set up once, by `deno run -A jsr:@ipybox/ipybox/cli setup`.
+ * Python and the sandbox are set up once, by `ipybox setup`.
  *
  * Permissions that a script needs:
  * - `net=127.0.0.1`: the kernel gateway and the door for approvals; and the hosts of remote servers

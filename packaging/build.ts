@@ -3,11 +3,12 @@
  * `deno task package [DIR]`: makes what ipybox is distributed as, in `dist/` or another folder.
  *
  * - `ipybox.js`: the command line as one file for Deno
- * - `npm/`: the npm package, which brings Deno along (`npm publish dist/npm`)
+ * - `ipybox.tgz`: the npm package, with the command, the module for Deno, its types, and Deno itself
  * - `ipybox-VERSION.mcpb`: the bundle for Claude Desktop
  *
  * @module
  */
+import { cp } from "node:fs/promises";
 import { resolve } from "node:path";
 import { fileURLToPath, pathToFileURL as toFileUrl } from "node:url";
 import config from "../deno.json" with { type: "json" };
@@ -27,12 +28,36 @@ async function bundle(): Promise<URL> {
   return file;
 }
 
-/** Lays out the npm package. */
-async function npmPackage(ipybox: URL): Promise<URL> {
+/** Packs the npm package: command and module share their code, as chunks in `lib/`. */
+async function npmPackage(): Promise<URL> {
   const folder = await emptyFolder("npm/");
-  await copyInto(folder, [ipybox, at("packaging/npm/ipybox.mjs"), at("README.md"), at("LICENSE")]);
+  await copyInto(folder, [at("packaging/npm/ipybox.mjs"), at("README.md"), at("LICENSE")]);
   await withVersion(at("packaging/npm/package.json"), new URL("package.json", folder));
-  return folder;
+  const lib = fileURLToPath(new URL("lib/", folder));
+  const split = ["--quiet", "--code-splitting", "--outdir", lib];
+  await run(ownProgram(), ["bundle", ...split, "cli.ts", "mod.ts"]);
+  await declareTypes(lib);
+  const packed = ["pack", "--silent", "--pack-destination", fileURLToPath(dist)];
+  const name = (await run(await requireProgram("npm"), [...packed, folder.pathname])).trim();
+  const file = new URL("ipybox.tgz", dist);
+  await Deno.rename(new URL(name, dist), file);
+  return file;
+}
+
+/** Writes the types of `mod.ts` beside its code: `deno bundle` makes none, `deno pack` those of JSR. */
+async function declareTypes(lib: string): Promise<void> {
+  const whole = await Deno.makeTempDir({ prefix: "ipybox-types-" });
+  try {
+    const options = ["--quiet", "--allow-dirty", "--no-source-maps", "--output", `${whole}/it.tgz`];
+    const others = "--ignore=benchmarks,dist,docs,examples,packaging,plugin,templates,tests";
+    await run(ownProgram(), ["pack", ...options, others]);
+    await run(await requireProgram("tar"), ["-xzf", `${whole}/it.tgz`, "-C", whole]);
+    const filter = async (from: string) =>
+      from.endsWith(".d.ts") || (await Deno.lstat(from)).isDirectory;
+    await cp(`${whole}/package`, lib, { recursive: true, filter });
+  } finally {
+    await Deno.remove(whole, { recursive: true });
+  }
 }
 
 /** Packs the MCP bundle. */
@@ -73,9 +98,9 @@ async function withVersion(from: URL, to: URL): Promise<void> {
   await Deno.writeTextFile(to, JSON.stringify(Object.assign({}, manifest, { version }), null, 2));
 }
 
-async function run(program: ProgramPath, args: readonly string[]): Promise<void> {
+async function run(program: ProgramPath, args: readonly string[]): Promise<string> {
   const { success, stdout, stderr } = await runProgram(program, { args, cwd: fileURLToPath(root) });
-  if (success) return;
+  if (success) return stdout;
   throw new Error(`${program} ${args.join(" ")} failed:\n${stdout}${stderr}`);
 }
 
@@ -85,6 +110,6 @@ function at(path: string): URL {
 
 await Deno.mkdir(dist, { recursive: true });
 const ipybox = await bundle();
-for (const made of [ipybox, await npmPackage(ipybox), await mcpBundle(ipybox)]) {
+for (const made of [ipybox, await npmPackage(), await mcpBundle(ipybox)]) {
   console.log(made.pathname);
 }

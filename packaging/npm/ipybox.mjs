@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Runs ipybox, which is one JavaScript file for Deno, on the Deno that npm installed beside it.
+// Runs ipybox, which is JavaScript for Deno, on the Deno that npm installed beside it.
 import { spawn } from "node:child_process";
 import { createRequire } from "node:module";
 import { constants } from "node:os";
@@ -9,8 +9,8 @@ const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"];
 
 // Its own `deno` command would wait without passing signals on.
 const deno = createRequire(import.meta.url)("deno/install_api.cjs").runInstall();
-const bundle = fileURLToPath(new URL("ipybox.js", import.meta.url));
-const args = ["run", "-A", "--no-config", "--no-lock", bundle, ...process.argv.slice(2)];
+const cli = fileURLToPath(new URL("lib/cli.js", import.meta.url));
+const args = ["run", "-A", "--no-config", "--no-lock", cli, ...process.argv.slice(2)];
 const child = spawn(deno, args, { stdio: "inherit" });
 
 for (const signal of SIGNALS) process.on(signal, () => child.kill(signal));

@@ -2,7 +2,7 @@ import { join, relative } from "node:path";
 import { z } from "zod";
 import { EnvironmentNotReadyError } from "../errors.ts";
 import { PrivateFolder } from "../process/private_folder.ts";
-import { ownProgram } from "../process/program.ts";
+import { denoProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { isPlainFolder, readHostileBytes } from "../mcp/hostile_files.ts";
 
@@ -83,8 +83,9 @@ async function runPyright(
   python: CheckTypesOptions["python"],
   signal: AbortSignal | undefined,
 ): Promise<z.infer<typeof reportSchema>> {
-  await fetchPyright(signal);
-  const { code, stdout, stderr } = await runProgram(ownProgram(), {
+  const deno = await typeCheckDeno();
+  await fetchPyright(deno, signal);
+  const { code, stdout, stderr } = await runProgram(deno, {
     args: [
       "run",
       "--quiet",
@@ -107,8 +108,19 @@ async function runPyright(
   throw new Error(`pyright failed with exit code ${code}: ${stderr.slice(-2000)}`);
 }
 
-async function fetchPyright(signal: AbortSignal | undefined): Promise<void> {
-  const { success } = await runProgram(ownProgram(), {
+async function typeCheckDeno(): Promise<ProgramPath> {
+  try {
+    return await denoProgram();
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    const message = `Cannot check types: Deno has to run the type checker, and ${cause.message}`;
+    const fix = "Install Deno, or leave types out with --no-types";
+    throw new EnvironmentNotReadyError(message, fix, { cause });
+  }
+}
+
+async function fetchPyright(deno: ProgramPath, signal: AbortSignal | undefined): Promise<void> {
+  const { success } = await runProgram(deno, {
     args: ["cache", "--quiet", "--no-config", "--no-lock", PYRIGHT],
     signal,
   });

@@ -66,8 +66,20 @@ export const actions: Command = {
     "  ipybox actions check",
     "  ipybox actions run github.commits_of_top_repos --arg username=torvalds",
   ].join("\n"),
+  helpAbout,
   run,
 };
+
+/** The interface of the action that is to be run: its arguments, their types and what they mean. */
+async function helpAbout(args: readonly string[]): Promise<string | undefined> {
+  const parsed = parseCommandLine(actions, args, { max: Infinity });
+  const [what, name] = parsed.positional;
+  if (what !== "run" || name === undefined) return undefined;
+  const source = await readAction(await workspaceOf(parsed), name, "api");
+  if (source === undefined) throw unknown(name);
+  const lines = printable(source.trimEnd()).replaceAll(/^(?=.)/gm, "  ");
+  return `The interface of ${printable(name)}:\n\n${lines}\n`;
+}
 
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(actions, args, { max: Infinity });

@@ -1,5 +1,6 @@
 import { dirname, join } from "node:path";
 import { isPlainFolder, lstatIfPresent } from "../mcp/hostile_files.ts";
+import { whileUnused } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld } from "../process/held_folder.ts";
 import { removeFromWorkspace } from "../process/remove_tree.ts";
 import { cacheFolder } from "../process/user_folders.ts";
@@ -25,7 +26,8 @@ export const clean: Command = {
   notes: [
     "It removes temporary folders of processes that were killed, folders of the",
     "workspace's sessions of `ipybox mcp --http` that are old, and packages that were",
-    "installed for workspaces that are gone. Run it while no such server runs.",
+    "installed for workspaces that are gone. While such a server runs, the sessions",
+    "of its workspace are left alone.",
     "",
     "Example:",
     "",
@@ -64,9 +66,12 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       await take({ path, what: "temporary files of an ended process" }, () => removeHeld(path));
     });
   }
-  for (const path of await oldSessions(workspace, Date.now() - days * DAY_MS)) {
-    await take({ path, what: "a session's folder" }, () => removeFromWorkspace(path, workspace));
-  }
+  const unused = await whileUnused(workspace, async (sessions) => {
+    for (const path of await oldSessions(sessions, Date.now() - days * DAY_MS)) {
+      await take({ path, what: "a session's folder" }, () => removeFromWorkspace(path, workspace));
+    }
+  });
+  if (!unused) io.err("Sessions are left alone: `ipybox mcp --http` runs in this workspace");
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
     const what = `packages of ${gone}, which is gone`;
     await take({ path, what }, () => PackageFolder.discard(path));
@@ -99,9 +104,7 @@ async function temporaryFolders(): Promise<{ parent: string; uid: number | null 
 }
 
 /** The folders of sessions in which nothing was changed since a time. */
-async function oldSessions(workspace: string, before: number): Promise<string[]> {
-  const sessions = join(workspace, ".ipybox", "sessions");
-  if (!await isPlainFolder(dirname(sessions)) || !await isPlainFolder(sessions)) return [];
+async function oldSessions(sessions: string, before: number): Promise<string[]> {
   const old: string[] = [];
   for await (const { name, isDirectory } of Deno.readDir(sessions)) {
     const path = join(sessions, name);

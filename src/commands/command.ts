@@ -32,6 +32,8 @@ export interface Command {
   readonly usage: string;
   /** Its options beside `--help`. */
   readonly options: Readonly<Record<string, OptionSpec>>;
+  /** What its help says about the arguments that were given with `--help`. */
+  readonly helpAbout?: (args: readonly string[]) => Promise<string | undefined>;
   /** Examples and whatever else its help should say. */
   readonly notes: string;
   /** Runs it and resolves to the exit code. */

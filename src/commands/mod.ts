@@ -28,6 +28,8 @@ import {
 import { outputColumns } from "./columns.ts";
 import { printable } from "./printable.ts";
 
+const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
+
 interface Entry {
   readonly name: string;
   readonly summary: string;
@@ -166,7 +168,9 @@ export async function runCommandLine(
     }
     const command = await find(name).load();
     if (asksForHelp(rest)) {
-      io.out(helpText(command, outputColumns(io)));
+      const about = await command.helpAbout?.(rest.filter((arg) => !HELP.has(arg)));
+      const more = about === undefined ? "" : `\n${about}`;
+      io.out(helpText(command, outputColumns(io)) + more);
       return EXIT.ok;
     }
     return await command.run(rest, io);
@@ -190,7 +194,7 @@ function find(name: string): Entry {
 
 function asksForHelp(args: readonly string[]): boolean {
   const own = args.includes("--") ? args.slice(0, args.indexOf("--")) : args;
-  return own.includes("--help") || own.includes("-h");
+  return own.some((arg) => HELP.has(arg));
 }
 
 function overview(): string {

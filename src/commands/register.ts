@@ -43,7 +43,7 @@ export const register: Command = {
     ...LOGIN_OPTIONS,
     "connect-timeout": {
       value: "SECONDS",
-      help: "How long it may take to start, always (default: 30)",
+      help: "How long it may take to start, always (default: 60)",
     },
     workspace: WORKSPACE,
   },

@@ -134,7 +134,7 @@ export interface CodeExecutorOptions {
   /**
    * How long an MCP server may take to start, in milliseconds, unless its registration says.
    *
-   * @default {30000}
+   * @default {60000}
    */
   connectTimeoutMs?: number | undefined;
   /**

@@ -20,6 +20,7 @@ import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { exactFetch } from "./exact_fetch.ts";
 import type { LoginOptions } from "./oauth/login.ts";
 import { OAuthSession } from "./oauth/session.ts";
+import { PackageFetch } from "./package_fetch.ts";
 import { messageOf } from "./problems.ts";
 import type { ServerHooks } from "./server_hooks.ts";
 import { checkServerName } from "./server_name.ts";
@@ -39,8 +40,9 @@ import { variableLookup } from "./variables.ts";
 export interface ConnectOptions {
   /**
    * How long the server may take to start and to answer, in milliseconds, unless its parameters say.
+   * The time in which a package runner such as `npx` fetches it does not count, where that can be seen.
    *
-   * @default {30000}
+   * @default {60000}
    */
   connectTimeoutMs?: number | undefined;
   /**
@@ -126,14 +128,10 @@ async function connectStdio(
   const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, params, options);
+  let state = () => "is still starting";
   let said = () => "";
-  let told = "";
-  using _slow = whenSlow((seconds) => {
-    const since = `after ${seconds} s`;
-    const words = said();
-    const news = words === told ? "" : words;
-    log.warn(`MCP server "${serverName}" is still starting ${since}: ${commandLine}${news}`);
-    told = words;
+  using _slow = whenSlow(() => {
+    log.warn(`MCP server "${serverName}" ${state()}: ${commandLine}${said()}`);
   });
   const launching = launchStdio(serverName, params, {
     workspace,
@@ -153,6 +151,11 @@ async function connectStdio(
   });
   limitBacklog(transport, (error) => transport.fail(error));
   said = () => lastWords(transport.stderrTail);
+  using fetch = new PackageFetch(launch.command, () => transport.pid, attempt.budget);
+  state = () =>
+    fetch.underWay
+      ? "is being downloaded, which can take minutes"
+      : `is still starting, for which it has ${attempt.seconds} s`;
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
@@ -192,10 +195,9 @@ function lineOf(params: ServerParams): string {
 /** After this long, a person wants to know what is being waited for. */
 const SLOW_MS = 5000;
 
-function whenSlow(tell: (seconds: number) => void): Disposable {
-  let times = 0;
-  const timer = setInterval(() => tell(++times * SLOW_MS / 1000), SLOW_MS);
-  return { [Symbol.dispose]: () => clearInterval(timer) };
+function whenSlow(tell: () => void): Disposable {
+  const timer = setTimeout(tell, SLOW_MS);
+  return { [Symbol.dispose]: () => clearTimeout(timer) };
 }
 
 function lastWords(stderr: string): string {
@@ -270,7 +272,7 @@ class Attempt implements Disposable {
   readonly #serverName: string;
 
   constructor(serverName: string, params: ServerParams, options: ConnectOptions) {
-    const connectTimeoutMs = params.connectTimeoutMs ?? options.connectTimeoutMs ?? 30_000;
+    const connectTimeoutMs = params.connectTimeoutMs ?? options.connectTimeoutMs ?? 60_000;
     this.#serverName = serverName;
     this.#options = options;
     this.#timeoutMs = connectTimeoutMs;
@@ -286,9 +288,15 @@ class Attempt implements Disposable {
     this.budget[Symbol.dispose]();
   }
 
-  /** What was waited for, and how long. */
+  /** The time limit. */
+  get seconds(): number {
+    return this.#timeoutMs / 1000;
+  }
+
+  /** What was waited for, how long, and what helps. */
   get waited(): string {
-    return `did not answer the MCP handshake within ${this.#timeoutMs / 1000} s`;
+    return `did not answer the MCP handshake within ${this.seconds} s: if this machine is slow or ` +
+      "busy, try again, or allow more with `register --connect-timeout` (`connectTimeoutMs`)";
   }
 
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {

@@ -1,6 +1,7 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ConfigError } from "../errors.ts";
+import { mayRead } from "../process/permission.ts";
 import { lstatIfAllowed } from "../process/reliable_path.ts";
 import { requireOwnProgram } from "../sandbox/own_program.ts";
 
@@ -173,7 +174,7 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
 }
 
 async function runnerOf(command: string): Promise<Runner | undefined> {
-  const real = await isReadable(command) ? await Deno.realPath(command).catch(() => command) : "";
+  const real = mayRead(command) ? await Deno.realPath(command).catch(() => command) : "";
   const names = [command, real].map((path) => basename(path).replace(/[\d.]{1,16}$/, ""));
   return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
 }
@@ -207,7 +208,7 @@ export async function namesCode(path: string): Promise<boolean> {
   const status = await lstatIfAllowed(path);
   if (status?.isDirectory) return false;
   if (CODE.test(path)) return true;
-  if (!status?.isSymlink || !await isReadable(path)) return false;
+  if (!status?.isSymlink || !mayRead(path)) return false;
   return CODE.test(await Deno.realPath(path).catch(() => path));
 }
 
@@ -220,7 +221,7 @@ interface Checked {
 
 /** Refuses what is in the workspace below what code can write to, however protected it is itself. */
 async function refuseAbove(path: string, checked: Checked): Promise<void> {
-  const real = await isReadable(path) ? await Deno.realPath(path).catch(() => path) : path;
+  const real = mayRead(path) ? await Deno.realPath(path).catch(() => path) : path;
   for (const start of new Set([path, real])) {
     for (let folder = dirname(start); folder !== dirname(folder); folder = dirname(folder)) {
       await refuseInReach(folder, checked);
@@ -229,7 +230,7 @@ async function refuseAbove(path: string, checked: Checked): Promise<void> {
 }
 
 async function refuseInReach(path: string, { server, what, arg }: Checked): Promise<void> {
-  if (!await isReadable(path)) return; // a workspace can be read
+  if (!mayRead(path)) return; // a workspace can be read
   const status = await lstatIfAllowed(path);
   // Of a folder it is what is in it that counts, and that of the workspace itself, too.
   const inside = status?.isDirectory ? join(path, "_") : path;
@@ -247,8 +248,4 @@ async function refuseInReach(path: string, { server, what, arg }: Checked): Prom
       { cause },
     );
   }
-}
-
-async function isReadable(path: string): Promise<boolean> {
-  return (await Deno.permissions.query({ name: "read", path })).state === "granted";
 }

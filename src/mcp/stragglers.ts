@@ -1,3 +1,5 @@
+import { mayRead } from "../process/permission.ts";
+
 /** Marks what a server starts, also what leaves its process group. */
 export const STRAGGLER_VARIABLE = "IPYBOX_MCP_SERVER";
 
@@ -28,6 +30,7 @@ export async function killStragglers(mark: string): Promise<void> {
 }
 
 async function findMarked(mark: string): Promise<number[]> {
+  if (!mayRead("/proc")) return [];
   const found: number[] = [];
   try {
     for await (const { name } of Deno.readDir("/proc")) {

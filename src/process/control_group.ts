@@ -6,6 +6,7 @@
  */
 import { join } from "node:path";
 import { hostEnv } from "./host_env.ts";
+import { isGranted, mayRead } from "./permission.ts";
 import { findProgram } from "./program.ts";
 import { runProgram } from "./run_program.ts";
 
@@ -55,12 +56,8 @@ export class ControlGroup implements AsyncDisposable {
 const ROOT = "/sys/fs/cgroup";
 const PREFIX = "ipybox-";
 
-/** Asked first: a script with few permissions is not to be interrupted by a prompt for this. */
 function isPermitted(): boolean {
-  const isGranted = (name: "read" | "write", path: string) =>
-    Deno.permissions.querySync({ name, path }).state === "granted";
-  return isGranted("read", "/proc/self/cgroup") && isGranted("read", ROOT) &&
-    isGranted("write", ROOT);
+  return mayRead("/proc/self/cgroup") && mayRead(ROOT) && isGranted({ name: "write", path: ROOT });
 }
 
 /** Limits as files of a group: of version 2, and of the two hierarchies of version 1. */

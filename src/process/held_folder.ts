@@ -1,6 +1,7 @@
 import { dirname } from "node:path";
 import { ConfigError } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
+import { mayRead } from "./permission.ts";
 import { emptyFolder } from "./remove_tree.ts";
 import { PathTrust } from "./trusted_path.ts";
 
@@ -88,9 +89,7 @@ async function lockFolder(root: string): Promise<Disposable> {
 /** Removes the folders of this user's processes that could not do so because they were killed. */
 async function removeAbandoned(own: string, log: Logger): Promise<void> {
   const parent = dirname(own);
-  // Asked first: a script with few permissions is not to be interrupted by a prompt for this.
-  const mayRead = await Deno.permissions.query({ name: "read", path: parent });
-  if (mayRead.state !== "granted") return;
+  if (!mayRead(parent)) return;
   const { uid } = await Deno.lstat(own);
   const signal = AbortSignal.timeout(SWEEP_MS);
   await forEachAbandoned({ parent, uid }, async (path) => {

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { type Logger, silentLogger } from "../log.ts";
 import { HeldFolder } from "./held_folder.ts";
+import { isGranted } from "./permission.ts";
 import { PathTrust } from "./trusted_path.ts";
 import { cacheFolder } from "./user_folders.ts";
 
@@ -69,8 +70,6 @@ async function usersOwn(untrusted: readonly string[]): Promise<string | undefine
     { name: "write", path },
     { name: "sys", kind: "uid" },
   ];
-  const isGranted = (permission: Deno.PermissionDescriptor) =>
-    Deno.permissions.querySync(permission).state === "granted";
   if (!wanted.every(isGranted)) return undefined;
   try {
     await Deno.mkdir(path, { recursive: true, mode: 0o700 });

@@ -1,5 +1,6 @@
 import { delimiter, isAbsolute, join, resolve } from "node:path";
 import { hostEnv } from "./host_env.ts";
+import { isGranted, mayRead } from "./permission.ts";
 import { PathTrust } from "./trusted_path.ts";
 
 declare const isProgram: unique symbol;
@@ -34,6 +35,20 @@ export function hostPath(): string {
 /** The program that runs this one. */
 export function ownProgram(): ProgramPath {
   return asProgram(Deno.execPath());
+}
+
+/**
+ * Deno: the one that runs this program, unless that is compiled, or may only run what is called `deno`.
+ *
+ * @param search Where to look for another one.
+ * @returns It.
+ * @throws {Deno.errors.NotFound} There is none.
+ * @throws {Deno.errors.NotCapable} Deno's permissions do not allow to run it.
+ */
+export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPath> {
+  const own = ownProgram();
+  if (!Deno.build.standalone && isGranted({ name: "run", command: own })) return own;
+  return await requireProgram("deno", search);
 }
 
 /**
@@ -111,9 +126,7 @@ export async function requireProgram(
     problems.push("to look for it elsewhere, allow to read the variable PATH");
   }
   const { path = hostPath() } = search;
-  const unseen = path.split(delimiter).filter((folder) =>
-    isAbsolute(folder) && !isGranted({ name: "read", path: folder })
-  );
+  const unseen = path.split(delimiter).filter((folder) => isAbsolute(folder) && !mayRead(folder));
   if (unseen.length > 0 && isGranted({ name: "run" })) {
     problems.push(`to look for it, allow to read ${unseen.join(", ")}`);
   }
@@ -159,7 +172,7 @@ async function* candidates(
 
 /** Whether there is a program at a path. Where one may not look, a permission to run it says so. */
 async function isThere(file: string): Promise<boolean> {
-  if (!isGranted({ name: "read", path: file })) {
+  if (!mayRead(file)) {
     return !isGranted({ name: "run" }) && isGranted({ name: "run", command: file });
   }
   try {
@@ -168,10 +181,6 @@ async function isThere(file: string): Promise<boolean> {
   } catch {
     return false; // not there, or not to be reached: both mean that it cannot be run
   }
-}
-
-function isGranted(permission: Deno.PermissionDescriptor): boolean {
-  return Deno.permissions.querySync(permission).state === "granted";
 }
 
 function asProgram(path: string): ProgramPath {

@@ -1,5 +1,6 @@
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { mayRead } from "./permission.ts";
 import { isInside } from "./trusted_path.ts";
 
 /** Where executed code writes, and what the path is. */
@@ -121,7 +122,7 @@ async function linkTarget(path: string): Promise<string | undefined> {
  * @returns What is there; `undefined` for nothing, and for what may not be looked at.
  */
 export async function lstatIfAllowed(path: string): Promise<Deno.FileInfo | undefined> {
-  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return undefined;
+  if (!mayRead(path)) return undefined;
   try {
     return await Deno.lstat(path);
   } catch (error) {

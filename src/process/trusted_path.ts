@@ -1,5 +1,6 @@
 import { delimiter, dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { hostEnv } from "./host_env.ts";
+import { isGranted, mayRead } from "./permission.ts";
 
 /**
  * Leaves out of a search path what others than this user and the system may write to. Package runners
@@ -166,7 +167,7 @@ export class PathTrust {
 
 /** What is at a path; `undefined` where nothing is or Deno's permissions do not let one look. */
 async function look(path: string): Promise<Deno.FileInfo | undefined> {
-  if (Deno.permissions.querySync({ name: "read", path }).state !== "granted") return undefined;
+  if (!mayRead(path)) return undefined;
   try {
     return await Deno.lstat(path);
   } catch (error) {
@@ -183,11 +184,10 @@ async function lookThrough(path: string): Promise<Deno.FileInfo | undefined> {
 }
 
 async function realPathIfSeen(path: string): Promise<string> {
-  if (Deno.permissions.querySync({ name: "read", path }).state !== "granted") return path;
+  if (!mayRead(path)) return path;
   return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere
 }
 
 function ownId(): number | undefined {
-  const { state } = Deno.permissions.querySync({ name: "sys", kind: "uid" });
-  return state === "granted" ? Deno.uid() ?? undefined : undefined;
+  return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() ?? undefined : undefined;
 }

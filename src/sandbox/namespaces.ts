@@ -1,3 +1,5 @@
+import { mayRead } from "../process/permission.ts";
+
 /**
  * Linux user namespaces, which the sandbox is made of: trying them, and saying why they fail.
  *
@@ -86,7 +88,7 @@ export async function readNamespaceSettings(): Promise<NamespaceSettings> {
 
 async function setting(name: string): Promise<string | undefined> {
   const path = `/proc/sys/${name}`;
-  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return undefined;
+  if (!mayRead(path)) return undefined;
   try {
     return (await Deno.readTextFile(path)).trim();
   } catch {

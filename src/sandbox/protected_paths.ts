@@ -1,5 +1,6 @@
 import { basename, dirname } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { mayRead } from "../process/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 
 /** What in a workspace sandboxed code must not touch. All of these exist. */
@@ -300,7 +301,7 @@ async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.
 }
 
 async function exists(path: string): Promise<boolean> {
-  return await Deno.lstat(path).then(() => true, () => false);
+  return mayRead(path) && await Deno.lstat(path).then(() => true, () => false);
 }
 
 /** Whether a file or folder of this name is out of the sight of executed code. */

@@ -3,12 +3,11 @@ import { allDone } from "../async/all.ts";
 import { SandboxUnavailableError } from "../errors.ts";
 import type { Logger } from "../log.ts";
 import {
+  denoProgram,
   findProgram,
   findPrograms,
-  ownProgram,
   type ProgramPath,
   type ProgramSearch,
-  requireProgram,
 } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 
@@ -146,7 +145,7 @@ const infoSchema = z.object({ denoDir: z.string(), npmCache: z.string() });
 async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
   const { log, signal } = options;
   const specifier = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
-  const deno = await denoProgram(options);
+  const deno = await srtDeno(options);
   const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], signal)));
   let vendor = await findVendor(info.npmCache);
   if (vendor === undefined && options.offline) {
@@ -168,20 +167,15 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
 }
 
 /**
- * Ourselves, unless we are compiled, or may only run what is called `deno`.
+ * The Deno that runs the sandbox runtime.
  *
  * @param search Where to look for it.
  * @returns The program.
  * @throws {SandboxUnavailableError} It is not there.
  */
-export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPath> {
-  if (!Deno.build.standalone) {
-    const own = ownProgram();
-    const { state } = Deno.permissions.querySync({ name: "run", command: own });
-    if (state === "granted") return own;
-  }
+export async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   try {
-    return await requireProgram("deno", search);
+    return await denoProgram(search);
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new SandboxUnavailableError(

@@ -7,7 +7,7 @@ import { EnvironmentNotReadyError } from "../errors.ts";
 import { silentLogger } from "../log.ts";
 import type { Prerequisite } from "./preflight.ts";
 import { runProgram } from "../process/run_program.ts";
-import { denoProgram, findSrt, SRT_PACKAGE, SRT_VERSION, type SrtCommand } from "./srt.ts";
+import { findSrt, SRT_PACKAGE, SRT_VERSION, type SrtCommand, srtDeno } from "./srt.ts";
 
 const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
@@ -41,7 +41,7 @@ export async function checkSrt(): Promise<Prerequisite> {
  * @throws {unknown} The signal's reason when it aborts.
  */
 export async function cacheSrt(signal?: AbortSignal): Promise<void> {
-  const { success, stderr } = await runProgram(await denoProgram(), {
+  const { success, stderr } = await runProgram(await srtDeno(), {
     args: ["cache", "--no-config", SPECIFIER],
     env: { NO_COLOR: "1" },
     signal,

@@ -5,6 +5,7 @@
  * @module
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
+import { mayRead } from "../process/permission.ts";
 import { findProgram, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 
@@ -275,7 +276,7 @@ async function hasAptLists(): Promise<boolean> {
 
 /** Whether a file exists, as far as Deno's permissions let one look without a prompt. */
 async function exists(path: string): Promise<boolean> {
-  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return false;
+  if (!mayRead(path)) return false;
   try {
     await Deno.stat(path);
     return true;

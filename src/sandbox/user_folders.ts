@@ -1,5 +1,6 @@
 import { basename, dirname, join } from "node:path";
 import { ConfigError } from "../errors.ts";
+import { mayRead } from "../process/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { settingsFolder, stateFolder } from "../process/user_folders.ts";
 
@@ -43,13 +44,12 @@ async function realPlace(path: string): Promise<string> {
 }
 
 async function realPathIfPresent(path: string): Promise<string | undefined> {
+  if (!mayRead(path)) return undefined; // nor can it be used then
   try {
     return await Deno.realPath(path);
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
-    const isDenied = error instanceof Deno.errors.NotCapable ||
-      error instanceof Deno.errors.PermissionDenied;
-    if (isDenied) return undefined; // nor can it be used then
+    if (error instanceof Deno.errors.PermissionDenied) return undefined; // nor can it be used then
     throw error;
   }
 }

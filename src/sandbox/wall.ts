@@ -14,6 +14,7 @@
 import { asset } from "../assets/mod.ts";
 import { allDone } from "../async/all.ts";
 import { SandboxUnavailableError } from "../errors.ts";
+import { mayRead } from "../process/permission.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { SHARED_BY_SANDBOXES } from "./protected_paths.ts";
@@ -172,8 +173,7 @@ async function view(paths: readonly string[]): Promise<string[]> {
 
 /** Where a link leads that is to stay one, such as `/bin`. */
 async function linkTo(path: string, shown: readonly string[]): Promise<string | undefined> {
-  // Asked first: a script with few permissions is not to be interrupted by a prompt for this.
-  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return undefined;
+  if (!mayRead(path)) return undefined;
   try {
     const link = await Deno.readLink(path);
     const real = await Deno.realPath(path);
@@ -187,7 +187,7 @@ async function linkTo(path: string, shown: readonly string[]): Promise<string | 
 async function sharedFolder(shown: readonly string[]): Promise<string[]> {
   const path = SHARED_BY_SANDBOXES;
   if (!shown.some((folder) => isInside(path, folder))) return [];
-  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return [];
+  if (!mayRead(path)) return [];
   const found = await Deno.stat(path).then(({ isDirectory }) => isDirectory, () => false);
   return found ? ["--tmpfs", path, "--remount-ro", path] : [];
 }

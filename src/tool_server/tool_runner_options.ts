@@ -38,7 +38,7 @@ export interface ToolRunnerOptions {
   /**
    * How long a server may take to start, in milliseconds, unless its registration says.
    *
-   * @default {30000}
+   * @default {60000}
    */
   connectTimeoutMs?: number | undefined;
   /**

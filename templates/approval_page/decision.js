@@ -32,8 +32,8 @@ export class DecisionForm {
   #busy = false;
   /** The button that was pressed while it could be; a click that began before does not count. */
   #pressed;
-  #allow = this.#button("allow", "primary", "a", () => this.allow());
-  #deny = this.#button("deny", "danger", "d", () => this.deny());
+  #allow = this.#button("allow", "primary", "y", () => this.allow());
+  #deny = this.#button("deny", "danger", "n", () => this.deny());
   #edit = this.#button("edit", "quiet", "e", () => this.#toggleEditor());
   #reason = el("input", {
     id: "reason",
@@ -117,9 +117,12 @@ export class DecisionForm {
     this.#reason.focus();
   }
 
-  /** Goes to the choice of how long the decision counts. */
-  remember() {
-    this.#scope.focus();
+  /** Chooses how long the decision counts, where that is offered, and goes to the choice of calls. */
+  remember(scope) {
+    if (!Array.from(this.#scope.options).some(({ value }) => value === scope)) return;
+    this.#scope.value = scope;
+    this.#update();
+    this.#match.focus();
   }
 
   /** Leaves a field; the editor with its edits. Returns whether there was one to leave. */

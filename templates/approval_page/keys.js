@@ -1,7 +1,8 @@
 /**
- * What keys do. Inside fields, all but Escape is text.
+ * What keys do: what they do at the terminal. Inside fields, all but Escape is text.
  *
- * @param actions `{ move(step), allow(), deny(), explain(), edit(), remember(), help(), leave(target) }`.
+ * @param actions `{ move(step), allow(), deny(), explain(), edit(), remember(scope), unfold(), help(),
+ * leave(target) }`.
  */
 export function listenToKeys(actions) {
   const keys = new Map([
@@ -9,11 +10,14 @@ export function listenToKeys(actions) {
     ["ArrowDown", () => actions.move(1)],
     ["k", () => actions.move(-1)],
     ["ArrowUp", () => actions.move(-1)],
-    ["a", actions.allow],
-    ["d", actions.deny],
+    ["y", actions.allow],
+    ["n", actions.deny],
     ["r", actions.explain],
     ["e", actions.edit],
-    ["m", actions.remember],
+    ["c", () => actions.remember("cell")],
+    ["s", () => actions.remember("session")],
+    ["a", () => actions.remember("always")],
+    ["d", actions.unfold],
     ["?", actions.help],
   ]);
   document.addEventListener("keydown", (event) => {

@@ -33,7 +33,8 @@ listenToKeys({
   deny: () => form.deny(),
   explain: () => isPending(selected) && form.explain(),
   edit: () => isPending(selected) && form.edit(),
-  remember: () => isPending(selected) && form.remember(),
+  remember: (scope) => isPending(selected) && form.remember(scope),
+  unfold,
   help: showHelp,
   leave: (target) => form.leave(target),
 });
@@ -122,6 +123,12 @@ function announceOutcome({ request, outcome }) {
 
 function announce(text) {
   byId("news").textContent = text;
+}
+
+/** Shows a further step of all that is folded in view. */
+function unfold() {
+  for (const details of detail.querySelectorAll("details")) details.open = true;
+  for (const more of detail.querySelectorAll(".more")) more.click();
 }
 
 function showHelp() {

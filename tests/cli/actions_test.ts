@@ -41,6 +41,14 @@ Deno.test("the codeact skill's examples are checked, run and give what they say"
   const checked = await ipybox(["actions", "check"], { cwd });
   assertEquals(checked.stdout, "ok      weather.warmest_city\n", checked.stderr);
 
+  const help = await ipybox(["actions", "run", "weather.warmest_city", "--help"], { cwd });
+  assertMatch(
+    help.stdout,
+    /The interface of weather\.warmest_city:[^]*\n {2}def run\([^)]*cities: /,
+  );
+  const unknown = await ipybox(["actions", "run", "weather.nothing", "--help"], { cwd });
+  assertEquals([unknown.code, unknown.stdout], [2, ""], unknown.stderr);
+
   const options = ["--approve", "allow"];
   const cities = 'cities=["Chicago", "Los Angeles"]';
   const ran = await ipybox(

@@ -1,11 +1,49 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { HeldFolder } from "../../src/process/held_folder.ts";
 import { ipybox } from "../support/cli.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 async function exists(path: string): Promise<boolean> {
   return await Deno.lstat(path).then(() => true, () => false);
 }
+
+Deno.test("ipybox clean leaves the sessions of a running server alone", async () => {
+  await using folder = await TempFolder.create();
+  const options = { cwd: folder.path, env: { TMPDIR: folder.path, XDG_CACHE_HOME: folder.path } };
+  await Deno.mkdir(`${folder.path}/ws`);
+  const args = ["clean", "--days", "0.00001", "--workspace", `${folder.path}/ws`];
+  const sessions = `${folder.path}/ws/.ipybox/sessions`;
+  {
+    await using server = await HttpMcp.start(["--no-token", "--workspace", `${folder.path}/ws`]);
+    const answer = await fetch(server.address.url, {
+      method: "POST",
+      headers: {
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+      },
+      body: JSON.stringify({
+        jsonrpc: "2.0",
+        id: 1,
+        method: "initialize",
+        params: {
+          protocolVersion: "2025-11-25",
+          capabilities: {},
+          clientInfo: { name: "c", version: "1" },
+        },
+      }),
+    });
+    await answer.body?.cancel();
+    const session = `${sessions}/${answer.headers.get("mcp-session-id")}`;
+    assert(await exists(session));
+
+    const { code, stderr } = await ipybox(args, options);
+    assertEquals(code, 0, stderr);
+    assertStringIncludes(stderr, "Sessions are left alone: `ipybox mcp --http` runs");
+    assert(await exists(session));
+  }
+  assertStringIncludes((await ipybox(args, options)).stdout, sessions);
+});
 
 Deno.test("ipybox clean removes what is left over, and nothing else", async () => {
   await using folder = await TempFolder.create();

@@ -48,7 +48,7 @@ for (const kind of CLIENT_KINDS) {
         "its client hears that it waits",
         () => messages.some((message) => /approval page \(\d+ s\)$/.test(message)),
       );
-      await page.keyboard.press("a");
+      await page.keyboard.press("y");
       assertEquals((await allowed).text, "1");
 
       const denied = host.call(CELL, { code: COUNT });
@@ -89,14 +89,14 @@ browserTest("Changes are shown on the page as they will be done", async (browser
   assertEquals(await page.locator("#edit").isVisible(), false);
   await untilReady(page);
   await page.keyboard.press("e"); // nothing to edit
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   assertEquals((await registered).isError, false);
   assertEquals((await ServerRegistry.open({ workspace: workspace.path })).names, ["mine"]);
 
   const removed = host.call("unregister_mcp_server", { server_name: "mine" });
   await page.getByRole("heading", { name: "ipybox.unregister_mcp_server" }).waitFor();
   await untilReady(page);
-  await page.keyboard.press("d");
+  await page.keyboard.press("n");
   assertEquals((await removed).text, 'Removing the server "mine": no reason was given');
   assertEquals((await ServerRegistry.open({ workspace: workspace.path })).names, ["mine"]);
 
@@ -175,7 +175,7 @@ browserTest("ipybox mcp --page asks there, even where the client could", async (
   const allowed = host.call(CELL, { code: COUNT });
   await page.getByRole("heading", { name: "raw.count" }).waitFor();
   await untilReady(page);
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   assertEquals((await allowed).text, "1");
   assertEquals(browser.problems, []);
 });

@@ -34,7 +34,7 @@ browserTest("ipybox run --page prints a link, and asks there", async (browser) =
   const page = await browser.open(await linkIn(early));
   await page.getByRole("heading", { name: "raw.count" }).waitFor();
   await untilReady(page);
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   await page.locator("#settled").getByText("Allowed").waitFor();
   await page.getByRole("heading", { name: "raw.count" }).waitFor();
   await untilReady(page);

@@ -190,7 +190,7 @@ browserTest("a decision is remembered as far as the request allows", async (brow
   const third = ask(server);
   await untilReady(page);
   assert(!await scopes.isVisible());
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   assertEquals(await answerOf(third), "allowed {}");
   assertEquals(browser.problems, []);
 });
@@ -211,18 +211,18 @@ browserTest("everything can be done by keys alone", async (browser) => {
   await page.keyboard.press("ArrowDown");
   await inView("files.tool_3");
   assertEquals(await page.evaluate(focusedId), "request-title");
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   assertEquals(await calls[2], 'allowed {"n":3}');
   await inView("files.tool_1");
-  await page.keyboard.press("d");
+  await page.keyboard.press("n");
   assertEquals(await calls[0], "approval_rejected: no reason was given");
   await inView("files.tool_2");
   await page.keyboard.press("r");
-  await page.keyboard.type("a, d and j are text here");
+  await page.keyboard.type("y, n and j are text here");
   await page.keyboard.press("Escape");
   await page.keyboard.press("r");
   await page.keyboard.press("Enter");
-  assertEquals(await calls[1], "approval_rejected: a, d and j are text here");
+  assertEquals(await calls[1], "approval_rejected: y, n and j are text here");
   await inView("files.tool_4");
   await page.keyboard.press("e");
   await page.keyboard.press("Escape");
@@ -234,17 +234,33 @@ browserTest("everything can be done by keys alone", async (browser) => {
   await inView("files.tool_5");
   await page.keyboard.press("?");
   await page.getByRole("dialog").waitFor();
-  await page.keyboard.press("a"); // means nothing while help is open
+  await page.keyboard.press("y"); // means nothing while help is open
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "hidden" });
   assertEquals(server.runner.channel.pending, 1);
-  await page.keyboard.press("m");
-  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("a"); // is not offered for this call
+  await page.keyboard.press("s");
+  assertEquals(await page.evaluate(focusedId), "match");
   await page.keyboard.press("Escape");
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   assertEquals(await calls[4], 'allowed {"n":5} session tool');
   await page.getByText("Allowed: files.tool_5. 0 requests wait").waitFor({ state: "attached" });
   await page.keyboard.press("k");
+  assertEquals(browser.problems, []);
+});
+
+browserTest("a key shows what is folded, as at the terminal", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const text = JSON.stringify(`${"x ".repeat(3000)}the end`);
+  const call = answerOf(ask(server, { arguments: `{"text": ${text}}` }));
+  await untilReady(page);
+  const folded = page.getByText("characters are folded: show them");
+  await folded.waitFor();
+  await page.keyboard.press("d");
+  await folded.waitFor({ state: "hidden" });
+  await page.keyboard.press("n");
+  assertEquals(await call, "approval_rejected: no reason was given");
   assertEquals(browser.problems, []);
 });
 
@@ -259,8 +275,8 @@ browserTest(
     await page.getByRole("heading", { name: "files.write_file" }).waitFor();
     const allow = page.locator("#allow");
     const attempts = async () => {
-      await page.keyboard.press("a");
-      await page.keyboard.press("d");
+      await page.keyboard.press("y");
+      await page.keyboard.press("n");
       await allow.click({ force: true });
       await page.evaluate(clickAllow);
     };
@@ -271,7 +287,7 @@ browserTest(
     await page.clock.runFor(1);
     const second = ask(server, { arguments: { n: 2 } });
     await untilWaiting(page, 2);
-    await page.keyboard.press("a");
+    await page.keyboard.press("y");
     assertEquals(await answerOf(first), "allowed {}");
     await untilWaiting(page, 1);
     await attempts(); // a second press of the same key is not for the next request
@@ -281,15 +297,15 @@ browserTest(
     await attempts();
     assertEquals(server.runner.channel.pending, 1);
     await page.clock.runFor(1);
-    await page.keyboard.down("a");
+    await page.keyboard.down("y");
     assertEquals(await answerOf(second), 'allowed {"n":2}');
     const third = ask(server, { toolName: "third", arguments: { n: 3 } });
     await page.getByRole("heading", { name: "files.third" }).waitFor();
     await page.clock.runFor(1000);
-    await page.keyboard.down("a"); // it is still held down, and repeats
+    await page.keyboard.down("y"); // it is still held down, and repeats
     assertEquals(server.runner.channel.pending, 1);
-    await page.keyboard.up("a");
-    await page.keyboard.press("a");
+    await page.keyboard.up("y");
+    await page.keyboard.press("y");
     assertEquals(await answerOf(third), 'allowed {"n":3}');
   },
 );
@@ -304,7 +320,7 @@ browserTest(
     const other = await openPage(browser, server); // by a link of its own, in another browser
     const call = ask(server, { arguments: { n: 1 } });
     for (const page of [first, second, other]) await untilReady(page);
-    await second.keyboard.press("d");
+    await second.keyboard.press("n");
     assertEquals(await answerOf(call), "approval_rejected: no reason was given");
     for (const page of [first, other]) {
       await untilWaiting(page, 0);
@@ -334,11 +350,11 @@ browserTest("an approver elsewhere and the page both may decide", async (browser
   await page.locator("#settled").getByText("Denied").waitFor();
   const ours = ask(server);
   await untilReady(page);
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   assertEquals(await answerOf(ours), "allowed {}");
   const also = ask(server);
   await untilReady(page);
-  await page.keyboard.press("d");
+  await page.keyboard.press("n");
   assertEquals(await answerOf(also), "approval_rejected: no reason was given");
   const end = ask(server, { toolName: "theirs" }); // comes after both
   assertEquals(await answerOf(end), "approval_rejected: theirs");
@@ -355,7 +371,7 @@ browserTest(
     await page.reload();
     await untilReady(page);
     assertEquals(server.runner.channel.pending, 1);
-    await page.keyboard.press("a");
+    await page.keyboard.press("y");
     assertEquals(await call, "allowed {}");
 
     await using strict = await askingServer({ page: { graceMs: 1 } });
@@ -383,7 +399,7 @@ browserTest(
     const followed = follow(executor, code, () => {}, { timeoutMs: 60_000 });
     await page.getByText("print(ToolRunner('raw')").waitFor(); // the line that called
     await untilReady(page);
-    await page.keyboard.press("a");
+    await page.keyboard.press("y");
     assertEquals((await followed).events, ["approval raw.count()", 'result "1"']);
     assertEquals(browser.problems, []);
   },
@@ -417,7 +433,7 @@ browserTest("a lost connection is said, and made again", async (browser) => {
   await untilWaiting(page, 2);
   await page.keyboard.press("j");
   await untilReady(page);
-  await page.keyboard.press("a");
+  await page.keyboard.press("y");
   assertEquals(await answerOf(meanwhile), "allowed {}");
 });
 
@@ -520,7 +536,7 @@ browserTest(
     while (await more.count() > 0) await more.click();
     await page.locator("#arguments").getByText("1233").last().waitFor({ state: "attached" });
     assertEquals(await page.evaluate(layoutFaults), []);
-    await page.keyboard.press("a");
+    await page.keyboard.press("y");
     assertMatch(await answerOf(call), /^allowed/);
     assertEquals(browser.problems, []);
   },
@@ -578,10 +594,10 @@ browserTest(
         await page.getByLabel("Arguments as JSON").fill("{");
         await look("editor");
         await page.keyboard.press("Escape");
-        await page.keyboard.press("d");
+        await page.keyboard.press("n");
         await untilWaiting(page, 1);
         await untilReady(page);
-        await page.keyboard.press("d");
+        await page.keyboard.press("n");
         await Promise.all(calls);
         await untilWaiting(page, 0);
         await look("decided");

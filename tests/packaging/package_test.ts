@@ -9,6 +9,7 @@ import registry from "../../server.json" with { type: "json" };
 import { SRT_PACKAGE, SRT_VERSION } from "../../src/sandbox/srt.ts";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { Client } from "@modelcontextprotocol/client";
+import { testIf } from "../support/skip.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { programOf } from "../../src/process/program.ts";
@@ -76,12 +77,9 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
   await t.step(
     "the npm package brings Deno, passes exit codes on and ends by signals",
     async () => {
-      const prefix = `${folder.path}/installed`;
-      const installed = await output("npm", [
-        ...["install", "--prefix", prefix, "--ignore-scripts", "--no-audit", "--no-fund"],
-        ...["--install-links", `${folder.path}/npm`],
-      ], { cwd: folder.path });
-      assertEquals(installed.code, 0, installed.stderr);
+      await using installed = await TempFolder.create();
+      const prefix = installed.path;
+      await install(`${folder.path}/ipybox.tgz`, prefix);
       const ipybox = `${prefix}/node_modules/.bin/ipybox`;
       assertEquals((await output(ipybox, ["--version"])).stdout, `ipybox ${config.version}\n`);
       assertEquals((await output(ipybox, ["nonsense"])).code, 2);
@@ -105,6 +103,29 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
     },
   );
 
+  await t.step(
+    "the npm package brings the module, with its types, for scripts of Deno",
+    async () => {
+      await using installed = await TempFolder.create();
+      const project = installed.path;
+      await install(`${folder.path}/ipybox.tgz`, project);
+      await Deno.writeTextFile(`${project}/answer.ts`, SCRIPT);
+      await Deno.writeTextFile(
+        `${project}/wrong.ts`,
+        SCRIPT.replace("6 * 7", "${executor.nothing}"),
+      );
+      await Deno.mkdir(`${project}/files`);
+      const deno = async (args: readonly string[]) =>
+        await output(`${project}/node_modules/.bin/deno`, args, { cwd: project });
+
+      const checked = await deno(["check", "--quiet", "answer.ts"]);
+      assertEquals([checked.code, checked.stderr], [0, ""]);
+      assertMatch((await deno(["check", "wrong.ts"])).stderr, /Property 'nothing' does not exist/);
+      const ran = await deno(["run", "-A", "answer.ts"]);
+      assertEquals([ran.code, ran.stdout], [0, "42\n"], ran.stderr);
+    },
+  );
+
   await t.step("the bundle has the manifest that its tool accepted", async () => {
     const packed = `${folder.path}/ipybox-${config.version}.mcpb`;
     const unpacked = `${folder.path}/unpacked`;
@@ -123,6 +144,29 @@ Deno.test("`deno task package` makes a file, an npm package and a bundle that wo
     for (const { name } of mcpb.tools) assert(tools.includes(name), name);
   });
 });
+
+testIf(await canCompile(), "Deno's runtime for executables cannot be downloaded", {
+  name: "`deno task compile` makes an executable that runs code in the sandbox",
+  fn: async () => {
+    await using folder = await TempFolder.create();
+    const made = await output(Deno.execPath(), ["task", "-q", "compile"], { cwd: root });
+    assertEquals(made.code, 0, made.stderr);
+    const args = ["run", "-c", "print(6 * 7)"];
+    const { code, stdout, stderr } = await output(`${root}dist/ipybox`, args, {
+      cwd: folder.path,
+      env: { PATH: `${dirname(Deno.execPath())}:${Deno.env.get("PATH")}` },
+    });
+    assertEquals([code, stdout], [0, "42\n"], stderr);
+  },
+});
+
+/** Whether Deno has, or gets, what it makes executables of. */
+async function canCompile(): Promise<boolean> {
+  await using folder = await TempFolder.create();
+  await Deno.writeTextFile(`${folder.path}/nothing.js`, "");
+  const args = ["compile", "--quiet", "--output", `${folder.path}/nothing`, "nothing.js"];
+  return (await output(Deno.execPath(), args, { cwd: folder.path })).code === 0;
+}
 
 Deno.test("each plugin of the marketplace starts ipybox, and nothing that the project planted", async (t) => {
   for (const { name, mcpServers: { ipybox } } of marketplace.plugins) {
@@ -160,6 +204,23 @@ Deno.test("a plugin starts an ipybox that is installed, but none from the projec
     assertEquals((await start(planted)).stdout, `ipybox ${config.version}\n`, planted);
   }
 });
+
+/** Installs the npm package as its users do. */
+async function install(packed: string, folder: string): Promise<void> {
+  await Deno.writeTextFile(`${folder}/package.json`, "{}");
+  const args = ["install", "--ignore-scripts", "--no-audit", "--no-fund", packed];
+  const { code, stderr } = await output("npm", args, { cwd: folder });
+  assertEquals(code, 0, stderr);
+}
+
+const SCRIPT = `
+import { CodeExecutor, type CodeExecutorOptions } from "@ipybox/ipybox";
+
+const options: CodeExecutorOptions = { workspace: "files" };
+await using executor = await CodeExecutor.start(options);
+const { text } = await executor.execute(\`print(6 * 7)\`);
+console.log(text?.trim());
+`;
 
 const INITIALIZE = {
   jsonrpc: "2.0",

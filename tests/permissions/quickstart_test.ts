@@ -1,10 +1,11 @@
-import { assert, assertEquals } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { fileURLToPath } from "node:url";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { KERNEL_MODULES, kernelRecipe, writeMarker } from "../../src/python/managed.ts";
 import type { CliEnd } from "../support/cli.ts";
 import { testPython } from "../support/python.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
+import { atTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const quickstart = fileURLToPath(new URL("../../examples/quickstart.ts", import.meta.url));
@@ -83,32 +84,41 @@ class Machine implements AsyncDisposable {
 
   /** Runs the example with some permissions. */
   async run(granted: readonly Permission[]): Promise<CliEnd> {
-    const flags = Map.groupBy(granted, ([flag]) => flag);
     const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: [
-        "run",
-        "--no-prompt",
-        "--quiet",
-        ...[...flags].map(([flag, values]) => `${flag}=${values.map(([, value]) => value)}`),
-        quickstart,
-      ],
+      args: ["run", "--no-prompt", "--quiet", ...flagsOf(granted), quickstart],
       cwd: this.workspace,
-      env: {
-        DENO_DIR: this.denoDir,
-        IPYBOX_PYTHON: "",
-        NO_COLOR: "1",
-        PATH: `${this.programs}:${Deno.env.get("PATH")}`,
-        TMPDIR: this.temporary,
-        XDG_CACHE_HOME: this.cache,
-      },
+      env: this.#env,
     }).output();
     const decoder = new TextDecoder();
     return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
   }
 
+  /** Runs the example at a terminal, where Deno would ask for more permissions. */
+  async runAtTerminal(): Promise<TerminalEnd> {
+    const deno = [Deno.execPath(), "run", "--quiet", ...flagsOf(this.permissions), quickstart];
+    const ended: Typing = ["Deno requests", null];
+    return await atTerminal(deno, [ended], { cwd: this.workspace, env: this.#env });
+  }
+
+  get #env(): Record<string, string> {
+    return {
+      DENO_DIR: this.denoDir,
+      IPYBOX_PYTHON: "",
+      NO_COLOR: "1",
+      PATH: `${this.programs}:${Deno.env.get("PATH")}`,
+      TMPDIR: this.temporary,
+      XDG_CACHE_HOME: this.cache,
+    };
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#parts.disposeAsync();
   }
+}
+
+function flagsOf(granted: readonly Permission[]): string[] {
+  const flags = Map.groupBy(granted, ([flag]) => flag);
+  return [...flags].map(([flag, values]) => `${flag}=${values.map(([, value]) => value)}`);
 }
 
 Deno.test("examples/quickstart.ts runs with the permissions of docs/permissions.md", async () => {
@@ -118,6 +128,16 @@ Deno.test("examples/quickstart.ts runs with the permissions of docs/permissions.
 
   assertEquals({ code, stdout }, { code: 0, stdout: "Mean: 117.2 °F\n" }, stderr);
   assertEquals(stderr.match(/^Approved everything\./gm)?.length, 6);
+});
+
+Deno.test("with these permissions, Deno asks for no more at a terminal", async () => {
+  await using machine = await Machine.create();
+
+  const { code, output } = await machine.runAtTerminal();
+
+  assert(!output.includes("Deno requests"), output);
+  assertEquals(code, 0, output);
+  assertMatch(output, /^Mean: 117\.2 °F$/m);
 });
 
 Deno.test("examples/quickstart.ts does not run with one permission fewer", async (t) => {

@@ -52,12 +52,27 @@ export async function ipyboxAtTerminal(
   script: readonly Typing[],
   options: TerminalOptions = {},
 ): Promise<TerminalEnd> {
+  return await atTerminal([Deno.execPath(), ...cliArguments, ...args], script, options);
+}
+
+/**
+ * Runs a program at a terminal.
+ *
+ * @param program The program and its arguments.
+ * @param script What the person there does, in order.
+ * @param options What the terminal is like.
+ * @returns How it ended.
+ */
+export async function atTerminal(
+  program: readonly string[],
+  script: readonly Typing[],
+  options: TerminalOptions = {},
+): Promise<TerminalEnd> {
   const { columns = 80, cwd, env = {}, shell = false } = options;
-  const ipybox = [Deno.execPath(), ...cliArguments, ...args];
-  const line = ipybox.map(shellWord).join(" ");
+  const line = program.map(shellWord).join(" ");
   const plan = shell
     ? { command: ["bash", "--norc", "-i"], script: [["", `!${line}\n`], ...script], columns }
-    : { command: ipybox, script, columns };
+    : { command: program, script, columns };
   const { stdout, stderr, success } = await new Deno.Command("python3", {
     args: [driver, JSON.stringify(plan)],
     env: { NO_COLOR: "1", TERM: "xterm", EDITOR: "", VISUAL: "", ...env },

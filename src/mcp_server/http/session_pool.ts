@@ -1,10 +1,11 @@
 import { cp } from "node:fs/promises";
-import { dirname, join } from "node:path";
-import { isPlainFolder, makePlainFolder } from "../../mcp/hostile_files.ts";
+import { join } from "node:path";
+import { isPlainFolder } from "../../mcp/hostile_files.ts";
 import type { VariableLookup } from "../../mcp/server_params.ts";
 import { variableLookup, WORKSPACE_VARIABLE } from "../../mcp/variables.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../tool_server/server_registry.ts";
+import { sessionFolders, useSessionFolders } from "./session_folders.ts";
 import { Session, type SessionOptions } from "../session.ts";
 
 /** Options of {@linkcode SessionPool}. */
@@ -57,6 +58,8 @@ export class SessionPool implements AsyncDisposable {
   readonly #entries = new Map<string, Entry>();
   readonly #defaults = new Map<string, Promise<Entry>>();
   readonly #ending = new Set<Promise<void>>();
+  /** Keeps the folders of sessions from being cleaned up. */
+  #folders: Promise<Disposable> | undefined;
   /** How many sessions each owner has: those that are opened and those that have not ended yet, too. */
   readonly #held = new Map<string, number>();
 
@@ -126,6 +129,7 @@ export class SessionPool implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry)));
     await Promise.all(this.#ending);
+    using _unused = await this.#folders?.catch(() => undefined); // then no session was opened
   }
 
   async #open(owner: string): Promise<Entry> {
@@ -232,16 +236,11 @@ export class SessionPool implements AsyncDisposable {
     }
   }
 
-  /**
-   * A session's folder starts with the Python APIs that the workspace has. It is in the workspace's
-   * `.ipybox`, where neither the workspace's own code nor that of other sessions sees it.
-   */
+  /** A session's folder starts with the Python APIs that the workspace has. */
   async #makeFolder(id: string): Promise<string> {
     const { workspace } = this.#options;
-    const sessions = join(workspace, ".ipybox", "sessions");
-    await makePlainFolder(dirname(sessions));
-    await makePlainFolder(sessions);
-    const folder = join(sessions, id);
+    await (this.#folders ??= useSessionFolders(workspace));
+    const folder = join(sessionFolders(workspace), id);
     await Deno.mkdir(folder);
     const generated = join(workspace, "mcptools");
     if (await isPlainFolder(generated)) {

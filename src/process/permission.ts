@@ -1,0 +1,20 @@
+/**
+ * Whether Deno's permissions allow something. What ipybox can do without is asked for here first: Deno
+ * would stop a script at a terminal for a prompt, and count the time as ours.
+ *
+ * @param permission What it is.
+ * @returns Whether it is allowed without a prompt.
+ */
+export function isGranted(permission: Deno.PermissionDescriptor): boolean {
+  return Deno.permissions.querySync(permission).state === "granted";
+}
+
+/**
+ * Whether Deno's permissions allow to look at a path, like {@linkcode isGranted}.
+ *
+ * @param path The path.
+ * @returns Whether they do.
+ */
+export function mayRead(path: string): boolean {
+  return isGranted({ name: "read", path });
+}
