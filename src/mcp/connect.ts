@@ -118,7 +118,8 @@ export async function connectMcp(
 const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
   "network but the domains in them: see docs/servers.md";
 
-const LONGER_HINT = ". If it needs longer, register it with --connect-timeout SECONDS";
+const LONGER_HINT = ". If this machine is slow or busy, try again; if the server needs longer, " +
+  "register it with --connect-timeout SECONDS";
 
 async function connectStdio(
   serverName: string,
@@ -293,10 +294,9 @@ class Attempt implements Disposable {
     return this.#timeoutMs / 1000;
   }
 
-  /** What was waited for, how long, and what helps. */
+  /** What was waited for, and how long. */
   get waited(): string {
-    return `did not answer the MCP handshake within ${this.seconds} s: if this machine is slow or ` +
-      "busy, try again, or allow more with `register --connect-timeout` (`connectTimeoutMs`)";
+    return `did not answer the MCP handshake within ${this.seconds} s`;
   }
 
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
