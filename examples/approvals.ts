@@ -8,12 +8,13 @@
 import { type ApprovalRequest, CodeExecutor } from "@ipybox/ipybox";
 
 const ACTION = `
+import os
 from ipybox_runtime import ApprovalRejectedError
 from mcptools.files import list_directory, write_file
 
-print(list_directory.run(path="."))
+print(list_directory.run(path=os.getcwd()))
 try:
-    write_file.run(path="notes.txt", content="hello")
+    write_file.run(path=os.path.join(os.getcwd(), "notes.txt"), content="hello")
 except ApprovalRejectedError as error:
     print("Refused:", error.reason)
 `;
@@ -30,7 +31,6 @@ await using executor = await CodeExecutor.start({ workspace: Deno.args[0] ?? "."
 await executor.registerServer("files", {
   command: "npx",
   args: ["-y", "@modelcontextprotocol/server-filesystem@2026.8.31", executor.workspace],
-  cwd: executor.workspace,
 });
 for await (const event of executor.stream(ACTION)) {
   if (event.type === "approval") await decide(event.request);

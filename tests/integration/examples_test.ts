@@ -17,6 +17,6 @@ Deno.test("examples/approvals.ts allows reading, refuses writing and says why", 
   assertEquals(code, 0, decoder.decode(stderr));
   assertStringIncludes(decoder.decode(stdout), "[DIR] mcptools");
   assertStringIncludes(decoder.decode(stdout), "Refused: this application only reads");
-  assertStringIncludes(decoder.decode(stderr), "Allowed files.list_directory(path='.')");
+  assertStringIncludes(decoder.decode(stderr), "Allowed files.list_directory(path='/");
   await assertRejects(() => Deno.lstat(`${workspace.path}/notes.txt`), Deno.errors.NotFound);
 });
