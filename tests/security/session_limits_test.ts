@@ -47,22 +47,37 @@ testIf(state === "ok", detail, {
 testIf(state === "ok", detail, {
   name: "the groups of a session are gone with it",
   fn: async () => {
-    const before = await groups();
+    const seconds = 10_000 + Math.random(); // by which its process is known among all others
+    let own: readonly string[];
     {
       await using started = await TestExecutor.start({ spareKernel: false });
-      assertEquals((await started.executor.execute("1")).text, "1");
-      assert((await groups()).length > before.length);
+      const code = `import subprocess\nsubprocess.Popen(["sleep", "${seconds}"]).pid > 0`;
+      assertEquals((await started.executor.execute(code)).text, "True");
+      own = await groupsOf(["sleep", String(seconds)]);
+      assert(own.length > 0);
+      assertEquals(await existing(own), own);
     }
-    const after = new Set(await groups());
-    assertEquals(before.filter((name) => !after.has(name)), []);
+    assertEquals(await existing(own), []);
   },
 });
 
-/** The control groups that sessions on this machine have, whoever runs them. */
-async function groups(): Promise<string[]> {
+/** The control groups of ipybox that a process of that command line is in. */
+async function groupsOf(commandLine: readonly string[]): Promise<string[]> {
+  for await (const { name } of Deno.readDir("/proc")) {
+    if (!/^\d+$/.test(name)) continue;
+    const read = (file: string) => Deno.readTextFile(`/proc/${name}/${file}`).catch(() => "");
+    if (await read("cmdline") !== commandLine.map((arg) => `${arg}\0`).join("")) continue;
+    return [...new Set((await read("cgroup")).match(/ipybox-[\da-f-]+/g))];
+  }
+  return [];
+}
+
+/** Which of these groups there are, under any controller. */
+async function existing(names: readonly string[]): Promise<string[]> {
   const { stdout } = await new Deno.Command("find", {
     args: ["/sys/fs/cgroup", "-type", "d", "-name", "ipybox-*"],
     stderr: "null",
   }).output();
-  return new TextDecoder().decode(stdout).split("\n").filter((line) => line !== "");
+  const all = new TextDecoder().decode(stdout).split("\n").map((path) => path.split("/").at(-1));
+  return names.filter((name) => all.includes(name));
 }
