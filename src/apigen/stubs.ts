@@ -6,6 +6,7 @@
  */
 import { basename, dirname, join, resolve } from "node:path";
 import { writeBeneath } from "../mcp/beneath.ts";
+import { mayUse } from "../process/permission.ts";
 import { ifPresent, readHostileBytes, replaceHostileFile } from "../mcp/hostile_files.ts";
 
 const MCPTOOLS = "mcptools";
@@ -20,9 +21,7 @@ const STUBS: ReadonlyMap<string, string> = new Map([
 /** A script with few permissions does without: only `/proc/self/fd` makes writing there safe. */
 function isPermitted(): boolean {
   if (Deno.build.os !== "linux") return true;
-  const path = "/proc/self/fd";
-  return Deno.permissions.querySync({ name: "read", path }).state === "granted" &&
-    Deno.permissions.querySync({ name: "write", path }).state === "granted";
+  return mayUse("/proc/self/fd");
 }
 
 /**

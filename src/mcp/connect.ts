@@ -176,15 +176,8 @@ async function connectStdio(
       ? `MCP server "${serverName}" ${attempt.waited}`
       : `MCP server "${serverName}" ${endOf(evidence, transport.failure ?? error)}`;
     const where = launch.sandboxed ? ` in its sandbox (${SANDBOX_HINT})` : "";
-    const help = attempt.expired ? LONGER_HINT : "";
-    throw new McpConnectionError(
-      serverName,
-      prefixed(serverName, message + where + help),
-      evidence,
-      {
-        cause: error,
-      },
-    );
+    const text = prefixed(serverName, message + where + (attempt.expired ? LONGER_HINT : ""));
+    throw new McpConnectionError(serverName, text, evidence, { cause: error });
   }
 }
 

@@ -1,4 +1,5 @@
 import { isAbsolute, join } from "node:path";
+import { mayRead } from "../process/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 
 /** How much of a text, and how many files that it may name, are looked at: a server decides on both. */
@@ -17,9 +18,7 @@ const SEPARATORS = /[\s"'`()[\]{}<>,;|]/;
  * @returns The path in the folder; `undefined` where there is none.
  */
 export async function fileNamedIn(folder: string, text: string): Promise<string | undefined> {
-  if ((await Deno.permissions.query({ name: "read", path: folder })).state !== "granted") {
-    return undefined;
-  }
+  if (!mayRead(folder)) return undefined;
   const paths = new Set<string>();
   for (const word of text.slice(0, MAX_TEXT).split(SEPARATORS)) {
     if (paths.size >= MAX_FILES) break;

@@ -3,6 +3,7 @@ import { fileURLToPath } from "node:url";
 import { ConfigError } from "../errors.ts";
 import { mayRead } from "../process/permission.ts";
 import { lstatIfAllowed } from "../process/reliable_path.ts";
+import { realPathIfSeen } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/own_program.ts";
 
 /** A server's process as it is to be started outside any sandbox. */
@@ -60,29 +61,12 @@ const RUNNERS: readonly Runner[] = [
   },
   {
     names: [
-      ...[
-        "tsx",
-        "ts-node",
-        "make",
-        "just",
-        "cargo",
-        "go",
-        "mvn",
-        "gradle",
-        "sbt",
-        "lein",
-        "dotnet",
-      ],
-      ...["bundle", "rake", "composer", "mix", "pixi", "rye", "mise", "direnv", "docker-compose"],
-    ],
-    searchesCwd: "always",
-    searchesAbove: true,
-  },
-  {
-    // What they start may be any of these.
-    names: [
-      ...["env", "nice", "ionice", "nohup", "setsid", "stdbuf", "timeout", "time", "xargs", "sudo"],
-      ...["doas", "busybox"],
+      ..."tsx ts-node make just cargo go mvn gradle sbt lein dotnet bundle rake composer".split(
+        " ",
+      ),
+      ..."mix pixi rye mise direnv docker-compose".split(" "),
+      // What these start may be any of the others.
+      ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),
     ],
     searchesCwd: "always",
     searchesAbove: true,
@@ -174,8 +158,9 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
 }
 
 async function runnerOf(command: string): Promise<Runner | undefined> {
-  const real = mayRead(command) ? await Deno.realPath(command).catch(() => command) : "";
-  const names = [command, real].map((path) => basename(path).replace(/[\d.]{1,16}$/, ""));
+  const names = [command, await realPathIfSeen(command)].map((path) =>
+    basename(path).replace(/[\d.]{1,16}$/, "")
+  );
   return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
 }
 
@@ -208,8 +193,7 @@ export async function namesCode(path: string): Promise<boolean> {
   const status = await lstatIfAllowed(path);
   if (status?.isDirectory) return false;
   if (CODE.test(path)) return true;
-  if (!status?.isSymlink || !mayRead(path)) return false;
-  return CODE.test(await Deno.realPath(path).catch(() => path));
+  return status?.isSymlink === true && CODE.test(await realPathIfSeen(path));
 }
 
 /** What is checked. */
@@ -221,8 +205,7 @@ interface Checked {
 
 /** Refuses what is in the workspace below what code can write to, however protected it is itself. */
 async function refuseAbove(path: string, checked: Checked): Promise<void> {
-  const real = mayRead(path) ? await Deno.realPath(path).catch(() => path) : path;
-  for (const start of new Set([path, real])) {
+  for (const start of new Set([path, await realPathIfSeen(path)])) {
     for (let folder = dirname(start); folder !== dirname(folder); folder = dirname(folder)) {
       await refuseInReach(folder, checked);
     }
@@ -238,11 +221,10 @@ async function refuseInReach(path: string, { server, what, arg }: Checked): Prom
     await requireOwnProgram(inside, { workspace: server.workspace, what });
   } catch (cause) {
     if (!(cause instanceof ConfigError)) throw cause;
+    const [kind] = what.split(" of MCP server ");
     throw new ConfigError(
       `Cannot start MCP server "${server.serverName}": executed code could replace what its ` +
-        `${
-          what.split(" of MCP server ")[0]
-        } ${arg} leads to, and the server would run it outside ` +
+        `${kind} ${arg} leads to, and the server would run it outside ` +
         "the sandbox. Move it out of the workspace (Python and shell scripts also into .ipybox/, " +
         `which code cannot see), or register the server with \`sandbox: true\` (--sandbox) (${cause.message})`,
       { cause },

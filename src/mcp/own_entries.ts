@@ -8,7 +8,8 @@ import {
   readHostileFile,
   replaceHostileFile,
 } from "./hostile_files.ts";
-import { stateFolder } from "../process/user_folders.ts";
+import { mayUse } from "../process/permission.ts";
+import { isUnwritable, stateFolder } from "../process/user_folders.ts";
 
 const digests = z.record(z.string(), z.string());
 
@@ -51,7 +52,7 @@ export class OwnEntries {
   ): Promise<OwnEntries> {
     const folder = state === undefined ? undefined : join(state, kind);
     const real = await ifPresent(Deno.realPath(workspace)) ?? resolve(workspace);
-    const own = new OwnEntries(real, await mayUse(folder) ? folder : undefined);
+    const own = new OwnEntries(real, folder !== undefined && mayUse(folder) ? folder : undefined);
     await own.reload();
     return own;
   }
@@ -118,18 +119,4 @@ async function readDigests(path: string): Promise<Readonly<Record<string, string
     if (error instanceof SyntaxError || error instanceof Deno.errors.PermissionDenied) return {};
     throw error;
   }
-}
-
-/** Whether the user's folder is one that cannot be written to, as in some containers. */
-function isUnwritable(error: unknown): boolean {
-  return error instanceof Deno.errors.PermissionDenied ||
-    (error instanceof Error && "code" in error && error.code === "EROFS");
-}
-
-async function mayUse(folder: string | undefined): Promise<boolean> {
-  if (folder === undefined) return false;
-  for (const name of ["read", "write"] as const) {
-    if ((await Deno.permissions.query({ name, path: folder })).state !== "granted") return false;
-  }
-  return true;
 }

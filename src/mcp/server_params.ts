@@ -36,7 +36,7 @@ export interface StdioServerParams {
   /**
    * How long it may take to start, in milliseconds, whenever it is started.
    *
-   * @default that of whoever starts it: 30 seconds
+   * @default that of whoever starts it: 60 seconds
    */
   connectTimeoutMs?: number | undefined;
   /**
@@ -58,7 +58,7 @@ export interface HttpServerParams {
   /**
    * How long it may take to answer, in milliseconds, whenever it is connected to.
    *
-   * @default that of whoever connects to it: 30 seconds
+   * @default that of whoever connects to it: 60 seconds
    */
   connectTimeoutMs?: number | undefined;
   /**

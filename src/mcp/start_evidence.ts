@@ -2,6 +2,7 @@ import { isAbsolute, join, relative, resolve } from "node:path";
 import { ConfigError } from "../errors.ts";
 import { sha256 } from "../json/digest.ts";
 import type { Logger } from "../log.ts";
+import { mayRead } from "../process/permission.ts";
 import { lstatIfAllowed } from "../process/reliable_path.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { ifPresent } from "./hostile_files.ts";
@@ -164,6 +165,6 @@ class NamedFiles {
 }
 
 async function realOrNone(path: string): Promise<string | undefined> {
-  if ((await Deno.permissions.query({ name: "read", path })).state !== "granted") return undefined;
+  if (!mayRead(path)) return undefined;
   return await Deno.realPath(path).catch(() => undefined); // what is not there is not run
 }

@@ -1,5 +1,6 @@
 import { resolve } from "node:path";
 import type { Logger } from "../log.ts";
+import { hostEnv } from "../process/host_env.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./dotenv_file.ts";
 import type { VariableLookup } from "./server_params.ts";
@@ -70,9 +71,7 @@ export async function inheritedEnvironment(
   const untrusted = workspace === "" ? [] : [resolve(workspace)];
   const environment: Record<string, string> = {};
   for (const name of INHERITED) {
-    // Asked first, so that a script with few permissions is not interrupted by prompts.
-    if (Deno.permissions.querySync({ name: "env", variable: name }).state !== "granted") continue;
-    const value = Deno.env.get(name);
+    const value = hostEnv(name);
     if (value === undefined) continue;
     environment[name] = name === "PATH" ? await trustedPath(value, untrusted) : value;
   }

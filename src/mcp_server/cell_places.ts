@@ -25,19 +25,12 @@ export class CellPlaces {
    * @throws {TooManyCellsError} There is none.
    */
   admit(code: string): Disposable {
-    const cell = this.#cells.tryAcquire();
-    if (cell === undefined) throw refusal(`${MAX_CELLS} cells`);
-    const room = this.#code.tryAcquire(code.length);
-    if (room === undefined) {
-      cell[Symbol.dispose]();
+    using taken = new DisposableStack();
+    if (taken.use(this.#cells.tryAcquire()) === undefined) throw refusal(`${MAX_CELLS} cells`);
+    if (taken.use(this.#code.tryAcquire(code.length)) === undefined) {
       throw refusal("Cells with much code");
     }
-    return {
-      [Symbol.dispose]() {
-        cell[Symbol.dispose]();
-        room[Symbol.dispose]();
-      },
-    };
+    return taken.move();
   }
 }
 

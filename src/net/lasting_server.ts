@@ -25,6 +25,7 @@ const RETRY_MS = 500;
 export class LastingServer implements AsyncDisposable {
   readonly #options: LastingServerOptions;
   readonly #cut = new AbortController();
+  readonly #disposed = Promise.withResolvers<void>();
   readonly #ended: Promise<void>;
   #server: Deno.HttpServer<Deno.NetAddr>;
 
@@ -48,6 +49,7 @@ export class LastingServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     // Not shutdown(), which waits for clients, and after which nothing can cut them off.
     this.#cut.abort();
+    this.#disposed.resolve();
     await this.#ended;
   }
 
@@ -83,15 +85,6 @@ export class LastingServer implements AsyncDisposable {
   }
 
   async #isCutWithin(ms: number): Promise<boolean> {
-    const { signal } = this.#cut;
-    if (signal.aborted) return true;
-    const aborted = Promise.withResolvers<void>();
-    const onAbort = () => aborted.resolve();
-    signal.addEventListener("abort", onAbort, { once: true });
-    try {
-      return await settledWithin(aborted.promise, ms);
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+    return await settledWithin(this.#disposed.promise, ms);
   }
 }

@@ -1,3 +1,5 @@
+import { isGranted } from "./permission.ts";
+
 /**
  * Reads a variable of the host's environment, without asking a person for the permission.
  *
@@ -5,6 +7,5 @@
  * @returns Its value; `undefined` when it is not set, or may not be read.
  */
 export function hostEnv(name: string): string | undefined {
-  const { state } = Deno.permissions.querySync({ name: "env", variable: name });
-  return state === "granted" ? Deno.env.get(name) : undefined;
+  return isGranted({ name: "env", variable: name }) ? Deno.env.get(name) : undefined;
 }

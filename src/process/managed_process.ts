@@ -1,5 +1,6 @@
 import { settledWithin } from "../async/signals.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
+import { isGranted } from "./permission.ts";
 import { OutputTail } from "./output_tail.ts";
 import { ProcessPipes } from "./process_pipes.ts";
 import type { ProgramPath } from "./program.ts";
@@ -177,7 +178,7 @@ export class ManagedProcess implements AsyncDisposable {
   #signalGroup(signal: Deno.Signal): boolean {
     if (Deno.build.os === "windows") return false;
     // Asking for the state first, because Deno.kill() itself would prompt a person for it.
-    if (Deno.permissions.querySync({ name: "run" }).state !== "granted") return false;
+    if (!isGranted({ name: "run" })) return false;
     try {
       Deno.kill(-this.pid, signal);
     } catch {

@@ -18,3 +18,13 @@ export function isGranted(permission: Deno.PermissionDescriptor): boolean {
 export function mayRead(path: string): boolean {
   return isGranted({ name: "read", path });
 }
+
+/**
+ * Whether Deno's permissions allow to read and to write in a folder, like {@linkcode isGranted}.
+ *
+ * @param folder The folder.
+ * @returns Whether they do.
+ */
+export function mayUse(folder: string): boolean {
+  return mayRead(folder) && isGranted({ name: "write", path: folder });
+}

@@ -10,6 +10,7 @@
  */
 import { constants } from "node:fs";
 import * as node from "node:fs/promises";
+import { isGranted } from "./permission.ts";
 import { findProgram } from "./program.ts";
 import { runProgram } from "./run_program.ts";
 
@@ -213,7 +214,7 @@ async function openAll(folder: string): Promise<boolean> {
   if (Deno.build.os !== "linux") return false;
   const [bwrap, chmod] = [await findProgram("bwrap"), await findProgram("chmod")];
   if (bwrap === undefined || chmod === undefined) return false;
-  if (Deno.permissions.querySync({ name: "run", command: bwrap }).state !== "granted") return false;
+  if (!isGranted({ name: "run", command: bwrap })) return false;
   const wall = ["--die-with-parent", "--ro-bind", "/", "/", "--bind", folder, folder];
   const { success } = await runProgram(bwrap, {
     args: [...wall, "--", chmod, "-R", "u+rwX", "--", folder],

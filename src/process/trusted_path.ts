@@ -183,7 +183,13 @@ async function lookThrough(path: string): Promise<Deno.FileInfo | undefined> {
   return await look(real);
 }
 
-async function realPathIfSeen(path: string): Promise<string> {
+/**
+ * Where a path leads.
+ *
+ * @param path The path.
+ * @returns It without links; itself where nothing is there, or Deno's permissions do not let one look.
+ */
+export async function realPathIfSeen(path: string): Promise<string> {
   if (!mayRead(path)) return path;
   return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere
 }

@@ -25,6 +25,17 @@ export function stateFolder(): string | undefined {
 }
 
 /**
+ * Whether an error says that the user's folders cannot be written to, as in some containers.
+ *
+ * @param error The error.
+ * @returns Whether it does.
+ */
+export function isUnwritable(error: unknown): boolean {
+  return error instanceof Deno.errors.PermissionDenied ||
+    (error instanceof Error && "code" in error && error.code === "EROFS");
+}
+
+/**
  * The folder of what the user has set for all workspaces, such as a policy. Executed code must never
  * write there.
  *

@@ -14,6 +14,7 @@ import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { HeldFolder } from "../process/held_folder.ts";
 import { OutputTail } from "../process/output_tail.ts";
+import { mayRead, mayUse } from "../process/permission.ts";
 import { PrivateFolder } from "../process/private_folder.ts";
 import { emptyFolder } from "../process/remove_tree.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
@@ -196,7 +197,7 @@ export class PackageFolder {
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
     if (!hasManagedDirectory()) return undefined;
     const folder = await folderOf(workspace);
-    if (!isGranted("read", folder)) return undefined;
+    if (!mayRead(folder)) return undefined;
     const [root] = await existing([folder]); // which no installer can write to
     if (root === undefined) return undefined;
     const overlayFolder = join(root, `python${minorVersion(python)}`);
@@ -216,7 +217,7 @@ export class PackageFolder {
   static async isPermitted(workspace: string): Promise<boolean> {
     if (!hasManagedDirectory()) return false;
     const folder = await folderOf(workspace);
-    return isGranted("read", folder) && isGranted("write", folder);
+    return mayUse(folder);
   }
 
   /**
@@ -553,10 +554,6 @@ async function isThere(path: string): Promise<boolean> {
 /** Whether the user's cache directory is known, which Deno's permissions may not allow. */
 function hasManagedDirectory(): boolean {
   return hostEnv("XDG_CACHE_HOME")?.startsWith("/") === true || Boolean(hostEnv("HOME"));
-}
-
-function isGranted(name: "read" | "write", path: string): boolean {
-  return Deno.permissions.querySync({ name, path }).state === "granted";
 }
 
 /**

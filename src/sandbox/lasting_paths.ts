@@ -1,8 +1,9 @@
 import { join, relative } from "node:path";
 import { z } from "zod";
 import { sha256 } from "../json/digest.ts";
+import { mayUse } from "../process/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { stateFolder } from "../process/user_folders.ts";
+import { isUnwritable, stateFolder } from "../process/user_folders.ts";
 
 /** What a workspace had when code first could write there, and has had ever since. */
 export interface LastingPaths {
@@ -37,8 +38,11 @@ export async function lastingPaths(
   present: readonly string[],
 ): Promise<LastingPaths> {
   const identity = await identityOf(workspace);
-  const folder = await usableFolder();
-  if (folder === undefined || identity === undefined) return { paths: [], record: undefined };
+  const state = stateFolder();
+  const folder = state === undefined ? undefined : join(state, "protected");
+  if (folder === undefined || identity === undefined || !mayUse(folder)) {
+    return { paths: [], record: undefined };
+  }
   const record = join(folder, `${sha256(workspace).slice(0, 32)}.json`);
   const now: [path: string, identity: string][] = [];
   for (const path of new Set(present)) {
@@ -54,7 +58,9 @@ export async function lastingPaths(
     const lasting = now.filter(([path, identity]) =>
       known === undefined || (Object.hasOwn(known, path) && known[path] === identity)
     );
-    await writeRecord(record, { workspace: identity, paths: Object.fromEntries(lasting) });
+    if (known === undefined || lasting.length < Object.keys(known).length) {
+      await writeRecord(record, { workspace: identity, paths: Object.fromEntries(lasting) });
+    }
     return { paths: lasting.map(([path]) => join(workspace, path)), record };
   } catch (error) {
     if (isUnwritable(error)) return { paths: [], record: undefined };
@@ -92,19 +98,4 @@ async function writeRecord(path: string, entries: Entries): Promise<void> {
   const fresh = `${path}.new`;
   await Deno.writeTextFile(fresh, JSON.stringify(entries, null, 2) + "\n", { mode: 0o600 });
   await Deno.rename(fresh, path);
-}
-
-async function usableFolder(): Promise<string | undefined> {
-  const state = stateFolder();
-  if (state === undefined) return undefined;
-  const path = join(state, "protected");
-  for (const name of ["read", "write"] as const) {
-    if ((await Deno.permissions.query({ name, path })).state !== "granted") return undefined;
-  }
-  return path;
-}
-
-function isUnwritable(error: unknown): boolean {
-  return error instanceof Deno.errors.PermissionDenied ||
-    (error instanceof Error && "code" in error && error.code === "EROFS");
 }

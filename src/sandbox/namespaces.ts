@@ -1,10 +1,9 @@
-import { mayRead } from "../process/permission.ts";
-
 /**
  * Linux user namespaces, which the sandbox is made of: trying them, and saying why they fail.
  *
  * @module
  */
+import { mayRead } from "../process/permission.ts";
 
 /**
  * Arguments of `bwrap` that ask for the namespaces and mounts that `srt` asks for, in short. What

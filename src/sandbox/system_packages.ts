@@ -5,7 +5,7 @@
  * @module
  */
 import { EnvironmentNotReadyError } from "../errors.ts";
-import { mayRead } from "../process/permission.ts";
+import { isGranted, mayRead } from "../process/permission.ts";
 import { findProgram, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 
@@ -212,8 +212,7 @@ export async function installPackages(
  * @returns It, or `undefined` where Deno's permissions (`--allow-sys=uid`) hide it.
  */
 export function isRoot(): boolean | undefined {
-  const { state } = Deno.permissions.querySync({ name: "sys", kind: "uid" });
-  return state === "granted" ? Deno.uid() === 0 : undefined;
+  return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() === 0 : undefined;
 }
 
 /** How a package manager is started. */

@@ -2,6 +2,7 @@ import { dirname, isAbsolute, join, relative, resolve } from "node:path";
 import { z } from "zod";
 import { abortable, anySignal } from "../../async/signals.ts";
 import { ConfigError } from "../../errors.ts";
+import { mayUse } from "../../process/permission.ts";
 import { loginsFolder } from "../../process/user_folders.ts";
 import { ifPresent, replaceHostileFile } from "../hostile_files.ts";
 
@@ -186,13 +187,6 @@ function parse(text: string): Login | undefined {
   } catch {
     return undefined; // its text must not get into an error
   }
-}
-
-/** A script with few permissions is not to be interrupted by prompts. */
-function mayUse(folder: string): boolean {
-  return (["read", "write"] as const).every((name) =>
-    Deno.permissions.querySync({ name, path: folder }).state === "granted"
-  );
 }
 
 function isWithin(path: string, folder: string): boolean {

@@ -46,21 +46,14 @@ export class RequestBudget {
   }
 
   #take(owner: string, bytes: number): Disposable {
-    const own = this.#shareOf(owner).tryAcquire(bytes);
-    if (own === undefined) {
+    using taken = new DisposableStack();
+    if (taken.use(this.#shareOf(owner).tryAcquire(bytes)) === undefined) {
       throw new Refused(429, "Your requests take too much memory together: wait for their answers");
     }
-    const part = this.#all.tryAcquire(Math.min(bytes, this.#share));
-    if (part === undefined) {
-      own[Symbol.dispose]();
+    if (taken.use(this.#all.tryAcquire(Math.min(bytes, this.#share))) === undefined) {
       throw new Refused(503, "The requests of all clients take too much memory: try again later");
     }
-    return {
-      [Symbol.dispose]() {
-        own[Symbol.dispose]();
-        part[Symbol.dispose]();
-      },
-    };
+    return taken.move();
   }
 
   #shareOf(owner: string): Semaphore {
