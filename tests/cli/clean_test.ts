@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { HeldFolder } from "../../src/process/held_folder.ts";
+import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -22,16 +23,7 @@ Deno.test("ipybox clean leaves the sessions of a running server alone", async ()
         "content-type": "application/json",
         accept: "application/json, text/event-stream",
       },
-      body: JSON.stringify({
-        jsonrpc: "2.0",
-        id: 1,
-        method: "initialize",
-        params: {
-          protocolVersion: "2025-11-25",
-          capabilities: {},
-          clientInfo: { name: "c", version: "1" },
-        },
-      }),
+      body: JSON.stringify(INITIALIZE),
     });
     await answer.body?.cancel();
     const session = `${sessions}/${answer.headers.get("mcp-session-id")}`;

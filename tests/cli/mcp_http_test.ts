@@ -2,6 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
 import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { silentLogger } from "../../src/log.ts";
+import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
@@ -311,17 +312,6 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
     assertStringIncludes(stderr, message);
   }
 });
-
-const INITIALIZE = {
-  jsonrpc: "2.0",
-  id: 1,
-  method: "initialize",
-  params: {
-    protocolVersion: "2025-11-25",
-    capabilities: {},
-    clientInfo: { name: "test", version: "1" },
-  },
-};
 
 Deno.test("A method that MCP does not have is refused, also TRACE", async () => {
   await using workspace = await TempFolder.create();

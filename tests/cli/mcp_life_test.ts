@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { INITIALIZE } from "../support/initialize.ts";
 import { cliArguments } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { McpHost } from "../support/mcp_client.ts";
@@ -96,16 +97,6 @@ Deno.test("ipybox mcp sends a client of the first versions nothing that it does 
   assertEquals(types, ["text"]);
 });
 
-const INITIALIZE = {
-  jsonrpc: "2.0",
-  id: 1,
-  method: "initialize",
-  params: {
-    protocolVersion: "2025-11-25",
-    capabilities: {},
-    clientInfo: { name: "test", version: "1" },
-  },
-};
 const INITIALIZED = { jsonrpc: "2.0", method: "notifications/initialized" };
 
 function lines(...messages: unknown[]): Uint8Array<ArrayBuffer> {

@@ -9,6 +9,7 @@ import registry from "../../server.json" with { type: "json" };
 import { SRT_PACKAGE, SRT_VERSION } from "../../src/sandbox/srt.ts";
 import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
 import { Client } from "@modelcontextprotocol/client";
+import { INITIALIZE } from "../support/initialize.ts";
 import { testIf } from "../support/skip.ts";
 import { TempCache } from "../support/temp_cache.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -221,17 +222,6 @@ await using executor = await CodeExecutor.start(options);
 const { text } = await executor.execute(\`print(6 * 7)\`);
 console.log(text?.trim());
 `;
-
-const INITIALIZE = {
-  jsonrpc: "2.0",
-  id: 1,
-  method: "initialize",
-  params: {
-    protocolVersion: "2025-11-25",
-    capabilities: {},
-    clientInfo: { name: "host", version: "1" },
-  },
-};
 
 /** What `npx deno` would run in this folder, if it were not told to look elsewhere. */
 async function plantDeno(folder: string): Promise<void> {

@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { z } from "zod";
+import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -313,17 +314,6 @@ Deno.test("One token cannot hold the sessions of another", async () => {
   assertEquals((await open(ALICE)).status, 200);
   assertEquals((await open(ALICE)).status, 503);
 });
-
-const INITIALIZE = {
-  jsonrpc: "2.0",
-  id: 1,
-  method: "initialize",
-  params: {
-    protocolVersion: "2025-11-25",
-    capabilities: {},
-    clientInfo: { name: "test", version: "1" },
-  },
-};
 
 const ALLOW = { decision: "allow" } as const;
 
