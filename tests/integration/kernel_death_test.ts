@@ -74,11 +74,11 @@ Deno.test("A gateway that dies ends everything at once", async (t) => {
     );
     const error = await rejection(execution.result);
     assertInstanceOf(error, KernelDiedError);
-    assertEquals(error.signal, "SIGKILL");
     assertMatch(
       error.message,
       /gateway ended: it was killed \(SIGKILL\), perhaps as it ran out of memory/,
     );
+    assertEquals(error.signal, "SIGKILL");
     assertEquals(await execution.state, "lost");
   });
 
