@@ -26,13 +26,12 @@ export class JsonLimitError extends Error {
 const MAX_DEPTH = 2000;
 
 /** What a byte means. */
-const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5, LINE_END = 6;
+const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5;
 
 const MEANINGS = new Uint8Array(256);
 for (const byte of [0x2c, 0x3a]) MEANINGS[byte] = SEPARATOR; // , :
 for (const byte of [0x5b, 0x7b]) MEANINGS[byte] = OPEN; // [ {
 for (const byte of [0x5d, 0x7d]) MEANINGS[byte] = CLOSE; // ] }
-for (const byte of [0x0a, 0x0d]) MEANINGS[byte] = LINE_END;
 MEANINGS[0x22] = QUOTE;
 MEANINGS[0x5c] = BACKSLASH;
 
@@ -40,8 +39,9 @@ MEANINGS[0x5c] = BACKSLASH;
  * Measures JSON before it is parsed: a value of three bytes, such as `[],`, takes dozens of bytes of
  * memory, and parsing holds up everything else. It takes bytes as they come, in linear time.
  *
- * A text that is not JSON is measured as if it were. No string of JSON goes over the end of a line, so
- * a quote on one line, such as the name of an event in a stream of them, hides nothing on the next.
+ * It must get exactly the text that is parsed. Where that is not JSON, the parser stops as well, and
+ * what stands before is measured; a text around it, such as other lines of a stream of events, could
+ * open a string that hides everything.
  */
 export class JsonMeter implements JsonMeasure {
   #values = 1;
@@ -71,7 +71,7 @@ export class JsonMeter implements JsonMeasure {
       if (meaning === OTHER) continue;
       if (inString) {
         if (meaning === BACKSLASH) at++;
-        else if (meaning === QUOTE || meaning === LINE_END) inString = false;
+        else if (meaning === QUOTE) inString = false;
       } else if (meaning === QUOTE) inString = true;
       else if (meaning === SEPARATOR) values++;
       else if (meaning === OPEN) {

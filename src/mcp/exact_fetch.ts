@@ -28,18 +28,21 @@ export const exactFetch: FetchLike = async (url, init) => {
   }
   const type = response.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
   const headers = withoutLength(response.headers);
-  if (type === "application/json") {
-    const text = await jsonText(body).catch((error: unknown) => errorMessage(error, init));
-    return new Response(markText(text), { status, statusText, headers });
-  }
-  if (type === "text/event-stream" && body !== null) {
+  if (body === null) return new Response(null, { status, statusText, headers });
+  // The SDK reads what answers a GET as events, whatever type it has.
+  if (type === "text/event-stream" || (init?.method ?? "GET") === "GET") {
     const marked = body.pipeThrough(new EventLimiter((error) => errorMessage(error, init)))
       .pipeThrough(new TextDecoderStream())
       .pipeThrough(new EventMarker())
       .pipeThrough(new TextEncoderStream());
     return new Response(marked, { status, statusText, headers });
   }
-  return new Response(body, { status, statusText, headers });
+  if (type === "application/json") {
+    const text = await jsonText(body).catch((error: unknown) => errorMessage(error, init));
+    return new Response(markText(text), { status, statusText, headers });
+  }
+  // Of no use to the SDK, which reads it to its end all the same.
+  return new Response(await read(body, MAX_FAILURE_BYTES), { status, statusText, headers });
 };
 
 async function jsonText(body: ReadableStream<Uint8Array> | null): Promise<string> {
@@ -118,28 +121,64 @@ class EventLimiter extends TransformStream<Uint8Array, Uint8Array> {
   }
 }
 
-/** Measures each event of a stream. Where lines do not end with a line feed, all is one event. */
+/**
+ * Measures the data of each event of a stream, which is what is parsed: other lines count as bytes
+ * only. Lines end with a line feed, a carriage return or both.
+ *
+ * @see {@link https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream}
+ */
 class EventSize {
   #meter = new JsonMeter();
   #bytes = 0;
+  /** The bytes of this line so far, as far as they are the name of the field. */
+  #named = 0;
   #lineIsEmpty = true;
+  #isFirstLine = true;
+  #afterReturn = false;
 
   /** Takes what comes next; throws where an event is too large. */
   add(chunk: Uint8Array): void {
-    for (let start = 0; start < chunk.length;) {
-      const feed = chunk.indexOf(LINE_FEED, start);
-      const line = chunk.subarray(start, feed === -1 ? chunk.length : feed + 1);
-      this.#meter.add(line);
-      this.#bytes += line.length;
-      if (this.#bytes > MAX_MESSAGE_BYTES) throw tooLong(MAX_MESSAGE_BYTES);
-      checkMessage(this.#meter);
-      start += line.length;
-      this.#lineIsEmpty &&= line.every((byte) => byte === LINE_FEED || byte === CARRIAGE_RETURN);
-      if (feed === -1) return;
-      if (this.#lineIsEmpty) [this.#meter, this.#bytes] = [new JsonMeter(), 0]; // its end
-      this.#lineIsEmpty = true;
+    for (let at = 0; at < chunk.length;) {
+      const end = lineEnd(chunk, at);
+      this.#line(chunk.subarray(at, end));
+      if (end === chunk.length) return;
+      // The line feed after a carriage return ends no line of its own.
+      if (!(chunk[end] === LINE_FEED && this.#afterReturn && end === at)) this.#endLine();
+      this.#afterReturn = chunk[end] === CARRIAGE_RETURN;
+      at = end + 1;
     }
   }
+
+  #line(part: Uint8Array): void {
+    if (part.length === 0) return;
+    this.#afterReturn = false;
+    let start = 0;
+    // Decoding takes a byte order mark away, and the SDK's parser another one.
+    if (this.#isFirstLine && this.#lineIsEmpty) {
+      while (BYTE_ORDER_MARK.includes(part[start]!)) start++;
+    }
+    if (start < part.length) this.#lineIsEmpty = false;
+    while (start < part.length && this.#named >= 0 && this.#named < NAME.length) {
+      this.#named = part[start++] === NAME[this.#named] ? this.#named + 1 : -1;
+    }
+    if (this.#named === NAME.length) this.#meter.add(part.subarray(start));
+    this.#bytes += part.length;
+    if (this.#bytes > MAX_MESSAGE_BYTES) throw tooLong(MAX_MESSAGE_BYTES);
+    checkMessage(this.#meter);
+  }
+
+  #endLine(): void {
+    if (this.#lineIsEmpty) [this.#meter, this.#bytes] = [new JsonMeter(), 0]; // the event's end
+    [this.#lineIsEmpty, this.#isFirstLine, this.#named] = [true, false, 0];
+  }
+}
+
+const NAME = encoder.encode(FIELD);
+const BYTE_ORDER_MARK = encoder.encode("\uFEFF");
+
+function lineEnd(chunk: Uint8Array, at: number): number {
+  while (at < chunk.length && chunk[at] !== LINE_FEED && chunk[at] !== CARRIAGE_RETURN) at++;
+  return at;
 }
 
 /**
