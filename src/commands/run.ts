@@ -53,9 +53,13 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   });
   // An execution of its own, so that the lines of the code keep their numbers.
   const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}`;
-  await executor.execute(`__import__("sys").argv = ${JSON.stringify(argv)}${names}`, {
-    signal: io.signal,
-  });
+  const setUp = `__import__("sys").argv = ${JSON.stringify(argv)}${names}`;
+  for await (const event of executor.stream(setUp, { signal: io.signal })) {
+    // It calls nothing. Code that the workspace's files smuggled in might.
+    if (event.type === "approval") {
+      await event.request.reject("No tool is called before the code runs");
+    }
+  }
   const { decide, answer } = askAtTerminal(io);
   const page = parsed.has("page") ? new PageApprover(io, executor.page) : undefined;
   return await runAction(executor, code, {

@@ -3,10 +3,10 @@
 Its settings come as one JSON object on stdin: a file with the key of its connection could be read by
 the code of another kernel.
 
-The folders of PYTHONPATH come with them and count once the kernel's own modules are imported: a file
-of the workspace that is called like a standard module must not keep the kernel from starting. For the
-same reason, and as the code of a kernel before may have written them, nothing of the home directory
-or of the workspace runs by itself in a new kernel.
+The folders of PYTHONPATH come with them and count once the kernel is set up: a file of the workspace
+that is called like a standard module must not keep the kernel from starting. For the same reason, and
+as the code of a kernel before may have written them, nothing of the home directory or of the workspace
+runs by itself in a new kernel.
 """
 
 import sys
@@ -95,7 +95,8 @@ class KernelApp(kernelapp.IPKernelApp):
 
     def initialize(self, argv=None):
         super().initialize(argv)
-        sys.path[:0] = ["", *filter(None, SETTINGS["python_path"].split(os.pathsep))]
+        # The first one is ipybox's own. The others follow once that has set the kernel up.
+        sys.path[:0] = SETTINGS["python_path"].split(os.pathsep)[:1]
 
     def init_path(self):
         pass  # the working directory is left out of it until then, too

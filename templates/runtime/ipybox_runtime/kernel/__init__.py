@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ def start(config_json: str) -> None:
     if config["restoreWorkingDir"]:
         working_dir.install(shell, os.getcwd())
     _guard_commands(shell, config["shell"])
+    _open_path()
 
 
 def begin() -> None:
@@ -51,6 +53,14 @@ def _guard_commands(shell: "InteractiveShell", guard: str) -> None:
 
         one_process = process_guard.install()
     shell_approval.install(shell, one_process)
+
+
+def _open_path() -> None:
+    """Let modules of the workspace be imported, which could have taken the place of any of the above."""
+    own, *others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if own in sys.path:
+        sys.path.remove(own)
+    sys.path[:0] = ["", *filter(None, [own, *others])]
 
 
 def _shell() -> Any:  # of a class that has a kernel, and no types
