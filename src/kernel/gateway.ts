@@ -176,6 +176,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
         log,
         signal: deadline,
         path,
+        belongings: parts,
       },
     );
   }

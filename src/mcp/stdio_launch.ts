@@ -119,6 +119,7 @@ export async function launchStdio(
     workspace: base,
     settings,
     openReads,
+    belongings,
     log,
     signal,
   });

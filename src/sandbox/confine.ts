@@ -72,7 +72,7 @@ export async function confine(
     cwd: session,
     limits: effectiveLimits(undefined, { sandboxed: true }),
   });
-  const launch = await writeSettings({ srt, settings, hostPrivate, command });
+  const launch = await writeSettings({ srt, settings, hostPrivate, workspace: session, command });
   return {
     command: launch.command,
     args: [...launch.args],

@@ -11,6 +11,8 @@ export interface WriteSettingsInput {
   readonly settings: SandboxSettings;
   /** What only the host sees. It exists, and has nothing of a sandbox yet. */
   readonly hostPrivate: string;
+  /** The folder that code writes to, without symbolic links in its path. */
+  readonly workspace: string;
   /** What runs inside, by its path, and its arguments. */
   readonly command: readonly string[];
   /** Its home directory, where that is neither the session's nor the host's. */
@@ -40,6 +42,7 @@ export async function writeSettings(input: WriteSettingsInput): Promise<SandboxL
   const settings = Deno.build.os === "linux"
     ? await buildWall(input.settings, {
       hostPrivate,
+      workspace: input.workspace,
       bwrap: srt.programs.bwrapPath,
       home: input.home,
     })

@@ -16,6 +16,7 @@ import { type ProjectPaths, projectPaths } from "./project_folder.ts";
 import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
 import { findSrt } from "./srt.ts";
 import { refuseUserFoldersIn, userFolders } from "./user_folders.ts";
+import { settledPaths } from "./writers.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 
 /** How the sandbox differs from its defaults. */
@@ -59,6 +60,8 @@ export interface PrepareSandboxOptions extends SandboxOptions {
   signal: AbortSignal;
   /** Where programs are looked for. */
   path: string;
+  /** Takes what has to live as long as the sandbox. */
+  belongings: AsyncDisposableStack;
   /** Accepts other workspaces in this one. */
   nestedWorkspace?: boolean | undefined;
 }
@@ -121,6 +124,14 @@ export async function prepareSandbox(
   ]);
   if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
   await lastingPaths(workspace, protectedPaths.readOnly); // what is not there now may become the code's
+  const settled = new Set(
+    await settledPaths(
+      [...protectedPaths.unreadable, ...protectedPaths.readOnly, ...project.unreadable],
+      { writes: workspace, belongings: options.belongings },
+    ),
+  );
+  const isSettled = (path: string) => settled.has(path);
+  warnOfUnsettled([...protectedPaths.unreadable, ...project.unreadable], settled, log);
   const settings = sandboxSettings({
     writable: [folders.session, workspace],
     readOnly: [...folders.readOnly, ...await readOnlyInside(options, workspace)],
@@ -129,14 +140,17 @@ export async function prepareSandbox(
     loopback: true, // kernels talk to the gateway
     readable: [...folders.readable, ...project.readable, ...srt.readable],
     protectedPaths: {
-      ...protectedPaths,
-      unreadable: [...protectedPaths.unreadable, ...project.unreadable, ...ownFolders],
+      readOnly: protectedPaths.readOnly.filter(isSettled),
+      unreadable: [
+        ...[...protectedPaths.unreadable, ...project.unreadable].filter(isSettled),
+        ...ownFolders,
+      ],
     },
     config,
     ...(home === undefined ? {} : { home }),
   });
   refuseTooManyMounts(settings, workspace);
-  const launch = await writeSettings({ srt, settings, hostPrivate, command });
+  const launch = await writeSettings({ srt, settings, hostPrivate, workspace, command });
   return {
     command: launch.command,
     args: launch.args,
@@ -187,6 +201,9 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
  * @returns The step that fixes it.
  */
 export function sandboxFix(stderr: string): string {
+  if (/while the sandbox was made|in mount table/.test(stderr)) {
+    return "Run it again: files of the workspace were moved while the sandbox was made";
+  }
   if (/RTM_NEWADDR|uid map|user namespace|unshare/i.test(stderr)) {
     return "Allow user namespaces: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 " +
       "kernel.unprivileged_userns_clone=1";
@@ -201,6 +218,22 @@ export function sandboxFix(stderr: string): string {
   // Deno has the package without what it depends on.
   if (/--cached-only/.test(stderr)) return "ipybox setup";
   return "ipybox doctor";
+}
+
+function warnOfUnsettled(
+  unreadable: readonly string[],
+  settled: ReadonlySet<string>,
+  log: Logger,
+): void {
+  const seen = unreadable.filter((path) => !settled.has(path));
+  if (seen.length === 0) return;
+  const more = seen.length > 3 ? ` and ${seen.length - 3} more` : "";
+  log.warn(
+    `Code can read ${
+      seen.slice(0, 3).join(", ")
+    }${more}: what appears while a session runs in its ` +
+      "folder is not hidden before all sessions there have ended",
+  );
 }
 
 async function userConfig(options: SandboxOptions, workspace: string): Promise<SandboxConfig> {

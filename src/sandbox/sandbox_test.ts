@@ -15,7 +15,8 @@ Deno.test("prepareSandbox() refuses a workspace around what only the host may se
     readable: [],
   };
   const { signal } = new AbortController();
-  const options = { log: silentLogger, signal, path: "/usr/bin:/bin" };
+  await using belongings = new AsyncDisposableStack();
+  const options = { log: silentLogger, signal, path: "/usr/bin:/bin", belongings };
 
   await assertRejects(
     () => prepareSandbox(folders, ["/bin/true"], options),

@@ -9,6 +9,7 @@ import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./con
 import { noteAbsentDotenv } from "./dotenv_note.ts";
 import { guarded } from "./guard.ts";
 import { writeSettings } from "./launch.ts";
+import { settledPaths } from "./writers.ts";
 import { lastingPaths } from "./lasting_paths.ts";
 import { refuseTooManyMounts } from "./mount_count.ts";
 import { sandboxSettings } from "./policy.ts";
@@ -51,6 +52,8 @@ export interface ServerSandboxOptions {
    * @default {false}
    */
   readonly openReads?: boolean | undefined;
+  /** Takes what has to live as long as the sandbox. */
+  readonly belongings: AsyncDisposableStack;
   /** Where it says what it does. */
   readonly log: Logger;
   /** Gives up. */
@@ -85,7 +88,7 @@ export async function sandboxServer(
     await makeOwnFolders(workspace);
     await noteAbsentDotenv(workspace);
   }
-  const [srt, protectedPaths, ...readable] = await allDone([
+  const [srt, found, ...readable] = await allDone([
     findSrt({ path: trusted, log, signal }),
     protectedIn(workspace, openReads),
     programFiles(program.command, home),
@@ -93,7 +96,17 @@ export async function sandboxServer(
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
   signal.throwIfAborted();
-  if (mayWrite) await lastingPaths(workspace, protectedPaths.readOnly);
+  if (mayWrite) await lastingPaths(workspace, found.readOnly);
+  const settled = new Set(
+    await settledPaths([...found.unreadable, ...found.readOnly], {
+      writes: mayWrite ? workspace : undefined,
+      belongings: options.belongings,
+    }),
+  );
+  const protectedPaths: ProtectedPaths = {
+    unreadable: found.unreadable.filter((path) => settled.has(path)),
+    readOnly: found.readOnly.filter((path) => settled.has(path)),
+  };
   const settings = sandboxSettings({
     writable: [folder],
     readOnly: [],
@@ -117,6 +130,7 @@ export async function sandboxServer(
     srt,
     settings,
     hostPrivate,
+    workspace,
     home: program.env.HOME,
     command: await guarded([
       ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],

@@ -18,7 +18,13 @@ import { mayRead } from "../process/permission.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { SHARED_BY_SANDBOXES } from "./protected_paths.ts";
-import { literal, PATTERN, type SandboxSettings, type SettingsPath } from "./policy.ts";
+import {
+  literal,
+  PATTERN,
+  proxyFolder,
+  type SandboxSettings,
+  type SettingsPath,
+} from "./policy.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 
 /** How much each of the folders in memory can take that programs may write: `/tmp`, `/dev/shm`. */
@@ -28,6 +34,8 @@ export const TEMPORARY_BYTES: number = 1024 ** 3;
 export interface WallOptions {
   /** What only the host sees. It exists. */
   readonly hostPrivate: string;
+  /** The folder that code writes to: a link in there leads to nothing that may be shown. */
+  readonly workspace: string;
   /** Where `bwrap` is; `undefined` where Deno's permissions do not let one look. */
   readonly bwrap: ProgramPath | undefined;
   /** The home directory of what runs inside, which is empty and can be written, if it is to have one. */
@@ -44,7 +52,7 @@ export interface WallOptions {
  */
 export async function buildWall(
   settings: SandboxSettings,
-  { hostPrivate, bwrap, home }: WallOptions,
+  { hostPrivate, workspace, bwrap, home }: WallOptions,
 ): Promise<SandboxSettings> {
   const { allowAllUnixSockets = false, ...network } = settings.network;
   const namespaces = settings.allowNestedUserNamespaces ?? false;
@@ -68,6 +76,11 @@ export async function buildWall(
   await allDone([
     Deno.writeTextFile(`${wall}/outer`, asset("wall/outer.sh"), { mode: 0o700 }),
     Deno.writeTextFile(`${wall}/enter`, asset("wall/enter.sh"), { mode: 0o700 }),
+    Deno.writeTextFile(`${wall}/look`, asset("wall/look.sh")),
+    Deno.writeTextFile(
+      `${wall}/places`,
+      placesOf(settings, { hostPrivate, workspace, bwrap, home }),
+    ),
     Deno.writeTextFile(`${wall}/arguments`, args.map((arg) => `${arg}\0`).join("")),
     Deno.writeFile(`${wall}/filter`, filter),
     Deno.writeTextFile(`${wall}/bwrap`, `${bwrap ?? "bwrap"}\n`),
@@ -87,10 +100,32 @@ export async function buildWall(
 }
 
 /** Paths, one a line, as the system writes them in a list of mounts. */
-function lines(paths: readonly string[]): string {
+function lines(paths: readonly string[], kind = ""): string {
   const escape = (char: string) => `\\${char.charCodeAt(0).toString(8).padStart(3, "0")}`;
-  return paths.map((path) => `${path.replaceAll(/[ \t\n\\]/g, escape)}\n`).join("");
+  return paths.map((path) => `${kind}${path.replaceAll(/[ \t\n\\]/g, escape)}\n`).join("");
 }
+
+/** What the inner sandbox has to find mounted, and where, for what looks at it before anything runs. */
+function placesOf(
+  { filesystem: { allowRead, allowWrite, denyRead } }: SandboxSettings,
+  { hostPrivate, workspace, home }: WallOptions,
+): string {
+  const named = Map.groupBy(
+    [...allowRead, ...allowWrite].map(placeOf),
+    (path) => isInside(path, workspace) ? "named " : "outside ",
+  );
+  return [
+    ...[...named].map(([kind, paths]) => lines(paths, kind)),
+    lines(denyRead.filter(isPlain).map(placeOf).filter((path) => path !== "/"), "hidden "),
+    lines([...FRESH, SHARED_BY_SANDBOXES, ...(home === undefined ? [] : [home])], "fresh "),
+    lines([`${hostPrivate}/wall`], "named "), // where all can be read, this comes along
+    lines([`${hostPrivate}/wall/empty`], "empty "),
+    lines([proxyFolder(hostPrivate)], "spare "),
+  ].join("");
+}
+
+/** Where the inner sandbox has file systems of its own. */
+const FRESH = ["/", "/tmp", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc", "/sys"];
 
 /** What is mounted in the inner sandbox. */
 interface Mounts {
@@ -113,8 +148,7 @@ async function mountsOf(
   const named = [...allowRead, ...allowWrite].map(placeOf)
     .filter((path) => !isInside(path, hostPrivate));
   const writable = allowWrite.map(placeOf);
-  const hidden = denyRead.filter((path) => typeof path !== "string" || !PATTERN.test(path))
-    .map(placeOf);
+  const hidden = denyRead.filter(isPlain).map(placeOf);
   const closed = !disabled && denyRead.includes("/") && !named.includes("/");
   const kernel = [
     ...["--dev", "/dev", ...inMemory("/dev/shm"), "--remount-ro", "/dev"],
@@ -153,6 +187,10 @@ function inMemory(path: string): string[] {
 /** What the outer sandbox denies in it, it denies here, too. */
 function bind(path: string): string[] {
   return ["--dev-bind-try", path, path];
+}
+
+function isPlain(path: SettingsPath): boolean {
+  return typeof path !== "string" || !PATTERN.test(path);
 }
 
 /** The path, or of a pattern the folder that all it stands for is in. */

@@ -13,7 +13,8 @@ export IPYBOX_OUTSIDE
 { echo 500 >/proc/self/oom_score_adj; } 2>/dev/null
 
 # Of what /proc says of the machine, only this is shown. Root could write much of the rest.
-set -- -- "$@"
+look=$(cat "$wall/look") || exit 125
+set -- -- bash -c "$look" bash "$@"
 for entry in /proc/[!0-9]*; do
   case ${entry#/proc/} in
     cgroups | cpuinfo | devices | filesystems | loadavg | meminfo | stat | swaps | uptime | version | \
@@ -93,8 +94,8 @@ read -r bwrap <"$wall/bwrap"
 # needs as well, can close descriptors above 9.
 closing='for fd in /proc/self/fd/*; do
   fd=${fd##*/}
-  case $fd in 0 | 1 | 2 | 8 | 9) ;; *) eval "exec $fd>&-" ;; esac
+  case $fd in 0 | 1 | 2 | 7 | 8 | 9) ;; *) eval "exec $fd>&-" ;; esac
 done
 exec "$@"'
 exec bash -c "$closing" bash "$bwrap" --args 9 --add-seccomp-fd 8 "$@" \
-  9<"$wall/arguments" 8<"$wall/filter"
+  9<"$wall/arguments" 8<"$wall/filter" 7<"$wall/seen"

@@ -1,0 +1,93 @@
+import { join } from "node:path";
+import { z } from "zod";
+import { mayUse } from "../process/permission.ts";
+import { isInside } from "../process/trusted_path.ts";
+import { isUnwritable, stateFolder } from "../process/user_folders.ts";
+
+/** A sandbox whose programs may write to a folder, from before they start until they have ended. */
+interface Writer {
+  readonly folder: string;
+  /** What of it they cannot touch: mounts keep it, and the folders above it, where they are. */
+  readonly kept: ReadonlySet<string>;
+}
+
+const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
+  .transform(({ folder, kept }): Writer => ({ folder, kept: new Set(kept) }));
+
+/** What {@linkcode settledPaths} is given. */
+export interface SettledPathsOptions {
+  /** The folder that the programs of the sandbox may write to, if there is one. */
+  readonly writes?: string | undefined;
+  /** Takes what has to live as long as they do. */
+  readonly belongings: AsyncDisposableStack;
+}
+
+/**
+ * Finds what a sandbox can mount something on: what no program in another sandbox could move away, or
+ * put a link in the place of, while it does so. `bwrap` makes an empty file where a link leads that it
+ * takes for the place of a mount.
+ *
+ * What appears in a folder while programs may write there is theirs anyway. It is protected again by
+ * the first sandbox that is made while none of them runs.
+ *
+ * @param paths What would be protected.
+ * @param options What the new sandbox may write to itself.
+ * @returns What of it can be.
+ */
+export async function settledPaths(
+  paths: readonly string[],
+  { writes, belongings }: SettledPathsOptions,
+): Promise<readonly string[]> {
+  const state = stateFolder();
+  if (state === undefined || !mayUse(state)) return paths;
+  const folder = join(state, "writers");
+  try {
+    await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+    using lock = await Deno.open(join(folder, "lock"), { create: true, write: true, mode: 0o600 });
+    await lock.lock(true);
+    const others = await writersIn(folder);
+    const settled = paths.filter((path) =>
+      others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
+    );
+    if (writes !== undefined) {
+      const kept = new Set(settled.filter((path) => isInside(path, writes)));
+      belongings.use(await announce(folder, { folder: writes, kept }));
+    }
+    return settled;
+  } catch (error) {
+    if (isUnwritable(error)) return paths;
+    throw error;
+  }
+}
+
+/** The writers whose process still holds the lock of their file. What others have left is removed. */
+async function writersIn(folder: string): Promise<Writer[]> {
+  const writers: Writer[] = [];
+  for await (const { name, isFile } of Deno.readDir(folder)) {
+    if (!isFile || !name.endsWith(".json")) continue;
+    const path = join(folder, name);
+    try {
+      using file = await Deno.open(path, { read: true, write: true });
+      if (await file.tryLock(true)) await Deno.remove(path);
+      else writers.push(writerSchema.parse(JSON.parse(await Deno.readTextFile(path))));
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended in between
+    }
+  }
+  return writers;
+}
+
+async function announce(folder: string, writer: Writer): Promise<AsyncDisposable> {
+  const path = join(folder, `${crypto.randomUUID()}.json`);
+  const file = await Deno.open(path, { createNew: true, write: true, mode: 0o600 });
+  await file.lock(true); // the system takes it back when this process dies
+  await Deno.writeTextFile(path, JSON.stringify({ ...writer, kept: [...writer.kept] }));
+  return {
+    async [Symbol.asyncDispose]() {
+      file.close();
+      await Deno.remove(path).catch((error: unknown) => {
+        if (!(error instanceof Deno.errors.NotFound)) throw error; // another process was quicker
+      });
+    },
+  };
+}

@@ -1,0 +1,113 @@
+# Looks at what is mounted in the inner sandbox, and then starts the program in it. For bash.
+#
+# Mounts are made by their paths. Code of another session in the same workspace can put a link in the
+# place of a folder that is about to be mounted, so that something else is shown, or shown somewhere
+# else. So each mount has to show what the host has at that very place, or to hide it.
+#
+# Descriptor 7 has what the host knows: lines of a kind and a path, written as in a list of mounts.
+
+declare -A hosts=() devices=() hidden=() named=() fresh=() links=() seen=()
+empty=none spare=none
+while IFS=' ' read -r kind path device root; do
+  case $kind in
+    host) hosts["$path $device $root"]=1 devices[$device]=1 ;;
+    hidden) hidden[$path]=1 ;;
+    named | outside) named[$path]=1 ;;
+    fresh) fresh[$path]=1 ;;
+    link) links[$path]=$device ;; # a named path, and where it leads
+    empty) empty=$path ;;         # what hides folders of /proc
+    spare) spare=$path ;;         # where srt makes what it hides folders and files by
+  esac
+done <&7
+exec 7<&-
+
+fail() {
+  echo "The sandbox does not hold, nothing was started: $1. Where code changed the workspace's" \
+    "files while the sandbox was made, try again" >&2
+  exit 125
+}
+
+# device root path: whether the host has this at the path
+is_host() {
+  local above=$3 rest base
+  while :; do
+    rest=${3#"$above"}
+    [[ $above != / ]] || rest=${3%/}
+    base=${2%"$rest"}
+    [[ $base$rest != "$2" || -z ${hosts["$above $1 ${base:-/}"]} ]] || return 0
+    [[ $above != / ]] || return 1
+    above=${above%/*}
+    above=${above:-/}
+  done
+}
+
+# device root path: whether the host has it where a link on the path leads
+is_behind_link() {
+  local link
+  for link in "${!links[@]}"; do
+    [[ $3/ != "$link"/* ]] || ! is_host "$1" "$2" "${links[$link]}${3#"$link"}" || return 0
+  done
+  return 1
+}
+
+# path: whether it is in a folder that is hidden, and in none that is shown there
+is_hidden() {
+  local above=$1
+  while :; do
+    [[ -z ${named[$above]} ]] || return 1
+    [[ -z ${hidden[$above]} ]] || return 0
+    [[ $above != / ]] || return 1
+    above=${above%/*}
+    above=${above:-/}
+  done
+}
+
+# path: whether a file or folder that hides another one is empty, but for what is shown in it
+is_empty() {
+  local path entry
+  printf -v path '%b' "$1"
+  [[ -d $path ]] || { [[ ! -s $path ]] && return; }
+  for entry in "$path"/* "$path"/.[!.]* "$path"/..?*; do
+    [[ -e $entry || -L $entry ]] || continue
+    for entry in "${!named[@]}"; do
+      [[ $entry != "$1"/* ]] || return 0
+    done
+    return 1
+  done
+}
+
+# device root point: whether this hides what the host has there
+is_mask() {
+  is_host "$1" "$2" /dev/null || is_host "$1" "$2" "$empty" ||
+    { is_host "$1" "${2%/*}" "$spare" && is_empty "$3"; }
+}
+
+# Where all of the outer sandbox is shown, its /dev, /proc and /sys come along, covered by those of
+# the inner one: only what is on the uppermost one counts.
+declare -A top=() live=()
+while IFS=' ' read -r id _ _ _ point _; do top[$point]=$id; done </proc/self/mountinfo
+for point in /dev /proc /sys; do
+  [[ -z ${top[$point]} ]] || live[${top[$point]}]=1
+done
+
+while IFS=' ' read -r id parent device root point rest; do
+  case $point in
+    /dev | /proc | /sys) [[ -n ${live[$id]} ]] || continue ;;
+    /dev/* | /proc/* | /sys/*)
+      [[ -n ${live[$parent]} ]] || continue
+      live[$id]=1
+      ;;
+  esac
+  [[ -z ${seen["$device $root $point"]} ]] || continue
+  seen["$device $root $point"]=1
+  if [[ -n ${devices[$device]} ]]; then
+    is_mask "$device" "$root" "$point" && continue
+    is_host "$device" "$root" "$point" || is_behind_link "$device" "$root" "$point" ||
+      fail "$point shows $root"
+    ! is_hidden "$point" || fail "$point is shown"
+  elif [[ -z ${fresh[$point]} && "$point $rest" != /proc/*' - proc '* ]]; then
+    [[ $root = / && $rest = *' - tmpfs '* ]] && is_empty "$point" ||
+      fail "$point shows another file system"
+  fi
+done </proc/self/mountinfo
+exec "$@"
