@@ -167,6 +167,7 @@ async function ask(
       if (answer === undefined) throw new Error(`Nobody expected ${text}`);
       return Promise.resolve(answer);
     },
+    enter: () => Promise.resolve(null),
     lend: (use) => use(),
     keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
     onInterrupt: () => ({ [Symbol.dispose]: () => {} }),
