@@ -14,7 +14,7 @@ def forge(prompt, count=1, parent=None):
     parent = parent or kernel.get_parent("shell")
     ident = kernel._parent_ident["shell"]
     for _ in range(count):
-        kernel.session.send(kernel.stdin_socket, "input_request", {"prompt": prompt, "password": 1},
+        kernel.session.send(kernel.stdin_socket, "input_request", {"prompt": prompt, "password": True},
             parent, ident=ident)
 `;
 const PATIENCE_MS = 60_000;
