@@ -2,7 +2,7 @@ import { escapeHidden, visible } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
 import { isShell } from "./approval_text.ts";
-import { type EditedText, editorCommand, editText, hasNamedEditor } from "./editor.ts";
+import { type EditedText, editText, hasNamedEditor } from "./editor.ts";
 import { MARK, wrapped } from "./foreign_rows.ts";
 import { terminalSize } from "./terminal_size.ts";
 
@@ -122,11 +122,11 @@ async function edit(
 ): Promise<EditedText> {
   const shown = template(text);
   try {
-    // What fits in a row can be typed anew.
-    const command = hasNamedEditor() || shown === "" ? await editorCommand() : undefined;
-    if (command !== undefined) {
-      return await lend(() => editText(command, text, { name: file, signal }));
-    }
+    // What fits in a row can be typed anew. Lent right after the answer, before more is read.
+    const edited = hasNamedEditor() || shown === ""
+      ? await lend(() => editText(text, { name: file, signal }))
+      : undefined;
+    if (edited !== undefined) return edited;
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
     return { problem: error.message };

@@ -24,39 +24,20 @@ export function hasNamedEditor(): boolean {
 }
 
 /**
- * The person's editor, which `VISUAL` or `EDITOR` names, or else a usual one.
+ * Has a text edited at the terminal, in the editor that `VISUAL` or `EDITOR` names, or else in a usual
+ * one.
  *
- * @returns A command for a shell, or `undefined` where there is no editor.
- * @throws {Deno.errors.NotFound} The one that is named cannot be found, or is not to be trusted.
- */
-export async function editorCommand(): Promise<string | undefined> {
-  const named = namedEditor();
-  if (named !== undefined) {
-    const [name] = /^[\w.+-]+(?=\s|$)/.exec(named) ?? [];
-    // What is more than a name and arguments is for the shell.
-    if (name === undefined) return named;
-    return `exec ${shellWord(await requireProgram(name))}${named.slice(name.length)}`;
-  }
-  for (const name of USUAL) {
-    const program = await findProgram(name);
-    if (program !== undefined) return `exec ${shellWord(program)}`;
-  }
-  return undefined;
-}
-
-/**
- * Has a text edited at the terminal.
- *
- * @param command The editor's command.
  * @param text The text.
  * @param options The file's name, and what ends the editor.
- * @returns The text as it was left, or why it counts for nothing.
+ * @returns The text as it was left, or why it counts for nothing; `undefined` where there is no editor.
+ * @throws {Deno.errors.NotFound} The named one cannot be found, or is not to be trusted.
  */
 export async function editText(
-  command: string,
   text: string,
   { name, signal }: EditOptions,
-): Promise<EditedText> {
+): Promise<EditedText | undefined> {
+  const command = await editorCommand();
+  if (command === undefined) return undefined;
   await using folder = await PrivateFolder.create(); // nobody else's to read
   const path = join(folder.path, name);
   await Deno.writeTextFile(path, text, { mode: 0o600 });
@@ -78,6 +59,22 @@ export async function editText(
     if (error instanceof TypeError) return { problem: "the editor left no UTF-8 text" };
     throw error;
   }
+}
+
+/** The editor as a command for a shell. */
+async function editorCommand(): Promise<string | undefined> {
+  const named = namedEditor();
+  if (named !== undefined) {
+    const [name] = /^[\w.+-]+(?=\s|$)/.exec(named) ?? [];
+    // What is more than a name and arguments is for the shell.
+    if (name === undefined) return named;
+    return `exec ${shellWord(await requireProgram(name))}${named.slice(name.length)}`;
+  }
+  for (const name of USUAL) {
+    const program = await findProgram(name);
+    if (program !== undefined) return `exec ${shellWord(program)}`;
+  }
+  return undefined;
 }
 
 function namedEditor(): string | undefined {

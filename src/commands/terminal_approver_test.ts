@@ -317,7 +317,8 @@ for (const [args, answers, changed, said] of TEXTS) {
       () => ask(call(JSON.stringify(args)), answers),
     );
     const { response } = outcome;
-    assertEquals(response.accepted && { ...response.arguments }, { ...args, ...changed });
+    const sent: unknown = response.accepted && { ...response.arguments };
+    assertEquals(sent, { ...args, ...changed });
     assertStringIncludes(outcome.said, said);
   });
 }
