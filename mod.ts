@@ -41,6 +41,7 @@ export type {
   ChunkEvent,
   ElicitationEvent,
   ExecutionEvent,
+  InputEvent,
   NoteEvent,
   ResultEvent,
 } from "./src/executor/events.ts";
@@ -134,6 +135,7 @@ export type { OAuthParams } from "./src/mcp/oauth/params.ts";
 export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
 export type { ServerDescription } from "./src/mcp/connection.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
+export { type InputQuestion, InputRequest } from "./src/kernel/input_request.ts";
 export { ElicitationRequest } from "./src/mcp/elicitation.ts";
 export type {
   ElicitationAnswer,

@@ -28,6 +28,7 @@ export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFil
   ["page.css", STYLE],
   ["icon.svg", ICON],
   file("main.js", SCRIPT, () => asset("approval_page/main.js")),
+  file("arguments_editor.js", SCRIPT, () => asset("approval_page/arguments_editor.js")),
   file("board.js", SCRIPT, () => asset("approval_page/board.js")),
   file("decision.js", SCRIPT, () => asset("approval_page/decision.js")),
   file("dom.js", SCRIPT, () => asset("approval_page/dom.js")),

@@ -10,6 +10,7 @@ export class AnswerLine {
   readonly answer: Promise<string | null>;
   readonly #answered = Promise.withResolvers<string | null>();
   readonly #write: (text: string) => void;
+  readonly #isSecret: boolean;
   readonly #decoder = new TextDecoder();
   #text = "";
   #isOpen = false;
@@ -17,10 +18,19 @@ export class AnswerLine {
   #hasEarly = false;
   #hasEnded = false;
 
-  /** @param write Shows what is typed. */
-  constructor(write: (text: string) => void) {
+  /**
+   * @param write Shows what is typed.
+   * @param options Whether nothing is shown of it but its end.
+   */
+  constructor(write: (text: string) => void, { isSecret = false }: { isSecret?: boolean } = {}) {
     this.#write = write;
+    this.#isSecret = isSecret;
     this.answer = this.#answered.promise;
+  }
+
+  /** Takes all that is typed for the answer. */
+  open(): void {
+    this.#isOpen = true;
   }
 
   /**
@@ -93,12 +103,13 @@ export class AnswerLine {
         return this.#erase(this.#text.slice(lastWord(this.#text)));
       default:
         this.#text += character;
-        this.#write(shown(character));
+        if (!this.#isSecret) this.#write(shown(character));
     }
   }
 
   #erase(end: string): void {
     this.#text = this.#text.slice(0, this.#text.length - end.length);
+    if (this.#isSecret) return;
     const width = unicodeWidth(shown(end));
     this.#write("\b \b".repeat(width));
   }

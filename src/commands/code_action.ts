@@ -2,6 +2,7 @@ import type { ApprovalRequest } from "../approval/request.ts";
 import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ChunkEvent } from "../executor/events.ts";
+import type { InputRequest } from "../kernel/input_request.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationRequest } from "../mcp/elicitation.ts";
 import { type CommandIo, EXIT } from "./command.ts";
@@ -22,6 +23,8 @@ export interface RunActionOptions {
   readonly decide: (request: ApprovalRequest) => Promise<void>;
   /** Answers what MCP servers ask; without it, all of it is declined. */
   readonly answer?: (request: ElicitationRequest) => Promise<void>;
+  /** Answers what the code asks by `input()`; without it, that raises. */
+  readonly prompt?: ((request: InputRequest) => Promise<void>) | undefined;
   /** Reads what the code gave: `result` of the JSON, or printed after all output. */
   readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
 }
@@ -81,7 +84,7 @@ async function follow(
   code: string,
   options: RunActionOptions,
 ): Promise<ExecutionResult> {
-  const { io, json = false, timeoutMs, storeHistory, decide, answer } = options;
+  const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
   const output = new OutputPrinter(io);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
   // Not awaited: other output, and other requests, may come meanwhile.
@@ -99,6 +102,7 @@ async function follow(
       chunks: !json,
       storeHistory,
       elicitations: answer !== undefined,
+      inputs: prompt !== undefined,
     });
     for await (const event of stream) {
       switch (event.type) {
@@ -110,6 +114,9 @@ async function follow(
           break;
         case "elicitation":
           ask(async () => await answer?.(event.request));
+          break;
+        case "input":
+          ask(async () => await prompt?.(event.request));
           break;
         case "note":
           output.endLine();

@@ -78,6 +78,8 @@ export interface CommandIo {
   readonly signal: AbortSignal;
   /** Asks the person at the terminal and resolves to the line, or to `null` at its end. */
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
+  /** Has the person type a line for the code, and resolves to it, or to `null` at its end. */
+  enter(line: CodeLine, signal?: AbortSignal): Promise<string | null>;
   /** Leaves the terminal to another program, such as an editor. For whoever was just answered. */
   lend<T>(use: () => Promise<T>): Promise<T>;
   /**
@@ -88,6 +90,16 @@ export interface CommandIo {
   keys(onResume: () => void): KeyInput;
   /** Has Ctrl-C do this, and not end the command, until disposed of. */
   onInterrupt(act: () => void): Disposable;
+}
+
+/** A line that is typed for executed code. */
+export interface CodeLine {
+  /** Who asks, in words of ours. */
+  readonly label: string;
+  /** What the code says, safe to print on one row. */
+  readonly words: string;
+  /** Whether what is typed is not shown. */
+  readonly isSecret: boolean;
 }
 
 /** What is typed at a terminal, key by key. */

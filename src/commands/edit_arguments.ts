@@ -2,8 +2,8 @@ import { escapeHidden, visible } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
 import { isShell } from "./approval_text.ts";
-import { editorCommand, editText } from "./editor.ts";
-import { MARK } from "./foreign_rows.ts";
+import { type EditedText, editText, hasNamedEditor } from "./editor.ts";
+import { MARK, wrapped } from "./foreign_rows.ts";
 import { terminalSize } from "./terminal_size.ts";
 
 /** What is edited. */
@@ -16,6 +16,8 @@ export interface EditedRequest {
 
 /** Who edits. */
 export interface EditDialogue {
+  /** What of the arguments is edited, where the person has said so already. */
+  readonly which: string;
   /** Ends it. */
   readonly signal: AbortSignal;
   /** Asks for a line, where there is no editor. */
@@ -29,8 +31,25 @@ export type Edited =
   | { readonly arguments: ExactObject; readonly argumentsJson: string }
   | { readonly problem: string };
 
+/** Something of the arguments that is edited by itself; without a `name`, all of them as JSON. */
+interface Target {
+  readonly name?: string;
+  readonly text: string;
+  readonly file: string;
+}
+
+/** A text that is longer, or has several lines, is not read as JSON. */
+const MAX_INLINE = 80;
+
+/** The file of a shell command. */
+const COMMAND = "command.sh";
+
+/** How many texts can be chosen from. The others are in the JSON. */
+const MAX_TEXTS = 9;
+
 /**
- * Has the arguments of a call edited: the command of a shell line as it is, other arguments as JSON.
+ * Has the arguments of a call edited: the command of a shell line, a long text and one of several
+ * lines as they are, all others as JSON.
  *
  * @param edited The call.
  * @param dialogue Who edits.
@@ -42,12 +61,12 @@ export async function editArguments(
 ): Promise<Edited> {
   const args = parseExact(argumentsJson);
   if (!isExactObject(args)) return { problem: "its arguments are not a JSON object" };
-  const { cmd } = args;
-  const asShell = isShell(request) && typeof cmd === "string";
-  const before = asShell ? cmd : readableJson(args);
-  const after = await edit(before, asShell, dialogue);
+  const target = await choose(request, args, dialogue);
+  if ("problem" in target) return target;
+  const { name, text } = target;
+  const after = await edit(target, dialogue);
   if ("problem" in after) return after;
-  if (asShell) return checked({ ...args, cmd: withoutLastEnd(after.text, before) });
+  if (name !== undefined) return checked({ ...args, [name]: withoutLastEnd(after.text, text) });
   try {
     return checked(parseExact(after.text));
   } catch (error) {
@@ -55,21 +74,68 @@ export async function editArguments(
   }
 }
 
+/** What of the arguments is edited: where there is a choice, the person has it. */
+async function choose(
+  request: ApprovalRequest,
+  args: ExactObject,
+  { ask, which }: EditDialogue,
+): Promise<Target | { readonly problem: string }> {
+  const json = { text: `${readableJson(args)}\n`, file: "arguments.json" };
+  const entries = Object.entries(args);
+  const texts = entries.flatMap(([name, text]): Target[] => {
+    if (typeof text !== "string" || !isPlain(text)) return [];
+    const isCommand = isShell(request) && name === "cmd";
+    if (!isCommand && text.length <= MAX_INLINE && !text.includes("\n")) return [];
+    return [{ name, text, file: isCommand ? COMMAND : fileOf(name) }];
+  }).slice(0, MAX_TEXTS);
+  const [first] = texts;
+  const command = texts.find(({ file }) => file === COMMAND);
+  if (first === undefined) return json;
+  if (command !== undefined || entries.length === 1) return command ?? first;
+  const answer = which || await ask(`${choices(texts)}Edit which? `);
+  if (answer === null) return { problem: "nothing was chosen" };
+  const chosen = answer.trim();
+  if (/^j(son)?$/i.test(chosen)) return json;
+  return texts.find(({ name }, at) => chosen === `${at + 1}` || chosen === name) ??
+    { problem: `there is no ${visible(chosen)} to choose` };
+}
+
+/** The texts, by numbers: their names are not ours. */
+function choices(texts: readonly Target[]): string {
+  const rows = texts.map(({ name = "", text }, at) => {
+    const lines = text.split("\n").length;
+    const size = lines === 1 ? `${text.length} characters` : `${lines} lines`;
+    const [row = ""] = wrapped(visible(name), terminalSize().columns - 32);
+    return `  ${at + 1}  ${size}${MARK}${row}\n`;
+  });
+  return `${rows.join("")}  j  all arguments as JSON\n`;
+}
+
+/** A file's name that says what is in it, where the argument's does. */
+function fileOf(name: string): string {
+  return /^\w{1,40}$/.test(name) ? `${name}.txt` : "text.txt";
+}
+
 async function edit(
-  text: string,
-  asShell: boolean,
+  { name, text, file }: Target,
   { signal, ask, lend }: EditDialogue,
-): Promise<{ readonly text: string } | { readonly problem: string }> {
-  const editor = editorCommand();
-  if (editor !== undefined) {
-    const name = asShell ? "command.sh" : "arguments.json";
-    return await lend(() => editText(editor, asShell ? text : text + "\n", { name, signal }));
+): Promise<EditedText> {
+  const shown = template(text);
+  try {
+    // What fits in a row can be typed anew. Lent right after the answer, before more is read.
+    const edited = hasNamedEditor() || shown === ""
+      ? await lend(() => editText(text, { name: file, signal }))
+      : undefined;
+    if (edited !== undefined) return edited;
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    return { problem: error.message };
   }
-  const [what, it] = asShell
-    ? ["Command", "it as it is"]
-    : ["Arguments as JSON", "them as they are"];
+  const [what, it] = name === undefined
+    ? ["Arguments as JSON", "them as they are"]
+    : [file === COMMAND ? "Command" : "Text", "it as it is"];
   const answer = await ask(
-    `${template(text, asShell)}${what} (Enter leaves ${it}; EDITOR=… gives you an editor): `,
+    `${shown}${what} (Enter leaves ${it}; EDITOR=… gives you an editor): `,
   );
   return answer === null || answer.trim() === ""
     ? { problem: "nothing was typed" }
@@ -77,11 +143,16 @@ async function edit(
 }
 
 /** What is edited, in the form in which it is typed, where it surely fits in a row. */
-function template(text: string, asShell: boolean): string {
-  const row = asShell ? visible(text) : text.replace(/\n */g, " ");
-  const shown = `${MARK}${row}`;
+function template(text: string): string {
+  const shown = `${MARK}${text.trimEnd().replace(/\n */g, " ")}`;
   const fits = shown.length < terminalSize().columns && /^[ -~]*$/.test(shown);
   return fits ? `${shown}\n` : "";
+}
+
+/** Whether nothing of a text is invisible, but for ends of lines and tabs. */
+function isPlain(text: string): boolean {
+  const inOneLine = text.replace(/[\n\t]/g, " ");
+  return escapeHidden(inOneLine, unicodeEscape) === inOneLine;
 }
 
 function checked(args: unknown): Edited {

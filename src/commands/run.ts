@@ -60,7 +60,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
       await event.request.reject("No tool is called before the code runs");
     }
   }
-  const { decide, answer } = askAtTerminal(io);
+  const { decide, ...person } = askAtTerminal(io);
   const page = parsed.has("page") ? new PageApprover(io, executor.page) : undefined;
   return await runAction(executor, code, {
     io,
@@ -68,7 +68,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     timeoutMs,
     exits: true,
     decide: page === undefined ? decide : (request) => page.decide(request),
-    answer,
+    ...person,
   });
 }
 

@@ -6,7 +6,7 @@
 import { anySignal } from "../async/signals.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { AnswerLine } from "./answer_line.ts";
-import { type CommandIo, type KeyInput, StdoutClosedError } from "./command.ts";
+import { type CodeLine, type CommandIo, type KeyInput, StdoutClosedError } from "./command.ts";
 
 /** The I/O of a running command line; disposing it gives the signals back. */
 export class Terminal implements CommandIo, Disposable {
@@ -69,6 +69,16 @@ export class Terminal implements CommandIo, Disposable {
       this.errText("That key came before the question was shown. Please answer again.\n");
     }
     const text = await answer;
+    if (text === null) this.errText("\n");
+    return text;
+  }
+
+  async enter({ label, words, isSecret }: CodeLine, signal?: AbortSignal): Promise<string | null> {
+    const line = new AnswerLine((text) => this.errText(text), { isSecret });
+    line.open(); // it decides nothing: what was typed ahead may be meant for it
+    const typed = this.#input.next(line, anySignal(this.signal, signal));
+    this.errText(marked(label) + words);
+    const text = await typed;
     if (text === null) this.errText("\n");
     return text;
   }

@@ -27,6 +27,7 @@ async function ask(
     verboseLog: silentLogger,
     interactive,
     stdoutIsTerminal: true,
+    enter: () => Promise.resolve(null),
     lend: (use) => use(),
     keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
     onInterrupt: () => ({ [Symbol.dispose]: () => {} }),

@@ -107,7 +107,7 @@ class Dialogue {
             this.#io.err(this.#help());
             break;
           }
-          await this.#edit();
+          await this.#edit(answer.rest);
           shown = summary(this.#shown());
           break;
         case "d":
@@ -224,10 +224,11 @@ class Dialogue {
     return null;
   }
 
-  async #edit(): Promise<void> {
+  async #edit(which: string): Promise<void> {
     const edited = await editArguments(
       { request: this.#request, argumentsJson: this.#argumentsJson },
       {
+        which,
         signal: this.#signal,
         ask: (question) => this.#io.ask(question, this.#signal),
         lend: (use) => this.#io.lend(use),
@@ -261,8 +262,9 @@ function parseAnswer(line: string): Answer | undefined {
   const rest = after.trimStart();
   const [first = "", second = ""] = word.toLowerCase();
   switch (first) {
-    case "y":
     case "e":
+      return { key: first, scope: undefined, rest };
+    case "y":
     case "d":
       return rest === "" ? { key: first, scope: undefined, rest } : undefined;
     case "c":

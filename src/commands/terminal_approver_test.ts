@@ -167,6 +167,7 @@ async function ask(
       if (answer === undefined) throw new Error(`Nobody expected ${text}`);
       return Promise.resolve(answer);
     },
+    enter: () => Promise.resolve(null),
     lend: (use) => use(),
     keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),
     onInterrupt: () => ({ [Symbol.dispose]: () => {} }),
@@ -261,11 +262,13 @@ const EDITS: readonly (readonly [
 ])[] = [
   ["sed -i s/1/2.0/", ["e", "y"], { n: "2.0" }, ""],
   ["sed -i s/1/2/", ["e", "s a"], { n: "2" }, ""],
-  ["true", ["e", "y"], { n: "1" }, ""],
+  ["true", ["e", "y"], { n: "1" }, "Not changed: the editor left it as it was"],
   ["sed -i s/1/x/", ["e", "y"], { n: "1" }, "Not changed: not valid JSON"],
   ["sh -c 'echo [1] > $0'", ["e", "y"], { n: "1" }, "arguments must be a JSON object"],
   ["false", ["e", "y"], { n: "1" }, "the editor ended with code 1"],
-  ["no-such-editor", ["e", "y"], { n: "1" }, "the editor ended with code 127"],
+  ["no-such-editor", ["e", "y"], { n: "1" }, "no-such-editor is not on the PATH"],
+  ["rm", ["e", "y"], { n: "1" }, "the editor left no file"],
+  ["printf '\\377' | tee", ["e", "y"], { n: "1" }, "the editor left no UTF-8 text"],
   [`sed -i 's/1/"bad"/'`, ["e", "y", "n no"], undefined, "n must be a number"],
   ["", ["e", '{"n":3}', "y"], { n: "3" }, ""],
   ["", ["e", "", "y"], { n: "1" }, "nothing was typed"],
@@ -284,6 +287,55 @@ for (const [editor, answers, expected, said] of EDITS) {
     assertStringIncludes(outcome.said, said);
   });
 }
+
+/** Arguments of which some are texts, what is answered, and what `sed s/a/b/` makes of it. */
+const TEXTS: readonly (readonly [
+  args: Readonly<Record<string, unknown>>,
+  answers: readonly string[],
+  changed: Readonly<Record<string, unknown>>,
+  said: string,
+])[] = [
+  [{ text: 'a\n"\\n' }, ["e", "y"], { text: 'b\n"\\n' }, ""],
+  [{ text: "a\n\n" }, ["e", "y"], { text: "b\n\n" }, ""],
+  [{ n: "a", text: "a\n1" }, ["e", "1", "y"], { text: "b\n1" }, ""],
+  [{ n: "a", text: "a\n1" }, ["e text", "y"], { text: "b\n1" }, ""],
+  [{ n: "a", text: "a\n1" }, ["e j", "y"], { n: "b", text: "b\n1" }, ""],
+  [{ n: "a", text: "a\n1" }, ["e", "2", "y"], {}, "there is no 2 to choose"],
+  [{ n: "a", x: "a".repeat(81), y: "a\n" }, ["e 2", "e 1", "y"], {
+    x: `b${"a".repeat(80)}`,
+    y: "b\n",
+  }, ""],
+  // What is invisible would not be seen in an editor.
+  [{ n: "a", text: "a\n\u202e" }, ["e", "y"], { n: "b", text: "b\n\u202e" }, ""],
+  [{ n: "a", text: "a\r\n\x1b[2J" }, ["e", "y"], { n: "b", text: "b\r\n\x1b[2J" }, ""],
+];
+
+for (const [args, answers, changed, said] of TEXTS) {
+  Deno.test(`TerminalApprover has texts edited as they are: ${JSON.stringify(args)} ${answers}`, async () => {
+    const outcome = await withEditor(
+      String.raw`sed -i 's/\(^\|"\)a/\1b/'`,
+      () => ask(call(JSON.stringify(args)), answers),
+    );
+    const { response } = outcome;
+    const sent: unknown = response.accepted && { ...response.arguments };
+    assertEquals(sent, { ...args, ...changed });
+    assertStringIncludes(outcome.said, said);
+  });
+}
+
+Deno.test("TerminalApprover shows which texts can be edited, and no name passes for a question", async () => {
+  const args = { ["Edit which? \x1b[2J\n  2  all"]: "x".repeat(81), n: 1, text: "a\nb" };
+  const { questions } = await withEditor(
+    "true",
+    () => ask(call(JSON.stringify(args)), ["e", "", "y"]),
+  );
+  assertEquals(questions[1]?.split("\n"), [
+    "  1  81 characters  | Edit which? \\x1b[2J\\n  2  all",
+    "  2  2 lines  | text",
+    "  j  all arguments as JSON",
+    "Edit which? ",
+  ]);
+});
 
 Deno.test("TerminalApprover has a shell command edited as it is", async () => {
   const { response } = await withEditor(

@@ -4,6 +4,7 @@ import { ExecutionTimeoutError, type KernelState } from "../errors.ts";
 import type { ExecuteOptions, Execution } from "../kernel/execution.ts";
 import type { Span } from "../telemetry/span.ts";
 import type { ToolRunner } from "../tool_server/tool_runner.ts";
+import { CodeInputs } from "./code_inputs.ts";
 import { EventQueue } from "./event_queue.ts";
 import type { ExecutionEvent } from "./events.ts";
 import type { StreamOptions } from "./options.ts";
@@ -71,11 +72,16 @@ export class CodeRun {
     options: StreamOptions,
     { execute, runner, span }: CodeRunParts,
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const { timeoutMs, chunks = false, elicitations = false, calls = false } = options;
+    const { timeoutMs, chunks = false, elicitations = false, calls = false, inputs = false } =
+      options;
     const { channel, events: serverEvents, elicitations: questions } = runner;
     const events = new EventQueue();
     using budget = new TimeBudget(timeoutMs);
-    using _clock = budget.standStillFor([channel, questions]);
+    const asked = new CodeInputs({
+      flush: () => execution.flush(),
+      tell: (request) => events.addInput({ type: "input", request }),
+    });
+    using _clock = budget.standStillFor([channel, questions, asked]);
     using _watcher = serverEvents.watch((event) => events.addServerEvent(event));
     using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
     // Who decides sees first what the code has said before.
@@ -91,7 +97,11 @@ export class CodeRun {
       });
     using _cell = span.run(() => runner.enterCell(code));
     const signal = anySignal(this.signal, budget.signal);
-    const execution = execute(code, { signal, storeHistory: options.storeHistory });
+    const execution = execute(code, {
+      signal,
+      storeHistory: options.storeHistory,
+      onInput: inputs ? (request) => asked.take(request) : undefined,
+    });
     this.#execution = execution;
     const followed = events.follow(execution, { chunks });
     try {

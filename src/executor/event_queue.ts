@@ -1,7 +1,7 @@
 import { ChunkQueue } from "../kernel/chunk_queue.ts";
 import type { Execution } from "../kernel/execution.ts";
 import type { ServerEvent } from "../tool_server/server_events.ts";
-import type { ChunkEvent, ExecutionEvent } from "./events.ts";
+import type { ChunkEvent, ExecutionEvent, InputEvent } from "./events.ts";
 
 /** The events that are told whole, however slow their reader is. */
 type LastingEvent = Exclude<ExecutionEvent, ChunkEvent>;
@@ -17,7 +17,7 @@ export class EventQueue {
   readonly #queue = new ChunkQueue<LastingEvent>();
 
   /** Adds an event that somebody must see. */
-  add(event: Exclude<LastingEvent, ServerEvent>): void {
+  add(event: Exclude<LastingEvent, ServerEvent | InputEvent>): void {
     this.#queue.add(event);
   }
 
@@ -25,6 +25,13 @@ export class EventQueue {
   addServerEvent(event: ServerEvent): void {
     const size = JSON.stringify(event).length;
     if (this.#queue.hasRoom(size)) this.#queue.add(event, size);
+  }
+
+  /** Adds what the code asks, unless too much waits already: then it hears that nobody answers. */
+  addInput(event: InputEvent): void {
+    const size = event.request.prompt.length;
+    if (this.#queue.hasRoom(size)) this.#queue.add(event, size);
+    else event.request.end();
   }
 
   /** Adds an execution's chunks, if they are asked for, and its end. Never rejects. */

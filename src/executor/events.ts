@@ -4,6 +4,7 @@
  * @module
  */
 import type { ApprovalRequest } from "../approval/request.ts";
+import type { InputRequest } from "../kernel/input_request.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { ElicitationRequest } from "../mcp/elicitation.ts";
 import type { CallEvent, ServerEvent } from "../tool_server/server_events.ts";
@@ -34,6 +35,14 @@ export interface ElicitationEvent {
   readonly request: ElicitationRequest;
 }
 
+/** The code asks for a line. The time limit stands still meanwhile. */
+export interface InputEvent {
+  /** Tells it from the other events. */
+  readonly type: "input";
+  /** What it asks for; answer it by `answer()` or `end()`. */
+  readonly request: InputRequest;
+}
+
 /** Something that whoever writes the code should know of the servers that it calls. */
 export interface NoteEvent {
   /** Tells it from the other events. */
@@ -57,5 +66,6 @@ export type ExecutionEvent =
   | ResultEvent
   | NoteEvent
   | ElicitationEvent
+  | InputEvent
   | CallEvent
   | ServerEvent;

@@ -215,6 +215,13 @@ export interface StreamOptions extends ExecuteOptions {
    */
   elicitations?: boolean | undefined;
   /**
+   * Whether what the code asks by `input()`, `getpass.getpass()` or a debugger comes as events, to be
+   * answered. Otherwise asking raises an exception.
+   *
+   * @default {false}
+   */
+  inputs?: boolean | undefined;
+  /**
    * Whether the beginning and the end of each call come as events, with what was decided.
    *
    * @default {false}

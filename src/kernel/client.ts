@@ -9,8 +9,7 @@ import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
 import { GatewayConnection } from "./gateway_connection.ts";
 import type { JsonObject, RequestContent } from "./jupyter.ts";
 import { KernelKeeper } from "./kernel_keeper.ts";
-import type { OutputCollector } from "./output_collector.ts";
-import { Running } from "./running.ts";
+import { Running, type RunningOptions } from "./running.ts";
 import {
   type CodeCompletions,
   codeCompletions,
@@ -104,12 +103,12 @@ export class KernelClient implements AsyncDisposable {
    * @returns The execution, which runs as soon as those before it have ended.
    */
   execute(code: string, options: ExecuteOptions = {}): Execution {
-    const { signal, storeHistory = false } = options;
+    const { signal, storeHistory = false, onInput } = options;
     return new Execution({
       maxOutputBytes: this.#options.maxOutputBytes ?? 1024 ** 2,
       images: this.#images,
       spill: this.#spill,
-      run: (collector, cancel) => this.#run({ code, storeHistory }, collector, cancel),
+      run: (collector, cancel) => this.#run({ code, storeHistory }, { collector, onInput }, cancel),
       flush: async (collector) => {
         const running = this.#running;
         if (running?.collector === collector) await running.flush();
@@ -215,7 +214,7 @@ export class KernelClient implements AsyncDisposable {
   /** Waits for its turn, runs the code and says how it ended. */
   async #run(
     code: { code: string; storeHistory: boolean },
-    collector: OutputCollector,
+    parts: Pick<RunningOptions, "collector" | "onInput">,
     signal: AbortSignal,
   ): Promise<Outcome> {
     const cancelled = anySignal(signal, this.#closed.signal);
@@ -226,7 +225,7 @@ export class KernelClient implements AsyncDisposable {
       if (loss !== undefined) return { state: "lost", failure: { error: loss.reason } };
       const kernel = await abortable(this.#keeper.usable(), cancelled);
       const running = new Running(kernel, code, {
-        collector,
+        ...parts,
         keeper: this.#keeper,
         graceMs: this.#options.interruptGraceMs ?? INTERRUPT_GRACE_MS,
         context: this.#options.gateway,

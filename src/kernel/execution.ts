@@ -2,6 +2,7 @@ import { anySignal } from "../async/signals.ts";
 import type { KernelState, PartialResult } from "../errors.ts";
 import { ChunkQueue, MAX_UNREAD, type OutputChunk } from "./chunk_queue.ts";
 import type { ArtifactFolder } from "./artifact_folder.ts";
+import type { InputRequest } from "./input_request.ts";
 import { OutputCollector } from "./output_collector.ts";
 import type { ExecutionResult } from "./outputs.ts";
 
@@ -18,6 +19,12 @@ export interface ExecuteOptions {
    * @default {false}
    */
   readonly storeHistory?: boolean | undefined;
+  /**
+   * Told what the code asks by `input()`, `getpass.getpass()` or a debugger.
+   *
+   * @default {undefined} asking raises an exception
+   */
+  readonly onInput?: ((request: InputRequest) => void) | undefined;
 }
 
 /** How an execution ended. */

@@ -33,6 +33,8 @@ export type RequestContent =
     readonly code: string;
     readonly silent: boolean;
     readonly storeHistory: boolean;
+    /** Whether somebody answers what the code asks. */
+    readonly allowStdin: boolean;
   }
   | { readonly type: "is_complete_request"; readonly code: string }
   | {
@@ -65,6 +67,13 @@ export function encodeRequest(
   return { id: message.header.msg_id, data: serialize(message, KERNEL_PROTOCOL) };
 }
 
+/** Makes the message that answers what code asks. */
+export function encodeInputReply(value: string, session: string): string | ArrayBuffer {
+  const content = { status: "ok", value } as const;
+  const message = createMessage({ channel: "stdin", msgType: "input_reply", session, content });
+  return serialize(message, KERNEL_PROTOCOL);
+}
+
 function messageOf(request: RequestContent, session: string): IMessage {
   const common = { channel: "shell", session } as const;
   switch (request.type) {
@@ -87,7 +96,7 @@ function messageOf(request: RequestContent, session: string): IMessage {
           silent: request.silent,
           store_history: request.storeHistory,
           user_expressions: {},
-          allow_stdin: false,
+          allow_stdin: request.allowStdin,
           // Else the kernel refuses the requests that follow a failed one for a moment.
           stop_on_error: false,
         },

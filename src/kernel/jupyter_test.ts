@@ -3,7 +3,7 @@ import { decodeMessage, encodeRequest } from "./jupyter.ts";
 
 Deno.test("A request can be decoded again", () => {
   const { id, data } = encodeRequest(
-    { type: "execute_request", code: "1", silent: false, storeHistory: false },
+    { type: "execute_request", code: "1", silent: false, storeHistory: false, allowStdin: false },
     "session",
   );
   assertEquals(typeof id, "string");

@@ -5,14 +5,16 @@ import { bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
 import type { GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import {
   decodeMessage,
+  encodeInputReply,
   encodeRequest,
   type JsonObject,
   type JupyterMessage,
   type RequestContent,
 } from "./jupyter.ts";
-import { KernelRequest } from "./kernel_request.ts";
+import { KernelRequest, type RequestListeners } from "./kernel_request.ts";
 import { KernelSocket } from "./kernel_socket.ts";
 import { describeExit, exitStatus } from "./exit_status.ts";
+import { END_OF_INPUT } from "./input_request.ts";
 import { isOutput, LateOutput } from "./late_output.ts";
 import { deathHint } from "./limit_hint.ts";
 import { lastWords } from "./last_words.ts";
@@ -95,27 +97,29 @@ export class Kernel implements AsyncDisposable {
    * Sends a request.
    *
    * @param content The request.
-   * @param onOutput Called with each message that it leads to on iopub, besides the status, and with
-   * what threads and tasks of earlier requests have said since those ended.
+   * @param listeners Who hears of what it leads to.
    * @returns The request under way. It fails with the reason of {@linkcode ended}.
    */
-  request(
-    content: RequestContent,
-    onOutput?: (message: JupyterMessage) => void,
-  ): KernelRequest {
+  request(content: RequestContent, listeners: RequestListeners = {}): KernelRequest {
     const aside = content.type === "complete_request" || content.type === "is_complete_request";
     const { id, data } = encodeRequest(content, aside ? this.#asideSession : this.#session);
-    const request = new KernelRequest(onOutput);
+    const request = new KernelRequest(listeners);
     if (this.ended.aborted) {
       request.fail(this.ended.reason);
       return request;
     }
     this.#requests.set(id, request);
+    const { onOutput } = listeners;
     if (onOutput !== undefined) this.#late.take().forEach(onOutput);
     const forget = () => this.#requests.delete(id);
     request.done.then(forget, forget);
     this.#socket?.send(data);
     return request;
+  }
+
+  /** Answers what the code asks. */
+  reply(value: string): void {
+    this.#socket?.send(encodeInputReply(value, this.#session));
   }
 
   /** Interrupts what the kernel runs; resolves when the signal has been sent. */
@@ -202,6 +206,7 @@ export class Kernel implements AsyncDisposable {
       code,
       silent: true,
       storeHistory: false,
+      allowStdin: false,
     });
     if (timeoutMs !== Infinity && !await settledWithin(done, timeoutMs)) {
       throw new Error(`${failure}: it did not answer within ${timeoutMs / 1000} s`);
@@ -234,13 +239,20 @@ export class Kernel implements AsyncDisposable {
   #take(message: JupyterMessage, size: number): void {
     const { type, content, parentId } = message;
     const request = parentId === undefined ? undefined : this.#requests.get(parentId);
-    if (request !== undefined) request.receive(message);
+    if (message.channel === "stdin") this.#takeQuestion(message, request);
+    else if (request !== undefined) request.receive(message);
     else if (type === "status" && isDeath(content.execution_state)) this.#die(content);
     else if (message.parentSession === this.#session && isOutput(message)) {
       const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
       if (running !== undefined) running.receive(message);
       else this.#late.add(message, size);
     }
+  }
+
+  /** Passes on what code asks. Where nobody answers, code must not wait for ever. */
+  #takeQuestion({ type, content }: JupyterMessage, request: KernelRequest | undefined): void {
+    if (type !== "input_request" || request?.ask(content)) return;
+    if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many
   }
 
   /** The gateway found the kernel's process ended. */

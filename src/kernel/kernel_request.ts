@@ -1,5 +1,16 @@
 import type { JsonObject, JupyterMessage } from "./jupyter.ts";
 
+/** Who hears of what a request leads to. */
+export interface RequestListeners {
+  /**
+   * Takes each message on iopub, besides the status, and what threads and tasks of earlier requests
+   * have said since those ended.
+   */
+  readonly onOutput?: (message: JupyterMessage) => void;
+  /** Takes what the code asks. */
+  readonly onInput?: ((content: JsonObject) => void) | undefined;
+}
+
 /**
  * A request that a kernel works on.
  *
@@ -7,7 +18,7 @@ import type { JsonObject, JupyterMessage } from "./jupyter.ts";
  * either order: who stops at the reply loses output.
  */
 export class KernelRequest {
-  readonly #onOutput: ((message: JupyterMessage) => void) | undefined;
+  readonly #listeners: RequestListeners;
   readonly #begun = Promise.withResolvers<void>();
   readonly #idle = Promise.withResolvers<void>();
   readonly #reply = Promise.withResolvers<JsonObject>();
@@ -16,9 +27,9 @@ export class KernelRequest {
 
   #isIdle = false;
 
-  /** @param onOutput Called with each message of the iopub channel. */
-  constructor(onOutput?: (message: JupyterMessage) => void) {
-    this.#onOutput = onOutput;
+  /** @param listeners Who hears of what it leads to. */
+  constructor(listeners: RequestListeners = {}) {
+    this.#listeners = listeners;
     this.done = Promise.all([this.#reply.promise, this.#idle.promise]).then(([reply]) => reply);
     for (const promise of [this.done, this.begun, this.idle]) {
       promise.catch(() => {}); // each caller waits for some of them
@@ -42,7 +53,7 @@ export class KernelRequest {
 
   /** Whether somebody takes its output, and it may still come. */
   get takesOutput(): boolean {
-    return this.#onOutput !== undefined && !this.#isIdle;
+    return this.#listeners.onOutput !== undefined && !this.#isIdle;
   }
 
   /** Takes a message that belongs to this request. */
@@ -58,8 +69,21 @@ export class KernelRequest {
       }
     } else if (channel === "iopub") {
       if (type === "execute_input") this.#begun.resolve();
-      this.#onOutput?.(message);
+      this.#listeners.onOutput?.(message);
     }
+  }
+
+  /**
+   * Takes what its code asks.
+   *
+   * @param content The question.
+   * @returns Whether there is somebody to answer it.
+   */
+  ask(content: JsonObject): boolean {
+    const { onInput } = this.#listeners;
+    if (onInput === undefined || this.#isIdle) return false;
+    onInput(content);
+    return true;
   }
 
   /** Ends the request with the reason why the kernel will not answer any more. */

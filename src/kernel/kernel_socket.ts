@@ -72,6 +72,11 @@ export class KernelSocket implements AsyncDisposable {
     if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(data);
   }
 
+  /** Whether all that was sent has left. */
+  get isDrained(): boolean {
+    return this.#socket.bufferedAmount === 0;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     this.#socket.onmessage = null;
     this.#socket.close();

@@ -4,6 +4,8 @@ import type { Logger } from "../log.ts";
 import { codeError } from "./code_error.ts";
 import type { Outcome } from "./execution.ts";
 import type { HintContext } from "./failure_hint.ts";
+import { inputQuestion, InputRequest } from "./input_request.ts";
+import type { JsonObject } from "./jupyter.ts";
 import type { Kernel } from "./kernel.ts";
 import type { KernelKeeper } from "./kernel_keeper.ts";
 import type { KernelRequest } from "./kernel_request.ts";
@@ -19,6 +21,8 @@ export interface RunningOptions {
   readonly graceMs: number;
   /** What may have been the reason of an error. */
   readonly context: HintContext;
+  /** Answers what the code asks; without it, asking raises. */
+  readonly onInput: ((request: InputRequest) => void) | undefined;
   /** Told of a kernel that is given up. */
   readonly log: Logger;
 }
@@ -34,6 +38,8 @@ export class Running {
   readonly #options: RunningOptions;
   readonly #request: KernelRequest;
   readonly #interrupts: Promise<void>[] = [];
+  /** What the code asked last. */
+  #question: InputRequest | undefined;
 
   /**
    * Sends the code to a kernel.
@@ -47,13 +53,16 @@ export class Running {
     code: { readonly code: string; readonly storeHistory: boolean },
     options: RunningOptions,
   ) {
-    const { collector } = options;
+    const { collector, onInput } = options;
     this.collector = collector;
     this.#kernel = kernel;
     this.#options = options;
     this.#request = kernel.request(
-      { type: "execute_request", silent: false, ...code },
-      (message) => collector.add(message),
+      { type: "execute_request", silent: false, allowStdin: onInput !== undefined, ...code },
+      {
+        onOutput: (message) => collector.add(message),
+        onInput: onInput && ((content) => onInput(this.#ask(content))),
+      },
     );
   }
 
@@ -64,6 +73,7 @@ export class Running {
 
   /** Interrupts the code, but never before it has begun: an idle kernel ignores interrupts. */
   interrupt(): Promise<void> {
+    this.#question?.withdraw("The code was interrupted");
     const interrupted = this.#request.begun.then(() => {
       return this.#request.isIdle ? undefined : this.#kernel.interrupt();
     });
@@ -96,7 +106,18 @@ export class Running {
       keeper.takeLoss(); // it is told here
       const own = error instanceof KernelDiedError ? error.with(collector.partial()) : error;
       return { state: "lost", failure: { error: own } };
+    } finally {
+      this.#question?.withdraw("The code has ended");
     }
+  }
+
+  /** What the code asks now: it waits for one answer at a time. */
+  #ask(content: JsonObject): InputRequest {
+    this.#question?.withdraw("The code asks anew");
+    return this.#question = new InputRequest(
+      inputQuestion(content),
+      (value) => this.#kernel.reply(value),
+    );
   }
 
   /**

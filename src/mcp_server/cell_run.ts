@@ -243,6 +243,7 @@ export class CellRun {
           case "note":
             this.#notes.push(event.text);
             break;
+          case "input":
           case "progress":
           case "log":
           case "tools_changed":

@@ -3,9 +3,9 @@
  *
  * @module
  */
+import { openEditor } from "./arguments_editor.js";
 import { byId, el } from "./dom.js";
 import { Guard } from "./guard.js";
-import { formatJson, parseJson } from "./json.js";
 import { isChange, isShell } from "./request.js";
 
 /** What stands behind "Allow" and "Deny". */
@@ -95,8 +95,7 @@ export class DecisionForm {
   allow() {
     const problem = this.#check();
     if (problem !== "") return this.#tell(problem);
-    // As it was written: a number keeps its spelling.
-    const edited = this.#editor === undefined ? "" : `,"arguments":${this.#editor.value}`;
+    const edited = this.#editor?.changed ? `,"arguments":${this.#editor.json()}` : "";
     return this.#decide(`{"decision":"allow"${edited}${this.#remembered()}}`);
   }
 
@@ -125,10 +124,11 @@ export class DecisionForm {
     this.#match.focus();
   }
 
-  /** Leaves a field; the editor with its edits. Returns whether there was one to leave. */
+  /** Leaves a field. Edits stay: one key must not lose what was typed. */
   leave(target) {
-    if (target === this.#editor) this.#closeEditor();
-    else if (!this.element.contains(target)) return;
+    const editing = this.#editor?.element.contains(target) ?? false;
+    if (!editing && !this.element.contains(target)) return;
+    if (editing && !this.#editor.changed) this.#closeEditor();
     byId("request-title")?.focus();
   }
 
@@ -159,34 +159,20 @@ export class DecisionForm {
 
   #openEditor() {
     if (this.#request === undefined || isChange(this.#request)) return;
-    const text = formatJson(parseJson(this.#request.arguments));
-    this.#editor = el("textarea", {
-      id: "editor",
-      class: "editor",
-      dir: "ltr",
-      rows: Math.min(24, Math.max(6, text.split("\n").length + 1)),
-      spellcheck: "false",
-      autocapitalize: "off",
-      "aria-label": "Arguments as JSON",
-      "aria-describedby": "problem",
+    this.#editor = openEditor(this.#request, {
+      isShell: isShell(this.#request),
+      onInput: () => {
+        this.#tell(this.#check());
+        this.#update();
+      },
+      onAllow: () => this.allow(),
     });
-    this.#editor.value = text;
-    this.#editor.addEventListener("input", () => this.#tell(this.#check()));
-    this.#editor.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || event.repeat) return;
-      event.preventDefault();
-      this.allow();
-    });
-    const view = byId("arguments");
-    view.hidden = true;
-    view.after(this.#editor);
     this.#update();
     this.#editor.focus();
-    this.#editor.setSelectionRange(0, 0);
   }
 
   #closeEditor() {
-    this.#editor.remove();
+    this.#editor.element.remove();
     this.#editor = undefined;
     byId("arguments").hidden = false;
     this.#tell("");
@@ -195,18 +181,12 @@ export class DecisionForm {
 
   /** What is wrong with the edited arguments; empty when nothing is. */
   #check() {
-    if (this.#editor === undefined) return "";
-    try {
-      return parseJson(this.#editor.value).kind === "object" ? "" : "Arguments are an object: {…}";
-    } catch (error) {
-      return error.message;
-    }
+    return this.#editor?.check() ?? "";
   }
 
   #tell(problem) {
     this.#problem.textContent = problem;
     this.#problem.hidden = problem === "";
-    this.#editor?.setAttribute("aria-invalid", String(problem !== ""));
   }
 
   #button(id, look, key, act) {
@@ -227,9 +207,12 @@ export class DecisionForm {
   #update() {
     const scope = this.#scope.value || "once";
     const usable = this.#guard.ready && this.#connected && !this.#busy;
-    label(this.#allow, `Allow${SUFFIX[scope]}${this.#editor === undefined ? "" : ", edited"}`);
+    label(this.#allow, `Allow${SUFFIX[scope]}${this.#editor?.changed ? ", edited" : ""}`);
     label(this.#deny, `Deny${SUFFIX[scope]}`);
-    label(this.#edit, this.#editor === undefined ? "Edit" : "Drop edits");
+    label(
+      this.#edit,
+      this.#editor === undefined ? "Edit" : this.#editor.changed ? "Drop edits" : "Stop editing",
+    );
     this.#allow.disabled = !usable;
     this.#deny.disabled = !usable;
     this.#remember.hidden = this.#scope.options.length < 2;

@@ -129,6 +129,12 @@ export function escapeHidden(json) {
   return json.replace(HIDDEN, (run) => run.startsWith(" ") ? run : escapeUnits(run));
 }
 
+/** Whether nothing of a text is {@linkcode HIDDEN}, but for ends of lines and tabs. */
+export function isPlain(text) {
+  const inOneLine = text.replace(/[\n\t]/g, " ");
+  return escapeHidden(inOneLine) === inOneLine;
+}
+
 function escapeUnits(text) {
   let escaped = "";
   for (let at = 0; at < text.length; at++) {

@@ -308,6 +308,61 @@ open(path, "w").write(text.replace('"a"', '"b"').replace("1.0", input("VALUE? ")
   assertEquals(end.code, 0);
 });
 
+Deno.test("a long text is edited by itself, in a file that is the person's and goes with the editor", async () => {
+  await using workspace = await workspaceWithServer();
+  await using own = await TempFolder.create(); // an editor is not in the workspace
+  const editor = `${own.path}/editor.py`;
+  await Deno.writeTextFile(
+    editor,
+    `import os, sys
+path = sys.argv[1]
+sys.stderr.write(f"FILE {path} {os.stat(path).st_mode & 0o777:o} {os.getcwd() == os.path.dirname(path)}\\n")
+text = open(path).read()
+open(path, "w").write(text.replace("two", input(f"{text!r}? ")))`,
+  );
+  const code = `${COUNT}print(raw.run_sync("echo", {"n": 1, "text": "one\\ntwo \\"2\\"\\n"}).text)`;
+  const script: Typing[] = [
+    [QUESTION, "e\n"],
+    ["Edit which? ", "1\n"],
+    [`'one\\ntwo "2"\\n'? `, "zwei\n"],
+    ["Edited:", ""],
+    [QUESTION, "y\n"],
+  ];
+
+  const end = await run(workspace.path, code, script, { env: { EDITOR: `python3 ${editor}` } });
+
+  assertEquals(end.code, 0, end.output);
+  assertStringIncludes(end.output, "\n  1  3 lines  | text\n  j  all arguments as JSON\n");
+  assertStringIncludes(end.output, `"text":"one\\nzwei \\"2\\"\\n"`);
+  const [, file = "", mode, isThere] = /FILE (\S+) (\d+) (\w+)/.exec(end.output) ?? [];
+  assertEquals([mode, isThere, file.endsWith("/text.txt")], ["600", "True", true], end.output);
+  assert(!file.startsWith(workspace.path), file);
+  assertEquals(await Deno.lstat(file).then(() => true, () => false), false);
+});
+
+Deno.test("an editor that code could have put there is not run", async () => {
+  await using workspace = await workspaceWithServer();
+  const folder = `${workspace.path}/bin`;
+  await Deno.mkdir(folder);
+  for (const name of ["planted", "nano"]) {
+    await Deno.writeTextFile(`${folder}/${name}`, `#!/bin/sh\ntouch ${workspace.path}/ran\n`, {
+      mode: 0o755,
+    });
+  }
+  const code = `${COUNT}count(n=1)`;
+  const PATH = `${folder}:${Deno.env.get("PATH")}`;
+  const script: Typing[] = [
+    [QUESTION, "e\n"],
+    ["planted is not on the PATH", ""],
+    [QUESTION, "n no\n"],
+  ];
+
+  const end = await run(workspace.path, code, script, { env: { EDITOR: "planted -w", PATH } });
+
+  assertStringIncludes(end.output, "refused: no");
+  assertEquals(await Deno.lstat(`${workspace.path}/ran`).then(() => true, () => false), false);
+});
+
 Deno.test("what a hostile tool call shows cannot move the cursor, hide or pass for a question", async () => {
   await using workspace = await workspaceWithServer();
   const code = `${COUNT}

@@ -23,6 +23,7 @@ import {
   makeConnectionsBreakable,
   paperColor,
   unfoldAll,
+  valuesOf,
 } from "../support/in_page.js";
 
 browserTest("a link leads to the page once, and leaves no code behind", async (browser) => {
@@ -145,6 +146,83 @@ browserTest("arguments are edited, and what is wrong with the edits is said", as
   assertEquals(await answerOf(call), 'allowed {"n":9007199254740993,"x":-0}');
   await page.getByText("Sent instead of the arguments below").waitFor();
   assertEquals(browser.problems, []);
+});
+
+browserTest(
+  "long texts are edited as they are, and what hides in one stays JSON",
+  async (browser) => {
+    await using server = await askingServer();
+    const page = await openPage(browser, server);
+    const long = "x".repeat(81);
+    const call = ask(server, {
+      arguments: {
+        n: 1,
+        "<b>text</b>\u202e": '"a"\n\tb\\n<script>\n',
+        long,
+        crlf: "a\r\nb",
+        hidden: `a\n\u200b${long}`,
+        short: "s",
+      },
+    });
+    await untilReady(page);
+    await page.keyboard.press("e");
+    const fields = page.locator(".fields textarea");
+    assertEquals(await fields.evaluateAll(valuesOf), [
+      '"a"\n\tb\\n<script>\n',
+      long,
+      `{\n  "n": 1,\n  "crlf": "a\\r\\nb",\n  "hidden": "a\\n\\u200b${long}",\n  "short": "s"\n}`,
+    ]);
+    await page.getByLabel("<b>text</b>U+202E 3 lines of text").waitFor();
+    assertEquals(await page.evaluate(focusedId), "text-0");
+    assertEquals(await page.getByText("changed", { exact: true }).count(), 3);
+    assertEquals(
+      await page.getByText("changed", { exact: true }).filter({ visible: true }).count(),
+      0,
+    );
+    await page.getByRole("button", { name: "Stop editing" }).waitFor();
+    await page.keyboard.type("1. ");
+    await page.getByRole("button", { name: "Allow, edited" }).waitFor();
+    assertEquals(
+      await page.getByText("changed", { exact: true }).filter({ visible: true }).count(),
+      1,
+    );
+    await page.keyboard.press("Tab");
+    assertEquals(await page.evaluate(focusedId), "text-1");
+    await page.keyboard.press("Tab");
+    assertEquals(await page.evaluate(focusedId), "editor");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("e"); // the edits are still there
+    await page.getByLabel("Other arguments as JSON").fill('{"long": 1}');
+    await page.getByRole("alert").getByText('"long" has a field of its own').waitFor();
+    await page.getByLabel("Other arguments as JSON").fill('{"new": 1.0, "n": 2}');
+    await page.keyboard.press("Control+Enter");
+    const expected = { n: 2, "<b>text</b>\u202e": '1. "a"\n\tb\\n<script>\n', long };
+    assertEquals(
+      await answerOf(call),
+      `allowed ${JSON.stringify(expected).slice(0, -1)},"new":1.0}`,
+    );
+    assertEquals(browser.problems, []);
+  },
+);
+
+browserTest("what is not changed is allowed as it was asked for", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const call = ask(server, {
+    kind: "shell",
+    serverName: "ipybox",
+    toolName: "shell",
+    arguments: { cmd: "ls -l" },
+  });
+  await untilReady(page);
+  await page.keyboard.press("e");
+  assertEquals(await page.locator(".fields textarea:visible").evaluateAll(valuesOf), ["ls -l"]);
+  await page.keyboard.press("End");
+  await page.keyboard.type("a");
+  await page.keyboard.press("Backspace");
+  await page.getByRole("button", { name: "Allow", exact: true }).click();
+  assertEquals(await answerOf(call), 'allowed {"cmd":"ls -l"}');
+  await page.locator("#settled").getByText("Allowed", { exact: true }).waitFor();
 });
 
 browserTest("edits that the tool does not take are sent back with the reason", async (browser) => {
@@ -591,8 +669,10 @@ browserTest(
         const bar = await page.locator("#decision").boundingBox();
         assert((bar?.height ?? 1000) < viewport.height / 2, "there is room for what is decided");
         await page.keyboard.press("e");
-        await page.getByLabel("Arguments as JSON").fill("{");
         await look("editor");
+        await page.getByLabel("content").fill("# Summary\n\n- a\n- b\n- c\n");
+        await page.getByLabel("Other arguments as JSON").fill("{");
+        await look("edited");
         await page.keyboard.press("Escape");
         await page.keyboard.press("n");
         await untilWaiting(page, 1);

@@ -185,3 +185,13 @@ export async function attackFrom({ page, target, body }) {
   if (opened.closed) outcome.opener = "severed";
   return outcome;
 }
+
+/**
+ * What stands in fields.
+ *
+ * @param {HTMLTextAreaElement[]} fields The fields.
+ * @returns {string[]} Their texts.
+ */
+export function valuesOf(fields) {
+  return fields.map(({ value }) => value);
+}

@@ -26,10 +26,15 @@ export interface ReplSessionOptions {
   readonly decide: RunActionOptions["decide"];
   /** Answers what MCP servers ask. */
   readonly answer: NonNullable<RunActionOptions["answer"]>;
+  /** Has typed what code asks for. */
+  readonly prompt: RunActionOptions["prompt"];
 }
 
 /** How long code may go on after Ctrl-C before it is said what else can be done. */
 const PATIENCE_MS = 1000;
+
+/** How soon Ctrl-C follows one that the code has answered by asking for input, if that is to be ended. */
+const AGAIN_MS = 2000;
 
 /** How long the kernel is asked before it is said what that waits for: a first completion takes a while. */
 const ANSWER_PATIENCE_MS = 3000;
@@ -181,7 +186,7 @@ export class ReplSession implements Disposable {
   }
 
   async #runCell(code: string): Promise<void> {
-    const { io, timeoutMs, decide, answer } = this.#options;
+    const { io, timeoutMs, decide, answer, prompt } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
     this.#onInterrupt = () => interrupts.next();
@@ -198,6 +203,11 @@ export class ReplSession implements Disposable {
         answer: async (request) => {
           this.#asked = true;
           await answer(request);
+        },
+        prompt: async (request) => {
+          this.#asked = true;
+          interrupts.asked();
+          await prompt?.(request);
         },
       });
     } catch (error) {
@@ -235,28 +245,43 @@ export class ReplSession implements Disposable {
 
 /** What Ctrl-C means to a cell, each time more. */
 class Interrupts {
+  /** How many there were. */
   count = 0;
   readonly #executor: CodeExecutor;
   readonly #say: (text: string) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #over = false;
+  #stage = 0;
+  #last = 0;
+  #hasAsked = false;
 
   constructor(executor: CodeExecutor, say: (text: string) => void) {
     this.#executor = executor;
     this.#say = say;
   }
 
+  /** The code asks for input: Ctrl-C begins anew, unless it is pressed again and again. */
+  asked(): void {
+    clearTimeout(this.#timer);
+    this.#hasAsked = true;
+  }
+
   next(): void {
     if (this.#over) return;
+    const now = performance.now();
+    if (this.#hasAsked && now - this.#last > AGAIN_MS) this.#stage = 0;
+    this.#hasAsked = false;
+    this.#last = now;
     this.count++;
+    this.#stage++;
     clearTimeout(this.#timer);
-    if (this.count === 1) {
+    if (this.#stage === 1) {
       this.#watch(this.#executor.interrupt());
       this.#timer = setTimeout(
         () => this.#say("Still running. Ctrl-C again ends it, with the kernel if need be."),
         PATIENCE_MS,
       );
-    } else if (this.count === 2) {
+    } else if (this.#stage === 2) {
       this.#watch(this.#executor.cancel());
     } else this.#watch(this.#executor.reset());
   }

@@ -6,7 +6,15 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
-from . import cell_source, child_output, messages, no_input, plain_output, streams, working_dir
+from . import (
+    cell_source,
+    child_output,
+    code_input,
+    messages,
+    plain_output,
+    streams,
+    working_dir,
+)
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -21,7 +29,7 @@ def start(config_json: str) -> None:
     child_output.install(shell)
     cell_source.install(shell)
     messages.install(shell.kernel.session)
-    no_input.install(shell.kernel)
+    code_input.install(shell.kernel)
     directory = config.get("workingDir")
     if directory is not None:
         os.chdir(directory)

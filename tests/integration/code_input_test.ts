@@ -1,0 +1,169 @@
+import { assert, assertEquals, assertInstanceOf, assertStringIncludes } from "@std/assert";
+import { settledWithin } from "../../src/async/signals.ts";
+import { CodeExecutionError } from "../../src/errors.ts";
+import type { CodeExecutor } from "../../src/executor/code_executor.ts";
+import type { InputRequest } from "../../src/kernel/input_request.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { rejection } from "../support/kernel.ts";
+import { stepsOf } from "../support/steps.ts";
+
+/** Forges questions of the cell that runs. */
+const FORGE = `
+kernel = get_ipython().kernel
+def forge(prompt, count=1, parent=None):
+    parent = parent or kernel.get_parent("shell")
+    ident = kernel._parent_ident["shell"]
+    for _ in range(count):
+        kernel.session.send(kernel.stdin_socket, "input_request", {"prompt": prompt, "password": True},
+            parent, ident=ident)
+`;
+const PATIENCE_MS = 60_000;
+
+Deno.test("What code asks is an event, where somebody answers", async (t) => {
+  await using test = await TestExecutor.start();
+  const { executor } = test;
+  const step = stepsOf(t);
+
+  await step("answers reach input() and getpass(), after what was written before", async () => {
+    const code = `import getpass
+print("first", end="")
+print([input("a? "), getpass.getpass("b? "), input()])`;
+    const { told, text } = await follow(executor, code, (request) => request.answer("ä\u2028"));
+    assertEquals(told.slice(0, 4), ["first", "a?", "b? (hidden)", " "]);
+    assertEquals(text, `first['ä\\u2028', 'ä\\u2028', 'ä\\u2028']`);
+  });
+
+  await step("end() is the end of input", async () => {
+    const error = await rejection(follow(executor, "input()", (request) => request.end()));
+    assertInstanceOf(error, CodeExecutionError);
+    assertEquals(error.ename, "EOFError");
+    assert(!error.traceback.includes("kernelbase"), error.traceback);
+  });
+
+  await step("only the first answer counts, and none comes too late", async () => {
+    const kept: InputRequest[] = [];
+    const { text } = await follow(executor, "print(input('one? '))", (request) => {
+      kept.push(request);
+      assertEquals([request.answer("1"), request.answer("2")], [true, false]);
+    });
+    assertEquals(text, "1");
+    const { text: next } = await follow(executor, "print(input('two? '))", (request) => {
+      assertEquals(kept[0]?.answer("late"), false);
+      request.answer("3");
+    });
+    assertEquals(next, "3");
+  });
+
+  await step("the time limit stands still while a person types", async () => {
+    const code = "print(input('slow? '))";
+    const { text } = await follow(executor, code, (request) => {
+      setTimeout(() => request.answer("typed"), 3000);
+    }, { timeoutMs: 2000 });
+    assertEquals(text, "typed");
+  });
+
+  await step("interrupt() takes the question back, and so does code that asks anew", async () => {
+    const asked: InputRequest[] = [];
+    const code = `try: input("one? ")
+except KeyboardInterrupt: pass
+import signal
+class Rung(BaseException): pass
+def ring(*_): raise Rung
+signal.signal(signal.SIGALRM, ring); signal.setitimer(signal.ITIMER_REAL, 1)
+try: input("two? ")
+except Rung: print(input("three? "))`;
+    const { text } = await follow(executor, code, (request) => {
+      asked.push(request);
+      if (request.prompt === "one? ") executor.interrupt();
+      if (request.prompt === "three? ") request.answer("3");
+    });
+    assertEquals(text, "3");
+    assertEquals(asked.map(({ signal }) => signal.aborted), [true, true, false]);
+  });
+
+  await step("what is forged is cut, and no question outlives its cell", async () => {
+    const asked: InputRequest[] = [];
+    const open = "import time\nwhile not go: time.sleep(0.01)";
+    await executor.execute(`${FORGE}\ngo = []`);
+    const run = follow(executor, `forge("x" * 10**6 + "END")\n${open}`, (request) => {
+      asked.push(request);
+      executor.interrupt(); // which the code takes for its end
+    });
+    assertInstanceOf(await rejection(run), CodeExecutionError);
+    const [request] = asked;
+    assert(request !== undefined && request.prompt.length < 3000, `${request?.prompt.length}`);
+    assert(request.prompt.endsWith("END") && request.isPassword);
+    assertEquals([request.signal.aborted, request.answer("x")], [true, false]);
+
+    const kept: InputRequest[] = [];
+    const flood = `forge("flood", 20_000)\ninput("real? ")`;
+    const { text } = await follow(executor, flood, (request) => {
+      kept.push(request);
+      if (request.prompt === "real? ") request.answer("yes");
+    });
+    assertEquals(text, "'yes'");
+    assertEquals(kept.filter(({ signal }) => !signal.aborted).map((one) => one.prompt), ["real? "]);
+    assert(kept.length < 5000, `${kept.length}`);
+  });
+
+  await step("a task of an earlier cell hears that nobody answers, and holds up none", async () => {
+    await executor.execute(`import asyncio
+async def later():
+    await go.wait()
+    try: input("late? ")
+    except BaseException as error: heard.append(type(error).__name__)
+go, heard = asyncio.Event(), []
+task = asyncio.create_task(later())`);
+    const { told, text } = await follow(
+      executor,
+      "go.set(); await task; print(heard)",
+      (request) => request.answer("mine"),
+    );
+    assertEquals(told, ["['EOFError']\n"]);
+    assertEquals(text, "['EOFError']");
+  });
+
+  await step("threads cannot ask: they would take the answers of others", async () => {
+    const code = `import threading
+def ask():
+    try: input()
+    except BaseException as error: print(type(error).__name__, error)
+thread = threading.Thread(target=ask); thread.start(); thread.join()`;
+    const { text } = await follow(executor, code, () => {});
+    assertStringIncludes(
+      text ?? "",
+      "StdinNotImplementedError input() is not supported in a thread",
+    );
+  });
+
+  await step("where nobody answers, asking raises, also right after it did not", async () => {
+    await follow(executor, "input()", (request) => request.answer(""));
+    const error = await rejection(executor.execute("input()"));
+    assertInstanceOf(error, CodeExecutionError);
+    assertStringIncludes(error.message, "input() is not supported here: assign the value");
+  });
+});
+
+/** Follows code: what was written and asked in order, and the text of its result. */
+async function follow(
+  executor: CodeExecutor,
+  code: string,
+  answer: (request: InputRequest) => void,
+  { timeoutMs }: { timeoutMs?: number } = {},
+): Promise<{ told: string[]; text: string | null }> {
+  const told: string[] = [];
+  let text: string | null = null;
+  const run = (async () => {
+    for await (const event of executor.stream(code, { inputs: true, chunks: true, timeoutMs })) {
+      if (event.type === "chunk") told.push(event.text);
+      if (event.type === "input") {
+        told.push(`${event.request} ${event.request.isPassword ? "(hidden)" : ""}`.trim() || " ");
+        answer(event.request);
+      }
+      if (event.type === "result") text = event.result.text;
+    }
+  })();
+  if (!await settledWithin(run, PATIENCE_MS)) throw new Error(`It did not end: ${code}`);
+  await run;
+  return { told, text };
+}
