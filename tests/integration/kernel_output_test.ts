@@ -8,6 +8,7 @@ import {
 import { CodeExecutionError } from "../../src/errors.ts";
 import type { OutputChunk } from "../../src/kernel/chunk_queue.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+import { testIf } from "../support/skip.ts";
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -187,9 +188,9 @@ for i in range(30_000):
   });
 });
 
-Deno.test({
-  name: "What a host does not take waits in the kernel: nothing is lost, and the gateway stays small",
-  ignore: Deno.build.os !== "linux", // nothing else says how much memory a process has taken
+testIf(Deno.build.os === "linux", "only Linux says how much memory a process has taken", {
+  name:
+    "what a host does not take waits in the kernel: nothing is lost, and the gateway stays small",
   fn: async () => {
     await using kernel = await TestKernel.start();
     const execution = kernel.client.execute(`
@@ -204,7 +205,9 @@ for i in range(5000):
     const { text } = await execution.result;
     const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
     assertEquals((await Deno.stat(path ?? "")).size, 300_000_000);
-    const status = await kernel.text("import os; print(open(f'/proc/{os.getppid()}/status').read())");
+    const status = await kernel.text(
+      "import os; print(open(f'/proc/{os.getppid()}/status').read())",
+    );
     assertStringIncludes(status ?? "", "Name:\tpython");
     const peakMiB = Number(/VmHWM:\s+(\d+)/.exec(status ?? "")?.[1]) / 1024;
     assert(peakMiB < 220, `${peakMiB} MiB`);
