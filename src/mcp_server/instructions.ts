@@ -3,15 +3,19 @@ import type { Session } from "./session.ts";
 /**
  * What clients tell their models of this server, where they do: tool descriptions say all that counts.
  *
- * @param session What code can read besides its workspace.
+ * @param session Where code finds the user's files.
  * @returns The text.
  */
-export function instructionsFor({ project }: Pick<Session, "project">): string {
-  const where = project === undefined
-    ? ""
+export function instructionsFor(session: Pick<Session, "project" | "isFilled">): string {
+  return placeOf(session) + INSTRUCTIONS;
+}
+
+function placeOf({ project, isFilled }: Pick<Session, "project" | "isFilled">): string {
+  const own = isFilled ? "The working directory holds copies of the user's files.\n\n" : "";
+  return project === undefined
+    ? own
     : `Code can read the project ${project} by absolute paths, but not write there. It writes to ` +
-      "its working directory, which lies elsewhere.\n\n";
-  return where + INSTRUCTIONS;
+      `its working directory, which lies elsewhere.\n\n${own}`;
 }
 
 const INSTRUCTIONS = `

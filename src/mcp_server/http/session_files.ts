@@ -30,6 +30,7 @@ export async function serveFiles(
   const pooled = pool.find(owner, id);
   if (pooled === undefined) throw new Refused(404, "There is no such session");
   using _use = pooled.use();
+  await pooled.session.filled;
   try {
     const parts = pathParts(decoded(path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `${OWN_STATE} is not for clients`);

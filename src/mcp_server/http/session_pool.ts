@@ -7,6 +7,7 @@ import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../tool_server/server_registry.ts";
 import { sessionFolders, useSessionFolders } from "./session_folders.ts";
 import { Session, type SessionOptions } from "../session.ts";
+import { copyWorkspace, type WorkspaceShare } from "./workspace_share.ts";
 
 /** Options of {@linkcode SessionPool}. */
 export interface SessionPoolOptions {
@@ -20,6 +21,8 @@ export interface SessionPoolOptions {
   readonly owners: number;
   /** How long a session may go unused before it is closed, in milliseconds. */
   readonly idleMs: number;
+  /** How sessions get the workspace's files. */
+  readonly share?: WorkspaceShare | undefined;
 }
 
 /** A session of a pool. */
@@ -147,6 +150,7 @@ export class SessionPool implements AsyncDisposable {
         consents: session.consents ?? workspace, // what its own folder says must not count
         packages: session.packages ?? workspace, // beside its own, which go with it
         label: `session ${id}`,
+        ...this.#shared(folder),
       });
       opened.begin();
       const entry = this.#entry(owner, id, opened, folder);
@@ -156,6 +160,19 @@ export class SessionPool implements AsyncDisposable {
     } catch (error) {
       this.#giveBack(owner);
       throw error;
+    }
+  }
+
+  /** How a session gets the workspace's files. */
+  #shared(folder: string): Pick<SessionOptions, "sandbox" | "fill"> {
+    const { workspace, share, session: { sandbox } } = this.#options;
+    switch (share) {
+      case "read-only":
+        return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
+      case "copy":
+        return { fill: (signal) => copyWorkspace(workspace, folder, signal) };
+      case undefined:
+        return {};
     }
   }
 
