@@ -9,11 +9,13 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { McpServer } from "../../src/mcp_server/mcp_server.ts";
+import { copyWorkspace } from "../../src/mcp_server/http/workspace_share.ts";
+import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_server.ts";
 import { ConfigError } from "../../src/errors.ts";
 import { silentLogger } from "../../src/log.ts";
 import { ipybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
+import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -156,3 +158,90 @@ capture_output=True, text=True).stdout.strip())`,
     );
   });
 }
+
+Deno.test("a workspace that is too large is not copied, and the error says what to do", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/small`, "text");
+  await Deno.writeTextFile(`${workspace.path}/sparse`, "");
+  await Deno.truncate(`${workspace.path}/sparse`, 2 ** 40);
+  const args = ["--no-token", "--workspace", workspace.path, "--share-workspace", "copy"];
+  await using server = await HttpMcp.start(args);
+  await using host = await McpHost.join(server.address, { kind: "1.x" });
+
+  const { isError, text } = await host.call("execute_ipython_cell", { code: "1" });
+
+  assertEquals(isError, true);
+  assertMatch(
+    text,
+    /^Cannot copy the workspace \S+ to a session: its files are larger than 1\.0 GiB together\. .*--share-workspace read-only$/,
+  );
+  const [session] = await Array.fromAsync(Deno.readDir(`${workspace.path}/.ipybox/sessions`))
+    .then((entries) => entries.filter(({ isDirectory }) => isDirectory));
+  const left = await filesBelow(`${workspace.path}/.ipybox/sessions/${session?.name}`);
+  assertEquals([...left.keys()].filter((path) => /small|sparse/.test(path)), []);
+
+  await Deno.remove(`${workspace.path}/sparse`); // the next call tries again
+  assertEquals(await host.execute("print(open('small').read())"), "text");
+});
+
+Deno.test("a session that is closed while it gets its copies leaves none", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/large`, "");
+  await Deno.truncate(`${workspace.path}/large`, 2 ** 30);
+  const folder = `${workspace.path}/.ipybox/sessions/one`;
+  await Deno.mkdir(folder, { recursive: true });
+  const stop = new AbortController();
+  const copying = copyWorkspace(workspace.path, folder, stop.signal);
+  while (await Deno.stat(`${folder}/.ipybox/copy/large`).then(() => false, () => true));
+  stop.abort(new DOMException("Closed", "AbortError"));
+  await assertRejects(() => copying, DOMException, "Closed");
+  assertEquals((await filesBelow(folder)).size, 0);
+});
+
+Deno.test("files of a session are served once it has its copies", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/large`, "");
+  await Deno.truncate(`${workspace.path}/large`, 2 ** 28);
+  await Deno.writeTextFile(`${workspace.path}/small`, "theirs");
+  await using server = await HttpMcp.start([
+    ...["--no-token", "--workspace", workspace.path, "--share-workspace", "copy"],
+  ]);
+  const { url } = server.address;
+  const opened = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
+    body: JSON.stringify(INITIALIZE),
+  });
+  await opened.body?.cancel();
+  const files = new URL(`/sessions/${opened.headers.get("mcp-session-id")}/files/`, url);
+  const put = await fetch(new URL("small", files), { method: "PUT", body: "own" });
+  assertEquals(put.status, 204);
+  assertEquals(await (await fetch(new URL("small", files))).text(), "own");
+  const large = await fetch(new URL("large", files));
+  assertEquals((await new Response(large.body).arrayBuffer()).byteLength, 2 ** 28);
+});
+
+Deno.test("a workspace that shows too much is not shared", async (t) => {
+  const start = async (workspace: string, more: Partial<McpHttpServerOptions>) => {
+    await using _server = await McpServer.serveHttp({ workspace, log: silentLogger, ...more });
+  };
+  const home = Deno.env.get("HOME") ?? "";
+  for (const share of ["read-only", "copy"] as const) {
+    await t.step(`the home directory, ${share}`, async () => {
+      await assertRejects(() => start(home, { shareWorkspace: share }), ConfigError, home);
+    });
+  }
+  await using workspace = await TempFolder.create();
+  await t.step("without the sandbox, to be read only", async () => {
+    const more = { shareWorkspace: "read-only", sandbox: false } as const;
+    await assertRejects(() => start(workspace.path, more), ConfigError, "without the sandbox");
+  });
+  await t.step("with the tokens of clients in it", async () => {
+    const tokens = `${workspace.path}/tokens`;
+    await Deno.writeTextFile(tokens, "0123456789abcdef\n");
+    const args = ["mcp", "--http", "0", "--token-file", tokens, "--workspace", workspace.path];
+    const { code, stderr } = await ipybox([...args, "--share-workspace", "copy"]);
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, "lies in the workspace, which --share-workspace shows");
+  });
+});
