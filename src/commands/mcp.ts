@@ -68,6 +68,11 @@ export const mcp: Command = {
       value: "SECONDS",
       help: "With --http, close a session that goes unused for so long (default: 3600)",
     },
+    "keep-sessions": {
+      value: "N",
+      help:
+        "With --http, folders of ended sessions to keep, none longer than 30 days without a change (default: 100)",
+    },
     "share-workspace": {
       value: "HOW",
       help:
@@ -210,6 +215,7 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     maxSessions: parsed.positiveNumber("max-sessions"),
     allowRegistrations: parsed.has("allow-registrations"),
     sessionIdleMs: parsed.milliseconds("session-idle"),
+    keepSessions: parsed.positiveNumber("keep-sessions"),
     shareWorkspace: shareOf(parsed),
   };
 }
@@ -230,6 +236,7 @@ const HTTP_ONLY = [
   "max-sessions",
   "allow-registrations",
   "session-idle",
+  "keep-sessions",
   "share-workspace",
 ] as const;
 

@@ -93,6 +93,13 @@ export interface McpHttpServerOptions extends McpServerOptions {
    * @default {3600000}
    */
   sessionIdleMs?: number | undefined;
+  /**
+   * How many folders of ended sessions are kept: those that ended last. Older ones are removed when the
+   * server starts and when a session ends, and so are those in which nothing changed for 30 days.
+   *
+   * @default {100}
+   */
+  keepSessions?: number | undefined;
 }
 
 /** Where an MCP server over HTTP is, and what opens it. */
@@ -178,7 +185,7 @@ export class McpServer implements AsyncDisposable {
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...others } = more;
-    const { allowRegistrations = false, shareWorkspace: share, ...rest } = others;
+    const { allowRegistrations = false, shareWorkspace: share, keepSessions, ...rest } = others;
     const { workspace, log = stderrLogger(), changes, ...session } = sessionOptions(rest);
     const token = tokens === undefined ? randomToken() : undefined;
     const given = token === undefined ? tokens : [token];
@@ -194,6 +201,7 @@ export class McpServer implements AsyncDisposable {
         maxSessions,
         owners: bearers?.owners ?? 1,
         idleMs: sessionIdleMs,
+        keep: keepSessions ?? 100,
         share,
       }),
     );
