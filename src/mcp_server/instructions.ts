@@ -7,15 +7,23 @@ import type { Session } from "./session.ts";
  * @returns The text.
  */
 export function instructionsFor(session: Pick<Session, "project" | "isFilled">): string {
-  return placeOf(session) + INSTRUCTIONS;
+  return [...filesNote(session), INSTRUCTIONS].join("\n\n");
 }
 
-function placeOf({ project, isFilled }: Pick<Session, "project" | "isFilled">): string {
-  const own = isFilled ? "The working directory holds copies of the user's files.\n\n" : "";
-  return project === undefined
-    ? own
-    : `Code can read the project ${project} by absolute paths, but not write there. It writes to ` +
-      `its working directory, which lies elsewhere.\n\n${own}`;
+/**
+ * Says where code finds the user's files, if it is given any.
+ *
+ * @param session The session.
+ * @returns One paragraph, or none.
+ */
+export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFilled">): string[] {
+  return [
+    ...(project === undefined ? [] : [
+      `Code can read the project ${project} by absolute paths, but not write there. It writes to its ` +
+      "working directory, which lies elsewhere.",
+    ]),
+    ...(isFilled ? ["The working directory holds copies of the user's files."] : []),
+  ];
 }
 
 const INSTRUCTIONS = `

@@ -150,12 +150,12 @@ capture_output=True, text=True).stdout.strip())`,
     }
     await Deno.remove(`${workspace}/data/pipe`); // which the next line would wait at
     assertEquals(await content(workspace), before);
-    assertMatch(
-      host.instructions,
-      how === "copy"
-        ? /^The working directory holds copies/
-        : new RegExp(`^Code can read the project ${workspace} `),
-    );
+    const where = how === "copy"
+      ? "The working directory holds copies of the user's files."
+      : `Code can read the project ${workspace} by absolute paths, but not write there.`;
+    assert(host.instructions.startsWith(where), host.instructions);
+    const tool = (await host.tools()).find(({ name }) => name === "execute_ipython_cell");
+    assertStringIncludes(tool?.description ?? "", where);
   });
 }
 
