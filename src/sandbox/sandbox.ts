@@ -140,18 +140,10 @@ export async function prepareSandbox(
     loopback: true, // kernels talk to the gateway
     readable: [...folders.readable, ...project.readable, ...srt.readable],
     protectedPaths: {
-<<<<<<< HEAD
       readOnly: protectedPaths.readOnly.filter(isSettled),
-      unreadable: [
-        ...[...protectedPaths.unreadable, ...project.unreadable].filter(isSettled),
-        ...ownFolders,
-      ],
-=======
-      ...protectedPaths,
-      unreadable: [...protectedPaths.unreadable, ...ownFolders],
->>>>>>> dd8b939 (Give sessions over HTTP the workspace's files, to be read or as copies, where the user says so)
+      unreadable: [...protectedPaths.unreadable.filter(isSettled), ...ownFolders],
     },
-    hidden: project.unreadable, // of which nothing is writable but what is named
+    hidden: project.unreadable.filter(isSettled), // of which nothing is writable but what is named
     config,
     ...(home === undefined ? {} : { home }),
   });
