@@ -1,6 +1,7 @@
 import { dirname, join } from "node:path";
-import { isPlainFolder, lstatIfPresent } from "../mcp/hostile_files.ts";
-import { whileUnused } from "../mcp_server/http/session_folders.ts";
+import { folderUsage } from "../mcp/folder_usage.ts";
+import { isPlainFolder } from "../mcp/hostile_files.ts";
+import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
 import { forEachAbandoned, removeHeld } from "../process/held_folder.ts";
 import { removeFromWorkspace } from "../process/remove_tree.ts";
 import { cacheFolder } from "../process/user_folders.ts";
@@ -26,8 +27,7 @@ export const clean: Command = {
   notes: [
     "It removes temporary folders of processes that were killed, folders of the",
     "workspace's sessions of `ipybox mcp --http` that are old, and packages that were",
-    "installed for workspaces that are gone. While such a server runs, the sessions",
-    "of its workspace are left alone.",
+    "installed for workspaces that are gone. Sessions in use are left alone.",
     "",
     "Example:",
     "",
@@ -48,11 +48,11 @@ const DAY_MS = 86_400_000;
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(clean, args);
   const workspace = await workspaceOf(parsed);
-  const days = parsed.positiveNumber("days") ?? 30;
+  const days = parsed.positiveNumber("days") ?? KEPT_DAYS;
   const found: Leftover[] = [];
   let failed = false;
   const take = async (leftover: Omit<Leftover, "bytes">, remove: () => Promise<void>) => {
-    const { bytes } = await usageOf(leftover.path);
+    const { bytes } = await folderUsage(leftover.path);
     try {
       if (!parsed.has("dry-run")) await remove();
       found.push({ ...leftover, bytes });
@@ -66,12 +66,11 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       await take({ path, what: "temporary files of an ended process" }, () => removeHeld(path));
     });
   }
-  const unused = await whileUnused(workspace, async (sessions) => {
-    for (const path of await oldSessions(sessions, Date.now() - days * DAY_MS)) {
-      await take({ path, what: "a session's folder" }, () => removeFromWorkspace(path, workspace));
-    }
+  const before = Date.now() - days * DAY_MS;
+  const live = await forEachOldSession(workspace, { before }, async (path) => {
+    await take({ path, what: "a session's folder" }, () => removeFromWorkspace(path, workspace));
   });
-  if (!unused) io.err("Sessions are left alone: `ipybox mcp --http` runs in this workspace");
+  if (live > 0) io.err(`Left alone: ${live} ${live === 1 ? "session" : "sessions"} in use`);
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
     const what = `packages of ${gone}, which is gone`;
     await take({ path, what }, () => PackageFolder.discard(path));
@@ -101,42 +100,4 @@ async function temporaryFolders(): Promise<{ parent: string; uid: number | null 
   const run = cache === undefined ? undefined : join(cache, "run");
   const parents = [dirname(probe), ...(run !== undefined && await isPlainFolder(run) ? [run] : [])];
   return parents.map((parent) => ({ parent, uid }));
-}
-
-/** The folders of sessions in which nothing was changed since a time. */
-async function oldSessions(sessions: string, before: number): Promise<string[]> {
-  const old: string[] = [];
-  for await (const { name, isDirectory } of Deno.readDir(sessions)) {
-    const path = join(sessions, name);
-    if (isDirectory && (await usageOf(path)).changedAt < before) old.push(path);
-  }
-  return old;
-}
-
-/** Longer paths are not looked at: code makes deeper folders than the system can name. */
-const MAX_PATH = 2000;
-
-/**
- * How large a folder is, and when something in it was changed last, as far as it can be looked at.
- * Links are not followed.
- */
-async function usageOf(root: string): Promise<{ bytes: number; changedAt: number }> {
-  const usage = { bytes: 0, changedAt: 0 };
-  const paths = [root];
-  for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
-    const info = await lstatIfPresent(path);
-    if (info === undefined) continue;
-    if (!info.isDirectory) usage.bytes += info.size;
-    usage.changedAt = Math.max(usage.changedAt, info.mtime?.getTime() ?? Infinity);
-    if (!info.isDirectory || path.length > MAX_PATH) continue;
-    try {
-      for await (const { name } of Deno.readDir(path)) paths.push(join(path, name));
-    } catch (error) {
-      const { NotADirectory, NotFound, PermissionDenied } = Deno.errors;
-      const isClosed = [NotADirectory, NotFound, PermissionDenied]
-        .some((closed) => error instanceof closed);
-      if (!isClosed) throw error; // closed by code, which can be removed all the same
-    }
-  }
-  return usage;
 }

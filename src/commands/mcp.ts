@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
 import { settledWithin } from "../async/signals.ts";
@@ -23,6 +24,7 @@ import {
   SESSION,
 } from "./executor_options.ts";
 import { ifPresent } from "../mcp/hostile_files.ts";
+import { isInside } from "../process/trusted_path.ts";
 import { projectWorkspace } from "../sandbox/project_folder.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
@@ -66,6 +68,16 @@ export const mcp: Command = {
       value: "SECONDS",
       help: "With --http, close a session that goes unused for so long (default: 3600)",
     },
+    "keep-sessions": {
+      value: "N",
+      help:
+        "With --http, folders of ended sessions to keep, none longer than 30 days without a change (default: 100)",
+    },
+    "share-workspace": {
+      value: "HOW",
+      help:
+        "With --http, give sessions the workspace's files, without its secrets: read-only, by their absolute paths, or a copy for each session",
+    },
     ...SESSION,
     project: {
       value: "DIR",
@@ -77,7 +89,7 @@ export const mcp: Command = {
     "It speaks MCP on stdin and stdout, and exits when stdin closes. With --http it",
     "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which",
     "it prints; there each session has a kernel of its own, and a folder in",
-    ".ipybox/sessions/.",
+    ".ipybox/sessions/, which is empty unless --share-workspace copy fills it.",
     "",
     "Clients with elicitation, such as Claude Code, VS Code or Cursor, ask their",
     "user. For others, or with --page, a local web page asks. Its link and its code",
@@ -128,6 +140,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     version: config.version,
   };
   const http = await httpOf(parsed);
+  if (http?.shareWorkspace !== undefined) await refuseSharedTokens(parsed, workspace);
   const server = http === undefined
     ? serveStdio(options, io)
     : await serveHttp({ ...options, ...http }, io);
@@ -202,7 +215,17 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
     maxSessions: parsed.positiveNumber("max-sessions"),
     allowRegistrations: parsed.has("allow-registrations"),
     sessionIdleMs: parsed.milliseconds("session-idle"),
+    keepSessions: parsed.positiveNumber("keep-sessions"),
+    shareWorkspace: shareOf(parsed),
   };
+}
+
+function shareOf(parsed: ParsedArgs): McpHttpServerOptions["shareWorkspace"] {
+  const share = parsed.value("share-workspace");
+  if (share === undefined || share === "read-only" || share === "copy") return share;
+  throw new UsageError(
+    `Option --share-workspace takes "read-only" or "copy": received "${share}"`,
+  );
 }
 
 const HTTP_ONLY = [
@@ -213,6 +236,8 @@ const HTTP_ONLY = [
   "max-sessions",
   "allow-registrations",
   "session-idle",
+  "keep-sessions",
+  "share-workspace",
 ] as const;
 
 async function tokensOf(
@@ -232,6 +257,18 @@ async function tokensOf(
     throw new UsageError("Option --no-token is for loopback only: others could execute code");
   }
   return false;
+}
+
+/** Who reads the tokens of others is let in as they are. */
+async function refuseSharedTokens(parsed: ParsedArgs, workspace: string): Promise<void> {
+  const file = parsed.value("token-file");
+  if (file === undefined) return;
+  const root = await Deno.realPath(workspace);
+  if (![resolve(file), await Deno.realPath(file)].some((path) => isInside(path, root))) return;
+  throw new UsageError(
+    `Option --token-file: ${file} lies in the workspace, which --share-workspace shows to code; ` +
+      "move it to another folder",
+  );
 }
 
 /** Stdout is the protocol: one stray line of a library's would break the client. */

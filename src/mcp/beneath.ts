@@ -97,14 +97,22 @@ export async function writeBeneath(
   }
 }
 
-/** Opens a folder, part by part. */
-async function openFolder(
+/**
+ * Opens a folder, part by part.
+ *
+ * @param root The folder.
+ * @param parts The path below it.
+ * @param create Whether folders that are missing are made.
+ * @returns The open folder: see {@linkcode inside}.
+ * @throws {BeneathError} There is none.
+ */
+export async function openFolder(
   root: string,
   parts: readonly string[],
   create: boolean,
 ): Promise<FileHandle> {
   if (Deno.build.os !== "linux") {
-    throw new BeneathError("refused", "Files of sessions can only be reached on Linux");
+    throw new BeneathError("refused", "Files of sessions can only be reached or copied on Linux");
   }
   const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   let folder = await told([root], () => open(root, flags));
@@ -122,7 +130,7 @@ async function openFolder(
 }
 
 /** An open folder, as a path that stays with it whatever becomes of its name. */
-function inside(folder: FileHandle): string {
+export function inside(folder: FileHandle): string {
   return `/proc/self/fd/${folder.fd}`;
 }
 
@@ -169,6 +177,7 @@ async function told<T>(parts: readonly string[], step: () => Promise<T>): Promis
   }
 }
 
-function codeOf(error: unknown): unknown {
+/** The system's name of an error. */
+export function codeOf(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;
 }

@@ -3,15 +3,27 @@ import type { Session } from "./session.ts";
 /**
  * What clients tell their models of this server, where they do: tool descriptions say all that counts.
  *
- * @param session What code can read besides its workspace.
+ * @param session Where code finds the user's files.
  * @returns The text.
  */
-export function instructionsFor({ project }: Pick<Session, "project">): string {
-  const where = project === undefined
-    ? ""
-    : `Code can read the project ${project} by absolute paths, but not write there. It writes to ` +
-      "its working directory, which lies elsewhere.\n\n";
-  return where + INSTRUCTIONS;
+export function instructionsFor(session: Pick<Session, "project" | "isFilled">): string {
+  return [...filesNote(session), INSTRUCTIONS].join("\n\n");
+}
+
+/**
+ * Says where code finds the user's files, if it is given any.
+ *
+ * @param session The session.
+ * @returns One paragraph, or none.
+ */
+export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFilled">): string[] {
+  return [
+    ...(project === undefined ? [] : [
+      `Code can read the project ${project} by absolute paths, but not write there. It writes to its ` +
+      "working directory, which lies elsewhere.",
+    ]),
+    ...(isFilled ? ["The working directory holds copies of the user's files."] : []),
+  ];
 }
 
 const INSTRUCTIONS = `

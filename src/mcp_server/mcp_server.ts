@@ -6,6 +6,7 @@ import { serverFor } from "./connection.ts";
 import { BearerTokens } from "./http/bearer_tokens.ts";
 import { HttpMcpServer } from "./http/http_server.ts";
 import { SessionPool } from "./http/session_pool.ts";
+import { refuseUnshareable, type WorkspaceShare } from "./http/workspace_share.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { Session, type SessionOptions } from "./session.ts";
 
@@ -79,11 +80,26 @@ export interface McpHttpServerOptions extends McpServerOptions {
    */
   allowRegistrations?: boolean | undefined;
   /**
+   * How sessions get the workspace's files, without its secrets and the state of ipybox: `"read-only"`
+   * lets their code read them where they are, which needs the sandbox; with `"copy"`, each session's
+   * folder starts with copies.
+   *
+   * @default {undefined} not at all
+   */
+  shareWorkspace?: WorkspaceShare | undefined;
+  /**
    * How long a session may go unused before it is closed, in milliseconds.
    *
    * @default {3600000}
    */
   sessionIdleMs?: number | undefined;
+  /**
+   * How many folders of ended sessions are kept: those that ended last. Older ones are removed when the
+   * server starts and when a session ends, and so are those in which nothing changed for 30 days.
+   *
+   * @default {100}
+   */
+  keepSessions?: number | undefined;
 }
 
 /** Where an MCP server over HTTP is, and what opens it. */
@@ -164,12 +180,12 @@ export class McpServer implements AsyncDisposable {
    * @returns The running server, which says where it is in {@linkcode McpServer.http}.
    * @throws {Deno.errors.AddrInUse} The port is taken.
    * @throws {TypeError} A token is too easy to guess.
-   * @throws {ConfigError} The workspace lies in another one.
+   * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...others } = more;
-    const { allowRegistrations = false, ...rest } = others;
+    const { allowRegistrations = false, shareWorkspace: share, keepSessions, ...rest } = others;
     const { workspace, log = stderrLogger(), changes, ...session } = sessionOptions(rest);
     const token = tokens === undefined ? randomToken() : undefined;
     const given = token === undefined ? tokens : [token];
@@ -177,6 +193,7 @@ export class McpServer implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const root = await Deno.realPath(workspace ?? Deno.cwd());
     if (!session.nestedWorkspace) await refuseNested(root);
+    if (share !== undefined) await refuseUnshareable(root, share, session.sandbox);
     const pool = parts.use(
       new SessionPool({
         workspace: root,
@@ -184,6 +201,8 @@ export class McpServer implements AsyncDisposable {
         maxSessions,
         owners: bearers?.owners ?? 1,
         idleMs: sessionIdleMs,
+        keep: keepSessions ?? 100,
+        share,
       }),
     );
     const server = parts.use(

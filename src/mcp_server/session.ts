@@ -57,6 +57,8 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
   structured?: boolean | undefined;
   /** What this session is called in the log, where a server has several. */
   label?: string | undefined;
+  /** Puts files into the workspace, before the kernel starts. It is done once, whole or not at all. */
+  fill?: ((signal: AbortSignal) => Promise<void>) | undefined;
 }
 
 /**
@@ -83,6 +85,7 @@ export class Session implements AsyncDisposable {
   readonly #closing = new AbortController();
   readonly #listeners = new Set<() => void | Promise<void>>();
   #starting: string | undefined;
+  #filled: Promise<void> | undefined;
   #lastCell: CellRun | undefined;
   #announced: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
@@ -135,6 +138,19 @@ export class Session implements AsyncDisposable {
   get project(): string | undefined {
     const { sandbox } = this.#options;
     return typeof sandbox === "object" ? sandbox.project : undefined;
+  }
+
+  /** Whether the workspace starts with copies of the user's files. */
+  get isFilled(): boolean {
+    return this.#options.fill !== undefined;
+  }
+
+  /** Resolves when the workspace has the files that it starts with. */
+  get filled(): Promise<void> {
+    return this.#filled ??= this.#fill().catch((error: unknown) => {
+      this.#filled = undefined;
+      throw error;
+    });
   }
 
   /** The folder of the generated Python APIs. */
@@ -224,6 +240,7 @@ export class Session implements AsyncDisposable {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
     await this.#announced?.[Symbol.asyncDispose]();
+    await this.#filled?.catch(() => {}); // it ends now; who waited for it was told
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
     await this.#trail?.catch(() => {}); // whoever needed it was told
@@ -236,9 +253,18 @@ export class Session implements AsyncDisposable {
     return new AuditTrail(this.#audit);
   }
 
+  async #fill(): Promise<void> {
+    const { fill } = this.#options;
+    if (fill === undefined) return;
+    this.#closing.signal.throwIfAborted();
+    await fill(this.#closing.signal);
+  }
+
   async #start(): Promise<SessionParts> {
     const { signal } = this.#closing;
     signal.throwIfAborted();
+    if (this.isFilled) this.#starting = "Copying the files of the workspace";
+    await this.filled;
     this.#starting = "Starting the kernel";
     const workspace = await this.workspace;
     // Half of what this server loads, which clients need not wait for.

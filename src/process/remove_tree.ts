@@ -83,11 +83,16 @@ export async function removeTree(path: string, options: RemoveTreeOptions): Prom
  *
  * @param path What is removed. It may be missing.
  * @param workspace The workspace. Where it has no `.ipybox`, no code has run in it.
+ * @param signal Stops it. What is left is removed by the next one.
  */
-export async function removeFromWorkspace(path: string, workspace: string): Promise<void> {
+export async function removeFromWorkspace(
+  path: string,
+  workspace: string,
+  signal?: AbortSignal,
+): Promise<void> {
   const state = `${workspace}/.ipybox`;
   const isWorkspace = await Deno.lstat(state).then(({ isDirectory }) => isDirectory, () => false);
-  if (isWorkspace) await removeTree(path, { through: `${state}/removed` });
+  if (isWorkspace) await removeTree(path, { through: `${state}/removed`, signal });
   else await Deno.remove(path, { recursive: true });
 }
 

@@ -45,6 +45,8 @@ export interface PolicyInput {
   base: string;
   /** What in the workspace must not be read or written. */
   protectedPaths: ProtectedPaths;
+  /** What else must not be read. Writable folders may lie in it. */
+  hidden?: readonly string[];
   /** What else must be readable: the Python installation, the sandbox's own helpers. */
   readable: readonly string[];
   /** Whether programs inside talk to each other over loopback. */
@@ -128,7 +130,7 @@ export function sandboxSettings(input: PolicyInput): SandboxSettings {
     filesystem: {
       denyRead: [
         ...own(...(openReads ? [] : ["/"])),
-        ...own(input.hostPrivate, ...input.protectedPaths.unreadable),
+        ...own(input.hostPrivate, ...input.protectedPaths.unreadable, ...input.hidden ?? []),
         ...user(filesystem.denyRead),
       ],
       allowRead: [

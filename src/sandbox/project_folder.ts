@@ -4,7 +4,7 @@ import { sha256 } from "../json/digest.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { dataFolder } from "../process/user_folders.ts";
 import { isWide } from "./nested_workspace.ts";
-import { findProtectedPaths } from "./protected_paths.ts";
+import { findProtectedPaths, STATE_FOLDER } from "./protected_paths.ts";
 import { refuseUserFoldersIn } from "./user_folders.ts";
 
 /** What a sandbox is told of a project. */
@@ -19,6 +19,9 @@ export interface ProjectPaths {
  * Finds what code can see of a project that it must not change. It cannot put anything there that an
  * agent program, an editor or a shell would obey, so the names of such need no protection.
  *
+ * The workspace may lie in the project's own `.ipybox`, which is out of sight: so do those of sessions
+ * over HTTP.
+ *
  * @param project The project's folder.
  * @param workspace The workspace, without symbolic links in its path.
  * @returns What can be read, and what of it cannot.
@@ -27,7 +30,8 @@ export interface ProjectPaths {
  */
 export async function projectPaths(project: string, workspace: string): Promise<ProjectPaths> {
   const folder = await Deno.realPath(project);
-  if (isInside(workspace, folder) || isInside(folder, workspace)) {
+  const isOwn = isInside(workspace, join(folder, STATE_FOLDER));
+  if (!isOwn && (isInside(workspace, folder) || isInside(folder, workspace))) {
     throw new ConfigError(
       `Cannot use ${folder} as project: code writes to the workspace ${workspace}, and must not to ` +
         "the project; choose a workspace apart from it",

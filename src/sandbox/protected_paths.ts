@@ -227,6 +227,19 @@ function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
   return OBEYED.has(name) || (isTop && name === GENERATED) ? "read-only" : undefined;
 }
 
+/**
+ * Whether something of a workspace must not be in a copy of it for other code: what code must not read,
+ * and links that no workspace may have, as code could replace them.
+ *
+ * @param entry The file, folder or link.
+ * @param isTop Whether it is directly in the workspace.
+ * @returns Whether it is left out.
+ */
+export function isUncopied(entry: Deno.DirEntry, isTop: boolean): boolean {
+  const guard = guardOf(entry, isTop);
+  return guard === "unreadable" || (guard !== undefined && entry.isSymlink);
+}
+
 /** What is in the place of bytes that are no UTF-8, and may be a character of a name as well. */
 const LOST = "\ufffd";
 

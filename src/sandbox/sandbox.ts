@@ -141,11 +141,9 @@ export async function prepareSandbox(
     readable: [...folders.readable, ...project.readable, ...srt.readable],
     protectedPaths: {
       readOnly: protectedPaths.readOnly.filter(isSettled),
-      unreadable: [
-        ...[...protectedPaths.unreadable, ...project.unreadable].filter(isSettled),
-        ...ownFolders,
-      ],
+      unreadable: [...protectedPaths.unreadable.filter(isSettled), ...ownFolders],
     },
+    hidden: project.unreadable.filter(isSettled), // of which nothing is writable but what is named
     config,
     ...(home === undefined ? {} : { home }),
   });

@@ -6,6 +6,7 @@ no file. `python -I` runs it: neither the workspace nor any configuration file h
 
 import asyncio
 import ctypes
+import functools
 import json
 import logging
 import os
@@ -239,8 +240,36 @@ class KernelManagers(SeedingMappingKernelManager):
         self._kernels[kernel_id].execution_state = "idle"
 
 
+# How much waits here for a host that does not keep up. What is on top of it waits in the kernel, and
+# in the end the code does.
+MAX_UNSENT = 16 << 20
+
+
 class Connection(ZMQChannelsWebsocketConnection):
-    """Finds out soon that a kernel's messages arrive, or that they never will."""
+    """Finds out soon that a kernel's messages arrive, or that they never will, and holds them back."""
+
+    unsent = 0
+    holds_back = True
+
+    @property
+    def write_message(self):
+        return self.write
+
+    def write(self, data, binary=False):
+        sent = self.websocket_handler.write_message(data, binary=binary)
+        self.unsent += len(data)
+        if self.unsent > MAX_UNSENT and self.holds_back:
+            self.channels["iopub"].stop_on_recv()
+        sent.add_done_callback(functools.partial(self.wrote, len(data)))
+
+    def wrote(self, size, sent):
+        full = self.unsent > MAX_UNSENT
+        self.unsent -= size
+        if sent.cancelled() or sent.exception() is not None:
+            return  # the host has gone
+        iopub = self.channels.get("iopub")
+        if full and self.unsent <= MAX_UNSENT and iopub and not iopub.closed():
+            iopub.on_recv_stream(self.handle_outgoing_message)
 
     async def prepare(self):
         # The base class waits a minute for a kernel that ended while it started.
@@ -274,6 +303,8 @@ class Connection(ZMQChannelsWebsocketConnection):
         self.kernel_manager.end_strays()
         iopub = self.channels.get("iopub")
         if iopub and not iopub.closed():
+            self.holds_back = False
+            iopub.on_recv_stream(self.handle_outgoing_message)
             iopub.flush()  # what the kernel still said comes first
         process = getattr(self.kernel_manager.provisioner, "process", None)
         content = {

@@ -78,6 +78,7 @@ faulthandler.enable(os.dup(2), all_threads=False)
 
 # Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
 sys.modules["debugpy"] = None
+import zmq  # noqa: E402
 from ipykernel import debugger, kernelapp  # noqa: E402, F401
 from traitlets.config import Config  # noqa: E402
 
@@ -97,6 +98,12 @@ class KernelApp(kernelapp.IPKernelApp):
         super().initialize(argv)
         # The first one is ipybox's own. The others follow once that has set the kernel up.
         sys.path[:0] = SETTINGS["python_path"].split(os.pathsep)[:1]
+
+    def init_iopub(self, context):
+        # Code waits for a gateway that does not keep up. By default ZeroMQ drops what is on top of a
+        # thousand messages, without a word, and then also the last one, which says that code has ended.
+        context.setsockopt(zmq.XPUB_NODROP, 1)
+        super().init_iopub(context)
 
     def init_path(self):
         pass  # the working directory is left out of it until then, too

@@ -1,7 +1,14 @@
-import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertInstanceOf,
+  assertMatch,
+  assertStringIncludes,
+} from "@std/assert";
 import { CodeExecutionError } from "../../src/errors.ts";
 import type { OutputChunk } from "../../src/kernel/chunk_queue.ts";
-import { rejection, TestKernel } from "../support/kernel.ts";
+import { rejection, TestKernel, untilText } from "../support/kernel.ts";
+import { testIf } from "../support/skip.ts";
 
 const PNG =
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
@@ -150,6 +157,15 @@ display({"image/jpeg": "/9j/"}, raw=True)
     assertEquals(whole, Array.from({ length: 300_000 }, (_, i) => `${i}\n`).join(""));
   });
 
+  await t.step("30 000 messages, as fast as the kernel can send them", async () => {
+    const { text } = await client.execute(`
+kernel = get_ipython().kernel
+for i in range(30_000):
+    kernel.send_response(kernel.iopub_socket, "stream", {"name": "stdout", "text": f"{i}\\n"})
+`).result;
+    assertEquals(text, Array.from({ length: 30_000 }, (_, i) => `${i}`).join("\n"));
+  });
+
   await t.step("20 MB in one line", async () => {
     const { text } = await client.execute("print('x' * 20_000_000)").result;
     const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
@@ -170,6 +186,32 @@ display({"image/jpeg": "/9j/"}, raw=True)
     const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
     assert(path === undefined || (await Deno.stat(path)).size >= 3_000_003);
   });
+});
+
+testIf(Deno.build.os === "linux", "only Linux says how much memory a process has taken", {
+  name:
+    "what a host does not take waits in the kernel: nothing is lost, and the gateway stays small",
+  fn: async () => {
+    await using kernel = await TestKernel.start();
+    const execution = kernel.client.execute(`
+kernel = get_ipython().kernel
+for i in range(5000):
+    kernel.send_response(kernel.iopub_socket, "stream", {"name": "stdout", "text": "x" * 60_000})
+`);
+    await untilText(execution, "x");
+    const end = performance.now() + 4000;
+    while (performance.now() < end); // this process takes nothing
+
+    const { text } = await execution.result;
+    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    assertEquals((await Deno.stat(path ?? "")).size, 300_000_000);
+    const status = await kernel.text(
+      "import os; print(open(f'/proc/{os.getppid()}/status').read())",
+    );
+    assertStringIncludes(status ?? "", "Name:\tpython");
+    const peakMiB = Number(/VmHWM:\s+(\d+)/.exec(status ?? "")?.[1]) / 1024;
+    assert(peakMiB < 220, `${peakMiB} MiB`);
+  },
 });
 
 Deno.test("A value that is too large for a message does not cost the kernel", async (t) => {

@@ -1,3 +1,4 @@
+import { ConfigError } from "../../errors.ts";
 import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../mcp/beneath.ts";
 import { Refused, requireMethod } from "../../tool_server/door.ts";
 import type { SessionPool } from "./session_pool.ts";
@@ -31,6 +32,7 @@ export async function serveFiles(
   if (pooled === undefined) throw new Refused(404, "There is no such session");
   using _use = pooled.use();
   try {
+    await pooled.session.filled;
     const parts = pathParts(decoded(path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `${OWN_STATE} is not for clients`);
     if (request.method !== "PUT") {
@@ -44,6 +46,7 @@ export async function serveFiles(
     await writeBeneath(pooled.folder, parts, limited(request.body ?? new Blob([]).stream()));
     return new Response(null, { status: 204 });
   } catch (error) {
+    if (error instanceof ConfigError) throw new Refused(409, error.message);
     if (!(error instanceof BeneathError)) throw error;
     throw new Refused(error.reason === "missing" ? 404 : 403, error.message);
   }

@@ -1,5 +1,35 @@
 import { dirname, join } from "node:path";
-import { isPlainFolder, makePlainFolder } from "../../mcp/hostile_files.ts";
+import { folderUsage } from "../../mcp/folder_usage.ts";
+import {
+  ifPresent,
+  isPlainFolder,
+  lstatIfPresent,
+  makePlainFolder,
+} from "../../mcp/hostile_files.ts";
+
+/** After how many days without a change the folder of an ended session is old. */
+export const KEPT_DAYS = 30;
+
+/** A folder in which a session works. Disposing it says that the session has ended, and keeps it. */
+export interface SessionFolder extends Disposable {
+  /** The folder. */
+  readonly path: string;
+}
+
+/** Which folders of ended sessions are old. */
+export interface OldSessions {
+  /** Those in which nothing changed since, in milliseconds since 1970. */
+  readonly before: number;
+  /**
+   * And all but so many that ended last.
+   *
+   * @default {Infinity}
+   */
+  readonly keep?: number | undefined;
+}
+
+/** A session's process has this locked: a file where code does not write. Its time is that of the end. */
+const LOCK = ".ipybox/in-use";
 
 /**
  * The folders of a workspace's sessions. They are in its `.ipybox`, where neither the workspace's own
@@ -13,45 +43,87 @@ export function sessionFolders(workspace: string): string {
 }
 
 /**
- * Makes the folder of all sessions, and keeps others from cleaning it up.
+ * Makes a session's folder.
  *
  * @param workspace The workspace.
- * @returns Disposing it lets them. The system does so when this process dies.
- * @throws {ConfigError} Something else is in its place.
+ * @param id The session.
+ * @returns The folder, which nobody cleans up before it is disposed of or this process dies.
+ * @throws {ConfigError} Something else is where the folders should be.
  */
-export async function useSessionFolders(workspace: string): Promise<Disposable> {
-  const folder = sessionFolders(workspace);
-  await makePlainFolder(dirname(folder));
-  await makePlainFolder(folder);
-  const lock = await openLock(folder);
+export async function makeSessionFolder(workspace: string, id: string): Promise<SessionFolder> {
+  const folders = sessionFolders(workspace);
+  await makePlainFolder(dirname(folders));
+  await makePlainFolder(folders);
+  const path = join(folders, id);
+  await Deno.mkdir(path);
+  await Deno.mkdir(join(path, dirname(LOCK)), { mode: 0o700 });
+  const making = join(path, `${LOCK}.new`);
+  const lock = await Deno.open(making, { createNew: true, write: true, mode: 0o600 });
   try {
-    await lock.lock(false); // shared with other servers of this workspace
-    return lock;
+    await lock.lock(true);
+    await Deno.rename(making, join(path, LOCK)); // nobody ever sees it unlocked
   } catch (error) {
     lock.close();
     throw error;
   }
+  return {
+    path,
+    [Symbol.dispose]() {
+      const now = new Date();
+      lock.utimeSync(now, now);
+      lock.close();
+    },
+  };
 }
 
 /**
- * Does something with a workspace's sessions while no process uses any of them.
+ * Does something with the old folders of a workspace's ended sessions.
  *
  * @param workspace The workspace.
- * @param visit What is done; it gets the folder that they are in.
- * @returns Whether it was done, or there are none: `false` means that they are in use.
+ * @param old Which are old.
+ * @param visit What is done with each of them.
+ * @returns How many sessions have not ended, and were left alone.
  */
-export async function whileUnused(
+export async function forEachOldSession(
   workspace: string,
-  visit: (folder: string) => Promise<void>,
-): Promise<boolean> {
-  const folder = sessionFolders(workspace);
-  if (!await isPlainFolder(dirname(folder)) || !await isPlainFolder(folder)) return true;
-  using lock = await openLock(folder);
-  if (!await lock.tryLock(true)) return false;
-  await visit(folder);
-  return true;
+  { before, keep = Infinity }: OldSessions,
+  visit: (path: string) => Promise<void>,
+): Promise<number> {
+  const folders = sessionFolders(workspace);
+  if (!await isPlainFolder(dirname(folders)) || !await isPlainFolder(folders)) return 0;
+  const sessions: { readonly path: string; readonly endedAt: number; readonly lock: string }[] = [];
+  for await (const { name, isDirectory } of Deno.readDir(folders)) {
+    const path = join(folders, name);
+    const lock = join(path, LOCK);
+    const info = isDirectory ? await lstatIfPresent(lock) ?? await lstatIfPresent(path) : undefined;
+    if (info !== undefined) sessions.push({ path, lock, endedAt: info.mtime?.getTime() ?? 0 });
+  }
+  sessions.sort((a, b) => b.endedAt - a.endedAt);
+  let [live, ended] = [0, 0];
+  for (const { path, lock, endedAt } of sessions) {
+    using lease = new DisposableStack();
+    const state = await takeEnded(lock, lease);
+    if (state === "live") {
+      live++;
+      continue;
+    }
+    const isSurplus = state === "ended" && ++ended > keep;
+    if (isSurplus || endedAt < before && (await folderUsage(path)).changedAt < before) {
+      await visit(path);
+    }
+  }
+  return live;
 }
 
-async function openLock(folder: string): Promise<Deno.FsFile> {
-  return await Deno.open(join(folder, "lock"), { create: true, write: true, mode: 0o600 });
+/** Finds out whether a session has ended, and keeps others from cleaning it up then. */
+async function takeEnded(
+  path: string,
+  lease: DisposableStack,
+): Promise<"live" | "ended" | "unknown"> {
+  // Without the file it is being made, or was made before there was one.
+  if (!(await lstatIfPresent(path))?.isFile) return "unknown";
+  const lock = await ifPresent(Deno.open(path, { write: true }));
+  if (lock === undefined) return "unknown";
+  lease.use(lock);
+  return await lock.tryLock(true) ? "ended" : "live";
 }

@@ -5,8 +5,10 @@ import type { VariableLookup } from "../../mcp/server_params.ts";
 import { variableLookup, WORKSPACE_VARIABLE } from "../../mcp/variables.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../tool_server/server_registry.ts";
-import { sessionFolders, useSessionFolders } from "./session_folders.ts";
+import { SessionCleanup } from "./session_cleanup.ts";
+import { makeSessionFolder, type SessionFolder } from "./session_folders.ts";
 import { Session, type SessionOptions } from "../session.ts";
+import { copyWorkspace, type WorkspaceShare } from "./workspace_share.ts";
 
 /** Options of {@linkcode SessionPool}. */
 export interface SessionPoolOptions {
@@ -20,6 +22,10 @@ export interface SessionPoolOptions {
   readonly owners: number;
   /** How long a session may go unused before it is closed, in milliseconds. */
   readonly idleMs: number;
+  /** How many folders of ended sessions are kept. */
+  readonly keep: number;
+  /** How sessions get the workspace's files. */
+  readonly share?: WorkspaceShare | undefined;
 }
 
 /** A session of a pool. */
@@ -41,6 +47,7 @@ export class TooManySessionsError extends Error {
 }
 
 interface Entry extends PooledSession {
+  readonly place: SessionFolder;
   readonly owner: string;
   readonly closing: AbortController;
   uses: number;
@@ -51,21 +58,23 @@ interface Entry extends PooledSession {
  * The sessions of an HTTP server, each with a kernel and a folder of its own.
  *
  * A session belongs to whoever opened it: for others its handle means nothing. Its folder outlives it,
- * as the files in there are its user's.
+ * as the files in there are its user's, until it is old.
  */
 export class SessionPool implements AsyncDisposable {
   readonly #options: SessionPoolOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #defaults = new Map<string, Promise<Entry>>();
   readonly #ending = new Set<Promise<void>>();
-  /** Keeps the folders of sessions from being cleaned up. */
-  #folders: Promise<Disposable> | undefined;
+  readonly #cleanup: SessionCleanup;
   /** How many sessions each owner has: those that are opened and those that have not ended yet, too. */
   readonly #held = new Map<string, number>();
 
   /** @param options Where sessions work, and how many there may be. */
   constructor(options: SessionPoolOptions) {
     this.#options = options;
+    const { workspace, keep, session: { log } } = options;
+    this.#cleanup = new SessionCleanup({ workspace, keep, log });
+    this.#cleanup.begin();
   }
 
   /**
@@ -129,15 +138,18 @@ export class SessionPool implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry)));
     await Promise.all(this.#ending);
-    using _unused = await this.#folders?.catch(() => undefined); // then no session was opened
+    await this.#cleanup[Symbol.asyncDispose]();
   }
 
   async #open(owner: string): Promise<Entry> {
     const { workspace, session } = this.#options;
     this.#take(owner);
+    using stack = new DisposableStack();
     try {
       const id = crypto.randomUUID();
-      const folder = await this.#makeFolder(id);
+      const place = stack.use(await makeSessionFolder(workspace, id));
+      const folder = place.path;
+      await this.#copyApis(folder);
       const opened = new Session({
         ...this.#options.session,
         workspace: folder,
@@ -147,15 +159,30 @@ export class SessionPool implements AsyncDisposable {
         consents: session.consents ?? workspace, // what its own folder says must not count
         packages: session.packages ?? workspace, // beside its own, which go with it
         label: `session ${id}`,
+        ...this.#shared(folder),
       });
       opened.begin();
-      const entry = this.#entry(owner, id, opened, folder);
+      const entry = this.#entry(owner, id, opened, place);
+      stack.move();
       this.#entries.set(id, entry);
       this.#watch(entry);
       return entry;
     } catch (error) {
       this.#giveBack(owner);
       throw error;
+    }
+  }
+
+  /** How a session gets the workspace's files. */
+  #shared(folder: string): Pick<SessionOptions, "sandbox" | "fill"> {
+    const { workspace, share, session: { sandbox } } = this.#options;
+    switch (share) {
+      case "read-only":
+        return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
+      case "copy":
+        return { fill: (signal) => copyWorkspace(workspace, folder, signal) };
+      case undefined:
+        return {};
     }
   }
 
@@ -180,13 +207,14 @@ export class SessionPool implements AsyncDisposable {
     this.#held.set(owner, (this.#held.get(owner) ?? 0) - 1);
   }
 
-  #entry(owner: string, id: string, session: Session, folder: string): Entry {
+  #entry(owner: string, id: string, session: Session, place: SessionFolder): Entry {
     const closing = new AbortController();
     const entry: Entry = {
       owner,
       id,
       session,
-      folder,
+      place,
+      folder: place.path,
       closing,
       uses: 0,
       idle: undefined,
@@ -232,21 +260,18 @@ export class SessionPool implements AsyncDisposable {
     } catch (error) {
       entry.session.log.error(`Session ${entry.id} did not end cleanly: ${error}`);
     } finally {
+      entry.place[Symbol.dispose]();
       this.#giveBack(entry.owner);
+      this.#cleanup.begin();
     }
   }
 
   /** A session's folder starts with the Python APIs that the workspace has. */
-  async #makeFolder(id: string): Promise<string> {
-    const { workspace } = this.#options;
-    await (this.#folders ??= useSessionFolders(workspace));
-    const folder = join(sessionFolders(workspace), id);
-    await Deno.mkdir(folder);
-    const generated = join(workspace, "mcptools");
+  async #copyApis(folder: string): Promise<void> {
+    const generated = join(this.#options.workspace, "mcptools");
     if (await isPlainFolder(generated)) {
       await cp(generated, join(folder, "mcptools"), { recursive: true });
     }
-    return folder;
   }
 
   /** The workspace's `.env` is the user's; one in a session's folder would be the code's. */

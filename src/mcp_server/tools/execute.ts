@@ -6,6 +6,7 @@ import { cellReportSchema, reportCell } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
+import { filesNote } from "../instructions.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
@@ -32,7 +33,7 @@ export function registerExecute(
   const { rounds, log } = session;
   server.registerTool("execute_ipython_cell", {
     title: "Execute Python code",
-    description: DESCRIPTION,
+    description: [DESCRIPTION, ...filesNote(session)].join("\n\n"),
     inputSchema: declare(z.object({
       code: z.string().describe("Python code"),
       timeout: z.number().positive().default(120)

@@ -1,0 +1,96 @@
+import { join } from "node:path";
+import { ConfigError } from "../../errors.ts";
+import { formatBytes } from "../../kernel/text.ts";
+import { copyBeneath, CopyLimitError, MAX_COPY_DEPTH } from "../../mcp/copy_beneath.ts";
+import { removeFromWorkspace } from "../../process/remove_tree.ts";
+import { projectPaths } from "../../sandbox/project_folder.ts";
+import { isUncopied } from "../../sandbox/protected_paths.ts";
+import type { SessionOptions } from "../session.ts";
+import { sessionFolders } from "./session_folders.ts";
+
+/** How sessions over HTTP get the workspace's files: to be read where they are, or copies of them. */
+export type WorkspaceShare = "read-only" | "copy";
+
+/** What one session is given a copy of at most. */
+const MAX_BYTES = 2 ** 30;
+const MAX_ENTRIES = 20_000;
+
+/**
+ * Refuses to share a workspace in which others would see too much.
+ *
+ * @param workspace The workspace, without symbolic links in its path.
+ * @param share How it is to be shared.
+ * @param sandbox The sandbox of sessions.
+ * @throws {ConfigError} It is the home directory or holds the user's own folders, or nothing would keep
+ * code from writing to it.
+ */
+export async function refuseUnshareable(
+  workspace: string,
+  share: WorkspaceShare,
+  sandbox: SessionOptions["sandbox"],
+): Promise<void> {
+  if (share === "read-only") {
+    if (sandbox === false) {
+      throw new ConfigError(
+        "Cannot share the workspace to be read only without the sandbox: share copies of it",
+      );
+    }
+    if (typeof sandbox === "object" && sandbox.project !== undefined) {
+      throw new ConfigError(
+        `Cannot share the workspace to be read besides the project ${sandbox.project}, which code ` +
+          "reads: leave one of them out",
+      );
+    }
+  }
+  await projectPaths(workspace, sessionFolders(workspace));
+}
+
+/**
+ * Gives a session's folder a copy of its workspace's files, whole or nothing at all: not the host's own
+ * state, the secrets, links out of the workspace, and what is neither file nor folder.
+ *
+ * @param workspace The workspace, without symbolic links in its path.
+ * @param folder The session's folder, which no code has written to yet.
+ * @param signal Ends it.
+ * @throws {ConfigError} The workspace must not be shared, or is too large to be copied.
+ */
+export async function copyWorkspace(
+  workspace: string,
+  folder: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const { unreadable } = await projectPaths(workspace, folder);
+  const hidden = new Set(unreadable);
+  const state = join(folder, ".ipybox"); // where no code reaches
+  const staging = join(state, "copy");
+  try {
+    await Deno.mkdir(staging, { recursive: true, mode: 0o700 });
+    await copyBeneath(workspace, staging, {
+      maxBytes: MAX_BYTES,
+      maxEntries: MAX_ENTRIES,
+      leaveOut: (entry, parts) =>
+        isUncopied(entry, parts.length === 1) || hidden.has(join(workspace, ...parts)) ||
+        parts.length === 1 && parts[0] === "mcptools", // which each session has already
+      signal,
+    });
+    for await (const { name } of Deno.readDir(staging)) {
+      await Deno.rename(join(staging, name), join(folder, name));
+    }
+  } catch (error) {
+    throw error instanceof CopyLimitError ? tooLarge(workspace, error) : error;
+  } finally {
+    await removeFromWorkspace(staging, folder);
+  }
+}
+
+function tooLarge(workspace: string, { limit }: CopyLimitError): ConfigError {
+  const excess = {
+    bytes: `its files are larger than ${formatBytes(MAX_BYTES)} together`,
+    entries: `it has more than ${MAX_ENTRIES} files and folders`,
+    depth: `its folders are nested more than ${MAX_COPY_DEPTH} deep`,
+  }[limit];
+  return new ConfigError(
+    `Cannot copy the workspace ${workspace} to a session: ${excess}. Remove what is not needed, or ` +
+      "start ipybox with --share-workspace read-only",
+  );
+}

@@ -1,0 +1,247 @@
+/**
+ * Attacks of a session over HTTP on a workspace whose files it is given: on what in there is not for it,
+ * and on what links in there lead to.
+ */
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import { copyWorkspace } from "../../src/mcp_server/http/workspace_share.ts";
+import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_server.ts";
+import { ConfigError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { ipybox } from "../support/cli.ts";
+import { filesBelow } from "../support/files.ts";
+import { INITIALIZE } from "../support/initialize.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const SECRET = "do-not-tell";
+
+/** Files that code may see, by their path. */
+const OPEN = {
+  "data/a.csv": "a,b",
+  "run.sh": "#!/bin/sh\necho runs",
+  ".env.example": "KEY=",
+  "CLAUDE.md": "be kind",
+  "node_modules/x/index.js": "1",
+};
+/** Files that it may not. */
+const HIDDEN = [
+  ".env",
+  ".env.local",
+  "data/.env",
+  ".npmrc",
+  "sub/.netrc",
+  "deep/er/.pypirc",
+  ".ipybox/mcp-like.json",
+  ".ipybox/sessions/other/file",
+  "inner/.ipybox/policy.json",
+  "config/named", // by .env.named, a link
+];
+
+/** Fills a workspace with what is for sessions and what is not. */
+async function fill(workspace: string, outside: string): Promise<void> {
+  const write = async (path: string, text: string) => {
+    await Deno.mkdir(path.slice(0, path.lastIndexOf("/")), { recursive: true });
+    await Deno.writeTextFile(path, text);
+  };
+  for (const [path, text] of Object.entries(OPEN)) await write(`${workspace}/${path}`, text);
+  for (const path of HIDDEN) await write(`${workspace}/${path}`, SECRET);
+  await write(`${outside}/file`, SECRET);
+  await Deno.chmod(`${workspace}/run.sh`, 0o755);
+  const links = {
+    "to-a.csv": "data/a.csv",
+    ".env.named": "config/named",
+    "data/out": `${outside}/file`,
+    "out-folder": outside,
+    "up": `../${outside.split("/").at(-1)}`,
+    "state": ".ipybox",
+    "AGENTS.md": "CLAUDE.md",
+    "dotenv": "data/.env",
+    "root": "/",
+  };
+  for (const [name, target] of Object.entries(links)) {
+    await Deno.symlink(target, `${workspace}/${name}`);
+  }
+}
+
+/** Reads all that there is below a folder, through links as well. */
+const READ_ALL = `
+import os
+def texts(root):
+    found = {}
+    for folder, names, files in os.walk(root):
+        for name in names + files:
+            path = os.path.join(folder, name)
+            if os.path.isdir(path) or os.path.isfile(path) or os.path.islink(path):  # and no pipe
+                below = [path]
+                if os.path.isdir(path):
+                    below = [f"{path}/{x}" for x in os.listdir(path) if x != "pipe"]
+                for one in below:
+                    try:
+                        found[os.path.relpath(one, root)] = open(one).read()
+                    except OSError as error:
+                        found[os.path.relpath(one, root)] = type(error).__name__
+    return found
+`;
+
+const CHANGE = `
+changed = []
+for path in ("new", "data/a.csv", "data/new", "CLAUDE.md", ".env", ".ipybox/new"):
+    try:
+        open(os.path.join(root, path), "a").write("evil")
+        changed.append(path)
+    except OSError:
+        pass
+print(changed)`;
+
+/** What is in the workspace, without what ipybox keeps there. */
+async function content(workspace: string): Promise<[string, string][]> {
+  return [...await filesBelow(workspace)]
+    .filter(([path]) => !path.startsWith(".ipybox/") && !path.startsWith("mcptools/"));
+}
+
+for (const how of ["read-only", "copy"] as const) {
+  Deno.test(`sessions with --share-workspace ${how} see files, and neither secrets nor what links lead to`, async () => {
+    await using parent = await TempFolder.create();
+    const [workspace, outside] = [`${parent.path}/ws`, `${parent.path}/outside`];
+    await fill(workspace, outside);
+    const before = await content(workspace);
+    await new Deno.Command("mkfifo", { args: [`${workspace}/data/pipe`] }).output();
+    await using server = await HttpMcp.start([
+      ...["--workspace", workspace, "--share-workspace", how],
+    ]);
+    await using host = await McpHost.join(server.address);
+    await using other = await McpHost.join(server.address);
+    const root = how === "copy" ? "." : workspace;
+    await other.execute(`open("of-other", "w").write(${JSON.stringify(SECRET)})`);
+
+    const found: Record<string, string> = JSON.parse(
+      await host.execute(`${READ_ALL}
+import json
+root = ${JSON.stringify(root)}
+print(json.dumps(texts(root)))`),
+    );
+    for (const [path, text] of Object.entries(OPEN)) assertEquals(found[path], text, path);
+    assertEquals(found["to-a.csv"], "a,b");
+    for (const [path, text] of Object.entries(found)) assert(!text.includes(SECRET), path);
+    for (const path of HIDDEN) assert(!(found[path] ?? "").includes(SECRET), path);
+    assertEquals(
+      await host.execute(
+        "import subprocess\n" + `print(subprocess.run(["${root}/run.sh"], \
+capture_output=True, text=True).stdout.strip())`,
+      ),
+      "runs",
+    );
+    const siblings = await host.execute(`print(os.listdir(".."))`);
+    assertEquals(siblings.match(/'/g)?.length, 2, siblings); // itself
+
+    const changed = await host.execute(CHANGE);
+    if (how === "read-only") assertEquals(changed, "[]");
+    else {
+      assertStringIncludes(changed, "'data/a.csv', 'data/new'");
+      assertEquals(await other.execute("print(open('data/a.csv').read())"), "a,b");
+      assertEquals(await host.execute("print('pipe' in os.listdir('data'))"), "False");
+    }
+    await Deno.remove(`${workspace}/data/pipe`); // which the next line would wait at
+    assertEquals(await content(workspace), before);
+    const where = how === "copy"
+      ? "The working directory holds copies of the user's files."
+      : `Code can read the project ${workspace} by absolute paths, but not write there.`;
+    assert(host.instructions.startsWith(where), host.instructions);
+    const tool = (await host.tools()).find(({ name }) => name === "execute_ipython_cell");
+    assertStringIncludes(tool?.description ?? "", where);
+  });
+}
+
+Deno.test("a workspace that is too large is not copied, and the error says what to do", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/small`, "text");
+  await Deno.writeTextFile(`${workspace.path}/sparse`, "");
+  await Deno.truncate(`${workspace.path}/sparse`, 2 ** 40);
+  const args = ["--no-token", "--workspace", workspace.path, "--share-workspace", "copy"];
+  await using server = await HttpMcp.start(args);
+  await using host = await McpHost.join(server.address, { kind: "1.x" });
+
+  const { isError, text } = await host.call("execute_ipython_cell", { code: "1" });
+
+  assertEquals(isError, true);
+  assertMatch(
+    text,
+    /^Cannot copy the workspace \S+ to a session: its files are larger than 1\.0 GiB together\. .*--share-workspace read-only$/,
+  );
+  const [session] = await Array.fromAsync(Deno.readDir(`${workspace.path}/.ipybox/sessions`))
+    .then((entries) => entries.filter(({ isDirectory }) => isDirectory));
+  const left = await filesBelow(`${workspace.path}/.ipybox/sessions/${session?.name}`);
+  assertEquals([...left.keys()].filter((path) => /small|sparse/.test(path)), []);
+
+  await Deno.remove(`${workspace.path}/sparse`); // the next call tries again
+  assertEquals(await host.execute("print(open('small').read())"), "text");
+});
+
+Deno.test("a session that is closed while it gets its copies leaves none", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/large`, "");
+  await Deno.truncate(`${workspace.path}/large`, 2 ** 30);
+  const folder = `${workspace.path}/.ipybox/sessions/one`;
+  await Deno.mkdir(folder, { recursive: true });
+  const stop = new AbortController();
+  const copying = copyWorkspace(workspace.path, folder, stop.signal);
+  while (await Deno.stat(`${folder}/.ipybox/copy/large`).then(() => false, () => true));
+  stop.abort(new DOMException("Closed", "AbortError"));
+  await assertRejects(() => copying, DOMException, "Closed");
+  assertEquals((await filesBelow(folder)).size, 0);
+});
+
+Deno.test("files of a session are served once it has its copies", async () => {
+  await using workspace = await TempFolder.create();
+  await Deno.writeTextFile(`${workspace.path}/large`, "");
+  await Deno.truncate(`${workspace.path}/large`, 2 ** 28);
+  await Deno.writeTextFile(`${workspace.path}/small`, "theirs");
+  await using server = await HttpMcp.start([
+    ...["--no-token", "--workspace", workspace.path, "--share-workspace", "copy"],
+  ]);
+  const { url } = server.address;
+  const opened = await fetch(url, {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
+    body: JSON.stringify(INITIALIZE),
+  });
+  await opened.body?.cancel();
+  const files = new URL(`/sessions/${opened.headers.get("mcp-session-id")}/files/`, url);
+  const put = await fetch(new URL("small", files), { method: "PUT", body: "own" });
+  assertEquals(put.status, 204);
+  assertEquals(await (await fetch(new URL("small", files))).text(), "own");
+  const large = await fetch(new URL("large", files));
+  assertEquals((await new Response(large.body).arrayBuffer()).byteLength, 2 ** 28);
+});
+
+Deno.test("a workspace that shows too much is not shared", async (t) => {
+  const start = async (workspace: string, more: Partial<McpHttpServerOptions>) => {
+    await using _server = await McpServer.serveHttp({ workspace, log: silentLogger, ...more });
+  };
+  const home = Deno.env.get("HOME") ?? "";
+  for (const share of ["read-only", "copy"] as const) {
+    await t.step(`the home directory, ${share}`, async () => {
+      await assertRejects(() => start(home, { shareWorkspace: share }), ConfigError, home);
+    });
+  }
+  await using workspace = await TempFolder.create();
+  await t.step("without the sandbox, to be read only", async () => {
+    const more = { shareWorkspace: "read-only", sandbox: false } as const;
+    await assertRejects(() => start(workspace.path, more), ConfigError, "without the sandbox");
+  });
+  await t.step("with the tokens of clients in it", async () => {
+    const tokens = `${workspace.path}/tokens`;
+    await Deno.writeTextFile(tokens, "0123456789abcdef\n");
+    const args = ["mcp", "--http", "0", "--token-file", tokens, "--workspace", workspace.path];
+    const { code, stderr } = await ipybox([...args, "--share-workspace", "copy"]);
+    assertEquals(code, 2);
+    assertStringIncludes(stderr, "lies in the workspace, which --share-workspace shows");
+  });
+});
