@@ -17,7 +17,7 @@ import { SandboxUnavailableError } from "../errors.ts";
 import { mayRead } from "../process/permission.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { SHARED_BY_SANDBOXES } from "./protected_paths.ts";
+import { isState, SHARED_BY_SANDBOXES } from "./protected_paths.ts";
 import {
   literal,
   PATTERN,
@@ -114,9 +114,11 @@ function placesOf(
     [...allowRead, ...allowWrite].map(placeOf),
     (path) => isInside(path, workspace) ? "named " : "outside ",
   );
+  const hidden = denyRead.filter(isPlain).map(placeOf).filter((path) => path !== "/");
   return [
     ...[...named].map(([kind, paths]) => lines(paths, kind)),
-    lines(denyRead.filter(isPlain).map(placeOf).filter((path) => path !== "/"), "hidden "),
+    lines(hidden, "hidden "),
+    lines(hidden.filter(isState), "state "),
     lines([...FRESH, SHARED_BY_SANDBOXES, ...(home === undefined ? [] : [home])], "fresh "),
     lines([`${hostPrivate}/wall`], "named "), // where all can be read, this comes along
     lines([`${hostPrivate}/wall/empty`], "empty "),

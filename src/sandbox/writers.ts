@@ -2,6 +2,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { mayUse } from "../process/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
+import { isState } from "./protected_paths.ts";
 import { isUnwritable, stateFolder } from "../process/user_folders.ts";
 
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
@@ -28,7 +29,8 @@ export interface SettledPathsOptions {
  * takes for the place of a mount.
  *
  * What appears in a folder while programs may write there is theirs anyway. It is protected again by
- * the first sandbox that is made while none of them runs.
+ * the first sandbox that is made while none of them runs. The host's own state is never left out: it
+ * is a folder, on which nothing is made, and the sandbox is not used if it can be seen in there.
  *
  * @param paths What would be protected.
  * @param options What the new sandbox may write to itself.
@@ -47,7 +49,7 @@ export async function settledPaths(
     await lock.lock(true);
     const others = await writersIn(folder);
     const settled = paths.filter((path) =>
-      others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
+      isState(path) || others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
     );
     if (writes !== undefined) {
       const kept = new Set(settled.filter((path) => isInside(path, writes)));

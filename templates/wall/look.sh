@@ -6,12 +6,13 @@
 #
 # Descriptor 7 has what the host knows: lines of a kind and a path, written as in a list of mounts.
 
-declare -A hosts=() devices=() hidden=() named=() fresh=() links=() seen=()
+declare -A hosts=() devices=() hidden=() states=() named=() fresh=() links=() seen=()
 empty=none spare=none
 while IFS=' ' read -r kind path device root; do
   case $kind in
     host) hosts["$path $device $root"]=1 devices[$device]=1 ;;
     hidden) hidden[$path]=1 ;;
+    state) states[$path]=1 ;; # of those the ones that are ipybox's own
     named | outside) named[$path]=1 ;;
     fresh) fresh[$path]=1 ;;
     link) links[$path]=$device ;; # a named path, and where it leads
@@ -110,4 +111,9 @@ while IFS=' ' read -r id parent device root point rest; do
       fail "$point shows another file system"
   fi
 done </proc/self/mountinfo
+
+for point in "${!states[@]}"; do
+  printf -v path '%b' "$point"
+  [[ ! -e $path || -n ${top[$point]} ]] || fail "$point is shown"
+done
 exec "$@"
