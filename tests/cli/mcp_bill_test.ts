@@ -122,7 +122,7 @@ else: raise TypeError("group.create_task: 5 sub-exceptions, meant for it?, 4 mor
       assert(!text.includes("site-packages") && !text.includes("/tmp/"), text);
     }
     const own = await cell(
-      "def fail(i): raise ValueError(f'bad {i}')\n" + together("asyncio.to_thread(fail, i)"),
+      "async def fail(i): raise ValueError(f'bad {i}')\n" + together("fail(i)"),
     );
     assertMatch(own, /ValueError: bad 0[^]*bad 2\n+\(2 different ones are left out\)|TypeError/);
   });
