@@ -337,7 +337,7 @@ export class CodeExecutor implements AsyncDisposable {
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
         "Cannot install packages: this executor keeps none",
-        "Leave out `packages: false`, and allow to write to ~/.cache/ipybox",
+        "Leave out `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write)",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);

@@ -101,7 +101,7 @@ async function openPackages(
   if (packages === false) return { packages: undefined, importable: [] };
   const others = packages === true ? [] : [await PackageFolder.find(packages, python)];
   const shared = others.filter((path) => path !== undefined);
-  if (await PackageFolder.isPermitted(workspace)) {
+  if (PackageFolder.isPermitted()) {
     const own = await PackageFolder.open(workspace, python, { sandbox, shared, log });
     return { packages: own, importable: [own.path, ...shared] };
   }

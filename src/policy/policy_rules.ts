@@ -264,7 +264,7 @@ function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reas
     mode: "ask",
     reason: almost === undefined
       ? "No rule matches"
-      : `No rule matches for sure (${almost.rule} may: ${almost.doubt})`,
+      : `${almost.rule} may match, but that cannot be told here: ${almost.doubt}`,
   };
 }
 

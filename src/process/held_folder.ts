@@ -64,8 +64,12 @@ export class HeldFolder implements AsyncDisposable {
   }
 }
 
+/** Refuses a new folder of this user's that others could replace. */
 async function refuseShared(path: string): Promise<void> {
-  const reason = await (await PathTrust.create()).whyShared(path);
+  // Whoever owns it is this user. That needs no permission, and where others could have swapped it
+  // already, the folder around it is refused.
+  const { uid } = await Deno.lstat(path);
+  const reason = await (await PathTrust.create([], uid ?? undefined)).whyShared(path);
   if (reason === undefined) return;
   await Deno.remove(path);
   throw new ConfigError(

@@ -44,20 +44,25 @@ const MAX_LINKS = 40;
 export class PathTrust {
   readonly #untrusted: readonly string[];
   readonly #home: string | undefined = hostEnv("HOME");
-  readonly #user: number | undefined = ownId();
+  readonly #user: number | undefined;
   readonly #known = new Map<string, Promise<string | undefined>>();
 
-  private constructor(untrusted: readonly string[]) {
+  private constructor(untrusted: readonly string[], user: number | undefined) {
     this.#untrusted = untrusted;
+    this.#user = user;
   }
 
   /**
    * @param untrusted Absolute folders that executed code can write to, besides all workspaces.
+   * @param user The id of this user, which Deno's permissions may keep from being asked for.
    * @returns What judges paths as they are now.
    */
-  static async create(untrusted: readonly string[] = []): Promise<PathTrust> {
+  static async create(
+    untrusted: readonly string[] = [],
+    user: number | undefined = ownId(),
+  ): Promise<PathTrust> {
     const real = await Promise.all(untrusted.map(realPathIfSeen));
-    return new PathTrust([...new Set([...untrusted, ...real])]);
+    return new PathTrust([...new Set([...untrusted, ...real])], user);
   }
 
   /**

@@ -14,7 +14,7 @@ import { hostEnv } from "../process/host_env.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { HeldFolder } from "../process/held_folder.ts";
 import { OutputTail } from "../process/output_tail.ts";
-import { mayRead, mayUse } from "../process/permission.ts";
+import { isGranted, mayRead } from "../process/permission.ts";
 import { PrivateFolder } from "../process/private_folder.ts";
 import { emptyFolder } from "../process/remove_tree.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
@@ -209,15 +209,13 @@ export class PackageFolder {
   }
 
   /**
-   * Whether Deno's permissions allow to keep a workspace's packages.
+   * Whether Deno's permissions allow to keep packages: their environment has a symbolic link, which
+   * only programs that may read and write everywhere can make.
    *
-   * @param workspace The workspace, as an absolute path without symbolic links.
    * @returns Whether {@linkcode PackageFolder.open} can make the folder.
    */
-  static async isPermitted(workspace: string): Promise<boolean> {
-    if (!hasManagedDirectory()) return false;
-    const folder = await folderOf(workspace);
-    return mayUse(folder);
+  static isPermitted(): boolean {
+    return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
 
   /**

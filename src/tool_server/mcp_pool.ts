@@ -311,7 +311,7 @@ function cancelled(cause: unknown): ToolCallError {
 }
 
 function unknownServer(serverName: string, names: readonly string[]): ToolCallError {
-  const known = names.length === 0 ? "none is" : `there are ${names.join(", ")}`;
+  const known = names.length === 0 ? "there are none yet" : `there are ${names.join(", ")}`;
   const shown = JSON.stringify(serverName.slice(0, 80));
   return new ToolCallError("unknown_server", `No MCP server ${shown} is registered: ${known}`);
 }

@@ -106,6 +106,27 @@ async def two(x): return await one(x)`);
     assertStringIncludes(await cell("helper.add(1)"), "-> 5 return get_sum.run(a=x, bb=2)\n");
   });
 
+  await step("and no more where calls are made together", async () => {
+    const together = (calls: string) =>
+      `import asyncio
+if hasattr(asyncio, "TaskGroup"):
+    async with asyncio.TaskGroup() as group:
+        for i in range(5): group.create_task(${calls})
+else: raise TypeError("group.create_task: 5 sub-exceptions, meant for it?, 4 more like it")`;
+    for (const calls of ["get_sum.run_async(a=i, bb=2)", "two(i)"]) {
+      const text = await cell(together(calls));
+      assertStringIncludes(text, "5 sub-exceptions");
+      assertStringIncludes(text, "meant for it?");
+      assertStringIncludes(text, "4 more like it");
+      assert(tokens(text) <= MAX_WRONG, `${tokens(text)} tokens: ${text}`);
+      assert(!text.includes("site-packages") && !text.includes("/tmp/"), text);
+    }
+    const own = await cell(
+      "async def fail(i): raise ValueError(f'bad {i}')\n" + together("fail(i)"),
+    );
+    assertMatch(own, /ValueError: bad 0[^]*bad 2\n+\(2 different ones are left out\)|TypeError/);
+  });
+
   await step("the full API of a tool is a stub", async () => {
     const { text } = await host.call("search_tools", {
       query: "get structured content weather",

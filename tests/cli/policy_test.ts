@@ -72,7 +72,7 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
   const unknown = await explain("files.read-text");
   assertEquals(
     unknown.stdout,
-    "ask: No rule matches for sure (.ipybox/policy.json rule 1 may: the tool's annotations do not say enough)\n" +
+    "ask: .ipybox/policy.json rule 1 may match, but that cannot be told here: the tool's annotations do not say enough\n" +
       "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations do not say enough\n",
   );
   assertMatch(unknown.stderr, /^Server "files" has no generated package here, .*register it/);

@@ -6,8 +6,11 @@ import type { CliEnd } from "../support/cli.ts";
 import { testPython } from "../support/python.ts";
 import { denoDirectory } from "../support/temp_cache.ts";
 import { atTerminal, type TerminalEnd, type Typing } from "../support/terminal.ts";
+import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";
+import { asUnprivileged, giveToUnprivileged, whyNotUnprivileged } from "../support/unprivileged.ts";
 
+const whyNoUser = await whyNotUnprivileged();
 const quickstart = fileURLToPath(new URL("../../examples/quickstart.ts", import.meta.url));
 
 /** A flag of Deno's with one value, what it is for, and what the error without it says. */
@@ -100,6 +103,30 @@ class Machine implements AsyncDisposable {
     return await atTerminal(deno, [ended], { cwd: this.workspace, env: this.#env });
   }
 
+  /** Runs the example as a user who is not root, who needs no more. */
+  async runAsUser(): Promise<CliEnd> {
+    await using home = await TempFolder.create();
+    const { workspace, cache, programs } = this;
+    for (const folder of [home.path, workspace, cache]) await giveToUnprivileged(folder);
+    await Deno.chmod(programs, 0o755);
+    const more: readonly Permission[] = [
+      ["--allow-env", "HOME", "what npx keeps", ""],
+      ["--allow-read", "/tmp", "temporary files, beside those of others", ""],
+      ["--allow-write", "/tmp", "temporary files, beside those of others", ""],
+    ];
+    const flags = flagsOf([...this.permissions, ...more]);
+    const deno = [Deno.execPath(), "run", "--no-prompt", "--quiet", ...flags, quickstart];
+    const [command = "", ...args] = asUnprivileged(deno);
+    const { code, stdout, stderr } = await new Deno.Command(command, {
+      args,
+      cwd: workspace,
+      env: { ...this.#env, NEW_HOME: home.path, TMPDIR: "/tmp" },
+      stdin: "null",
+    }).output();
+    const decoder = new TextDecoder();
+    return { code, stdout: decoder.decode(stdout), stderr: decoder.decode(stderr) };
+  }
+
   get #env(): Record<string, string> {
     return {
       DENO_DIR: this.denoDir,
@@ -138,6 +165,17 @@ Deno.test("with these permissions, Deno asks for no more at a terminal", async (
   assert(!output.includes("Deno requests"), output);
   assertEquals(code, 0, output);
   assertMatch(output, /^Mean: 117\.2 °F$/m);
+});
+
+testIf(whyNoUser === undefined, whyNoUser ?? "", {
+  name: "with these permissions it runs for a user who is not root, too",
+  fn: async () => {
+    await using machine = await Machine.create();
+
+    const { code, stdout, stderr } = await machine.runAsUser();
+
+    assertEquals({ code, stdout }, { code: 0, stdout: "Mean: 117.2 °F\n" }, stderr);
+  },
 });
 
 Deno.test("examples/quickstart.ts does not run with one permission fewer", async (t) => {

@@ -66,9 +66,7 @@ export async function runUnprivileged(
     workspace,
     ...more,
   ];
-  const [executable = "", ...args] = Deno.uid() === 0
-    ? ["unshare", "--mount", "--propagation", "private", "sh", "-ec", SCRIPT, "sh", ...command]
-    : command;
+  const [executable = "", ...args] = asUnprivileged(command);
   const { success, stdout, stderr } = await new Deno.Command(executable, {
     args,
     env: { NEW_HOME: home, NO_COLOR: "1", DENO_DIR: await denoDir() },
@@ -77,6 +75,32 @@ export async function runUnprivileged(
   const decoder = new TextDecoder();
   if (!success) throw new Error(`${program} failed: ${decoder.decode(stderr)}`);
   return decoder.decode(stdout);
+}
+
+/**
+ * How a command is started by a user who is not root: the current one, or another, whose home is
+ * `$NEW_HOME` then.
+ *
+ * @param command The program and its arguments.
+ * @returns What to start.
+ */
+export function asUnprivileged(command: readonly string[]): readonly string[] {
+  if (Deno.uid() !== 0) return command;
+  return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", SCRIPT, "sh", ...command];
+}
+
+/**
+ * Gives a folder and all in it to the user that {@linkcode asUnprivileged} makes of root.
+ *
+ * @param folder The folder.
+ */
+export async function giveToUnprivileged(folder: string): Promise<void> {
+  if (Deno.uid() !== 0) return;
+  await Deno.chown(folder, Number(USER), Number(USER));
+  for await (const { name, isDirectory, isSymlink } of Deno.readDir(folder)) {
+    if (isDirectory) await giveToUnprivileged(`${folder}/${name}`);
+    else if (!isSymlink) await Deno.chown(`${folder}/${name}`, Number(USER), Number(USER));
+  }
 }
 
 /** Where Deno caches, which depends on the home directory. */

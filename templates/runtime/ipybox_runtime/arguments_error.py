@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import partial
-from importlib import import_module
-from pathlib import Path
-from traceback import walk_tb
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from .call_frames import HEADER, call_frames
 from .checks import is_array, is_mapping
 from .signatures import signature_text
 
@@ -21,8 +18,6 @@ __all__ = ["arguments_error"]
 
 _MOST_PROBLEMS = 3
 _LONGEST_PROBLEM = 120
-_LONGEST_LINE = 100
-_RUNTIME = str(Path(__file__).parent)
 
 
 def arguments_error(model: type[BaseModel], error: ValidationError, given: Any) -> ValidationError:
@@ -57,30 +52,8 @@ def arguments_error(model: type[BaseModel], error: ValidationError, given: Any) 
 
 def _traceback(error: ValidationError) -> list[str]:
     """The line that called, and the line of the cell that led there if that is another one."""
-    code_name = import_module("IPython").get_ipython().compile.format_code_name
-    called: tuple[str, ...] = ()
-    in_cell: tuple[str, ...] = ()
-    for frame, line in walk_tb(error.__traceback__):
-        file = frame.f_code.co_filename
-        if file.startswith(_RUNTIME):
-            continue
-        cell = code_name(file)
-        where = f"{' '.join(cell)}, line {line}" if cell else f"File {file}:{line}"
-        name = frame.f_code.co_name
-        text = linecache.getline(file, line, frame.f_globals).strip()
-        called = (
-            where if name == "<module>" else f"{where}, in {name}",
-            f"----> {line} {text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + '…'}",
-        )
-        if cell:
-            in_cell = called
-    frames = [in_cell] if in_cell == called else [in_cell, called]
     name = type(error).__name__
-    return [
-        f"{'-' * 75}\n{name:<42}Traceback (most recent call last)",
-        *("\n".join(frame) + "\n" for frame in frames if frame),
-        f"{name}: {error}",
-    ]
+    return [HEADER.format(name), *call_frames(error.__traceback__), f"{name}: {error}"]
 
 
 def _path_in(given: Any, loc: Iterable[int | str]) -> tuple[int | str, ...]:

@@ -10,6 +10,7 @@ from . import (
     cell_source,
     child_output,
     code_input,
+    exception_groups,
     messages,
     plain_output,
     streams,
@@ -25,6 +26,7 @@ def start(config_json: str) -> None:
     shell = _shell()
     config = json.loads(config_json)
     plain_output.install(shell)
+    exception_groups.install(shell)
     streams.install()
     child_output.install(shell)
     cell_source.install(shell)
