@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { Consent } from "../approval/consent.ts";
 import type { ConsentStore } from "../approval/consents.ts";
 import { ConfigError } from "../errors.ts";
-import { locateJsonError } from "../json/locate.ts";
+import { parseFile } from "../json/document.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import { OwnEntries } from "../mcp/own_entries.ts";
 import {
@@ -176,14 +176,7 @@ export class ConsentFile implements ConsentStore {
 }
 
 function parseConsents(path: string, text: string): Consent[] {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    const { line, column, found } = locateJsonError(text);
-    throw new ConfigError(`Invalid JSON in ${path}:${line}:${column}: ${found}`, { cause });
-  }
-  const parsed = fileSchema.safeParse(value);
+  const parsed = fileSchema.safeParse(parseFile(path, text).value);
   if (parsed.success) return parsed.data.consents;
   const problem = z.prettifyError(parsed.error).slice(0, 500);
   throw new ConfigError(

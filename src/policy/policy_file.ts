@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { z } from "zod";
 import { ConfigError } from "../errors.ts";
-import { JsonPlaceError, type LocatedJson, parseLocated, pointerOf } from "../json/located.ts";
+import { parseFile, pointerOf } from "../json/document.ts";
 import { type Logger, stderrLogger } from "../log.ts";
 import { isPlainFolder, readHostileFile } from "../mcp/hostile_files.ts";
 import { OwnEntries } from "../mcp/own_entries.ts";
@@ -44,7 +44,7 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  * @throws {ConfigError} It is no policy; the message has lines, columns and JSON pointers.
  */
 export function parsePolicy(name: string, text: string): PolicySource {
-  const located = parseText(name, text);
+  const located = parseFile(name, text, { comments: true });
   const parsed = policySchema.safeParse(located.value);
   if (parsed.success) return { name, document: parsed.data };
   const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, []))
@@ -193,18 +193,6 @@ async function readIfThere(
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
-  }
-}
-
-function parseText(name: string, text: string): LocatedJson {
-  try {
-    return parseLocated(text);
-  } catch (error) {
-    if (!(error instanceof JsonPlaceError)) throw error;
-    const { line, column } = error.place;
-    throw new ConfigError(`Invalid JSON in ${name}:${line}:${column}: ${error.message}`, {
-      cause: error,
-    });
   }
 }
 

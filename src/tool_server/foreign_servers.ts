@@ -1,5 +1,5 @@
-import { parse as parseJsonc } from "@std/jsonc";
 import { ConfigError } from "../errors.ts";
+import { parseFile } from "../json/document.ts";
 import { isRecord } from "../json/record.ts";
 import { checkServerName, serverNameFrom } from "../mcp/server_name.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
@@ -14,9 +14,6 @@ export interface ForeignServers {
   /** Those that cannot be used, by the file's names. */
   readonly unusable: ReadonlyMap<string, ConfigError>;
 }
-
-/** What stands before the place in an error of the parser. */
-const POSITION = " in JSONC at position ";
 
 /** Where programs keep servers in their files: most, VS Code's `mcp.json`, VS Code's settings. */
 const PLACES: readonly (readonly string[])[] = [["mcpServers"], ["servers"], ["mcp", "servers"]];
@@ -38,7 +35,11 @@ export function parseServersFile(path: string, text: string): ForeignServers {
   const servers = new Map<string, ServerParams>();
   const renamed = new Map<string, string>();
   const unusable = new Map<string, ConfigError>();
-  for (const [given, params] of Object.entries(serversIn(path, parseFile(path, text)))) {
+  for (
+    const [given, params] of Object.entries(
+      serversIn(path, parseFile(path, text, { comments: true }).value),
+    )
+  ) {
     const name = serverNameFrom(given) ?? given;
     try {
       if (servers.has(name)) throw takenName(given, renamed.get(name) ?? name, name);
@@ -51,23 +52,6 @@ export function parseServersFile(path: string, text: string): ForeignServers {
     }
   }
   return { servers, renamed, unusable };
-}
-
-function parseFile(path: string, text: string): unknown {
-  try {
-    return parseJsonc(text);
-  } catch (cause) {
-    const message = cause instanceof Error ? cause.message : String(cause);
-    const start = message.indexOf(": unexpected token ");
-    const end = message.lastIndexOf(POSITION);
-    const isKnown = start !== -1 && end > start;
-    const found = isKnown ? message.slice(start + 2, end) : "the text ends too early";
-    const position = isKnown ? parseInt(message.slice(end + POSITION.length)) : text.length;
-    const before = text.slice(0, position).split("\n");
-    const column = (before.at(-1)?.length ?? 0) + 1;
-    const at = `${path}:${before.length}:${column}`;
-    throw new ConfigError(`Invalid JSON in ${at}: ${found.slice(0, 100)}`, { cause });
-  }
 }
 
 function serversIn(path: string, file: unknown): Readonly<Record<string, unknown>> {

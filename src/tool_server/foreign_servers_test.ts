@@ -69,9 +69,9 @@ for (const [name, params, said] of UNUSABLE) {
 
 /** Files without servers. */
 const WRONG: readonly (readonly [text: string, said: string])[] = [
-  ["nope", "x.json:1:1: unexpected token"],
+  ["nope", "x.json:1:1: Expected a value"],
   ['{\n  "mcpServers": {,}\n}', "x.json:2:18"],
-  ['{"mcpServers": {', "x.json:1:17: the text ends too early"],
+  ['{"mcpServers": {', "x.json:1:17: Expected a name in double quotes"],
   ['{"mcpServers": []}', '"mcpServers" must be an object'],
   ['{"mcp": {"servers": 1}}', '"mcp.servers" must be an object'],
   ["{}", "There are no servers in x.json"],

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { Mutex } from "../async/mutex.ts";
 import { ConfigError } from "../errors.ts";
-import { locateJsonError } from "../json/locate.ts";
+import { parseFile } from "../json/document.ts";
 import { isRecord } from "../json/record.ts";
 import {
   isPlainFolder,
@@ -200,22 +200,13 @@ export class ServerRegistry {
  * @throws {ConfigError} It is not JSON, with line and column, or not that format.
  */
 function parseRegistry(path: string, text: string): RegistryFile {
-  const file = parseJsonFile(path, text);
+  const file = parseFile(path, text).value;
   if (!isRecord(file)) throw new ConfigError(`Invalid registry ${path}: it must be a JSON object`);
   const { mcpServers = {} } = file;
   if (!isRecord(mcpServers)) {
     throw new ConfigError(`Invalid registry ${path}: "mcpServers" must be an object`);
   }
   return { ...file, mcpServers };
-}
-
-function parseJsonFile(path: string, text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    const { line, column, found } = locateJsonError(text);
-    throw new ConfigError(`Invalid JSON in ${path}:${line}:${column}: ${found}`, { cause });
-  }
 }
 
 function checked(

@@ -13,8 +13,7 @@ import { readChainLine } from "../../src/audit/chain.ts";
 import { redactText } from "../../src/audit/redact.ts";
 import { ConfigError, ToolCallError } from "../../src/errors.ts";
 import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
-import { locateJsonError } from "../../src/json/locate.ts";
-import { parseLocated } from "../../src/json/located.ts";
+import { parseDocument } from "../../src/json/document.ts";
 import { ArtifactFolder } from "../../src/kernel/artifact_folder.ts";
 import { decodeMessage } from "../../src/kernel/jupyter.ts";
 import { OutputCollector } from "../../src/kernel/output_collector.ts";
@@ -85,8 +84,12 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
     throws: [SyntaxError, TypeError],
     seeds: JSON_SEEDS,
   },
-  "JSON with places": { parse: parseLocated, throws: [SyntaxError], seeds: JSON_SEEDS },
-  "broken JSON": { parse: locateJsonError, seeds: JSON_SEEDS },
+  "JSON with places": { parse: parseDocument, throws: [SyntaxError], seeds: JSON_SEEDS },
+  "JSON with comments": {
+    parse: (text) => parseDocument(text, { comments: true }),
+    throws: [SyntaxError],
+    seeds: [...JSON_SEEDS, '{ // a\n "a": [1, /* b */ ], }'],
+  },
   "messages of MCP": {
     parse: parseMessage,
     throws: [SyntaxError],

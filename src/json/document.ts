@@ -1,8 +1,9 @@
 /**
- * JSON of which every value's place is known, for errors about files that people write.
+ * JSON of files that people write: every value's place is known, for errors about it.
  *
  * @module
  */
+import { ConfigError } from "../errors.ts";
 
 /** A place in a text, counted from 1. */
 export interface Place {
@@ -11,7 +12,7 @@ export interface Place {
 }
 
 /** Parsed JSON and the places of its values. */
-export interface LocatedJson {
+export interface JsonDocument {
   /** The value. */
   readonly value: unknown;
   /** The place of the value at a JSON pointer, or of the nearest value around it. */
@@ -32,17 +33,17 @@ export class JsonPlaceError extends SyntaxError {
   }
 }
 
-/**
- * Parses JSON strictly: a name that is given twice in an object is an error too.
- *
- * @param text The text.
- * @returns The value and the places in it.
- * @throws {JsonPlaceError} It is not JSON, with the place.
- */
-export function parseLocated(text: string): LocatedJson {
-  const scanner = new Scanner(text);
+/** What {@linkcode parseDocument} takes besides JSON. */
+export interface ParseDocumentOptions {
+  /** Comments, and a comma behind the last value. Only for files that ipybox never writes. */
+  readonly comments?: boolean;
+}
+
+/** Parses JSON strictly: a name that is given twice in an object is an error, too. */
+export function parseDocument(text: string, options: ParseDocumentOptions = {}): JsonDocument {
+  const scanner = new Scanner(text, options.comments ?? false);
   scanner.document();
-  const value: unknown = JSON.parse(text);
+  const value: unknown = JSON.parse(scanner.plainText());
   return {
     value,
     placeOf: (pointer) => {
@@ -53,6 +54,21 @@ export function parseLocated(text: string): LocatedJson {
       }
     },
   };
+}
+
+/** Parses the text of a file; a `ConfigError` names the file, the line and the column. */
+export function parseFile(
+  path: string,
+  text: string,
+  options: ParseDocumentOptions = {},
+): JsonDocument {
+  try {
+    return parseDocument(text, options);
+  } catch (cause) {
+    if (!(cause instanceof JsonPlaceError)) throw cause;
+    const { message, place: { line, column } } = cause;
+    throw new ConfigError(`Invalid JSON in ${path}:${line}:${column}: ${message}`, { cause });
+  }
 }
 
 /** A JSON pointer for a path of names and indices. */
@@ -69,6 +85,7 @@ function placeAt(text: string, offset: number): Place {
 const STRING = /"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 const LITERAL = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const SPACE = /[ \t\n\r]*/y;
+const COMMENT = /\/\/[^\n\r]*|\/\*[^]*?\*\//y;
 /** How deep values may nest: files that people write do not come near it. */
 const MAX_DEPTH = 100;
 
@@ -76,21 +93,37 @@ const MAX_DEPTH = 100;
 class Scanner {
   readonly offsets = new Map<string, number>();
   readonly #text: string;
+  readonly #comments: boolean;
+  /** What is no JSON, and was taken nevertheless. */
+  readonly #extras: [start: number, end: number][] = [];
   #at = 0;
+  /** The last comma. */
+  #comma = 0;
 
-  constructor(text: string) {
+  constructor(text: string, comments: boolean) {
     this.#text = text;
+    this.#comments = comments;
+  }
+
+  /** The text with blanks in the place of what is no JSON. */
+  plainText(): string {
+    let [plain, at] = ["", 0];
+    for (const [start, end] of this.#extras.sort(([a], [b]) => a - b)) {
+      plain += this.#text.slice(at, start) + " ".repeat(end - start);
+      at = end;
+    }
+    return plain + this.#text.slice(at);
   }
 
   document(): void {
     this.#value("", 0);
-    this.#read(SPACE);
+    this.#skip();
     if (this.#at < this.#text.length) this.#fail("Expected the end");
   }
 
   #value(pointer: string, depth: number): void {
     if (depth > MAX_DEPTH) this.#fail("It nests too deeply");
-    this.#read(SPACE);
+    this.#skip();
     this.offsets.set(pointer, this.#at);
     if (this.#take("{")) this.#members(pointer, depth + 1);
     else if (this.#take("[")) this.#items(pointer, depth + 1);
@@ -102,7 +135,8 @@ class Scanner {
   #members(pointer: string, depth: number): void {
     if (this.#take("}")) return;
     do {
-      this.#read(SPACE);
+      this.#skip();
+      if (this.#isLast("}")) return;
       const start = this.#at;
       const name = this.#read(STRING) ?? this.#fail("Expected a name in double quotes");
       const inner = pointer + pointerOf([String(JSON.parse(name))]);
@@ -117,13 +151,35 @@ class Scanner {
   #items(pointer: string, depth: number): void {
     if (this.#take("]")) return;
     let index = 0;
-    do this.#value(`${pointer}/${index++}`, depth); while (this.#take(","));
+    do {
+      this.#skip();
+      if (this.#isLast("]")) return;
+      this.#value(`${pointer}/${index++}`, depth);
+    } while (this.#take(","));
     if (!this.#take("]")) this.#fail("Expected a comma or ]");
   }
 
+  /** Whether a list ends behind a comma, where it may. */
+  #isLast(closing: string): boolean {
+    if (!this.#comments || !this.#take(closing)) return false;
+    this.#extras.push([this.#comma, this.#comma + 1]);
+    return true;
+  }
+
+  /** Goes over blanks, and over comments where there may be any. */
+  #skip(): void {
+    for (;;) {
+      this.#read(SPACE);
+      const start = this.#at;
+      if (!this.#comments || this.#read(COMMENT) === undefined) return;
+      this.#extras.push([start, this.#at]);
+    }
+  }
+
   #take(character: string): boolean {
-    this.#read(SPACE);
+    this.#skip();
     if (this.#text.charAt(this.#at) !== character) return false;
+    if (character === ",") this.#comma = this.#at;
     this.#at++;
     return true;
   }

@@ -1,2 +1,0 @@
-/** Parses JSON with comments and trailing commas. */
-export function parse(text: string): unknown;
