@@ -96,7 +96,6 @@ export type { Match } from "./src/policy/match.ts";
 export type { PathJudgeOptions } from "./src/policy/paths.ts";
 export { PolicyRules } from "./src/policy/policy_rules.ts";
 export type {
-  PartExplanation,
   PolicyExplanation,
   PolicySource,
   RuleFinding,

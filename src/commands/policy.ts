@@ -73,7 +73,7 @@ export const policy: Command = {
     "  ipybox policy check",
     "  ipybox policy accept",
     `  ipybox policy explain files.read_file '{"path": "notes.txt"}'`,
-    "  ipybox policy explain --shell 'git log | head'",
+    "  ipybox policy explain --shell 'git log -3'",
     "  ipybox policy forget 1c0ffee5",
   ].join("\n"),
   run,
@@ -292,19 +292,16 @@ function withHints(call: ApprovalCall, tools: readonly PackageTool[] = []): Appr
 
 function withoutRules(call: ApprovalCall): PolicyExplanation {
   const { mode } = approvalPolicy({}).decide(call);
-  return { mode, reason: "There is no policy", parts: [] };
+  return { mode, reason: "There is no policy", findings: [] };
 }
 
 function explanationText(
-  { mode, reason, parts }: PolicyExplanation,
+  { mode, reason, findings }: PolicyExplanation,
   consents: readonly ConsentFinding[],
 ): string {
   const lines = [`${mode}: ${reason}`];
-  for (const { command, mode: partMode, findings } of parts) {
-    if (command !== undefined) lines.push(`  ${command}: ${partMode}`);
-    for (const { rule, effect, doubt } of findings) {
-      lines.push(`    ${rule}: ${effect}${doubt === undefined ? "" : `, may match: ${doubt}`}`);
-    }
+  for (const { rule, effect, doubt } of findings) {
+    lines.push(`    ${rule}: ${effect}${doubt === undefined ? "" : `, may match: ${doubt}`}`);
   }
   const valid = consents.filter(({ changes }) => changes.length === 0);
   const consent = valid.find(({ decision }) => decision === "deny") ?? valid[0];
