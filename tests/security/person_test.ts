@@ -55,7 +55,10 @@ Deno.test("L8: look-alikes of quotes and letters from right to left do not rearr
       toolName: "write_file",
       arguments: sealObject(toExact(args)),
     });
-  for (const quote of "\u2018\u2019\u201b\u02bc\uff07\uff02\u2032\u201c\u201d\u00b4\u05f3") {
+  for (
+    const quote
+      of "\u2018\u2019\u201b\u02bc\uff07\uff02\u2032\u201c\u201d\u00b4\u05f3\u030d\u030e\u0351\u0357\u16cc\u{16f51}\u{16f52}"
+  ) {
     const shown = call({ path: `a.txt${quote}, content=${quote}hello${quote}) # ${quote}` });
     assert(!shown.includes(quote), shown);
     assert(!visibleCode(`echo ${quote}; rm -rf x`).includes(quote));
