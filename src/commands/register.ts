@@ -42,7 +42,7 @@ export const register: Command = {
     "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
     from: { value: "FILE", help: "Register the servers of another program's file" },
     ...OAUTH_OPTIONS,
-    yes: { help: "With --from: start and register the servers of the file without asking" },
+    yes: { help: "With --from: start and register its servers without asking" },
     force: { help: "Replace another registration of that name without asking" },
     login: { help: "Log in also without a terminal: print the page and wait for the browser" },
     ...LOGIN_OPTIONS,
