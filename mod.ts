@@ -95,12 +95,7 @@ export type { LoadPolicyOptions } from "./src/policy/policy_file.ts";
 export type { Match } from "./src/policy/match.ts";
 export type { PathJudgeOptions } from "./src/policy/paths.ts";
 export { PolicyRules } from "./src/policy/policy_rules.ts";
-export type {
-  PartExplanation,
-  PolicyExplanation,
-  PolicySource,
-  RuleFinding,
-} from "./src/policy/policy_rules.ts";
+export type { PolicyExplanation, PolicySource, RuleFinding } from "./src/policy/policy_rules.ts";
 export type {
   AnnotationName,
   ArgumentCondition,

@@ -97,7 +97,7 @@ export function visible(text: string): string {
  * @returns The same on one line.
  */
 export function visibleCode(code: string): string {
-  return visible(code).replace(QUOTE_LIKE, escapeCharacter);
+  return withoutLooseMarks(visible(code)).replace(QUOTE_LIKE, escapeCharacter);
 }
 
 /**
@@ -118,7 +118,7 @@ export function escapeHidden(text: string, escape: (character: string) => string
  * @returns It in quotes, all of it visible.
  */
 export function quoted(text: string): string {
-  const escaped = visible(text.replace(/['\\]/g, "\\$&"));
+  const escaped = withoutLooseMarks(visible(text.replace(/['\\]/g, "\\$&")));
   const inWord = (at: number) =>
     LETTER.test(escaped[at - 1] ?? "") && LETTER.test(escaped[at + 1] ?? "");
   // The apostrophe of a word, as in "don’t", ends no text.
@@ -128,6 +128,17 @@ export function quoted(text: string): string {
       character === "\u2019" && inWord(at) ? character : escapeCharacter(character),
   );
   return `'${shown}'`;
+}
+
+/** Marks of no script, many of which fonts draw like quotes, stay only where they make up a letter. */
+function withoutLooseMarks(text: string): string {
+  return text.replace(
+    /[^\p{M}](?:(?=\p{Script=Inherited})\p{M})+|(?=\p{Script=Inherited})\p{M}/gu,
+    (found) => {
+      if ([...found.normalize("NFC")].length === 1 && !/^\p{M}/u.test(found)) return found;
+      return found.replace(/\p{M}/gu, escapeCharacter);
+    },
+  );
 }
 
 function plainName(name: string): string {
@@ -150,7 +161,7 @@ const HIDDEN_OR_BLANKS = new RegExp(`${HIDDEN.source}|\u27e8| {21,}`, "gu");
 const MAX_INDENTATION = 60;
 /** Characters that fonts draw like the quotes of code, and marks that put one on a letter. */
 const QUOTE_LIKE =
-  /[\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\ua78b\ua78c\uff02\uff07\uff40\u{1f676}-\u{1f678}]/gu;
+  /[\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\u16cc\ua78b\ua78c\uff02\uff07\uff40\u{16f51}\u{16f52}\u{1f676}-\u{1f678}]/gu;
 
 function literal(value: ExactJson): string {
   if (value === null) return "None";

@@ -44,7 +44,7 @@ Deno.test("describeCall() shows what fonts show nothing or several things for", 
   const tag = describeCall(call(JSON.stringify({ a: "\u{e0061}" })));
   assertEquals(tag, "fs.write_file(a='\\U000e0061')");
   const marks = describeCall(call(JSON.stringify({ a: `e\u0301 o${"\u0301".repeat(5)}` })));
-  assertEquals(marks, "fs.write_file(a='e\u0301 o\u0301\u0301\u0301\\u0301\\u0301')");
+  assertEquals(marks, `fs.write_file(a='e\u0301 o${"\\u0301".repeat(5)}')`);
 });
 
 Deno.test("describeCall() escapes the server's name, which code may invent", () => {

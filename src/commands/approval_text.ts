@@ -105,15 +105,17 @@ function callRows({ request, argumentsJson, columns }: ShownRequest, fold: boole
 
 function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
   const { cmd, program, ...others } = callOf(request, argumentsJson).arguments;
-  if (typeof cmd !== "string" || Object.keys(others).length > 0) {
+  const isKnown = program === undefined || typeof program === "string";
+  if (typeof cmd !== "string" || !isKnown || Object.keys(others).length > 0) {
     return callRows({ request, argumentsJson, columns }, fold);
   }
-  const by = typeof program === "string" ? ` by ${visible(program)}` : "";
-  const lines = cmd.replace(/\n$/, "").split("\n").map((line) => {
+  const rowsOf = (line: string) => {
     const text = visibleCode(line);
     return fold ? shortened(text, columns) : marked(text, columns);
-  });
-  return [...wrapped(`Run${by}:`, columns), ...(fold ? folded(lines, "lines") : lines).flat()];
+  };
+  const head = program === undefined ? ["Run:"] : ["Run by:", ...rowsOf(program), "Text:"];
+  const lines = cmd.replace(/\n$/, "").split("\n").map(rowsOf);
+  return [...head, ...(fold ? folded(lines, "lines") : lines).flat()];
 }
 
 /** Leaves out the middle of what is many, and says of how much. */

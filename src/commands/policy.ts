@@ -73,7 +73,7 @@ export const policy: Command = {
     "  ipybox policy check",
     "  ipybox policy accept",
     `  ipybox policy explain files.read_file '{"path": "notes.txt"}'`,
-    "  ipybox policy explain --shell 'git log | head'",
+    "  ipybox policy explain --shell 'git log -3'",
     "  ipybox policy forget 1c0ffee5",
   ].join("\n"),
   run,
@@ -118,6 +118,9 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return check(rules, found, io, json);
 }
 
+/** What stands on the screen beside the rules that are asked about. */
+const MARGIN_ROWS = 4;
+
 /** Shows the workspace's policy, and remembers that the person accepts it. */
 async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (parsed.value("file") !== undefined) {
@@ -131,21 +134,30 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
     return EXIT.ok;
   }
   const { document } = policy.source;
-  const { columns } = terminalSize();
+  const { columns, rows } = terminalSize();
   const show = (text: string) => io.err(foreignText(text, columns).trimEnd());
+  const { narrow, wide } = grantsOf(document);
   // As it is read, not as it is written: that could put what counts out of sight.
   io.err(`${printable(policy.path)} says:`);
   show(JSON.stringify(document, null, 2));
   for (const warning of warningsOf(new PolicyRules([policy.source]))) {
     io.err(`Warning: ${printable(warning)}`);
   }
-  for (const { heading, items } of grantsOf(document)) {
+  for (const { heading, items } of [...narrow, ...wide]) {
     io.err(`${heading} (${items.length}):`);
     show(items.join("\n"));
   }
   if (!parsed.has("yes")) {
     if (!io.interactive) {
       throw new ConfigError("There is no terminal to ask at: add --yes to accept");
+    }
+    const height = wide.flatMap(({ items }) => items)
+      .reduce((sum, item) => sum + foreignText(item, columns).split("\n").length - 1, 0);
+    if (height > rows - MARGIN_ROWS) {
+      throw new ConfigError(
+        "The calls of any tool or command that it allows are more than fits on this screen: " +
+          `read ${policy.path}, and add --yes to accept it`,
+      );
     }
     const answer = await io.ask("Accept it? [y/N] ");
     if (!/^y(es)?$/i.test(answer?.trim() ?? "")) {
@@ -292,19 +304,16 @@ function withHints(call: ApprovalCall, tools: readonly PackageTool[] = []): Appr
 
 function withoutRules(call: ApprovalCall): PolicyExplanation {
   const { mode } = approvalPolicy({}).decide(call);
-  return { mode, reason: "There is no policy", parts: [] };
+  return { mode, reason: "There is no policy", findings: [] };
 }
 
 function explanationText(
-  { mode, reason, parts }: PolicyExplanation,
+  { mode, reason, findings }: PolicyExplanation,
   consents: readonly ConsentFinding[],
 ): string {
   const lines = [`${mode}: ${reason}`];
-  for (const { command, mode: partMode, findings } of parts) {
-    if (command !== undefined) lines.push(`  ${command}: ${partMode}`);
-    for (const { rule, effect, doubt } of findings) {
-      lines.push(`    ${rule}: ${effect}${doubt === undefined ? "" : `, may match: ${doubt}`}`);
-    }
+  for (const { rule, effect, doubt } of findings) {
+    lines.push(`    ${rule}: ${effect}${doubt === undefined ? "" : `, may match: ${doubt}`}`);
   }
   const valid = consents.filter(({ changes }) => changes.length === 0);
   const consent = valid.find(({ decision }) => decision === "deny") ?? valid[0];

@@ -5,6 +5,7 @@
  */
 import { many } from "../policy/match.ts";
 import type { PolicyDocument, PolicyRule } from "../policy/schema.ts";
+import { startsPrograms } from "../policy/shell_programs.ts";
 
 /** Something that a policy grants. */
 export interface Grants {
@@ -14,31 +15,58 @@ export interface Grants {
   readonly items: readonly string[];
 }
 
+/** What a policy grants. */
+export interface PolicyGrants {
+  /** What is bounded by the names of tools or commands, and what else the policy grants. */
+  readonly narrow: readonly Grants[];
+  /** What reaches further: it must stand right before a question, all of it in sight. */
+  readonly wide: readonly Grants[];
+}
+
 /**
- * Lists what a policy allows, what reaches furthest last: that is what stands nearest to a question.
+ * Lists what a policy allows.
  *
  * @param document The policy.
  * @returns What it grants.
  */
-export function grantsOf({ rules, trustedServers }: PolicyDocument): Grants[] {
+export function grantsOf({ rules, trustedServers }: PolicyDocument): PolicyGrants {
   const allowing = rules.map((rule, index) => ({ rule, at: `rule ${index + 1}` }))
     .filter(({ rule }) => rule.effect === "allow");
-  const narrow = allowing.filter(({ rule }) => !isUnconditional(rule));
-  const wide = allowing.filter(({ rule }) => isUnconditional(rule));
-  const grants = [
-    {
-      heading: "Calls that it allows without asking",
-      items: [
-        ...narrow.map(({ rule, at }) => `${at}: ${JSON.stringify(conditionsOf(rule))}`),
-        ...wide.map(({ at }) => `${at}: every call that can be judged`),
-      ],
-    },
-    {
-      heading: "Servers whose annotations it believes",
-      items: trustedServers.map((name) => JSON.stringify(name)),
-    },
-  ];
-  return grants.filter(({ items }) => items.length > 0);
+  const itemsFor = (wanted: (rule: PolicyRule) => boolean) =>
+    allowing.filter(({ rule }) => wanted(rule)).map(({ rule, at }) => {
+      if (isUnconditional(rule)) return `${at}: every call that can be judged`;
+      return `${at}: ${JSON.stringify(conditionsOf(rule))}`;
+    });
+  const given = (grants: readonly Grants[]) => grants.filter(({ items }) => items.length > 0);
+  return {
+    narrow: given([
+      {
+        heading: "Calls of named tools and commands that it allows without asking",
+        items: itemsFor(isNarrow),
+      },
+      {
+        heading: "Servers whose annotations it believes",
+        items: trustedServers.map((name) => JSON.stringify(name)),
+      },
+    ]),
+    wide: given([
+      {
+        heading: "Calls of any tool or command that it allows without asking",
+        items: itemsFor((rule) => !isNarrow(rule)),
+      },
+    ]),
+  };
+}
+
+/** Whether a rule spells out the tools or commands that it is about. */
+function isNarrow({ tool, command }: PolicyRule): boolean {
+  const isPlain = (text: string) => !/[*?]/.test(text);
+  if (tool !== undefined && many(tool).every(isPlain)) return true;
+  const programs = command === undefined
+    ? []
+    : many(command).map((pattern) => pattern.trim().split(/\s+/)[0] ?? "");
+  return programs.length > 0 &&
+    programs.every((name) => isPlain(name) && !startsPrograms(name));
 }
 
 /**

@@ -5,7 +5,9 @@ import { generateMcpSources } from "../apigen/sources.ts";
 import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../errors.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
+import type { Logger } from "../log.ts";
 import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
+import { startEvidence } from "../mcp/start_evidence.ts";
 import { parseServersFile } from "../tool_server/foreign_servers.ts";
 import { launchText } from "../tool_server/server_facets.ts";
 import { ServerRegistry } from "../tool_server/server_registry.ts";
@@ -19,9 +21,11 @@ import {
 } from "./command.ts";
 import { LOGIN_OPTIONS, loginAt } from "./login_page.ts";
 import { OAUTH_OPTIONS, oauthOf } from "./oauth_options.ts";
+import { foreignText } from "./foreign_rows.ts";
 import { printable } from "./printable.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { shellWord } from "../mcp/shell_word.ts";
+import { terminalSize } from "./terminal_size.ts";
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {
@@ -38,6 +42,7 @@ export const register: Command = {
     "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
     from: { value: "FILE", help: "Register the servers of another program's file" },
     ...OAUTH_OPTIONS,
+    yes: { help: "With --from: start and register its servers without asking" },
     force: { help: "Replace another registration of that name without asking" },
     login: { help: "Log in also without a terminal: print the page and wait for the browser" },
     ...LOGIN_OPTIONS,
@@ -65,6 +70,8 @@ export const register: Command = {
     "",
     '--from takes files with {"mcpServers": {…}}, such as those of Claude, Cursor and',
     'Windsurf, and {"servers": {…}}, as VS Code has them. ${env:VAR} becomes ${VAR}.',
+    "It shows how each server is started and asks before it starts it. Without a",
+    "terminal, look at the file and add --yes.",
     "",
     "Examples:",
     "",
@@ -105,13 +112,35 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     // Variables that came with a repository would be started with unseen.
     const own = present !== undefined && registry.isOwn(name, present) ? present : undefined;
     const wanted = parseServerParams(name, withKept(timed(params), own));
-    if (present === undefined || parsed.has("force") || startAlike(present, wanted)) return wanted;
-    const is = `${name} is registered as ${printable(launchText(present))}`;
-    if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
-    const becomes = `It would become ${printable(launchText(wanted))}`;
-    const answer = await io.ask(`${is}\n${becomes}\nReplace it? [y/N] `);
-    if (/^y(es)?$/i.test(answer?.trim() ?? "")) return wanted;
-    throw new ConfigError(`${name} was not replaced`);
+    if (own !== undefined && startAlike(own, wanted)) return wanted;
+    const isFromFile = parsed.value("from") !== undefined;
+    const shown = isFromFile && io.interactive && !parsed.has("yes")
+      ? await launchRows(name, wanted, { workspace, log: io.log })
+      : [];
+    // Without a person who reads it, nothing that may be secret is printed.
+    if (shown.length > 0) io.err(shown.join("\n"));
+    else if (isFromFile) io.err(`${name}: ${printable(launchText(wanted))}`);
+    const isReplaced = present !== undefined && !startAlike(present, wanted) &&
+      !parsed.has("force");
+    if (isReplaced) {
+      const is = `${name} is registered as ${printable(launchText(present))}`;
+      if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
+      const becomes = `It would become ${printable(launchText(wanted))}`;
+      if (await agrees(`${is}\n${becomes}\nReplace it?`)) return wanted;
+      throw new ConfigError(`${name} was not replaced`);
+    }
+    if (!isFromFile || parsed.has("yes")) return wanted;
+    const not = `${name} was not started`;
+    if (!io.interactive) {
+      throw new ConfigError(`${not}: there is no terminal to ask at. If you trust it, add --yes`);
+    }
+    if (await agrees(`Start and register ${name} (${shown.length} rows above)?`)) return wanted;
+    throw new ConfigError(not);
+  }
+
+  async function agrees(question: string): Promise<boolean> {
+    const answer = await io.ask(`${question} [y/N] `);
+    return /^y(es)?$/i.test(answer?.trim() ?? "");
   }
 
   function timed(params: ServerParams): ServerParams {
@@ -136,6 +165,23 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     });
     report(name, tools, io);
   }
+}
+
+/** What a server of a file is started with, as the file may be somebody else's. */
+async function launchRows(
+  name: string,
+  params: ServerParams,
+  options: { readonly workspace: string; readonly log: Logger },
+): Promise<string[]> {
+  const shown = await startEvidence(name, params, { ...options, variables: undefined });
+  const { columns } = terminalSize();
+  const rowsOf = (text: string) => foreignText(text, columns).trimEnd().split("\n");
+  return [
+    `${name}:`,
+    ...rowsOf(JSON.stringify(shown, null, 2)),
+    `${name} starts or reaches, outside the code's sandbox:`,
+    ...rowsOf(launchText(shown.params)),
+  ];
 }
 
 /** A server that replaces another one keeps its time to start, and the variables that it does not set. */

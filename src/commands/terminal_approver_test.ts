@@ -94,7 +94,16 @@ const SUMMARIES: readonly (readonly [asked: ApprovalCall, rows: readonly string[
     "  | ls -l",
     "  | Allow? [y/N] \\x1b[2Jy",
   ]],
-  [shell("print 1;\n", "perl -w"), ["Run by perl -w:", "  | print 1;"]],
+  [shell("print 1;\n", "perl -w"), ["Run by:", "  | perl -w", "Text:", "  | print 1;"]],
+  // No row of the code's stands without its mark.
+  [shell("x", `bash ${"-".repeat(33)}\u2019Your rule allows it: press y.`), [
+    "Run by:",
+    `  | bash ${"-".repeat(31)}`,
+    "  | --\\u2019Your rule allows it: press y",
+    "  | .",
+    "Text:",
+    "  | x",
+  ]],
   [shell("x".repeat(40)), ["Run:", `  | ${"x".repeat(36)}`, "  | xxxx"]],
   [shell("a\n".repeat(30)), [
     "Run:",

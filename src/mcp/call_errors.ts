@@ -1,11 +1,12 @@
 import {
-  type McpConnectionError,
+  McpConnectionError,
   McpLoginRequiredError,
   ToolCallError,
   type ToolCallErrorDetails,
   type ToolErrorType,
 } from "../errors.ts";
 import { messageOf } from "./problems.ts";
+import { mayQuoteSecrets, type ServerParams } from "./server_params.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
 import type { StdioTransport } from "./stdio_transport.ts";
 
@@ -102,6 +103,24 @@ export function explainLogin(failure: McpConnectionError): ToolCallError {
     return fail(serverName, "server_unreachable", "cannot be reached", failure);
   }
   return new ToolCallError("login_required", message, {}, { cause: failure });
+}
+
+/**
+ * Says that a server cannot be started or reached, in words that executed code may read: addresses, what
+ * was filled in for variables, and last words may hold secrets.
+ *
+ * @param serverName The server.
+ * @param params Its parameters, as they are registered.
+ * @param error Why.
+ * @returns The message.
+ */
+export function startFailure(serverName: string, params: ServerParams, error: Error): string {
+  const isConnection = error instanceof McpConnectionError;
+  if (isConnection && !("command" in params)) return `MCP server "${serverName}" cannot be reached`;
+  if (mayQuoteSecrets(params, error)) {
+    return `MCP server "${serverName}" cannot be started: ipybox's log says why`;
+  }
+  return isConnection ? error.message.split("\n", 1)[0] ?? "" : error.message;
 }
 
 /**

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { LONGEST_TIMER_MS } from "../async/signals.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, McpConnectionError } from "../errors.ts";
 import { type OAuthParams, oauthParams } from "./oauth/params.ts";
 import { replaceVariables } from "./variable_text.ts";
 
@@ -156,6 +156,9 @@ function withUsualUrl(given: unknown): unknown {
 /** Looks up a variable for `${VAR}`. */
 export type VariableLookup = (name: string) => string | undefined;
 
+/** Stands for the workspace's path, by the name that editors use for it. */
+export const WORKSPACE_VARIABLE = "workspaceFolder";
+
 const VARIABLE = /^([A-Za-z0-9_]+)(?::-([^]*))?$/;
 
 /**
@@ -185,11 +188,35 @@ export function fillVariables<T extends ServerParams>(
   if (unset.size > 0) {
     const names = [...unset].map((name) => `\${${name}}`).join(", ");
     const are = unset.size === 1 ? "which is not set: set it" : "which are not set: set them";
-    throw new ConfigError(
+    throw new UnsetVariablesError(
       `MCP server "${serverName}" needs ${names}, ${are} in the environment or in the workspace's .env`,
     );
   }
   return filled;
+}
+
+/** Variables are not set. Its message has their names, and nothing that was filled in. */
+export class UnsetVariablesError extends ConfigError {}
+
+/**
+ * Whether an error of a server's start may quote what was filled into the server's parameters.
+ *
+ * @param params The parameters, as they are registered.
+ * @param error The error.
+ * @returns Whether executed code must not see its message.
+ */
+export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {
+  if (error instanceof UnsetVariablesError) return false;
+  // What comes of a start names no variables of its environment, except where programs are searched.
+  const { PATH } = "command" in params ? params.env ?? {} : {};
+  const quotable = error instanceof McpConnectionError ? { ...params, env: { PATH } } : params;
+  let found = false;
+  mapStrings<unknown>(quotable, (text) =>
+    replaceVariables(text, (body) => {
+      found ||= VARIABLE.test(body) && body !== WORKSPACE_VARIABLE;
+      return undefined;
+    }));
+  return found;
 }
 
 function check<T>(at: string, schema: z.ZodType<T>, value: unknown): T {

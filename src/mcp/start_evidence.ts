@@ -8,8 +8,13 @@ import { isInside } from "../process/trusted_path.ts";
 import { ifPresent } from "./hostile_files.ts";
 import { namesCode } from "./own_arguments.ts";
 import { settingsFileOf, wantedSandbox } from "./sandbox_settings.ts";
-import { fillVariables, type ServerParams, type VariableLookup } from "./server_params.ts";
-import { variableLookup, WORKSPACE_VARIABLE } from "./variables.ts";
+import {
+  fillVariables,
+  type ServerParams,
+  type VariableLookup,
+  WORKSPACE_VARIABLE,
+} from "./server_params.ts";
+import { variableLookup } from "./variables.ts";
 
 /** What decides on what a registration starts or reaches: the registration, and what it refers to. */
 export interface StartEvidence {

@@ -3,10 +3,7 @@ import type { Logger } from "../log.ts";
 import { hostEnv } from "../process/host_env.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./dotenv_file.ts";
-import type { VariableLookup } from "./server_params.ts";
-
-/** Stands for the workspace's path, by the name that editors use for it. */
-export const WORKSPACE_VARIABLE = "workspaceFolder";
+import { type VariableLookup, WORKSPACE_VARIABLE } from "./server_params.ts";
 
 /** What every server started as a process gets of the host's environment. No secrets are in it. */
 const INHERITED: readonly string[] = [

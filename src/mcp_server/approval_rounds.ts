@@ -34,14 +34,6 @@ interface RoundState {
   readonly askedAt?: number;
 }
 
-/** What a form offers, in the words that the user sees. */
-const DECISIONS: ReadonlyMap<string, CellDecision> = new Map([
-  ["allow once", "once"],
-  ["allow this tool in this cell", "cell"],
-  ["allow this tool in this session", "session"],
-  ["deny", "deny"],
-]);
-
 const confirmation = z.object({
   decision: z.enum(["allow", "deny"]).meta({ default: "allow" }),
 });
@@ -133,7 +125,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
         continue;
       }
       const answer = acceptedContent(inputResponses, request.id, decisionForm(request));
-      await run.decide(request.id, DECISIONS.get(answer?.decision ?? "deny") ?? "deny");
+      await run.decide(request.id, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
     }
     for (const { id: key } of shown.questions) {
       const answer = answerSchema.safeParse(inputResponses?.[key]);
@@ -290,13 +282,28 @@ function approvalForm(request: ApprovalRequest): InputRequests[string] {
   return inputRequired.elicit({ message, requestedSchema: decisionForm(request) });
 }
 
-/** What can be decided of a call. */
+/**
+ * What a form offers, in the words that the user sees: what a tool is allowed, it is allowed with any
+ * arguments; of commands and other requests, exactly the one that is shown.
+ */
+function decisionsOn({ kind, scopes }: ApprovalRequest): ReadonlyMap<string, CellDecision> {
+  const isShell = kind === "shell" || kind === "shell_magic";
+  const what = kind === "tool"
+    ? "this tool with any arguments"
+    : `exactly this ${isShell ? "command" : "request"}`;
+  const remembered = ["cell", "session"] as const;
+  return new Map([
+    ["allow once", "once"],
+    ...remembered.filter((scope) => scopes.includes(scope))
+      .map((scope) => [`allow ${what} in this ${scope}`, scope] as const),
+    ["deny", "deny"],
+  ]);
+}
+
 function decisionForm(
-  { scopes }: ApprovalRequest,
+  request: ApprovalRequest,
 ): z.ZodObject<{ decision: z.ZodEnum<Readonly<Record<string, string>>> }> {
-  const isOffered = ([, decision]: [string, CellDecision]) =>
-    decision === "once" || decision === "deny" || scopes.includes(decision);
-  const words = [...DECISIONS].filter(isOffered).map(([words]) => words);
+  const words = [...decisionsOn(request).keys()];
   // Accepting the form stays a deliberate act; what most people choose is chosen already.
   return z.object({ decision: z.enum(words).meta({ default: words[0] }) });
 }

@@ -154,7 +154,8 @@ export class CellRun {
    * Decides a waiting call.
    *
    * @param id The request's id. One that no longer waits is passed over.
-   * @param decision Whether to allow it, and how long to remember that.
+   * @param decision Whether to allow it, and how long to remember that: of a tool with any arguments,
+   * of all else with exactly these.
    * @param reason Why it is denied, in words for the code that called.
    */
   async decide(
@@ -167,7 +168,10 @@ export class CellRun {
     this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
     if (decision === "deny") await request.reject(reason);
     else if (decision === "once") await request.accept();
-    else await request.accept({ remember: { scope: decision, match: "tool" } });
+    else {
+      const match = request.kind === "tool" ? "tool" : "arguments";
+      await request.accept({ remember: { scope: decision, match } });
+    }
   }
 
   /**

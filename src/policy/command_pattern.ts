@@ -1,55 +1,78 @@
 import { type Match, matchesGlob } from "./match.ts";
-import type { ShellCommand, ShellWord } from "./shell_command.ts";
+import type { ShellText, SimpleCommand } from "./shell_command.ts";
 
 /**
- * Matches a command against a pattern such as `git log **`: one pattern for each word, in which `*`
- * and `?` stand for characters, and `**` for any number of words.
+ * Whether a rule with this pattern may allow a text: only if it is one simple command. Patterns are
+ * such as `git log **`: one for each word, in which `*` and `?` stand for characters, and `**` for any
+ * number of words.
  *
- * @param pattern The pattern. `> FILE` and `< FILE` are about redirections.
- * @param command The command.
- * @returns `"maybe"` where it depends on what the shell makes of the words, or on which of several
- * programs of the same name is meant.
+ * @param pattern The pattern.
+ * @param text The text.
+ * @returns `"maybe"` where more would have to be known of the text than its words.
  */
-export function matchCommand(pattern: string, command: ShellCommand): Match {
-  const items = pattern.trim().split(/\s+/);
-  const [first = ""] = items;
-  if (first !== "**" && (first === ">" || first === "<") !== command.redirection) return "no";
-  if (matches(items, command.words, false)) return "yes";
-  if (matches(items, command.words, true)) return "maybe";
-  const [name, ...rest] = command.words;
-  const bare = name?.text.split("/").at(-1);
-  if (command.redirection || name === undefined || bare === undefined || bare === name.text) {
-    return "no";
-  }
-  const other = [{ text: bare, dynamic: false }, ...rest];
-  return matches(items, other, true) ? "maybe" : "no";
+export function allowsCommand(pattern: string, text: ShellText): Match {
+  const items = itemsOf(pattern);
+  if (text.type === "other") return mentions(items, text) ? "maybe" : "no";
+  const match = matchWords(items, text);
+  // What a program starts is the program's own matter only where the rule is about that program.
+  return match === "yes" && text.starts && !namesProgram(items) ? "maybe" : match;
 }
 
-/** @param possibly Whether words that are not known yet may turn out as the pattern has them. */
+/**
+ * Whether a rule with this pattern restricts a text, which it does wherever the text has its words.
+ *
+ * @param pattern The pattern.
+ * @param text The text.
+ * @returns `"maybe"` where the text could run what the pattern is for.
+ */
+export function restrictsCommand(pattern: string, text: ShellText): Match {
+  const items = itemsOf(pattern);
+  if (text.type === "other") return mentions(items, text) ? "yes" : "maybe";
+  const match = matchWords(items, text);
+  if (!text.starts || match === "yes") return match;
+  if (mentions(items, text)) return "yes";
+  const [name = ""] = items;
+  return match === "maybe" || !text.plain || mentions([name], text) ? "maybe" : "no";
+}
+
+function itemsOf(pattern: string): string[] {
+  return pattern.trim().split(/\s+/);
+}
+
+/** Whether a pattern spells out a program: wildcards may only stand for the folder that it is in. */
+function namesProgram([first = ""]: readonly string[]): boolean {
+  return !/[*?]/.test(first.split("/").at(-1) ?? "");
+}
+
+function matchWords(items: readonly string[], { words }: SimpleCommand): Match {
+  if (matches(items, words, isFor)) return "yes";
+  if (matches(items, words, mayBeFor)) return "maybe";
+  const [name, ...rest] = words;
+  const bare = name?.split("/").at(-1);
+  if (name === undefined || bare === undefined || bare === name) return "no";
+  return matches(items, [bare, ...rest], mayBeFor) ? "maybe" : "no";
+}
+
+/** Whether the words of a pattern stand somewhere in a text, one behind the other. */
+function mentions(items: readonly string[], { mentioned }: ShellText): boolean {
+  return matches(["**", ...items, "**"], mentioned, (item, word) => {
+    return mayBeFor(item, word) || mayBeFor(item, word.split("/").at(-1) ?? "");
+  });
+}
+
 function matches(
   items: readonly string[],
-  words: readonly ShellWord[],
-  possibly: boolean,
+  words: readonly string[],
+  fits: (item: string, word: string) => boolean,
 ): boolean {
   // reachable[j]: the items so far can match the first j words
   let reachable: boolean[] = [true];
-  for (let j = 0; j < words.length; j++) {
-    reachable.push(possibly && reachable[j] === true && words[j]?.dynamic === true);
-  }
   for (const item of items) {
     const next: boolean[] = [];
     for (let j = 0; j <= words.length; j++) {
       const word = j === 0 ? undefined : words[j - 1];
-      let reached = item === "**" && reachable[j] === true;
-      if (word !== undefined) {
-        if (item === "**") reached ||= next[j - 1] === true;
-        else if (!word.dynamic) reached ||= reachable[j - 1] === true && fits(item, word, possibly);
-        // an unknown word may be this item and more, or nothing at all
-        else if (possibly) {
-          reached ||= reachable[j - 1] === true || reachable[j] === true || next[j - 1] === true;
-        }
-      }
-      next.push(reached);
+      if (item === "**") next.push(reachable[j] === true || next[j - 1] === true);
+      else next.push(word !== undefined && reachable[j - 1] === true && fits(item, word));
     }
     reachable = next;
   }
@@ -57,8 +80,11 @@ function matches(
 }
 
 /** `*` in a path says little of where it leads once there is a `..` in it. */
-function fits(item: string, { text }: ShellWord, possibly: boolean): boolean {
-  const match = matchesGlob(item, text);
-  if (match !== "yes") return match === "maybe" && possibly;
-  return possibly || !/[*?]/.test(item) || item === "*" || !/(^|\/)\.\.(\/|$)/.test(text);
+function isFor(item: string, word: string): boolean {
+  if (matchesGlob(item, word) !== "yes") return false;
+  return !/[*?]/.test(item) || item === "*" || !/(^|\/)\.\.(\/|$)/.test(word);
+}
+
+function mayBeFor(item: string, word: string): boolean {
+  return matchesGlob(item, word) !== "no";
 }

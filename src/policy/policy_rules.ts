@@ -1,6 +1,6 @@
 import type { ApprovalPolicy, PolicyVerdict } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import { matchCommand } from "./command_pattern.ts";
+import { allowsCommand, restrictsCommand } from "./command_pattern.ts";
 import { matchArguments } from "./conditions.ts";
 import { all, any, many, type Match, matchesGlob, sure } from "./match.ts";
 import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
@@ -12,8 +12,7 @@ import {
   type PolicyEffect,
   type PolicyRule,
 } from "./schema.ts";
-import { describeCommand, type ShellCommand, ShellSyntaxError } from "./shell_command.ts";
-import { parseShell } from "./shell_parser.ts";
+import { otherText, readShell, type ShellText } from "./shell_command.ts";
 
 /** A policy and the name of the file that it is from. */
 export interface PolicySource {
@@ -23,7 +22,7 @@ export interface PolicySource {
   readonly document: PolicyDocument;
 }
 
-/** What one rule says of a call or of one of its commands. */
+/** What one rule says of a call. */
 export interface RuleFinding {
   /** The rule, such as `.ipybox/policy.json rule 2`. */
   readonly rule: string;
@@ -37,26 +36,14 @@ export interface RuleFinding {
   readonly reason?: string | undefined;
 }
 
-/** How a policy comes to a verdict on one command, or on a call as a whole. */
-export interface PartExplanation {
-  /** The command; absent for calls that are no shell lines. */
-  readonly command?: string;
-  /** What becomes of it. */
-  readonly mode: PolicyEffect;
-  /** Why. */
-  readonly reason: string;
-  /** What each rule that may match says. */
-  readonly findings: readonly RuleFinding[];
-}
-
 /** How a policy comes to a verdict. */
 export interface PolicyExplanation {
   /** What becomes of the call. */
   readonly mode: PolicyEffect;
   /** The rule that says so, or why none does. */
   readonly reason: string;
-  /** Its commands, for shell lines; one part for other calls. */
-  readonly parts: readonly PartExplanation[];
+  /** What each rule that may match says. */
+  readonly findings: readonly RuleFinding[];
 }
 
 /**
@@ -64,7 +51,7 @@ export interface PolicyExplanation {
  * about. Shell commands that no rule can match are allowed, as they are without a policy.
  *
  * What cannot be told for sure, such as where a symbolic link will lead or what a shell makes of a
- * word, never allows a call, and turns a rule that would deny it into a question.
+ * text, never allows a call, and turns a rule that would deny it into a question.
  *
  * @example
  * ```ts
@@ -123,34 +110,11 @@ export class PolicyRules implements ApprovalPolicy {
    * @returns The verdict and what each rule says.
    */
   explain(call: ApprovalCall): PolicyExplanation {
-    const parts = this.#parts(call);
-    const deciding = strongest(parts.filter((part) => part.mode !== "allow")) ?? parts[0];
-    if (deciding === undefined) return { mode: "ask", reason: "It has no commands", parts };
-    const where = deciding.command === undefined || parts.length === 1
-      ? ""
-      : `, for ${deciding.command}`;
-    return { mode: deciding.mode, reason: deciding.reason + where, parts };
-  }
-
-  #parts(call: ApprovalCall): PartExplanation[] {
-    if (!isShell(call) || !this.#isAboutShell) return [this.#judge(call)];
-    const parsed = commandsOf(call);
-    if (typeof parsed === "string") {
-      const part = this.#judge(call);
-      if (part.mode !== "allow") return [part];
-      return [{ ...part, mode: "ask", reason: `The line cannot be taken apart: ${parsed}` }];
-    }
-    const parts = parsed.map((command) => ({ command, ...this.#judge(call, command) }));
-    return parts
-      .filter(({ command, findings }) => !command.wrapper || findings.some(restricts))
-      .map(({ command, ...part }) => ({ ...part, command: describeCommand(command) }));
-  }
-
-  #judge(call: ApprovalCall, command?: ShellCommand): Omit<PartExplanation, "command"> {
+    const text = isShell(call) ? shellText(call) : undefined;
     const findings: RuleFinding[] = [];
     for (const { name, document } of this.sources) {
       for (const [index, rule] of document.rules.entries()) {
-        const { match, doubt } = this.#match(rule, call, command);
+        const { match, doubt } = this.#match(rule, call, text);
         if (match === "no") continue;
         const title = rule.name === undefined ? "" : ` (${rule.name})`;
         const { effect, reason } = rule;
@@ -166,7 +130,7 @@ export class PolicyRules implements ApprovalPolicy {
   #match(
     rule: PolicyRule,
     call: ApprovalCall,
-    command: ShellCommand | undefined,
+    text: ShellText | undefined,
   ): { readonly match: Match; readonly doubt?: string } {
     const { kind, server, tool } = rule;
     const named = all([
@@ -174,7 +138,7 @@ export class PolicyRules implements ApprovalPolicy {
       matchName(server, call.serverName),
       matchName(tool, call.toolName),
     ]);
-    const byCommand = this.#matchCommand(rule, call, command);
+    const byCommand = matchCommand(rule, text);
     const hints = matchHints(rule, call);
     const args = rule.arguments === undefined
       ? "yes"
@@ -185,7 +149,7 @@ export class PolicyRules implements ApprovalPolicy {
       ? "the tool's annotations do not say enough"
       : args === "maybe"
       ? "its arguments cannot be judged for sure"
-      : "the command cannot be judged for sure";
+      : doubtOf(text);
     if (match === "maybe") return { match, doubt };
     // A hint of a server that the user does not trust allows nothing.
     const isTrusted = rule.effect !== "allow" || this.#trusted.has(serverName);
@@ -193,19 +157,19 @@ export class PolicyRules implements ApprovalPolicy {
       ? { match }
       : { match: "maybe", doubt: `"${serverName}" is not in trustedServers` };
   }
+}
 
-  #matchCommand(
-    { command: patterns, effect }: PolicyRule,
-    { kind }: ApprovalCall,
-    command: ShellCommand | undefined,
-  ): Match {
-    if (patterns === undefined) return "yes";
-    if (kind !== "shell" && kind !== "shell_magic") return "no";
-    if (command === undefined) return "maybe"; // it could not be taken apart
-    const match = any(many(patterns).map((pattern) => matchCommand(pattern, command)));
-    // `PATH=/elsewhere ls` is another `ls`
-    return effect === "allow" && command.assigned && match === "yes" ? "maybe" : match;
-  }
+function matchCommand({ command, effect }: PolicyRule, text: ShellText | undefined): Match {
+  if (command === undefined) return "yes";
+  if (text === undefined) return "no";
+  const match = effect === "allow" ? allowsCommand : restrictsCommand;
+  return any(many(command).map((pattern) => match(pattern, text)));
+}
+
+/** Why a rule for commands is not sure. */
+function doubtOf(text: ShellText | undefined): string {
+  if (text?.type === "other") return `it is more than a simple command: ${text.reason}`;
+  return text?.starts ? "it may start other programs" : "the command cannot be judged for sure";
 }
 
 function matchName(patterns: string | readonly string[] | undefined, name: string): Match {
@@ -240,11 +204,6 @@ function strongest<T extends { readonly mode: PolicyEffect }>(parts: readonly T[
 function effectOf({ effect, match }: RuleFinding): PolicyEffect | undefined {
   if (match === "yes") return effect;
   return effect === "allow" ? undefined : "ask";
-}
-
-function restricts(finding: RuleFinding): boolean {
-  const effect = effectOf(finding);
-  return effect === "ask" || effect === "deny";
 }
 
 function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reason: string } {
@@ -292,24 +251,16 @@ function isAbsence(condition: ArgumentCondition): boolean {
 /** What shell commands have for a server. */
 const SHELL_SERVER = "ipybox";
 
-/** Longer lines are not taken apart: nobody can be asked about them either. */
-const MAX_LINE = 256 * 1024;
-
-/** Programs whose scripts are taken apart. */
+/** Programs whose scripts are read. */
 const SHELL = /^(\/(usr\/)?bin\/)?(sh|bash|dash)$/;
 
-/** The commands of a shell call, or why they cannot be told. */
-function commandsOf({ arguments: args }: ApprovalCall): ShellCommand[] | string {
+/** What a shell call runs. */
+function shellText({ arguments: args }: ApprovalCall): ShellText {
   const { cmd, program, ...others } = args;
-  if (typeof cmd !== "string" || Object.keys(others).length > 0) return "it is no usual request";
+  if (typeof cmd !== "string") return otherText("", "it has no text");
+  if (Object.keys(others).length > 0) return otherText(cmd, "it has unusual arguments");
   if (program !== undefined && (typeof program !== "string" || !SHELL.test(program))) {
-    return "it is run by something that is not sh or bash";
+    return otherText(cmd, "it is run by something that is not sh or bash");
   }
-  if (cmd.length > MAX_LINE) return `it is longer than ${MAX_LINE} characters`;
-  try {
-    return parseShell(cmd);
-  } catch (error) {
-    if (error instanceof ShellSyntaxError) return error.message;
-    throw error;
-  }
+  return readShell(cmd);
 }

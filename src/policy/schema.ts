@@ -60,7 +60,7 @@ export interface PolicyRule {
   readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>> | undefined;
   /** Conditions by JSON pointer. */
   readonly arguments?: Readonly<Record<string, ArgumentCondition>> | undefined;
-  /** Patterns for the commands of a shell line. */
+  /** Patterns for simple shell commands. */
   readonly command?: string | readonly string[] | undefined;
   /** Why; code whose call is denied is told. */
   readonly reason?: string | undefined;
@@ -123,6 +123,15 @@ export type AnnotationName =
 
 const text = z.string().min(1);
 const texts = z.union([text, z.array(text).min(1)]);
+const command = text.refine(
+  (pattern) => !pattern.split(/\s+/).some((word) => /^[<>|;&]/.test(word)),
+  {
+    message:
+      'A rule is about one simple command, which has no ">", "<", "|", ";" or "&": leave that ' +
+      "out. Texts with them are asked about",
+  },
+);
+const commands = z.union([command, z.array(command).min(1)]);
 /** Rounding would make another number of a larger one, which then matches what it should not. */
 const number = z.number().refine(
   (value) => !Number.isInteger(value) || Number.isSafeInteger(value),
@@ -185,9 +194,10 @@ const rule: z.ZodType<PolicyRule> = z.strictObject({
     }),
     condition,
   ).optional().describe('Conditions by JSON pointer into the arguments, such as "/path"'),
-  command: texts.optional().describe(
-    "A pattern for each word of a shell command: * and ? are characters, ** is any number of words. " +
-      '"> FILE" and "< FILE" are redirections. Each command of a line is matched on its own',
+  command: commands.optional().describe(
+    "A pattern for each word of a simple shell command: * and ? are characters, ** is any number of " +
+      "words. Texts with operators, expansions or redirections are asked about, and denied where a " +
+      "rule that denies names one of their words",
   ),
   reason: text.optional().describe("Why. Code whose call is denied is told"),
 }).refine((value) => value.command === undefined || !excludesShell(value.kind), {

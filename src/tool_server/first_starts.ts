@@ -4,6 +4,7 @@ import { ConfigError, ToolCallError } from "../errors.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import type { Logger } from "../log.ts";
 import { limitedLogger } from "../log_limit.ts";
+import { startFailure } from "../mcp/call_errors.ts";
 import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
 import { type StartEvidence, startEvidence } from "../mcp/start_evidence.ts";
 import type { Approvals } from "./approvals.ts";
@@ -97,7 +98,8 @@ export class FirstStarts {
     } catch (cause) {
       if (!(cause instanceof ConfigError)) throw cause;
       this.#log.warn(cause.message);
-      throw new ToolCallError("server_unreachable", cause.message, {}, { cause });
+      const message = startFailure(serverName, params, cause);
+      throw new ToolCallError("server_unreachable", message, {}, { cause });
     }
   }
 }

@@ -4,7 +4,7 @@ import { McpConnectionError, McpLoginRequiredError, ToolCallError } from "../err
 import type { ExactObject } from "../json/exact.ts";
 import { type Logger, silentLogger } from "../log.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
-import { explainLogin } from "../mcp/call_errors.ts";
+import { explainLogin, startFailure } from "../mcp/call_errors.ts";
 import type { CallToolOptions } from "../mcp/call_options.ts";
 import type { CatalogMethod } from "../mcp/catalog.ts";
 import type { McpConnection, ServerDescription } from "../mcp/connection.ts";
@@ -293,16 +293,12 @@ export class McpPool implements AsyncDisposable {
   #unreachable(serverName: string, params: ServerParams, error: unknown): ToolCallError {
     if (!(error instanceof Error)) throw error;
     if (error instanceof McpLoginRequiredError) return explainLogin(error);
-    const options = { cause: error };
-    if (!(error instanceof McpConnectionError)) {
-      return new ToolCallError("server_unreachable", error.message, {}, options);
-    }
-    // Addresses and last words may hold secrets, and this goes to the code in the sandbox.
-    const { exitCode, signal } = error;
-    const message = "command" in params
-      ? error.message.split("\n", 1)[0] ?? ""
-      : `MCP server "${serverName}" cannot be reached`;
-    return new ToolCallError("server_unreachable", message, { exitCode, signal }, options);
+    const details = error instanceof McpConnectionError
+      ? { exitCode: error.exitCode, signal: error.signal }
+      : {};
+    const message = startFailure(serverName, params, error);
+    if ("command" in params && !error.message.startsWith(message)) this.#log.warn(error.message);
+    return new ToolCallError("server_unreachable", message, details, { cause: error });
   }
 }
 

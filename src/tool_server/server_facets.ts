@@ -141,7 +141,7 @@ function commandWords({ command, args = [] }: StdioServerParams): string[] {
 
 /** What is shown of an environment variable; `undefined` for a secret. */
 function variableText(name: string, value: string): string | undefined {
-  const isSecret = saysSecret(name) && !isVariable(value);
+  const isSecret = saysSecret(name) && !RUNS.test(name) && !isVariable(value) && isData(value);
   return isSecret ? undefined : visibleWord(withoutPassword(value));
 }
 
@@ -154,9 +154,29 @@ function argumentText(word: string): string {
 
 /**
  * A name and a value that is one word, as secrets are. What a shell or another program would make
- * more of, such as `X_TOKEN=$(curl …)`, is none.
+ * more of, such as `X_TOKEN=$(curl …)` or `--plugin-key=/tmp/x.so`, is none.
  */
-const NAMED_SECRET = /^(-{0,2}[A-Za-z][\w-]*(?:=|: ?))((?:(?:Bearer|Basic|Token) )?[\w.+/=~-]+)$/;
+const NAMED_SECRET =
+  /^(-{0,2}[A-Za-z][\w-]*(?:=|: ?))((?:(?:Bearer|Basic|Token) )?(?![./~])[\w.+/=~-]+)$/;
+/** Neither a path, nor options, nor what a shell would run. */
+const PLAIN = /^(?![./~-])(?:[^(){};|&<>`$'"\\\p{Cc}]|\$\{\w+\})*$/u;
+const PRIVATE_KEY = /^-----BEGIN [A-Z ]+-----[\w+/=\s]+-----END [A-Z ]+-----\s*$/;
+
+/** Whether a variable's value can only be data, as secrets are: what could run must be seen. */
+function isData(value: string): boolean {
+  if (PLAIN.test(value)) return !/ .*\//.test(value);
+  if (PRIVATE_KEY.test(value)) return true;
+  if (/[$`]/.test(value)) return false;
+  try {
+    JSON.parse(value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Variables that decide what runs, whatever words are in their names. */
+const RUNS = /^(BASH_|LD_|DYLD_|GIT_)|_OPTIONS$|_OPTS$/;
 const SECRET_WORDS: ReadonlySet<string> = new Set([
   ...["token", "tokens", "key", "keys", "apikey", "secret", "secrets", "password", "passwords"],
   ...["passwd", "passphrase", "credential", "credentials", "authorization", "cookie"],

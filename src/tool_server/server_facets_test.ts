@@ -34,6 +34,24 @@ const LAUNCHES: readonly (readonly [params: ServerParams, text: string])[] = [
     { command: "node", env: { NODE_OPTIONS: "--require /tmp/evil.js", PATH: "/tmp" } },
     "NODE_OPTIONS='--require /tmp/evil.js' PATH=/tmp node",
   ],
+  [
+    { command: "bash", env: { "BASH_FUNC_get_token%%": "() { touch x; }", A_KEY: "touch /tmp/x" } },
+    "BASH_FUNC_get_token%%='() { touch x; }' A_KEY='touch /tmp/x' bash",
+  ],
+  [
+    { command: "git", env: { GIT_CONFIG_KEY_0: "core.pager", TOKEN_OPTIONS: "evil" } },
+    "GIT_CONFIG_KEY_0=core.pager TOKEN_OPTIONS=evil git",
+  ],
+  [
+    { command: "x", args: ["--plugin-key=/tmp/evil.so", "--key=./x"], env: { KEY: "/tmp/x" } },
+    "KEY=/tmp/x x --plugin-key=/tmp/evil.so --key=./x",
+  ],
+  [
+    { command: "x", env: { A_KEY: "-----BEGIN A KEY-----\nabc=\n-----END A KEY-----\n" } },
+    "A_KEY=… x",
+  ],
+  [{ command: "x", env: { CREDENTIALS: '{"a": "abc"}' } }, "CREDENTIALS=… x"],
+  [{ command: "x", env: { TOKEN: "ab/c+d==", API_KEY: "-c abd" } }, "TOKEN=… API_KEY='-c abd' x"],
   [{ url: "https://h.example/mcp" }, "https://h.example/mcp"],
   [
     { url: "https://me:pw@h.example/mcp?token=abc&team=a#x" },

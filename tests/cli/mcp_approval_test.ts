@@ -109,7 +109,7 @@ Deno.test("ipybox mcp asks once for a tool that is allowed for the session", asy
     args: ["--workspace", workspace.path, "--no-sandbox"],
     answer: (question) => {
       questions.push(question);
-      return "allow this tool in this session";
+      return "allow this tool with any arguments in this session";
     },
   });
   const code = `${RAW}print(raw.run_sync("count").text)`;

@@ -61,7 +61,7 @@ for (const kind of CLIENT_KINDS) {
     });
 
     await step("calls are not told where all of them went well", async () => {
-      decisions.push("allow this tool in this cell");
+      decisions.push("allow this tool with any arguments in this cell");
       const { text } = await cell(
         `${RAW}print(sum(bool(raw.run_sync("count")) for _ in range(60)))`,
       );

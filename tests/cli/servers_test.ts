@@ -177,7 +177,9 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
           },
         }),
       );
-      const { code, stdout, stderr } = await ipybox(["register", "--from", file], { cwd });
+      const { code, stdout, stderr } = await ipybox(["register", "--from", file, "--yes"], {
+        cwd,
+      });
       assertEquals(code, 1);
       assertStringIncludes(stdout, "good: ");
       assertStringIncludes(stdout, "other_server: ");

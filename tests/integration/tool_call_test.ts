@@ -1,5 +1,5 @@
 /** Both halves of the wire against each other: real Python, the tool server, real MCP servers. */
-import { assert, assertEquals, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { silentLogger } from "../../src/log.ts";
 import { ToolServer, type ToolServerOptions } from "../../src/tool_server/tool_server.ts";
@@ -159,6 +159,49 @@ print(json.dumps([type(block).__name__, block.block]))`,
     { door: server.kernelDoor },
   );
   assertEquals(found, ["UnknownContent", { type: "hologram", depth: 3 }]);
+});
+
+Deno.test("No failure to start a server tells code what was filled in for its variables", async () => {
+  Deno.env.set("IPYBOX_TEST_FILLED", "s3cr3t-value");
+  const secret = "${IPYBOX_TEST_FILLED}";
+  const servers = {
+    command: { command: `/nonexistent/${secret}` },
+    program: { command: `no-such-${secret}` },
+    cwd: { command: "cat", cwd: `/nonexistent/${secret}` },
+    path: {
+      command: "no-such-program",
+      env: { PATH: `/nonexistent/${secret}:relative-${secret}` },
+    },
+    argument: { command: "srt", args: [`--${secret}`, "cat"] },
+    settings: { command: "cat", sandbox: `/nonexistent/${secret}` },
+    last_words: { command: "sh", args: ["-c", "echo $T >&2; exit 3"], env: { T: secret } },
+    address: { url: `http://127.0.0.1:9/mcp?key=${secret}` },
+    scheme: { url: `ftp://u:${secret}@127.0.0.1/` },
+    header: { url: "http://127.0.0.1:9/mcp", headers: { "X-Y": `${secret}\u0001\n` } },
+    known: { command: "no-such-program", env: { TOKEN: secret } },
+  };
+  try {
+    await using server = await start({ servers });
+    const found = await pythonJson(
+      `${IMPORTS}
+found = {}
+for name in json.loads(${JSON.stringify(JSON.stringify(Object.keys(servers)))}):
+    try:
+        r.ToolRunner(name).run_sync("x", {})
+    except r.ServerUnreachableError as error:
+        found[name] = repr([str(error), error.__dict__])
+print(json.dumps(found))`,
+      { door: server.kernelDoor },
+    ) as Record<string, string>;
+    assertEquals(Object.keys(found), Object.keys(servers));
+    for (const [name, text] of Object.entries(found)) {
+      assertEquals(text.includes("s3cr3t"), false, `${name}: ${text}`);
+    }
+    // What cannot quote a variable still says why.
+    assertStringIncludes(found.known ?? "", "no-such-program is not on the PATH");
+  } finally {
+    Deno.env.delete("IPYBOX_TEST_FILLED");
+  }
 });
 
 Deno.test("each failure is an exception of its own, with what is known of it", async () => {

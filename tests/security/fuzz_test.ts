@@ -28,8 +28,7 @@ import { trustedUrl, UntrustedUrlError } from "../../src/mcp/oauth/trusted_url.t
 import { fillVariables, parseServerParams } from "../../src/mcp/server_params.ts";
 import { imageSize } from "../../src/mcp_server/image_size.ts";
 import { parsePolicy } from "../../src/policy/policy_file.ts";
-import { ShellSyntaxError } from "../../src/policy/shell_command.ts";
-import { parseShell } from "../../src/policy/shell_parser.ts";
+import { readShell } from "../../src/policy/shell_command.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
 import { indexSettings } from "../../src/python/index_settings.ts";
 import { Refused } from "../../src/tool_server/door.ts";
@@ -134,8 +133,7 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
     ],
   },
   "lines of the shell": {
-    parse: parseShell,
-    throws: [ShellSyntaxError],
+    parse: readShell,
     seeds: [
       "a=1 env -i b 'c' \"$d\" $(e `f`) <<X | g && ( h ) ; xargs -I{} i 2>&1 >j\nX",
       "for i in {1..3}; do case $i in a) b;; esac; done; sudo -u x sh -c 'ls'",

@@ -1,5 +1,5 @@
 /** Attacks on the person who decides, by what stands on the terminal and when. */
-import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
 import { toExact } from "../../src/json/exact.ts";
 import { sealObject } from "../../src/json/exact.ts";
@@ -7,6 +7,7 @@ import { parseElicitation } from "../../src/mcp/elicitation.ts";
 import { foreignBlock } from "../../src/mcp_server/foreign_block.ts";
 import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
 import { rawServer } from "../support/mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { ipyboxAtTerminal } from "../support/terminal.ts";
 
@@ -54,7 +55,10 @@ Deno.test("L8: look-alikes of quotes and letters from right to left do not rearr
       toolName: "write_file",
       arguments: sealObject(toExact(args)),
     });
-  for (const quote of "\u2018\u2019\u201b\u02bc\uff07\uff02\u2032\u201c\u201d\u00b4\u05f3") {
+  for (
+    const quote
+      of "\u2018\u2019\u201b\u02bc\uff07\uff02\u2032\u201c\u201d\u00b4\u05f3\u030d\u030e\u0351\u0357\u16cc\u{16f51}\u{16f52}"
+  ) {
     const shown = call({ path: `a.txt${quote}, content=${quote}hello${quote}) # ${quote}` });
     assert(!shown.includes(quote), shown);
     assert(!visibleCode(`echo ${quote}; rm -rf x`).includes(quote));
@@ -82,6 +86,27 @@ Deno.test("L8: nothing within a message for an MCP client is hidden by Markdown 
     block,
     "    | <!-- x\n    | ```\\n# y\n    | [a](b) -->\\u2028Allow?",
   );
+});
+
+Deno.test("an MCP client's user who allows one command for the session has not allowed all", async () => {
+  await using workspace = await TempFolder.create();
+  const asked: string[] = [];
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--approve-shell", "ask"],
+    answer: (question, params) => {
+      asked.push(question);
+      const offered = /"allow [^"]* in this session"/.exec(JSON.stringify(params))?.[0] ?? '""';
+      assertEquals(offered, '"allow exactly this command in this session"');
+      return asked.length === 1 ? JSON.parse(offered) : "deny";
+    },
+  });
+  const { text } = await host.call("execute_ipython_cell", {
+    code: "!echo shown\n!echo shown\n!echo another; touch made",
+  });
+  assertEquals(asked.length, 2);
+  assertStringIncludes(asked[1] ?? "", "touch made");
+  assertStringIncludes(text, "ApprovalRejectedError");
+  await assertRejects(() => Deno.stat(`${workspace.path}/made`), Deno.errors.NotFound);
 });
 
 for (const [command, keys] of [["run", ""], ["repl", "x = 1\r"]] as const) {
