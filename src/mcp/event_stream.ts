@@ -64,6 +64,9 @@ const MAX_NAME = 16;
 /** The most lines of data of one event: those who read it next join them one by one. */
 const MAX_LINES = 100_000;
 
+/** A stream that a server ends and wants back at once would keep the host busy. */
+const MIN_RETRY_MS = 250;
+
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
 
@@ -163,10 +166,16 @@ class EventReader {
   }
 
   #field(name: string, value: Uint8Array): Uint8Array {
+    if (name === "retry") return encoder.encode(`retry: ${retryOf(decoder.decode(value))}\n`);
     if (name !== "data") return joinBytes(encoder.encode(`${name}: `), value, encoder.encode("\n"));
     const text = this.#write(decoder.decode(value));
     return encoder.encode(`data: ${text.replaceAll("\n", "\ndata: ")}\n`);
   }
+}
+
+/** How long a server wants its reader to wait before the next connection; other texts mean nothing. */
+function retryOf(text: string): number | string {
+  return /^\d+$/.test(text) ? Math.max(MIN_RETRY_MS, Number(text)) : text;
 }
 
 function lineEnd(chunk: Uint8Array, at: number): number {

@@ -49,6 +49,25 @@ export function joinBytes(...pieces: readonly Uint8Array[]): Uint8Array<ArrayBuf
   return whole;
 }
 
+/**
+ * Collects small pieces into larger ones, for a reader to whom each piece is costly.
+ *
+ * @param pieces What comes.
+ * @param size How many bytes are collected, at least, but for the last ones.
+ * @returns The same bytes.
+ */
+export async function* inBlocks(
+  pieces: AsyncIterable<Uint8Array>,
+  size: number,
+): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  const block = new ByteBuffer();
+  for await (const piece of pieces) {
+    block.add(piece);
+    if (block.length >= size) yield block.take();
+  }
+  if (block.length > 0) yield block.take();
+}
+
 /** Options of {@linkcode readWhole}. */
 export interface ReadWholeOptions {
   /** The most bytes. */

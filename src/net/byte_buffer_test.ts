@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { ByteBuffer, joinBytes, readWhole } from "./byte_buffer.ts";
+import { ByteBuffer, inBlocks, joinBytes, readWhole } from "./byte_buffer.ts";
 
 const MIB = 2 ** 20;
 const tooLong = () => new RangeError("too long");
@@ -56,4 +56,10 @@ Deno.test("readWhole() cancels a body that is too long, or that nobody wants any
   await assertRejects(() => late, Error, "not wanted");
   assertEquals(cancelled, 3);
   assertEquals(await readWhole(null, { maxBytes: 0, tooLong }), new Uint8Array(0));
+});
+
+Deno.test("inBlocks() makes few blocks of many pieces", async () => {
+  const sizes = [];
+  for await (const block of inBlocks(tinyPieces(2500), 1000)) sizes.push(block.length);
+  assertEquals(sizes, [1000, 1000, 500]);
 });
