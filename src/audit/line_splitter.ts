@@ -1,3 +1,5 @@
+import { joinBytes } from "../net/byte_buffer.ts";
+
 const LINE_FEED = 10;
 /** No line of ours is longer. */
 const MAX_LINE_BYTES = 2 ** 23;
@@ -16,12 +18,12 @@ export class LineSplitter {
     const lines: Uint8Array[] = [];
     let at = 0;
     for (let end = bytes.indexOf(LINE_FEED); end >= 0; end = bytes.indexOf(LINE_FEED, at)) {
-      lines.push(joined(this.#rest, bytes.subarray(at, end)));
+      lines.push(joinBytes(this.#rest, bytes.subarray(at, end)));
       this.#rest = new Uint8Array();
       at = end + 1;
     }
     // What is too long is no line of ours any more, whatever is left out of it.
-    if (this.#rest.length <= MAX_LINE_BYTES) this.#rest = joined(this.#rest, bytes.subarray(at));
+    if (this.#rest.length <= MAX_LINE_BYTES) this.#rest = joinBytes(this.#rest, bytes.subarray(at));
     return lines;
   }
 
@@ -29,11 +31,4 @@ export class LineSplitter {
   get rest(): Uint8Array {
     return this.#rest;
   }
-}
-
-function joined(one: Uint8Array, other: Uint8Array): Uint8Array {
-  const whole = new Uint8Array(one.length + other.length);
-  whole.set(one);
-  whole.set(other, one.length);
-  return whole;
 }

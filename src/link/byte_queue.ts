@@ -1,3 +1,5 @@
+import { ByteBuffer } from "../net/byte_buffer.ts";
+
 /**
  * Bytes between a producer that pushes and one consumer that takes all there is at once.
  *
@@ -5,28 +7,20 @@
  * their bytes.
  */
 export class ByteQueue {
-  #buffer = new Uint8Array(0);
-  #length = 0;
+  readonly #waiting = new ByteBuffer();
   #ended = false;
   #taker: PromiseWithResolvers<Uint8Array | null> | undefined;
 
   /** How many bytes wait to be taken. */
   get length(): number {
-    return this.#length;
+    return this.#waiting.length;
   }
 
   /** Adds bytes, which must not change any more. After the end they are dropped. */
   push(bytes: Uint8Array): void {
     if (this.#ended || bytes.length === 0) return;
     if (this.#taker !== undefined) return this.#give(bytes);
-    const length = this.#length + bytes.length;
-    if (length > this.#buffer.length) {
-      const larger = new Uint8Array(Math.max(length, 2 * this.#buffer.length, 1024));
-      larger.set(this.#buffer.subarray(0, this.#length));
-      this.#buffer = larger;
-    }
-    this.#buffer.set(bytes, this.#length);
-    this.#length = length;
+    this.#waiting.add(bytes);
   }
 
   /** Ends the queue; what waits can still be taken. */
@@ -37,8 +31,7 @@ export class ByteQueue {
 
   /** Ends the queue and drops what waits. */
   discard(): void {
-    this.#buffer = new Uint8Array(0);
-    this.#length = 0;
+    this.#waiting.take();
     this.end();
   }
 
@@ -48,12 +41,7 @@ export class ByteQueue {
    * @returns The bytes, or `null` at the end.
    */
   take(): Promise<Uint8Array | null> {
-    if (this.#length > 0) {
-      const bytes = this.#buffer.subarray(0, this.#length);
-      this.#buffer = new Uint8Array(0);
-      this.#length = 0;
-      return Promise.resolve(bytes);
-    }
+    if (this.#waiting.length > 0) return Promise.resolve(this.#waiting.take());
     if (this.#ended) return Promise.resolve(null);
     this.#taker = Promise.withResolvers();
     return this.#taker.promise;

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { joinBytes } from "../net/byte_buffer.ts";
+
 /** What a frame says. The launcher has the same numbers. */
 export const FrameType = {
   /** A stream begins. */
@@ -124,13 +126,8 @@ export class FrameDecoder {
    * @throws {LinkError} The bytes are no frames.
    */
   *push(chunk: Uint8Array): Generator<Frame, void, undefined> {
-    let bytes = chunk;
-    if (this.#rest.length > 0) {
-      bytes = new Uint8Array(this.#rest.length + chunk.length);
-      bytes.set(this.#rest);
-      bytes.set(chunk, this.#rest.length);
-      this.#rest = NOTHING;
-    }
+    const bytes = this.#rest.length === 0 ? chunk : joinBytes(this.#rest, chunk);
+    this.#rest = NOTHING;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     let at = 0;
     while (bytes.length - at >= HEADER_LENGTH) {

@@ -1,3 +1,4 @@
+import { joinBytes } from "../net/byte_buffer.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { joinStreams } from "../net/join_streams.ts";
 import { TcpStream } from "../net/tcp_stream.ts";
@@ -225,14 +226,7 @@ export class Link implements AsyncDisposable {
       size += next;
     }
     const parts = this.#outbox.splice(0, count);
-    if (count === 1) return first;
-    const batch = new Uint8Array(size);
-    let at = 0;
-    for (const part of parts) {
-      batch.set(part, at);
-      at += part.length;
-    }
-    return batch;
+    return count === 1 ? first : joinBytes(...parts);
   }
 
   #end(): void {

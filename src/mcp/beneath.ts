@@ -9,8 +9,12 @@
  */
 import { constants } from "node:fs";
 import { type FileHandle, mkdir, open, rename, unlink } from "node:fs/promises";
+import { inBlocks } from "../net/byte_buffer.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+
+/** How much is collected before it is written: a client may send byte by byte. */
+const BLOCK = 1 << 16;
 
 /** A path cannot be used: it is not there, leads through a link, or is no plain file. */
 export class BeneathError extends Error {
@@ -89,7 +93,7 @@ export async function writeBeneath(
   const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
   try {
     await using handle = await open(temporary, flags, 0o644);
-    for await (const piece of bytes) await handle.writeFile(piece);
+    for await (const block of inBlocks(bytes, BLOCK)) await handle.writeFile(block);
     await told(parts, () => rename(temporary, `${inside(folder)}/${parts.at(-1)}`));
   } catch (error) {
     await unlink(temporary).catch(() => {}); // it may not have been made

@@ -77,6 +77,16 @@ export interface ConnectOptions {
   log?: Logger | undefined;
 }
 
+/** Options of {@linkcode connectMcp} for one of several servers of the same session. */
+export interface SessionConnectOptions extends ConnectOptions {
+  /**
+   * For whom messages come: the session, which all its servers name. See {@linkcode MessageRoom}.
+   *
+   * @default {Object} nobody else
+   */
+  owner?: object | undefined;
+}
+
 /**
  * Starts or reaches an MCP server.
  *
@@ -102,7 +112,7 @@ export interface ConnectOptions {
 export async function connectMcp(
   serverName: string,
   params: ServerParams,
-  options: ConnectOptions = {},
+  options: SessionConnectOptions = {},
 ): Promise<McpConnection> {
   checkServerName(serverName);
   const variables = options.variables ??
@@ -124,7 +134,7 @@ const LONGER_HINT = ". If this machine is slow or busy, try again; if the server
 async function connectStdio(
   serverName: string,
   params: StdioServerParams,
-  options: ConnectOptions & { readonly commandLine: string },
+  options: SessionConnectOptions & { readonly commandLine: string },
 ): Promise<McpConnection> {
   const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
@@ -148,6 +158,7 @@ async function connectStdio(
   });
   const transport = new StdioTransport({
     ...launch,
+    owner: options.owner,
     onStderr: (line) => log.debug(`${serverName}: ${line}`),
   });
   limitBacklog(transport, (error) => transport.fail(error));
@@ -202,15 +213,15 @@ function lastWords(stderr: string): string {
 async function connectHttp(
   serverName: string,
   params: HttpServerParams,
-  options: ConnectOptions,
+  options: SessionConnectOptions,
 ): Promise<McpConnection> {
-  const { log = silentLogger, hooks } = options;
+  const { log = silentLogger, hooks, owner = {} } = options;
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
   using attempt = new Attempt(serverName, params, options);
-  const session = await openSession(serverName, url, params, attempt, options);
-  const fetch = session?.fetch ?? exactFetch;
+  const session = await openSession(serverName, url, params, attempt, { ...options, owner });
+  const fetch = session?.fetch ?? exactFetch(owner);
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
       ? new SSEClientTransport(url, { requestInit, fetch })
@@ -245,13 +256,13 @@ async function openSession(
   server: URL,
   params: HttpServerParams,
   attempt: Attempt,
-  { workspace, login, loginsFolder }: ConnectOptions,
+  { workspace, login, loginsFolder, owner }: ConnectOptions & { readonly owner: object },
 ): Promise<OAuthSession | undefined> {
   const { oauth, headers = {} } = params;
   const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
   if (oauth === false || hasHeader) return undefined;
   const onWaiting = (waiting: boolean) => attempt.budget.setPending(waiting ? 1 : 0);
-  const where = { serverName, server, workspace, loginsFolder };
+  const where = { serverName, server, workspace, loginsFolder, owner };
   return await OAuthSession.open({ ...where, params: oauth ?? {}, login, onWaiting });
 }
 

@@ -1,8 +1,10 @@
 import { type ExactJson, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
-import { JsonMeter } from "../json/measure.ts";
 import { isRecord } from "../json/record.ts";
 import { bodyOf } from "../net/body_of.ts";
-import { checkMessage, MAX_MESSAGE_BYTES, UnusableMessageError } from "./message.ts";
+import { readWhole } from "../net/byte_buffer.ts";
+import { EventStream } from "./event_stream.ts";
+import { checkMessage, MAX_MESSAGE_BYTES, tooLong, UnusableMessageError } from "./message.ts";
+import { hostRoom, type IncomingMessage } from "./message_room.ts";
 import type { FetchLike } from "./sdk.ts";
 
 /**
@@ -15,38 +17,43 @@ const MARK = `${crypto.randomUUID()}:`;
 const MAX_FAILURE_BYTES = 2 ** 20;
 
 /**
- * Fetches for the SDK: structured content keeps its numbers as they were written, the body of a failure
- * is read, because the SDK leaves some of them open, and what is too large ends in an error.
+ * Makes the `fetch` for the SDK: structured content keeps its numbers as they were written, the body of
+ * a failure is read, because the SDK leaves some of them open, and what is too large ends in an error.
+ *
+ * @param owner For whom answers come: see {@linkcode MessageRoom}.
+ * @returns The function.
  */
-export const exactFetch: FetchLike = async (url, init) => {
-  const response = await fetch(url, init);
-  const { status, statusText } = response;
-  const body = bodyOf(response, init?.signal);
-  if (status >= 400) {
-    const said = await read(body, MAX_FAILURE_BYTES);
-    return new Response(said, { status, statusText, headers: withoutLength(response.headers) });
-  }
-  const type = response.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
-  const headers = withoutLength(response.headers);
-  if (body === null) return new Response(null, { status, statusText, headers });
-  // The SDK reads what answers a GET as events, whatever type it has.
-  if (type === "text/event-stream" || (init?.method ?? "GET") === "GET") {
-    const marked = body.pipeThrough(new EventLimiter((error) => errorMessage(error, init)))
-      .pipeThrough(new TextDecoderStream())
-      .pipeThrough(new EventMarker())
-      .pipeThrough(new TextEncoderStream());
-    return new Response(marked, { status, statusText, headers });
-  }
-  if (type === "application/json") {
-    const text = await jsonText(body).catch((error: unknown) => errorMessage(error, init));
-    return new Response(markText(text), { status, statusText, headers });
-  }
-  // Of no use to the SDK, which reads it to its end all the same.
-  return new Response(await read(body, MAX_FAILURE_BYTES), { status, statusText, headers });
-};
+export function exactFetch(owner: object): FetchLike {
+  return async (url, init) => {
+    const response = await fetch(url, init);
+    const { status, statusText } = response;
+    const body = bodyOf(response, init?.signal);
+    const type = response.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
+    const headers = withoutLength(response.headers);
+    const isEvents = type === "text/event-stream" || (init?.method ?? "GET") === "GET";
+    // The SDK reads what answers a GET as events, whatever type it has.
+    if (status < 400 && body !== null && isEvents) {
+      const instead = (error: unknown) => errorMessage(error, init);
+      const incoming = hostRoom.begin(owner);
+      const events = new EventStream({ incoming, data: markText, instead });
+      return new Response(body.pipeThrough(events), { status, statusText, headers });
+    }
+    using incoming = hostRoom.begin(owner);
+    if (status < 400 && body !== null && type === "application/json") {
+      const text = await jsonText(body, incoming).catch((error) => errorMessage(error, init));
+      return new Response(markText(text), { status, statusText, headers });
+    }
+    // The rest is of no use to the SDK, which reads it to its end all the same.
+    const said = body === null ? null : await read(body, incoming, MAX_FAILURE_BYTES);
+    return new Response(said, { status, statusText, headers });
+  };
+}
 
-async function jsonText(body: ReadableStream<Uint8Array> | null): Promise<string> {
-  const bytes = await read(body, MAX_MESSAGE_BYTES);
+async function jsonText(
+  body: ReadableStream<Uint8Array>,
+  incoming: IncomingMessage,
+): Promise<string> {
+  const bytes = await read(body, incoming, MAX_MESSAGE_BYTES);
   checkMessage(bytes);
   return new TextDecoder().decode(bytes);
 }
@@ -75,110 +82,15 @@ function withoutLength(given: Headers): Headers {
 /** Reads a body to its end. */
 async function read(
   body: ReadableStream<Uint8Array> | null,
+  incoming: IncomingMessage,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  for await (const part of body ?? []) {
-    size += part.length;
-    if (size > maxBytes) throw tooLong(maxBytes);
-    parts.push(part);
-  }
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
-
-function tooLong(maxBytes: number): UnusableMessageError {
-  return new UnusableMessageError(`An MCP server sent a message above ${maxBytes} bytes`);
-}
-
-const LINE_FEED = 10;
-const CARRIAGE_RETURN = 13;
-const FIELD = "data:";
-const encoder = new TextEncoder();
-
-/** Ends a stream of events where one of them is too large: the SDK keeps all of it until it ends. */
-class EventLimiter extends TransformStream<Uint8Array, Uint8Array> {
-  /** @param instead Gives the message that stands for the one that is too large, or throws. */
-  constructor(instead: (error: unknown) => string) {
-    const size = new EventSize();
-    super({
-      transform(chunk, controller) {
-        try {
-          size.add(chunk);
-          controller.enqueue(chunk);
-        } catch (error) {
-          controller.enqueue(encoder.encode(`\n\n${FIELD} ${instead(error)}\n\n`));
-          controller.terminate();
-        }
-      },
-    });
-  }
-}
-
-/**
- * Measures the data of each event of a stream, which is what is parsed: other lines count as bytes
- * only. Lines end with a line feed, a carriage return or both.
- *
- * @see {@link https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream}
- */
-class EventSize {
-  #meter = new JsonMeter();
-  #bytes = 0;
-  /** The bytes of this line so far, as far as they are the name of the field. */
-  #named = 0;
-  #lineIsEmpty = true;
-  #isFirstLine = true;
-  #afterReturn = false;
-
-  /** Takes what comes next; throws where an event is too large. */
-  add(chunk: Uint8Array): void {
-    for (let at = 0; at < chunk.length;) {
-      const end = lineEnd(chunk, at);
-      this.#line(chunk.subarray(at, end));
-      if (end === chunk.length) return;
-      // The line feed after a carriage return ends no line of its own.
-      if (!(chunk[end] === LINE_FEED && this.#afterReturn && end === at)) this.#endLine();
-      this.#afterReturn = chunk[end] === CARRIAGE_RETURN;
-      at = end + 1;
-    }
-  }
-
-  #line(part: Uint8Array): void {
-    if (part.length === 0) return;
-    this.#afterReturn = false;
-    let start = 0;
-    // Decoding takes a byte order mark away, and the SDK's parser another one.
-    if (this.#isFirstLine && this.#lineIsEmpty) {
-      while (BYTE_ORDER_MARK.includes(part[start]!)) start++;
-    }
-    if (start < part.length) this.#lineIsEmpty = false;
-    while (start < part.length && this.#named >= 0 && this.#named < NAME.length) {
-      this.#named = part[start++] === NAME[this.#named] ? this.#named + 1 : -1;
-    }
-    if (this.#named === NAME.length) this.#meter.add(part.subarray(start));
-    this.#bytes += part.length;
-    if (this.#bytes > MAX_MESSAGE_BYTES) throw tooLong(MAX_MESSAGE_BYTES);
-    checkMessage(this.#meter);
-  }
-
-  #endLine(): void {
-    if (this.#lineIsEmpty) [this.#meter, this.#bytes] = [new JsonMeter(), 0]; // the event's end
-    [this.#lineIsEmpty, this.#isFirstLine, this.#named] = [true, false, 0];
-  }
-}
-
-const NAME = encoder.encode(FIELD);
-const BYTE_ORDER_MARK = encoder.encode("\uFEFF");
-
-function lineEnd(chunk: Uint8Array, at: number): number {
-  while (at < chunk.length && chunk[at] !== LINE_FEED && chunk[at] !== CARRIAGE_RETURN) at++;
-  return at;
+  return await readWhole(body, {
+    maxBytes,
+    tooLong: () => tooLong(maxBytes),
+    onPiece: (size) => incoming.add(size),
+    signal: incoming.dropped,
+  });
 }
 
 /**
@@ -208,31 +120,4 @@ function markText(text: string): string {
 
 function marked(value: ExactJson): string {
   return MARK + stringifyExact(value);
-}
-
-/** Marks the messages in a stream of events, line by line. */
-class EventMarker extends TransformStream<string, string> {
-  constructor() {
-    let parts: string[] = [];
-    super({
-      transform(chunk, controller) {
-        const end = chunk.lastIndexOf("\n");
-        // Lines may also end with a carriage return alone; such streams pass as they are.
-        if (end === -1 && !/\r./s.test(chunk)) return void parts.push(chunk);
-        const whole = parts.join("") + chunk.slice(0, end + 1);
-        parts = end === -1 ? [] : [chunk.slice(end + 1)];
-        const lines = end === -1 ? whole + chunk : whole.split("\n").map(markLine).join("\n");
-        controller.enqueue(lines);
-      },
-      flush(controller) {
-        const rest = parts.join("");
-        if (rest !== "") controller.enqueue(rest);
-      },
-    });
-  }
-}
-
-/** Only a message in a line of its own is marked; servers write it so, but need not. */
-function markLine(line: string): string {
-  return line.startsWith(FIELD) ? FIELD + markText(line.slice(FIELD.length)) : line;
 }

@@ -8,7 +8,7 @@ export class UnusableMessageError extends Error {
 }
 
 /** The longest message of a server. */
-export const MAX_MESSAGE_BYTES: number = 256 * 2 ** 20;
+export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 
 /** The most values of one: parsing more holds up all other servers and sessions for seconds. */
 const MAX_VALUES = 1_000_000;
@@ -27,6 +27,22 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
     const message = `An MCP server sent a message that cannot be taken: ${error.message}`;
     throw new UnusableMessageError(message, { cause: error });
   }
+}
+
+/**
+ * Checks the size of a message while it comes.
+ *
+ * @param bytes How many bytes of it have come.
+ * @param maxBytes The most that are taken.
+ * @throws {UnusableMessageError} It is too large.
+ */
+export function checkSize(bytes: number, maxBytes: number = MAX_MESSAGE_BYTES): void {
+  if (bytes > maxBytes) throw tooLong(maxBytes);
+}
+
+/** What a message that is too large is refused with. */
+export function tooLong(maxBytes: number): UnusableMessageError {
+  return new UnusableMessageError(`An MCP server sent a message above ${maxBytes} bytes`);
 }
 
 /**

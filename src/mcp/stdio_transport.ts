@@ -3,7 +3,9 @@ import type { ProcessEvidence } from "../errors.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
-import { checkMessage, MAX_MESSAGE_BYTES, parseMessage } from "./message.ts";
+import { ByteBuffer } from "../net/byte_buffer.ts";
+import { checkMessage, checkSize, MAX_MESSAGE_BYTES, parseMessage } from "./message.ts";
+import { hostRoom, type IncomingMessage } from "./message_room.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 import { killStragglers, STRAGGLER_VARIABLE } from "./stragglers.ts";
 
@@ -20,9 +22,15 @@ export interface StdioTransportOptions {
   /**
    * The longest message that is taken, in bytes.
    *
-   * @default {268435456}
+   * @default {134217728}
    */
   maxMessageBytes?: number;
+  /**
+   * For whom messages come: see {@linkcode MessageRoom}.
+   *
+   * @default {Object} nobody else
+   */
+  owner?: object | undefined;
   /** Called with every line that it writes to stderr. */
   onStderr?: (line: string) => void;
 }
@@ -150,7 +158,11 @@ export class StdioTransport implements Transport {
   }
 
   async #read(pipes: ByteStream): Promise<void> {
-    const lines = new LineSplitter(this.#options.maxMessageBytes ?? MAX_MESSAGE_BYTES);
+    const { maxMessageBytes = MAX_MESSAGE_BYTES, owner = this } = this.#options;
+    using incoming = hostRoom.begin(owner);
+    const { dropped } = incoming;
+    dropped.addEventListener("abort", () => this.fail(dropped.reason), { once: true });
+    const lines = new LineSplitter(incoming, maxMessageBytes);
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         for (const line of lines.push(chunk)) {
@@ -192,38 +204,34 @@ export class StdioTransport implements Transport {
 
 /** Splits chunks into lines, in time that is linear in their size. */
 class LineSplitter {
+  readonly #incoming: IncomingMessage;
   readonly #maxBytes: number;
-  #parts: Uint8Array[] = [];
-  #size = 0;
+  readonly #begun = new ByteBuffer();
 
-  constructor(maxBytes: number) {
+  constructor(incoming: IncomingMessage, maxBytes: number) {
+    this.#incoming = incoming;
     this.#maxBytes = maxBytes;
   }
 
   *push(chunk: Uint8Array): Generator<Uint8Array> {
     let start = 0;
     for (let end = chunk.indexOf(10); end !== -1; end = chunk.indexOf(10, start)) {
-      yield this.#line(chunk.subarray(start, end));
+      const last = chunk.subarray(start, end);
       start = end + 1;
+      if (this.#begun.length === 0) {
+        yield last;
+        continue;
+      }
+      this.#begin(last);
+      yield this.#begun.take();
+      this.#incoming.end();
     }
-    if (start === chunk.length) return;
-    this.#parts.push(chunk.subarray(start));
-    this.#size += chunk.length - start;
-    if (this.#size > this.#maxBytes) {
-      throw new Error(`An MCP server sent a message above ${this.#maxBytes} bytes`);
-    }
+    if (start < chunk.length) this.#begin(chunk.subarray(start));
   }
 
-  #line(last: Uint8Array): Uint8Array {
-    if (this.#parts.length === 0) return last;
-    const whole = new Uint8Array(this.#size + last.length);
-    let at = 0;
-    for (const part of [...this.#parts, last]) {
-      whole.set(part, at);
-      at += part.length;
-    }
-    this.#parts = [];
-    this.#size = 0;
-    return whole;
+  #begin(part: Uint8Array): void {
+    this.#incoming.add(part.length);
+    checkSize(this.#incoming.bytes, this.#maxBytes);
+    this.#begun.add(part);
   }
 }

@@ -6,6 +6,7 @@
 import { z } from "zod";
 import { anySignal } from "../async/signals.ts";
 import { bodyOf } from "../net/body_of.ts";
+import { readWhole } from "../net/byte_buffer.ts";
 import { type Logger, silentLogger } from "../log.ts";
 
 /** Options of {@linkcode fileHosts}. */
@@ -90,7 +91,11 @@ async function hostsAt(
   }
   const stop = anySignal(AbortSignal.timeout(TIMEOUT_MS), signal);
   const response = await fetch(page, { headers, client, signal: stop });
-  const text = await textOf(bodyOf(response, stop));
+  const bytes = await readWhole(bodyOf(response, stop), {
+    maxBytes: MAX_BYTES,
+    tooLong: () => new Error(`its page is above ${MAX_BYTES} bytes`),
+  });
+  const text = new TextDecoder().decode(bytes);
   if (response.status === 404) return []; // it does not have the package
   if (!response.ok) throw new Error(`${page.origin} answers with ${response.status}`);
   const type = response.headers.get("content-type") ?? "";
@@ -99,14 +104,4 @@ async function hostsAt(
     : [...text.matchAll(/<a\s[^<>]*/gi)].map(([tag]) => /href="([^"]*)"/i.exec(tag)?.[1] ?? "");
   const urls = links.map((link) => URL.parse(link, response.url)).filter((url) => url !== null);
   return urls.filter(({ protocol }) => /^https?:$/.test(protocol)).map(({ hostname }) => hostname);
-}
-
-async function textOf(body: ReadableStream<Uint8Array> | null): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const piece of body ?? []) {
-    text += decoder.decode(piece, { stream: true });
-    if (text.length > MAX_BYTES) throw new Error(`its page is above ${MAX_BYTES} bytes`);
-  }
-  return text + decoder.decode();
 }

@@ -36,23 +36,54 @@ Deno.test("findProtectedPaths() finds what the host or others would obey, at eve
     "a/c/environment/pyvenv.cfg",
     "a/c/environment/bin/python",
     "plain.txt",
+    ".git-credentials",
+    "a/.dev.vars.local",
+    "a/.envrc",
+    "keys/id_ed25519",
+    "keys/id_ed25519.pub",
+    "opencode.jsonc",
+    "a/AGENTS.override.md",
+    ".agents/skills/",
+    "a/.config/mise/",
+    ".lefthook-local.yml",
+    ".helix/languages.toml",
+    ".Rprofile",
+    "QWEN.md",
   );
   const { unreadable, readOnly, otherStates } = await findProtectedPaths(workspace.path);
   const names = (paths: readonly string[]) =>
     paths.filter((path) => path.startsWith(workspace.path))
       .map((path) => path.slice(workspace.path.length + 1)).sort();
-  assertEquals(names(unreadable), [".env", ".env.local", ".ipybox", "a/.ipybox", "a/b/.env"]);
+  assertEquals(names(unreadable), [
+    ".env",
+    ".env.local",
+    ".git-credentials",
+    ".ipybox",
+    "a/.dev.vars.local",
+    "a/.envrc",
+    "a/.ipybox",
+    "a/b/.env",
+    "keys/id_ed25519",
+  ]);
   assertEquals(names(otherStates), ["a/.ipybox"]);
   assertEquals(names(readOnly), [
+    ".Rprofile",
+    ".agents",
     ".git",
+    ".helix",
+    ".lefthook-local.yml",
     ".mcp.json",
     "CLAUDE.md",
+    "QWEN.md",
+    "a/.config/mise",
     "a/.git",
+    "a/AGENTS.override.md",
     "a/b/.hg",
     "a/b/.venv",
     "a/c/environment",
     "mcptools",
     "node_modules",
+    "opencode.jsonc",
   ]);
 });
 

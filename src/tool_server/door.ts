@@ -7,6 +7,7 @@
 import { Deadline } from "../async/deadline.ts";
 import { abortable, anySignal } from "../async/signals.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
+import { readWhole } from "../net/byte_buffer.ts";
 import { LOOPBACK_HOSTS } from "../net/loopback.ts";
 import { sameToken } from "../net/same_token.ts";
 
@@ -130,29 +131,10 @@ async function readBody(request: Request, maxBytes: number): Promise<Uint8Array>
       throw signal.aborted ? tooSlow() : error;
     });
   }
-  return await readCounted(request.body, maxBytes, signal);
-}
-
-async function readCounted(
-  body: ReadableStream<Uint8Array>,
-  maxBytes: number,
-  signal: AbortSignal,
-): Promise<Uint8Array> {
-  const parts: Uint8Array[] = [];
-  let size = 0;
-  const reader = body.getReader();
-  const stop = () => void reader.cancel().catch(() => {}); // the request has gone by itself
-  signal.addEventListener("abort", stop, { once: true });
-  for (let read = await reader.read(); !read.done; read = await reader.read()) {
-    size += read.value.length;
-    if (size > maxBytes) {
-      await reader.cancel();
-      throw tooLarge(maxBytes);
-    }
-    parts.push(read.value);
-  }
-  if (signal.aborted) throw tooSlow();
-  return joined(parts, size);
+  return await readWhole(request.body, { maxBytes, tooLong: () => tooLarge(maxBytes), signal })
+    .catch((error) => {
+      throw signal.aborted ? tooSlow() : error;
+    });
 }
 
 /**
@@ -172,18 +154,6 @@ export const JSON_HEADERS = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
 } as const;
-
-function joined(parts: readonly Uint8Array[], size: number): Uint8Array {
-  const [only] = parts;
-  if (parts.length === 1 && only !== undefined) return only;
-  const whole = new Uint8Array(size);
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
-}
 
 /** What a body that comes too slowly is refused with. */
 export function tooSlow(): Refused {

@@ -271,7 +271,7 @@ export class McpPool implements AsyncDisposable {
     const slot = new ServerSlot({
       serverName,
       params,
-      connect: { ...connect, log: this.#log, hooks: hooks?.(serverName) },
+      connect: { ...connect, log: this.#log, hooks: hooks?.(serverName), owner: this },
       maxConcurrentCalls: maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
       idleMs: idleMs ?? IDLE_MS,
     });

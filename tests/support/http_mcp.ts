@@ -27,6 +27,11 @@ export class HttpMcp implements AsyncDisposable {
     this.#parts = parts;
   }
 
+  /** The id of its process. */
+  get pid(): number {
+    return this.#process.pid;
+  }
+
   /**
    * Starts one and waits until it says where it is.
    *

@@ -1,5 +1,6 @@
 import { anySignal } from "../../async/signals.ts";
 import { bodyOf } from "../../net/body_of.ts";
+import { readWhole } from "../../net/byte_buffer.ts";
 import type { FetchLike } from "../sdk.ts";
 import { trustedUrl, UntrustedUrlError } from "./trusted_url.ts";
 
@@ -48,20 +49,12 @@ async function bounded(response: Response, signal: AbortSignal): Promise<Respons
   const { status, statusText, headers } = response;
   const body = bodyOf(response, signal);
   if (body === null) return response;
-  const chunks: Uint8Array<ArrayBuffer>[] = [];
-  let size = 0;
-  for await (const chunk of body) {
-    size += chunk.length;
-    if (size > MAX_BYTES) {
-      throw new OAuthHttpError(
-        `the answer of its authorization server is above ${MAX_BYTES} bytes`,
-      );
-    }
-    chunks.push(chunk);
-  }
+  const tooLong = () =>
+    new OAuthHttpError(`the answer of its authorization server is above ${MAX_BYTES} bytes`);
+  const bytes = await readWhole(body, { maxBytes: MAX_BYTES, tooLong });
   const plain = new Headers(headers);
   for (const name of ["content-length", "content-encoding"]) plain.delete(name);
-  const whole = [204, 205, 304].includes(status) ? null : new Blob(chunks);
+  const whole = [204, 205, 304].includes(status) ? null : bytes;
   return new Response(whole, { status, statusText, headers: plain });
 }
 

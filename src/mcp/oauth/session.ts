@@ -27,6 +27,8 @@ export interface OAuthSessionOptions {
   readonly workspace?: string | undefined;
   /** The folder of all logins, where it is not the usual one. */
   readonly loginsFolder?: string | undefined;
+  /** For whom answers come, as for `exactFetch()`. */
+  readonly owner: object;
   /** Lets a person log in. Without it, a login that is needed is an error. */
   readonly login?: LoginOptions | undefined;
   /** Told when a person is waited for, and when no longer. */
@@ -51,6 +53,7 @@ export class OAuthSession {
   readonly #options: OAuthSessionOptions;
   readonly #renewals = new Mutex();
   readonly #store: LoginStore | undefined;
+  readonly #fetch: FetchLike;
   #token: string | undefined;
   /** The token that a login gave, which nothing better can replace. */
   #given: string | undefined;
@@ -60,6 +63,7 @@ export class OAuthSession {
   private constructor(options: OAuthSessionOptions, store: LoginStore | undefined) {
     this.#options = options;
     this.#store = store;
+    this.#fetch = exactFetch(options.owner);
   }
 
   /**
@@ -90,11 +94,11 @@ export class OAuthSession {
   /** Sends a request to the server with the token, and again with another one where it is refused. */
   readonly fetch: FetchLike = async (url, init) => {
     // The token is for this server alone, wherever a redirect leads.
-    if (new URL(url).origin !== this.#options.server.origin) return await exactFetch(url, init);
+    if (new URL(url).origin !== this.#options.server.origin) return await this.#fetch(url, init);
     const before: Challenge["kind"][] = [];
     for (;;) {
       const token = this.#token;
-      const response = await exactFetch(url, withToken(init, token));
+      const response = await this.#fetch(url, withToken(init, token));
       const challenge = readChallenge(response);
       if (challenge === undefined) {
         if (response.ok) this.#failure = undefined;

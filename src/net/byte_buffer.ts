@@ -1,0 +1,114 @@
+/**
+ * Bytes that are collected as they come.
+ *
+ * However small the pieces are, they take no more memory than their bytes, or twice that. A piece that
+ * is kept may cost much more: `fetch()` and `Deno.serve()` give each one in a buffer of 64 KiB.
+ */
+export class ByteBuffer {
+  #buffer = new Uint8Array(0);
+  #length = 0;
+
+  /** How many bytes there are. */
+  get length(): number {
+    return this.#length;
+  }
+
+  /**
+   * Adds a copy of bytes.
+   *
+   * @param bytes What comes next.
+   */
+  add(bytes: Uint8Array): void {
+    const length = this.#length + bytes.length;
+    if (length > this.#buffer.length) {
+      const larger = new Uint8Array(Math.max(length, 2 * this.#buffer.length, 1024));
+      larger.set(this.#buffer.subarray(0, this.#length));
+      this.#buffer = larger;
+    }
+    this.#buffer.set(bytes, this.#length);
+    this.#length = length;
+  }
+
+  /** Takes all bytes out. */
+  take(): Uint8Array<ArrayBuffer> {
+    const bytes = this.#buffer.subarray(0, this.#length);
+    this.#buffer = new Uint8Array(0);
+    this.#length = 0;
+    return bytes;
+  }
+}
+
+/** Copies pieces into one. */
+export function joinBytes(...pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(pieces.reduce((length, piece) => length + piece.length, 0));
+  let at = 0;
+  for (const piece of pieces) {
+    whole.set(piece, at);
+    at += piece.length;
+  }
+  return whole;
+}
+
+/**
+ * Collects small pieces into larger ones, for a reader to whom each piece is costly.
+ *
+ * @param pieces What comes.
+ * @param size How many bytes are collected, at least, but for the last ones.
+ * @returns The same bytes.
+ */
+export async function* inBlocks(
+  pieces: AsyncIterable<Uint8Array>,
+  size: number,
+): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  const block = new ByteBuffer();
+  for await (const piece of pieces) {
+    block.add(piece);
+    if (block.length >= size) yield block.take();
+  }
+  if (block.length > 0) yield block.take();
+}
+
+/** Options of {@linkcode readWhole}. */
+export interface ReadWholeOptions {
+  /** The most bytes. */
+  readonly maxBytes: number;
+  /** Makes the error of a body that has more. */
+  readonly tooLong: () => Error;
+  /** Called with the size of each piece before it is taken. What it throws ends the reading. */
+  readonly onPiece?: (size: number) => void;
+  /** Gives up, also where nothing comes any more. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Reads a body to its end. A body that is not taken is cancelled.
+ *
+ * @param body The body; `null` is an empty one.
+ * @param options How much of it is taken.
+ * @returns The bytes.
+ * @throws {unknown} The body fails, has too many bytes, or the signal aborts: then its reason.
+ */
+export async function readWhole(
+  body: ReadableStream<Uint8Array> | null,
+  options: ReadWholeOptions,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const { maxBytes, tooLong, onPiece, signal } = options;
+  const whole = new ByteBuffer();
+  if (body === null) return whole.take();
+  const reader = body.getReader();
+  const stop = () => void reader.cancel().catch(() => {}); // it has failed already
+  signal?.addEventListener("abort", stop, { once: true });
+  try {
+    signal?.throwIfAborted();
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      if (whole.length + read.value.length > maxBytes) throw tooLong();
+      onPiece?.(read.value.length);
+      whole.add(read.value);
+    }
+    signal?.throwIfAborted();
+    return whole.take();
+  } finally {
+    signal?.removeEventListener("abort", stop);
+    stop();
+  }
+}
