@@ -13,7 +13,15 @@ import { moduleNames } from "./names.ts";
 import { type Files, writeFolder } from "./package_writer.ts";
 import { writeStubs } from "./stubs.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
-import { LIST_WORK, READ_WORK, spend, TOOL_WORK, TooMuchWorkError, withWork } from "./work.ts";
+import {
+  LIST_WORK,
+  READ_LIST_WORK,
+  READ_WORK,
+  spend,
+  TooMuchWorkError,
+  withWork,
+  workLeft,
+} from "./work.ts";
 
 /** What became of one tool. */
 export interface GeneratedTool {
@@ -101,10 +109,11 @@ export interface RenderedPackage {
  * @returns The files, and what became of each tool.
  */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
+  const entries = withWork(READ_LIST_WORK, () => readTools(listing));
   const about = aboutServer(listing);
   const { files, summaries, definitions, tools } = withWork(
     LIST_WORK,
-    () => renderTools(serverName, listing),
+    () => renderTools(serverName, entries),
   );
   files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
   files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
@@ -113,8 +122,7 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
 }
 
 /** The modules of all tools for which there is work left. */
-function renderTools(serverName: string, listing: ToolListing) {
-  const entries = readTools(listing);
+function renderTools(serverName: string, entries: readonly ToolEntry[]) {
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
   const modules = moduleNames(names);
   const files = new Map<string, string>();
@@ -148,7 +156,13 @@ function runtimeFiles(): Files {
 }
 
 /** What the text of a module takes that no schema adds to. */
-const MODULE_WORK = 3_000;
+const MODULE_WORK = 2_000;
+
+/** Tools of a server that get a module. The largest real servers have some hundreds. */
+const MAX_TOOLS = 5_000;
+
+/** Characters of a tool's name. MCP recommends 128 at most. */
+const MAX_NAME = 1_000;
 
 /** Characters of instructions that a package's docstring shows. Real ones have some thousands. */
 const MAX_INSTRUCTIONS = 100_000;
@@ -164,7 +178,7 @@ function renderTool(
   definition: JsonObject,
 ): { model: ModuleModel; text: string } | undefined {
   const render = (build: () => ModuleModel) =>
-    withWork(TOOL_WORK, () => {
+    withWork(workLeft() / 4, () => { // so that some tools do not take all of it
       spend(MODULE_WORK);
       const model = build();
       return { model, text: renderModule(model) };
@@ -191,6 +205,10 @@ type ToolEntry =
 function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
   const seen = new Set<string>();
   return tools.map((tool, index): ToolEntry => {
+    if (seen.size >= MAX_TOOLS) {
+      const name = nameOf(tool)?.slice(0, MAX_NAME) ?? `#${index + 1}`;
+      return { name, reason: `The server has more than ${MAX_TOOLS} tools` };
+    }
     const entry = readTool(tool, `#${index + 1}`);
     if ("reason" in entry) return entry;
     const reason = unusable[index];
@@ -205,6 +223,9 @@ function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
 
 function readTool(tool: unknown, place: string): ToolEntry {
   const name = nameOf(tool);
+  if (name !== undefined && name.length > MAX_NAME) {
+    return { name: place, reason: `The tool's name is longer than ${MAX_NAME} characters` };
+  }
   let definition: Json | undefined;
   try {
     definition = withWork(READ_WORK, () => toJson(tool));
@@ -212,7 +233,8 @@ function readTool(tool: unknown, place: string): ToolEntry {
     if (!(error instanceof RangeError)) throw error;
     if (name === undefined) return { name: place, reason: error.message };
     // The name alone still makes a tool that can be called.
-    return { name, definition: new Map([["name", name]]), warning: error.message };
+    const warning = `Its definition is too deep or too large to be read (${error.message})`;
+    return { name, definition: new Map([["name", name]]), warning };
   }
   if (!isObject(definition)) {
     return { name: place, reason: "The entry in the list is not an object" };

@@ -53,7 +53,7 @@ export function quoted(value: Json): string {
  * @returns The docstring, whose first line is not indented. It is never empty.
  */
 export function docstring(text: string, indent: number, width: number): string {
-  spend(20 + text.length / 2);
+  spend(20 + text.length);
   const safe = normalized(text).replaceAll("\\", "\\\\").replace(UNSEEN_IN_DOC, escaped);
   const pad = " ".repeat(indent);
   // The first line shares its place with the quotes, and a lone line with all six.
