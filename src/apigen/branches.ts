@@ -5,6 +5,7 @@
  */
 import { keyOf } from "./json.ts";
 import type { Merger } from "./merge.ts";
+import { MAX_HINT } from "./names.ts";
 import {
   constraintsOf,
   type JsonType,
@@ -12,6 +13,7 @@ import {
   type SchemaNode,
   typeOfValue,
 } from "./schema.ts";
+import { spend } from "./work.ts";
 
 /**
  * Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`.
@@ -40,12 +42,14 @@ function arePairApart(left: Schema, right: Schema, merger: Merger): boolean {
 
 /** The types that a schema allows, with integers counted as numbers. */
 function kindsOf(schema: SchemaNode): JsonType[] | undefined {
+  spend(2 + (schema.values?.length ?? 0));
   const types = schema.values?.map(typeOfValue) ?? schema.types;
   return types?.map((type) => type === "integer" ? "number" : type);
 }
 
 function haveOwnTags(left: SchemaNode, right: SchemaNode, merger: Merger): boolean {
   for (const name of left.required ?? []) {
+    spend(5 + (right.required?.length ?? 0) / 8);
     if (!right.required?.includes(name)) continue;
     const own = merger.flatten(left.properties?.get(name) ?? true);
     const other = merger.flatten(right.properties?.get(name) ?? true);
@@ -75,6 +79,7 @@ export function tagOf(branches: readonly Schema[], merger: Merger): string | und
   return first.required?.find((name) => {
     const seen = new Set<string>();
     return [first, ...others].every((branch) => {
+      spend(5 + (typeof branch === "object" ? branch.required?.length ?? 0 : 0) / 8);
       const values = typeof branch === "object" && branch.required?.includes(name)
         ? tagValues(branch, name, merger)
         : [];
@@ -88,6 +93,7 @@ export function tagOf(branches: readonly Schema[], merger: Merger): string | und
 function tagValues(branch: SchemaNode, name: string, merger: Merger): readonly string[] {
   const schema = merger.flatten(branch.properties?.get(name) ?? true);
   const values = typeof schema === "object" ? schema.values ?? [] : [];
+  spend(values.length);
   const texts = values.filter((value) => typeof value === "string");
   return texts.length === values.length ? texts : [];
 }
@@ -97,7 +103,8 @@ export function tagHint(branch: Schema): string {
   if (typeof branch === "boolean") return "";
   for (const schema of branch.properties?.values() ?? []) {
     const values = typeof schema === "object" ? schema.values ?? [] : [];
-    if (values.length === 1 && typeof values[0] === "string") return values[0];
+    spend(1);
+    if (values.length === 1 && typeof values[0] === "string") return values[0].slice(0, MAX_HINT);
   }
   return "";
 }
@@ -117,13 +124,15 @@ export function distinctiveNames(branches: readonly Schema[], merger: Merger): s
   const isUnion = objects.filter((object) => object !== undefined).length > 1;
   const counts = new Map<string, number>();
   for (const object of objects) {
+    spend(2 * (object?.properties?.size ?? 0));
     for (const name of object?.properties?.keys() ?? []) {
       counts.set(name, (counts.get(name) ?? 0) + 1);
     }
   }
   return objects.map((object) => {
     const own = [...object?.properties?.keys() ?? []].filter((name) => counts.get(name) === 1);
-    const required = own.find((name) => object?.required?.includes(name));
+    const demanded = new Set(object?.required);
+    const required = own.find((name) => demanded.has(name));
     return isUnion ? required ?? own[0] ?? "" : "";
   });
 }
@@ -137,6 +146,7 @@ export function distinctiveNames(branches: readonly Schema[], merger: Merger): s
  */
 export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new Map()): boolean {
   if (typeof schema === "boolean") return schema;
+  spend(3);
   const answer = known.get(schema);
   if (answer !== undefined) return answer;
   known.set(schema, true);
@@ -167,6 +177,7 @@ export function followReference(
   let name: string | undefined;
   let target: Schema | undefined = schema;
   while (typeof target === "object" && target.ref !== undefined) {
+    spend(5);
     const isPure = constraintsOf(target).every((key) => key === "ref" || key === "dynamic");
     if (target !== schema && !isPure) break;
     if (seen.has(target)) return { target: undefined, name };

@@ -7,8 +7,10 @@
  * @module
  */
 import { type Json, JsonNumber, writeJson } from "./json.ts";
+import { NamePool } from "./names.ts";
 import { type Pattern, translatePattern } from "./pattern.ts";
 import type { Schema, SchemaNode } from "./schema.ts";
+import { spend } from "./work.ts";
 
 /** Levels after which a schema goes on in a definition, so that Python can read the text. */
 const MAX_DEPTH = 30;
@@ -30,7 +32,7 @@ export function checkSchema(root: Schema): string | undefined {
 class CheckWriter {
   readonly #names = new Map<SchemaNode, string>();
   readonly #waiting: SchemaNode[] = [];
-  readonly #taken = new Set<string>();
+  readonly #pool = new NamePool(() => false, "");
   #schemas = 0;
   #depth = 0;
 
@@ -39,7 +41,7 @@ class CheckWriter {
   write(): string | undefined {
     const object = this.#object(this.root);
     const definitions = new Map<string, Json>();
-    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+    for (const next of this.#waiting) { // it grows
       definitions.set(this.#names.get(next) ?? "", this.#object(next));
     }
     if (this.#schemas > MAX_SCHEMAS) return undefined;
@@ -60,10 +62,7 @@ class CheckWriter {
     if (schema === this.root) return "#";
     let name = this.#names.get(schema);
     if (name === undefined) {
-      const base = (wanted ?? "part").slice(0, 60);
-      name = base;
-      for (let number = 2; this.#taken.has(name); number++) name = `${base}${number}`;
-      this.#taken.add(name);
+      name = this.#pool.take((wanted ?? "part").slice(0, 60));
       this.#names.set(schema, name);
       this.#waiting.push(schema);
     }
@@ -73,6 +72,7 @@ class CheckWriter {
   #object(schema: SchemaNode): Map<string, Json> {
     const object = new Map<string, Json>();
     if (++this.#schemas > MAX_SCHEMAS) return object;
+    spend(50);
     this.#depth++;
     this.#writeReference(object, schema);
     for (const keyword of NUMBERS) set(object, keyword, schema[keyword]);

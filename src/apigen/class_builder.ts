@@ -23,6 +23,7 @@ import { BEYOND_TYPES, constraintsOf, type Schema, type SchemaNode } from "./sch
 import { singular } from "./singular.ts";
 import type { TypeBuilder } from "./type_builder.ts";
 import { fits, type Mode } from "./value_types.ts";
+import { spend, spendText } from "./work.ts";
 
 /** Makes the classes of one schema document. */
 export class ClassBuilder {
@@ -44,6 +45,7 @@ export class ClassBuilder {
     }
     if (BEYOND_TYPES.some((keyword) => schema[keyword] !== undefined)) this.types.noteInexact();
     if (schema.required?.some((required) => !properties.has(required))) this.types.noteInexact();
+    spend(200 + (schema.required?.length ?? 0));
     this.types.openClasses.add(name);
     const names = fieldNames(
       // Pydantic cannot hold a lone surrogate; such a name is left to the undeclared ones.
@@ -92,11 +94,13 @@ export class ClassBuilder {
     for (const [wire, part] of properties) {
       const name = names.get(wire);
       if (name === undefined) continue;
+      spend(100);
       const type = this.types.typeOf(part, wire);
       const isInput = this.types.mode === "input";
       const { description = "", default: preset } = typeof part === "object"
         ? this.#notes(part)
         : {};
+      spendText(description);
       const shown = preset !== undefined && preset !== null && fits(preset, type);
       const sent = isInput && shown && required.has(wire);
       const isRequired = required.has(wire) && !sent;
@@ -147,6 +151,7 @@ export function isTextEnvelope(definition: ClassDefinition): boolean {
 /** The patterns of a property that Python has no way to check. */
 function uncheckedPatterns(schema: Schema, depth = 0): string[] {
   if (typeof schema === "boolean" || depth > 5) return [];
+  spend(3);
   const { pattern, items, additionalProperties, anyOf = [], oneOf = [], allOf = [] } = schema;
   const own = pattern !== undefined && translatePattern(pattern) === undefined ? [pattern] : [];
   const parts = [...anyOf, ...oneOf, ...allOf, items ?? true, additionalProperties ?? true];

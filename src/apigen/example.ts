@@ -7,6 +7,7 @@ import { type Json, JsonNumber } from "./json.ts";
 import type { ClassDefinition, ModuleModel, PyType } from "./model.ts";
 import { breakable, laidOut, type Layout } from "./layout.ts";
 import { literal } from "./python.ts";
+import { spend } from "./work.ts";
 
 /**
  * Lines that import and call a tool.
@@ -54,6 +55,7 @@ function requiredFields(model: ModuleModel, name: string): ClassDefinition["fiel
 }
 
 function sample(type: PyType, model: ModuleModel, depth: number): Sample {
+  spend(5);
   switch (type.kind) {
     case "name":
       return {
@@ -69,6 +71,7 @@ function sample(type: PyType, model: ModuleModel, depth: number): Sample {
         type.name
       ];
     case "class": {
+      spend(model.definitions.length / 4);
       const definition = model.definitions.find(({ name }) => name === type.name);
       if (definition?.kind === "values") return sample(definition.type, model, depth);
       if (depth > 1 || definition?.kind !== "class") return "...";

@@ -13,6 +13,15 @@ import { moduleNames } from "./names.ts";
 import { type Files, writeFolder } from "./package_writer.ts";
 import { writeStubs } from "./stubs.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
+import {
+  LIST_WORK,
+  READ_LIST_WORK,
+  READ_WORK,
+  spend,
+  TooMuchWorkError,
+  withWork,
+  workLeft,
+} from "./work.ts";
 
 /** What became of one tool. */
 export interface GeneratedTool {
@@ -100,35 +109,40 @@ export interface RenderedPackage {
  * @returns The files, and what became of each tool.
  */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
-  const entries = readTools(listing);
+  const entries = withWork(READ_LIST_WORK, () => readTools(listing));
+  const about = aboutServer(listing);
+  const { files, summaries, definitions, tools } = withWork(
+    LIST_WORK,
+    () => renderTools(serverName, entries),
+  );
+  files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
+  files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
+  files.set("py.typed", "");
+  return { files, tools };
+}
+
+/** The modules of all tools for which there is work left. */
+function renderTools(serverName: string, entries: readonly ToolEntry[]) {
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
   const modules = moduleNames(names);
   const files = new Map<string, string>();
   const summaries: { module: string; summary: string }[] = [];
+  const definitions: JsonObject[] = [];
   const tools = entries.map((entry): GeneratedTool => {
     if ("reason" in entry) return { tool: entry.name, module: null, warnings: [entry.reason] };
     const module = modules.get(entry.name) ?? "";
     const origin: ModuleOrigin = { server: serverName, tool: entry.name, module };
-    const { model, text } = renderTool(origin, entry.definition);
+    const rendered = renderTool(origin, entry.definition);
+    if (rendered === undefined) return { tool: entry.name, module: null, warnings: [LEFT_OUT] };
+    const { model, text } = rendered;
+    definitions.push(entry.definition);
     files.set(`${module}.py`, text);
     summaries.push({ module, summary: firstSentence(model.description || model.title) });
     const { warning } = entry;
     const warnings = warning === undefined ? model.warnings : [warning, ...model.warnings];
     return { tool: entry.name, module, warnings };
   });
-  const serverInfo = readInfo(listing.serverInfo);
-  const title = textOf(serverInfo?.get("title")) || textOf(serverInfo?.get("name"));
-  const instructions = listing.instructions ?? "";
-  files.set(
-    "__init__.py",
-    renderPackage({ server: serverName, title, instructions, modules: summaries }),
-  );
-  files.set(
-    "schema.json",
-    renderDefinitions(definitions(serverName, serverInfo, instructions, entries)),
-  );
-  files.set("py.typed", "");
-  return { files, tools };
+  return { files, summaries, definitions, tools };
 }
 
 const RUNTIME = "ipybox_runtime";
@@ -141,19 +155,46 @@ function runtimeFiles(): Files {
   return new Map([...files, ["py.typed", ""]]);
 }
 
-/** Renders a tool. One that defeats the generator gets a module that takes any arguments. */
+/** What the text of a module takes that no schema adds to. */
+const MODULE_WORK = 2_000;
+
+/** Tools of a server that get a module. The largest real servers have some hundreds. */
+const MAX_TOOLS = 5_000;
+
+/** Characters of a tool's name. MCP recommends 128 at most. */
+const MAX_NAME = 1_000;
+
+/** Characters of instructions that a package's docstring shows. Real ones have some thousands. */
+const MAX_INSTRUCTIONS = 100_000;
+
+const LEFT_OUT = "The server's list of tools takes too much work: there is no room for this one";
+
+/**
+ * Renders a tool. One that defeats the generator gets a module that takes any arguments; `undefined`
+ * where there is not even work left for that.
+ */
 function renderTool(
   origin: ModuleOrigin,
   definition: JsonObject,
-): { model: ModuleModel; text: string } {
+): { model: ModuleModel; text: string } | undefined {
+  const render = (build: () => ModuleModel) =>
+    withWork(workLeft() / 4, () => { // so that some tools do not take all of it
+      spend(MODULE_WORK);
+      const model = build();
+      return { model, text: renderModule(model) };
+    });
   try {
-    const model = buildModule(origin, definition);
-    return { model, text: renderModule(model) };
+    return render(() => buildModule(origin, definition));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
-    const reason = `The schema nests too deeply: arguments are not checked (${error.message})`;
-    const model = openModule(origin, definition, reason);
-    return { model, text: renderModule(model) };
+    const reason =
+      `The schema is too deep or too large: arguments are not checked (${error.message})`;
+    try {
+      return render(() => openModule(origin, definition, reason));
+    } catch (again) {
+      if (again instanceof TooMuchWorkError) return undefined;
+      throw again;
+    }
   }
 }
 
@@ -164,6 +205,10 @@ type ToolEntry =
 function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
   const seen = new Set<string>();
   return tools.map((tool, index): ToolEntry => {
+    if (seen.size >= MAX_TOOLS) {
+      const name = nameOf(tool)?.slice(0, MAX_NAME) ?? `#${index + 1}`;
+      return { name, reason: `The server has more than ${MAX_TOOLS} tools` };
+    }
     const entry = readTool(tool, `#${index + 1}`);
     if ("reason" in entry) return entry;
     const reason = unusable[index];
@@ -178,14 +223,18 @@ function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
 
 function readTool(tool: unknown, place: string): ToolEntry {
   const name = nameOf(tool);
+  if (name !== undefined && name.length > MAX_NAME) {
+    return { name: place, reason: `The tool's name is longer than ${MAX_NAME} characters` };
+  }
   let definition: Json | undefined;
   try {
-    definition = toJson(tool);
+    definition = withWork(READ_WORK, () => toJson(tool));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     if (name === undefined) return { name: place, reason: error.message };
     // The name alone still makes a tool that can be called.
-    return { name, definition: new Map([["name", name]]), warning: error.message };
+    const warning = `Its definition is too deep or too large to be read (${error.message})`;
+    return { name, definition: new Map([["name", name]]), warning };
   }
   if (!isObject(definition)) {
     return { name: place, reason: "The entry in the list is not an object" };
@@ -200,25 +249,44 @@ function nameOf(tool: unknown): string | undefined {
   return typeof name === "string" ? name : undefined;
 }
 
+/** What a server says of itself. */
+interface ServerWords {
+  readonly info: JsonObject | undefined;
+  readonly title: string;
+  readonly instructions: string;
+}
+
+/** What a server says of itself, as far as that is not too long to be read. */
+function aboutServer({ serverInfo, instructions = "" }: ToolListing): ServerWords {
+  const info = readInfo(serverInfo);
+  const title = textOf(info?.get("title")) || textOf(info?.get("name"));
+  const isReadable = instructions.length <= MAX_INSTRUCTIONS;
+  return { info, title, instructions: isReadable ? instructions : "" };
+}
+
 function readInfo(info: unknown): JsonObject | undefined {
-  const json = toJson(info);
-  return isObject(json) ? json : undefined;
+  try {
+    const json = withWork(MODULE_WORK, () => toJson(info));
+    return isObject(json) ? json : undefined;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return undefined;
+  }
 }
 
 function textOf(value: Json | undefined): string {
   return typeof value === "string" ? value.trim() : "";
 }
 
-function definitions(
+function listingOf(
   serverName: string,
-  serverInfo: JsonObject | undefined,
-  instructions: string,
-  entries: readonly ToolEntry[],
+  { info, instructions }: ServerWords,
+  definitions: readonly JsonObject[],
 ): JsonObject {
   const object = new Map<string, Json>([["server", serverName]]);
-  if (serverInfo !== undefined) object.set("serverInfo", serverInfo);
+  if (info !== undefined) object.set("serverInfo", info);
   if (instructions !== "") object.set("instructions", instructions);
-  object.set("tools", entries.flatMap((entry) => "reason" in entry ? [] : [entry.definition]));
+  object.set("tools", definitions);
   return object;
 }
 

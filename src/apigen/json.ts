@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { spend, spendText } from "./work.ts";
 
 /** A JSON value. */
 export type Json = null | boolean | string | JsonNumber | readonly Json[] | JsonObject;
@@ -64,9 +65,12 @@ export function toJson(value: unknown): Json | undefined {
 }
 
 function read(value: unknown, depth: number): Json | undefined {
+  spend(5);
   if (depth > MAX_DEPTH) throw new JsonDepthError(`JSON nests more than ${MAX_DEPTH} levels deep`);
   switch (typeof value) {
     case "string":
+      spendText(value);
+      return value;
     case "boolean":
       return value;
     case "number":
@@ -92,6 +96,7 @@ function readObject(value: object | null, depth: number): Json | undefined {
   const entries = value instanceof Map ? value : Object.entries(value);
   const object = new Map<string, Json>();
   for (const [name, inner] of entries) {
+    spendText(String(name));
     const json = read(inner, depth + 1);
     if (json !== undefined) object.set(String(name), json);
   }
@@ -165,12 +170,14 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
  * @returns The text.
  */
 export function keyOf(value: Json): string {
+  spend(2);
   if (value instanceof JsonNumber) return String(value.integer ?? value.value);
   if (isArray(value)) return `[${value.map(keyOf).join()}]`;
   if (isObject(value)) {
     const entries = [...value].map(([name, inner]) => `${JSON.stringify(name)}:${keyOf(inner)}`);
     return `{${entries.sort().join()}}`;
   }
+  if (typeof value === "string") spendText(value);
   return JSON.stringify(value);
 }
 

@@ -4,6 +4,8 @@
  * @module
  */
 
+import { spend, spendText } from "./work.ts";
+
 /** Code, with the places where it may break. */
 export type Layout =
   | string
@@ -32,6 +34,7 @@ export function breakable(open: string, parts: readonly Layout[], close: string)
 
 /** The code in one line. */
 export function joined(layout: Layout): string {
+  spend(1);
   if (typeof layout === "string") return layout;
   if (layout.kind === "union") return layout.members.map(joined).join(" | ");
   return layout.open + layout.parts.map(joined).join(", ") + layout.close;
@@ -48,6 +51,7 @@ export function joined(layout: Layout): string {
  */
 export function laidOut(layout: Layout, column: number, indent: number, after = 0): string {
   const line = joined(layout);
+  spendText(line);
   if (typeof layout === "string" || column + line.length + after <= WIDTH) return line;
   const inner = indent + 4;
   const pad = "\n" + " ".repeat(inner);

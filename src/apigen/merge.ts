@@ -17,6 +17,7 @@ import {
   type Schema,
   type SchemaNode,
 } from "./schema.ts";
+import { spend } from "./work.ts";
 
 /** Merges for one document. After these, hostile ones cannot make it grow any more. */
 const MAX_MERGES = 20_000;
@@ -91,6 +92,7 @@ export class Merger {
       this.onInexact();
       return left;
     }
+    spend(20 + 2 * (widthOf(left) + widthOf(right)));
     if (constraintsOf(left).length === 0) return { ...right, ...left };
     if (constraintsOf(right).length === 0) return { ...right, ...left };
     return this.#combine(left, right);
@@ -180,9 +182,10 @@ export class Merger {
     const restricts = (schema: SchemaNode) =>
       (schema.additionalProperties ?? true) !== true || schema.patternProperties !== undefined;
     if (!restricts(left) && !restricts(right)) return [left, right];
-    const names = (schema: SchemaNode) => [...schema.properties?.keys() ?? []].sort().join("\0");
+    const haveSameNames = left.properties?.size === right.properties?.size &&
+      [...left.properties?.keys() ?? []].every((name) => right.properties?.has(name));
     if (
-      names(left) === names(right) && left.additionalProperties === right.additionalProperties &&
+      haveSameNames && left.additionalProperties === right.additionalProperties &&
       left.patternProperties === right.patternProperties
     ) return [left, right];
     this.onInexact();
@@ -198,6 +201,11 @@ export class Merger {
     this.onInexact();
     return [omit(left, "prefixItems", "items"), omit(right, "prefixItems", "items")];
   }
+}
+
+/** How much of a schema a merge copies or compares. */
+function widthOf({ properties, required = [], values = [] }: SchemaNode): number {
+  return (properties?.size ?? 0) + required.length + values.length;
 }
 
 function commonTypes(

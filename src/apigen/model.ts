@@ -6,6 +6,7 @@
  */
 import { type Json, type JsonNumber, keyOf } from "./json.ts";
 import type { Pattern } from "./pattern.ts";
+import { spend } from "./work.ts";
 
 /** A type in a generated module. */
 export type PyType =
@@ -145,6 +146,7 @@ export const NULL: PyType = { kind: "name", name: "Null" };
  * @returns The union, or the one type that is left.
  */
 export function unionOf(types: readonly PyType[], textOf: (type: PyType) => string): PyType {
+  spend(types.length);
   const members = new Map<string, PyType>();
   for (const type of types.flatMap(membersOf)) {
     if (type !== NEVER) members.set(textOf(type), type);
@@ -191,12 +193,14 @@ export function membersOf(type: PyType): readonly PyType[] {
  */
 export function optional(type: PyType, none: PyType): PyType {
   if (type === ANY && none === NULL) return ANY;
+  spend(membersOf(type).length);
   const members = membersOf(type).filter((member) => member !== NONE && member !== NEVER);
   return members.length === 0 ? none : { kind: "union", members: [...members, none] };
 }
 
 /** Changes the names of classes and the like in a type; the same type where there are none. */
 export function renamed(type: PyType, nameOf: (name: string) => string): PyType {
+  spend(1);
   switch (type.kind) {
     case "name":
     case "literal":

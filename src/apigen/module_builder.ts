@@ -14,6 +14,7 @@ import { SchemaReader } from "./schema_reader.ts";
 import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
 import { typeText } from "./type_text.ts";
+import { spendText } from "./work.ts";
 
 /** Where a module comes from and goes to. */
 export interface ModuleOrigin {
@@ -175,7 +176,10 @@ function propertyNames(schemas: readonly (Json | undefined)[]): Set<string> {
     if (!isObject(next)) continue;
     const properties = next.get("properties");
     if (isObject(properties)) {
-      for (const name of properties.keys()) names.add(name.normalize("NFKC"));
+      for (const name of properties.keys()) {
+        spendText(name);
+        names.add(name.normalize("NFKC"));
+      }
     }
     for (const value of next.values()) if (typeof value === "object") waiting.push(value);
   }

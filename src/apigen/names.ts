@@ -4,6 +4,7 @@
  * @module
  */
 import { sha256 } from "../json/digest.ts";
+import { spend, spendText } from "./work.ts";
 
 const KEYWORDS = new Set(
   ("False None True and as assert async await break class continue def del elif else except " +
@@ -74,6 +75,7 @@ export function fieldNames(properties: Iterable<string>): Map<string, string> {
 }
 
 function fieldName(property: string): string {
+  spendText(property);
   // Python takes names that are equal after this normalisation for the same.
   let name = property.normalize("NFKC").replace(NOT_IN_NAME, "_");
   // Pydantic makes names with an underscore in front private.
@@ -99,10 +101,11 @@ export class ClassNames {
    * @returns The first hint in PascalCase that is free, else the first of them with a number.
    */
   next(...hints: readonly [string, ...string[]]): string {
+    spend(20);
     const wanted = hints.map(pascalCase);
     const free = wanted.find((name) => this.#pool.isFree(name)) ?? wanted[0] ?? "";
     const name = this.#pool.take(free);
-    this.#hints.set(name, hints[0]);
+    this.#hints.set(name, hints[0].slice(0, MAX_HINT));
     return name;
   }
 
@@ -112,9 +115,12 @@ export class ClassNames {
   }
 }
 
+/** As much of a hint as counts. */
+export const MAX_HINT = 200;
+
 /** A hint in PascalCase. */
 export function pascalCase(hint: string): string {
-  const words = hint.slice(0, 200).normalize("NFKD").split(/[^A-Za-z0-9]+/).filter(Boolean);
+  const words = hint.slice(0, MAX_HINT).normalize("NFKD").split(/[^A-Za-z0-9]+/).filter(Boolean);
   const name = words.map((word) => word.charAt(0).toUpperCase() + word.slice(1)).join("");
   return (/^\d/.test(name) ? `N${name}` : name || "Item").slice(0, 80);
 }
@@ -144,7 +150,7 @@ function moduleName(tool: string): string {
 }
 
 /** Names that are given out once each. */
-class NamePool {
+export class NamePool {
   readonly #taken = new Set<string>();
   readonly #numbers = new Map<string, number>();
 
@@ -158,6 +164,7 @@ class NamePool {
     let free = name;
     let number = this.#numbers.get(name) ?? 1;
     while (!this.isFree(free)) {
+      spend(1);
       free = `${name}${this.separator}${++number}`;
     }
     this.#numbers.set(name, number);

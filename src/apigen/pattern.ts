@@ -5,6 +5,8 @@
  * @module
  */
 
+import { spend } from "./work.ts";
+
 /** A regular expression that Python can apply. */
 export interface Pattern {
   /** The expression, in the dialect of the engine. */
@@ -35,6 +37,7 @@ class Untranslatable extends Error {}
  */
 export function translatePattern(source: string): Pattern | undefined {
   if (source.length > 5_000) return undefined;
+  spend(20 + 10 * source.length);
   try {
     return new Translator(source).translate();
   } catch (error) {

@@ -5,6 +5,7 @@
  * @module
  */
 import { isArray, isObject, type Json, JsonNumber } from "./json.ts";
+import { spend, spendText } from "./work.ts";
 
 /** Characters that end lines in some tools, or turn the direction of text in editors. */
 const UNSEEN =
@@ -17,10 +18,14 @@ const UNSEEN =
  * @returns The literal, in one line. Strings have the escapes of JSON, which Python shares.
  */
 export function literal(value: Json): string {
+  spend(2);
   if (value === null) return "None";
   if (value === true) return "True";
   if (value === false) return "False";
-  if (typeof value === "string") return JSON.stringify(value).replace(UNSEEN, escaped);
+  if (typeof value === "string") {
+    spendText(value);
+    return JSON.stringify(value).replace(UNSEEN, escaped);
+  }
   if (value instanceof JsonNumber) return value.source;
   if (isArray(value)) return `[${value.map(literal).join(", ")}]`;
   if (isObject(value)) {
@@ -48,6 +53,7 @@ export function quoted(value: Json): string {
  * @returns The docstring, whose first line is not indented. It is never empty.
  */
 export function docstring(text: string, indent: number, width: number): string {
+  spend(20 + text.length);
   const safe = normalized(text).replaceAll("\\", "\\\\").replace(UNSEEN_IN_DOC, escaped);
   const pad = " ".repeat(indent);
   // The first line shares its place with the quotes, and a lone line with all six.

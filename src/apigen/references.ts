@@ -4,12 +4,19 @@
  * @module
  */
 import { isArray, isObject, type Json, type JsonObject } from "./json.ts";
+import { spend, spendText } from "./work.ts";
 
 /** The dialect of a schema, as far as it matters here. */
 export interface Dialect {
   /** 4, 6, 7, or 8 for drafts 2019-09 and later, which is also what is taken without a `$schema`. */
   readonly draft: 4 | 6 | 7 | 8;
 }
+
+/**
+ * How long a URI or a reference may be. Each place is joined with the URI around it, and what is longer
+ * than this names nothing that a server means.
+ */
+const MAX_URI = 2_048;
 
 /** Any base will do for documents that name none; this one is nobody's. */
 const DEFAULT_BASE = "ipybox:///schema";
@@ -48,7 +55,7 @@ export class References {
   readonly #rootBase: string;
   readonly #bases = new Map<JsonObject, string>();
   readonly #resources = new Map<string, Json>();
-  readonly #anchors = new Map<string, Json>();
+  readonly #anchors = new Map<string, Map<string, Json>>();
   readonly #dynamicAnchors = new Map<string, number>();
   #recursiveAnchors = 0;
 
@@ -73,15 +80,16 @@ export class References {
    */
   resolve(reference: string, from: JsonObject): Json | undefined {
     const base = this.#bases.get(from) ?? this.#rootBase;
-    const url = join(reference, base);
-    if (url === undefined) return undefined;
-    const hash = url.indexOf("#");
-    const resource = this.#resources.get(hash < 0 ? url : url.slice(0, hash));
-    const fragment = hash < 0 ? "" : url.slice(hash + 1);
-    if (resource === undefined) return undefined;
+    const hash = reference.indexOf("#");
+    const uri = hash < 0 ? reference : reference.slice(0, hash);
+    const fragment = hash < 0 ? "" : decode(reference.slice(hash + 1));
+    const place = uri === "" ? base : join(uri, base);
+    const resource = place === undefined ? undefined : this.#resources.get(place);
+    if (place === undefined || resource === undefined) return undefined;
     if (fragment === "") return resource;
-    if (!fragment.startsWith("/")) return this.#anchors.get(url);
-    return follow(resource, fragment);
+    return fragment.startsWith("/")
+      ? follow(resource, fragment)
+      : this.#anchors.get(place)?.get(fragment);
   }
 
   /**
@@ -96,6 +104,7 @@ export class References {
   }
 
   #index(schema: Json, outer: string): void {
+    spend(3);
     if (isArray(schema)) {
       for (const inner of schema) this.#index(inner, outer);
       return;
@@ -120,14 +129,15 @@ export class References {
     // In drafts before 2019-09 nothing beside $ref counts, and an id may be an anchor.
     if (typeof id !== "string" || id.startsWith("#")) return outer;
     if (this.#draft < 8 && schema.has("$ref")) return outer;
-    return join(id, outer)?.replace(/#.*$/s, "") ?? outer;
+    return join(id, outer) ?? outer;
   }
 
   #indexAnchors(schema: JsonObject, base: string): void {
     const set = (anchor: Json | undefined) => {
       if (typeof anchor !== "string") return;
-      const url = join(`#${anchor}`, base);
-      if (url !== undefined && !this.#anchors.has(url)) this.#anchors.set(url, schema);
+      const anchors = this.#anchors.get(base) ?? new Map<string, Json>();
+      this.#anchors.set(base, anchors);
+      if (!anchors.has(anchor)) anchors.set(anchor, schema);
     };
     if (this.#draft < 8) {
       const id = schema.get(this.#draft === 4 ? "id" : "$id");
@@ -144,14 +154,21 @@ export class References {
   }
 }
 
+/** The URI of a resource, without a fragment. */
 function join(reference: string, base: string): string | undefined {
-  return URL.parse(reference, base)?.href.replace(/#$/, "");
+  if (reference.length > MAX_URI) return undefined;
+  spend(10 + (reference.length + base.length) / 8);
+  const url = URL.parse(reference, base);
+  if (url === null) return undefined;
+  url.hash = "";
+  return url.href.length > MAX_URI ? undefined : url.href;
 }
 
 /** Follows a JSON pointer. */
 function follow(from: Json, pointer: string): Json | undefined {
+  spendText(pointer);
   let place: Json | undefined = from;
-  for (const part of decode(pointer).split("/").slice(1)) {
+  for (const part of pointer.split("/").slice(1)) {
     const name = part.replaceAll("~1", "/").replaceAll("~0", "~");
     if (isArray(place)) place = /^\d{1,9}$/.test(name) ? place[Number(name)] : undefined;
     else place = isObject(place) ? place.get(name) : undefined;
@@ -160,6 +177,7 @@ function follow(from: Json, pointer: string): Json | undefined {
 }
 
 function decode(fragment: string): string {
+  spendText(fragment);
   try {
     return decodeURIComponent(fragment);
   } catch {

@@ -6,6 +6,7 @@
 import { keyOf } from "./json.ts";
 import { omit, type Schema, type SchemaNode } from "./schema.ts";
 import type { TypeBuilder } from "./type_builder.ts";
+import { spend } from "./work.ts";
 
 /** Unions inside of unions that are unfolded at a root. */
 const MAX_UNFOLDED = 8;
@@ -67,6 +68,7 @@ function united(
     properties.set(name, own === undefined || own === true ? any : own);
   }
   const required = branches.map((branch) => new Set(branch.required));
+  spend((required[0]?.size ?? 0) * branches.length);
   const always = [...required[0] ?? []].filter((name) => required.every((set) => set.has(name)));
   const closed = branches.every((branch) => branch.additionalProperties === false) &&
     branches.every((branch) => branch.patternProperties === undefined);
@@ -89,6 +91,7 @@ function anyOfBranches(
 ): Schema {
   const schemas = new Map<string, Schema>();
   let isOpen = false;
+  spend(5 * branches.length);
   for (const branch of branches) {
     const schema = branch.properties?.get(name);
     if (schema !== undefined) schemas.set(identityOf(schema), schema);

@@ -7,6 +7,7 @@
 import { isArray, isObject, type Json, JsonNumber, type JsonObject, keyOf } from "./json.ts";
 import { type Dialect, References } from "./references.ts";
 import type { JsonType, Schema, SchemaNode } from "./schema.ts";
+import { spend, spendText } from "./work.ts";
 
 type Draft = { -readonly [Key in keyof SchemaNode]: SchemaNode[Key] };
 
@@ -39,6 +40,7 @@ export class SchemaReader {
     if (!isObject(raw)) return true;
     const known = this.#known.get(raw);
     if (known !== undefined) return known;
+    spend(30 + 10 * raw.size);
     const schema: Draft = {};
     this.#known.set(raw, schema); // before its parts: a document is a tree, but only by convention
     this.#readInto(schema, raw);
@@ -76,16 +78,23 @@ export class SchemaReader {
       // Which of several places is meant depends on the way that led here: leave it open.
       if (this.#references.isAmbiguous(reference)) return;
     }
+    spendText(reference);
     const named = /\/(?:\$defs|definitions)\/([^/]+)$/.exec(reference);
+    let found: { readonly target: Schema | undefined } | undefined;
     schema.ref = {
       name: named?.[1],
       target: () => {
-        const target = this.#references.resolve(reference, raw);
-        if (target !== undefined) return this.read(target);
-        this.warnings.add(`$ref ${JSON.stringify(reference)} is not found in the schema`);
-        return undefined;
+        found ??= { target: this.#find(reference, raw) };
+        return found.target;
       },
     };
+  }
+
+  #find(reference: string, from: JsonObject): Schema | undefined {
+    const target = this.#references.resolve(reference, from);
+    if (target !== undefined) return this.read(target);
+    this.warnings.add(`$ref ${JSON.stringify(reference)} is not found in the schema`);
+    return undefined;
   }
 
   #readValues(schema: Draft, raw: JsonObject): void {

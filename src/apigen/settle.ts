@@ -10,6 +10,7 @@ import { ClassNames, pascalCase } from "./names.ts";
 import { literal } from "./python.ts";
 import { singular } from "./singular.ts";
 import { typeText } from "./type_text.ts";
+import { spendText } from "./work.ts";
 
 /** How long listed values are, in characters, before they get a name if several fields take them. */
 const MAX_REPEATED = 40;
@@ -68,6 +69,7 @@ function unite(definitions: readonly Definition[], names: ClassNames) {
 
 /** What makes a class what it is: in types alone, and with what is said of its fields. */
 function keyOf({ base, closed, extra, fields }: ClassDefinition) {
+  for (const { type } of fields) spendText(typeText(type));
   const head = [base, closed, extra && typeText(extra)];
   const shape = fields.map((field) => [
     field.name,
@@ -128,11 +130,13 @@ function commonName(hints: readonly string[]): string {
 /** Says once what was said more often: of a class and its field, of equal fields in a row of classes. */
 function withoutEchoes(definitions: readonly Definition[]): Definition[] {
   const said = new Map<string, Set<string>>();
-  const aboutFields = new Set<string>();
+  const aboutFields = new Map<string, Set<string>>();
   for (const definition of definitions) {
     if (definition.kind !== "class") continue;
     for (const { type, description } of definition.fields) {
-      for (const name of typeNames(type)) aboutFields.add(`${name} ${description}`);
+      for (const name of typeNames(type)) {
+        aboutFields.set(name, (aboutFields.get(name) ?? new Set()).add(description));
+      }
     }
   }
   return definitions.map((definition) => {
@@ -140,7 +144,7 @@ function withoutEchoes(definitions: readonly Definition[]): Definition[] {
     const { name, description } = definition;
     return {
       ...definition,
-      description: aboutFields.has(`${name} ${description}`) ? "" : description,
+      description: aboutFields.get(name)?.has(description) ? "" : description,
       fields: definition.fields.map((field) => {
         const known = said.get(field.wire) ?? new Set();
         const isEcho = known.has(field.description);

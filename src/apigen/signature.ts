@@ -9,6 +9,7 @@ import { JsonNumber, type JsonObject } from "./json.ts";
 import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import { literal } from "./python.ts";
 import { typeText } from "./type_text.ts";
+import { TOOL_WORK, withWork } from "./work.ts";
 
 /** How much of a result's classes a signature shows, beside the fields of the result itself. */
 const MAX_NESTED = 300;
@@ -152,7 +153,7 @@ const LIMITS: Readonly<Record<string, string>> = {
 
 function modelOf(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
   try {
-    return buildModule(origin, definition);
+    return withWork(TOOL_WORK, () => buildModule(origin, definition));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     return openModule(origin, definition, error.message);

@@ -41,6 +41,7 @@ import {
   sizeLimits,
   stringType,
 } from "./value_types.ts";
+import { spend } from "./work.ts";
 
 /** How deep types nest. Python reads no deeper brackets, and nobody deeper classes. */
 const MAX_DEPTH = 50;
@@ -119,6 +120,7 @@ export class TypeBuilder {
       if (known.kind === "class" && this.openClasses.has(known.name)) this.recursive = true;
       return known;
     }
+    spend(20);
     const active = this.#active.get(schema);
     if (active !== undefined) { // it refers to itself: it needs a name
       this.recursive = true;
@@ -269,6 +271,7 @@ export class TypeBuilder {
     if (classes.length < 2 || new Set(classes).size < parts.length) return undefined;
     const tag = tagOf(branches, this.#merger);
     if (tag === undefined) return undefined;
+    spend(classes.length * this.definitions.length / 4);
     const hasTag = (name: string) =>
       this.definitions.some((definition) =>
         definition.kind === "class" && definition.name === name &&

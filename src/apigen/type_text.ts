@@ -7,6 +7,7 @@ import { type Json, JsonNumber } from "./json.ts";
 import type { Constraint, PyType } from "./model.ts";
 import { breakable, joined, type Layout } from "./layout.ts";
 import { literal } from "./python.ts";
+import { spend, spendText } from "./work.ts";
 
 const texts = new WeakMap<PyType, string>();
 
@@ -15,12 +16,14 @@ export function typeText(type: PyType): string {
   const known = texts.get(type);
   if (known !== undefined) return known;
   const text = joined(typeLayout(type));
+  spendText(text);
   texts.set(type, text);
   return text;
 }
 
 /** The text of a type with the places where a line may break. */
 export function typeLayout(type: PyType): Layout {
+  spend(2);
   switch (type.kind) {
     case "name":
     case "class":

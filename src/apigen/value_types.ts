@@ -18,6 +18,7 @@ import {
 } from "./model.ts";
 import { translatePattern } from "./pattern.ts";
 import { hasType, type SchemaNode } from "./schema.ts";
+import { spend } from "./work.ts";
 
 /** Which way values go. Parameters are exact; results are generous, so limits are left out there. */
 export type Mode = "input" | "output";
@@ -33,6 +34,7 @@ export function listedTypes(schema: SchemaNode): PyType[] {
   const values = (schema.values ?? []).filter((value) =>
     types === undefined || hasType(value, types)
   );
+  spend(values.length);
   const others = values.filter((value) => value !== null);
   const listed: PyType[] = [];
   if (others.length > 0) {
@@ -114,6 +116,7 @@ export function fits(value: Json, type: PyType): boolean {
     case "name":
       return fitsName(value, type);
     case "literal":
+      spend(type.values.length / 4);
       return type.values.some((allowed) => allowed === value);
     case "oneOf":
       return type.values.some((allowed) => keyOf(allowed) === keyOf(value)) && isScalar(value);

@@ -43,7 +43,13 @@ const RUNNERS: readonly Runner[] = [
   },
   { names: ["deno"], decides: /^(eval$|npm:|jsr:|https?:)/, searchesAbove: true },
   { names: ["ruby", "perl", "lua", "luajit", "Rscript", "julia"], decides: /^-[A-Za-z]*[eE]$/ },
-  { names: ["php", "java"] },
+  {
+    names: [
+      ..."php java jbang jshell kotlin groovy scala clojure clj bb elixir erl escript".split(" "),
+      ..."awk gawk mawk nawk sed pwsh powershell tclsh wish expect osascript octave".split(" "),
+      ..."racket guile sbcl emacs gdb runghc gjs qjs raku R".split(" "),
+    ],
+  },
   { names: ["sh", "bash", "dash", "zsh", "ksh", "fish"], decides: /^-[a-z]*c$/ },
   {
     names: ["bun", "npm", "pnpm", "yarn", "uv", "poetry", "pdm", "hatch", "pipenv"],
@@ -64,7 +70,8 @@ const RUNNERS: readonly Runner[] = [
       ..."tsx ts-node make just cargo go mvn gradle sbt lein dotnet bundle rake composer".split(
         " ",
       ),
-      ..."mix pixi rye mise direnv docker-compose".split(" "),
+      ..."mix pixi rye mise direnv docker podman docker-compose podman-compose".split(" "),
+      ..."swift dart flutter nix nix-shell stack cabal zig crystal nim".split(" "),
       // What these start may be any of the others.
       ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),
     ],
@@ -76,6 +83,15 @@ const RUNNERS: readonly Runner[] = [
 /** Names that code has, whatever runs it. */
 const CODE = new RegExp(
   "\\.(py|pyw|pyc|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|node|wasm|rb|pl|php|lua|r|jl|jar|class|sh|bash|zsh|fish|so)$",
+  "i",
+);
+
+/** Names of data. What code writes under any other name may be a program to something. */
+const DATA = new RegExp(
+  "\\.(db|sqlite|sqlite3|duckdb|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
+    "doc|docx|odt|ppt|pptx|odp|pdf|epub|txt|text|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +
+    "svg|webp|bmp|tiff?|ico|mp3|wav|ogg|flac|m4a|mp4|webm|mov|mkv|npy|npz|h5|hdf5|gpkg|shp|kml|gpx|" +
+    "zip|gz|bz2|xz|zst|tar|7z|pem|crt|key)$",
   "i",
 );
 
@@ -130,7 +146,7 @@ export async function requireOwnArguments(server: HostCommand): Promise<void> {
     const isThere = await lstatIfAllowed(path) !== undefined;
     const mayRun = runner !== undefined && !decided && !PERMISSION.test(arg) &&
       (isThere || /^(\/|\.\.?\/|file:)/i.test(text));
-    if (mayRun || await namesCode(path)) {
+    if (mayRun || await namesCode(path) || await mayBeCode(path)) {
       await refuseInReach(path, { ...check, arg });
       const searched = (mayRun && runner.searchesAbove) || SEARCHES_ABOVE.test(path);
       if (searched && !closed) await refuseAbove(path, { ...check, arg });
@@ -164,10 +180,11 @@ async function runnerOf(command: string): Promise<Runner | undefined> {
   return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
 }
 
-/** What follows an option's `=`. */
+/** What follows an option's `=`, or a short option without a blank, as in `-f/path`. */
 function valueOf(option: string): string {
   const at = option.indexOf("=");
-  return at === -1 ? "" : option.slice(at + 1);
+  if (at !== -1) return option.slice(at + 1);
+  return /^-[A-Za-z]\.{0,2}\//.test(option) ? option.slice(2) : "";
 }
 
 function pathOf(text: string, cwd: string): string | undefined {
@@ -194,6 +211,18 @@ export async function namesCode(path: string): Promise<boolean> {
   if (status?.isDirectory) return false;
   if (CODE.test(path)) return true;
   return status?.isSymlink === true && CODE.test(await realPathIfSeen(path));
+}
+
+/** Whether a file has no name of data. A folder is data, and so is what is not there. */
+async function mayBeCode(path: string): Promise<boolean> {
+  if (DATA.test(path)) return false;
+  const status = await lstatIfAllowed(path);
+  if (status === undefined || status.isDirectory) return false;
+  return !status.isSymlink || !(await isFolder(await realPathIfSeen(path)));
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return (await lstatIfAllowed(path))?.isDirectory === true;
 }
 
 /** What is checked. */

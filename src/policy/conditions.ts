@@ -41,6 +41,16 @@ export function matchArguments(
   );
 }
 
+/** The folders that a condition names. */
+export function foldersOf(condition: ArgumentCondition): readonly string[] {
+  if (typeof condition !== "object" || condition === null) return [];
+  const { path = [], each, some, not } = condition;
+  return [
+    ...many(path),
+    ...[each, some, not].flatMap((inner) => inner === undefined ? [] : foldersOf(inner)),
+  ];
+}
+
 /** Finds a value by a JSON pointer. */
 function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined {
   let value: ExactJson | undefined = root;

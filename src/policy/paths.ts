@@ -1,5 +1,6 @@
 import { dirname, isAbsolute, join, resolve } from "node:path";
-import { isHiddenName } from "../sandbox/protected_paths.ts";
+import { isWide } from "../sandbox/nested_workspace.ts";
+import { isHiddenName, SHARED_BY_SANDBOXES, STATE_FOLDER } from "../sandbox/protected_paths.ts";
 import { type Match, sure } from "./match.ts";
 
 /** Says where paths in arguments lead. */
@@ -20,14 +21,19 @@ export interface PathJudgeOptions {
  * Judges paths by where they lead now, symbolic links included. What code can change, such as a link
  * in the workspace, may lead elsewhere by the time the path is used.
  *
+ * A policy's own folders are followed when it is loaded. One that leads elsewhere since, or through a
+ * link that code could have put there, is not the folder that the policy's author meant: nothing is
+ * surely in it.
+ *
  * Only absolute paths of usual characters can be judged. A relative one starts wherever its server has
  * it start, which need not be its working directory: a server may look in each folder that it is
  * allowed. And servers may trim, expand or decode the others.
  *
+ * @param folders The folders that the policy names.
  * @param options The workspace and the home folder.
  * @returns The judge.
  */
-export function pathJudge(options: PathJudgeOptions): PathJudge {
+export function pathJudge(folders: Iterable<string>, options: PathJudgeOptions): PathJudge {
   const { workspace, home } = options;
   const absolute = (path: string): string | undefined => {
     if (path === "~" || path.startsWith("~/")) {
@@ -36,21 +42,28 @@ export function pathJudge(options: PathJudgeOptions): PathJudge {
     if (isAbsolute(path)) return resolve(path);
     return workspace === undefined ? undefined : resolve(workspace, path);
   };
+  const known = new Map([...folders].map((folder) => {
+    const path = absolute(folder);
+    return [folder, path && follow(path, workspace)?.real];
+  }));
   return {
     isInside: (path, folder) => {
-      const outer = absolute(folder);
+      const [outer, inner] = [absolute(folder), resolve(path)];
       if (!isPlain(path) || outer === undefined) return "maybe";
-      const inner = resolve(path);
-      if (passesProcess(inner)) return "maybe";
-      const [realInner, realOuter] = [realPath(inner), realPath(outer)];
-      if (realInner === undefined || realOuter === undefined) return "maybe";
+      const [way, outerWay] = [follow(inner, workspace), follow(outer, workspace)];
+      if (way === undefined || way.ofProcess || outerWay === undefined) return "maybe";
+      const [realInner, realOuter, meant] = [way.real, outerWay.real, known.get(folder)];
       const real = contains(realOuter, realInner);
       // To some file systems and servers these are the same
       if (!real && contains(folded(realOuter), folded(realInner))) return "maybe";
       // A rule on a folder is not meant for what code must not see in there
       if (real && isHidden(realInner.slice(realOuter.length))) return "maybe";
-      // By way of a link elsewhere, which may lead elsewhere by then
       const written = contains(outer, inner) || contains(realOuter, inner);
+      if (outerWay.byCode || realOuter !== meant) {
+        const wasIn = meant !== undefined && contains(meant, realInner);
+        return real || written || wasIn ? "maybe" : "no";
+      }
+      // By way of a link elsewhere, which may lead elsewhere by then
       return written === real ? sure(real) : "maybe";
     },
   };
@@ -64,20 +77,61 @@ const MAX_LINKS = 40;
 /** What leads each process elsewhere: to its own folder, root or files. */
 const OF_PROCESS = /^\/(proc|dev\/fd|dev\/std[^/]*)(\/|$)/;
 
-/** Whether a path, or a link on its way, goes by what leads each process elsewhere. */
-function passesProcess(path: string, links = 0): boolean {
-  if (OF_PROCESS.test(path) || links > MAX_LINKS) return true;
-  const parts = path.split("/").slice(1);
-  let folder = "/";
-  for (const [index, part] of parts.entries()) {
-    const current = join(folder, part);
-    const target = linkTarget(current);
-    if (target !== undefined) {
-      return passesProcess(resolve(folder, target, ...parts.slice(index + 1)), links + 1);
+/** Where a path leads, and through what. */
+interface Way {
+  /** The place, without links. Its last parts may not be there yet. */
+  readonly real: string;
+  /** Whether it goes by what leads each process elsewhere. */
+  readonly ofProcess: boolean;
+  /** Whether it goes by a link that code could have put there. */
+  readonly byCode: boolean;
+}
+
+/** Follows a path link by link. `undefined` where none can tell where it leads. */
+function follow(path: string, workspace: string | undefined): Way | undefined {
+  const names = namesOf(path);
+  let [real, links, ofProcess, byCode] = ["/", 0, false, false];
+  for (let name = names.shift(); name !== undefined; name = names.shift()) {
+    if (name === "..") {
+      real = dirname(real);
+      continue;
     }
-    folder = current;
+    const next = join(real, name);
+    ofProcess ||= OF_PROCESS.test(next);
+    const target = linkTarget(next);
+    if (target === undefined) {
+      real = next;
+      continue;
+    }
+    if (++links > MAX_LINKS) return undefined;
+    byCode ||= isCodes(next, workspace);
+    if (isAbsolute(target)) real = "/";
+    names.unshift(...namesOf(target));
   }
-  return false;
+  // Two looks at a way that code changes between them, or at one that cannot be seen, differ
+  return ofProcess || realPath(path) === real ? { real, ofProcess, byCode } : undefined;
+}
+
+function namesOf(path: string): string[] {
+  return path.split("/").filter((name) => name !== "" && name !== ".");
+}
+
+/** Whether code may have put a link where it is: in this workspace, another one, or their shared folder. */
+function isCodes(link: string, workspace: string | undefined): boolean {
+  const own = workspace === undefined ? undefined : realPath(resolve(workspace));
+  for (let folder = dirname(link);; folder = dirname(folder)) {
+    if (folder === own || folder === SHARED_BY_SANDBOXES) return true;
+    if (folder === dirname(folder)) return false;
+    if (!isWide(folder) && isFolder(join(folder, STATE_FOLDER))) return true;
+  }
+}
+
+function isFolder(path: string): boolean {
+  try {
+    return Deno.lstatSync(path).isDirectory;
+  } catch {
+    return false; // not there, or not to be seen, as what code cannot write to
+  }
 }
 
 function linkTarget(path: string): string | undefined {

@@ -1,7 +1,7 @@
 import type { ApprovalPolicy, PolicyVerdict } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
 import { allowsCommand, restrictsCommand } from "./command_pattern.ts";
-import { matchArguments } from "./conditions.ts";
+import { foldersOf, matchArguments } from "./conditions.ts";
 import { all, any, many, type Match, matchesGlob, sure } from "./match.ts";
 import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
 import {
@@ -71,7 +71,7 @@ export class PolicyRules implements ApprovalPolicy {
   readonly #isAboutShell: boolean;
 
   /**
-   * Joins policies: a rule of any of them counts.
+   * Joins policies: a rule of any of them counts. The folders that they name are where they lead now.
    *
    * @param sources The policies.
    * @param options Where paths in arguments start.
@@ -79,7 +79,10 @@ export class PolicyRules implements ApprovalPolicy {
   constructor(sources: readonly PolicySource[], options: PathJudgeOptions = {}) {
     this.sources = sources;
     this.#trusted = new Set(sources.flatMap(({ document }) => document.trustedServers));
-    this.#paths = pathJudge(options);
+    const folders = sources.flatMap(({ document }) =>
+      document.rules.flatMap((rule) => Object.values(rule.arguments ?? {}).flatMap(foldersOf))
+    );
+    this.#paths = pathJudge(folders, options);
     this.#isAboutShell = sources.some(({ document }) => document.rules.some(canMatchShell));
   }
 

@@ -18,9 +18,11 @@ const RIGHT_TO_LEFT =
 
 /** What looks like a quote of code but is none. */
 const QUOTE_LIKE =
-  /([\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\ua78b\ua78c\uff02\uff07\uff40\u{1f676}-\u{1f678}])\1*/gu;
+  /([\u00b4\u02b9-\u02bf\u02c8\u02ca\u02cb\u02dd\u02ee\u02f4-\u02f6\u0312-\u0315\u0343\u0374\u0384\u055a-\u055d\u144a\u1cd3\u1fbd-\u1fbf\u1fef\u1ffd\u1ffe\u2018-\u201f\u2032-\u2037\u2057\u275b-\u275e\u3003\u301d-\u301f\u16cc\ua78b\ua78c\uff02\uff07\uff40\u{16f51}\u{16f52}\u{1f676}-\u{1f678}])\1*/gu;
+/** Marks of no script, many of which fonts draw like quotes, and what they stand on. */
+const MARKED = /[^\p{M}]?(?:(?=\p{Script=Inherited})\p{M})+/gu;
 const HIDDEN_IN_CODE = new RegExp(
-  `${HIDDEN.source}|${QUOTE_LIKE.source.replace("\\1", "\\2")}`,
+  `${HIDDEN.source}|${QUOTE_LIKE.source.replace("\\1", "\\2")}|((?=\\p{Script=Inherited})\\p{M})`,
   "gu",
 );
 
@@ -76,9 +78,11 @@ export function visible(text, { lines = false, code = false } = {}) {
   let at = 0;
   let marks = 0;
   let plain = "";
+  const letters = code ? lettersWithMarks(text) : new Set();
   for (const match of text.matchAll(code ? HIDDEN_IN_CODE : HIDDEN)) {
-    const [run, hidden, quote] = match;
-    const character = hidden ?? quote ?? run[0];
+    const [run, hidden, quote, loose] = match;
+    const character = hidden ?? quote ?? loose ?? run[0];
+    if (loose !== undefined && letters.has(match.index)) continue;
     if (lines && (character === "\t" || (character === "\n" && run.length < 4))) continue;
     plain += isolated(text.slice(at, match.index));
     at = match.index + run.length;
@@ -92,6 +96,16 @@ export function visible(text, { lines = false, code = false } = {}) {
   }
   fragment.append(plain + isolated(text.slice(at)));
   return fragment;
+}
+
+/** Where marks stand that make up a letter, as in most languages of Europe. */
+function lettersWithMarks(text) {
+  const places = new Set();
+  for (const { 0: found, index } of text.matchAll(MARKED)) {
+    if ([...found.normalize("NFC")].length > 1 || /^\p{M}/u.test(found)) continue;
+    for (let at = index + 1; at < index + found.length; at++) places.add(at);
+  }
+  return places;
 }
 
 /** Keeps words that run from right to left from moving what stands around them. */
@@ -161,6 +175,7 @@ function labelOf(character, run) {
 function nameOf(character) {
   const name = NAMES.get(character.codePointAt(0));
   if (name !== undefined) return name;
+  if (/^\p{M}/u.test(character)) return "a mark that makes up no letter";
   return character.search(QUOTE_LIKE) !== -1
     ? `${character} only looks like a quote`
     : "a character that cannot be seen";

@@ -1,6 +1,7 @@
 /** The approval page, as a person has it: in a real browser. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
+import { visibleCode } from "../../src/approval/call_text.ts";
 import { silentLogger } from "../../src/log.ts";
 import {
   answerOf,
@@ -23,6 +24,7 @@ import {
   makeConnectionsBreakable,
   paperColor,
   unfoldAll,
+  unmarkedInCode,
   valuesOf,
 } from "../support/in_page.js";
 
@@ -691,3 +693,21 @@ browserTest(
     assertEquals(browser.problems, []);
   },
 );
+
+browserTest("what a terminal shows as escapes in code, the page marks", async (browser) => {
+  await using server = await askingServer();
+  const page = await openPage(browser, server);
+  const rightToLeft =
+    /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}\u27e8]/u;
+  const escaped: string[] = [];
+  for (let code = 0x20; code <= 0x1ffff; code++) {
+    const character = String.fromCodePoint(code);
+    // Most of the ones that no font has; and the page turns words around instead of escaping them
+    if (/\p{Cn}|\p{Co}|\p{Cs}/u.test(character) || rightToLeft.test(character)) continue;
+    if (visibleCode(`a.txt${character}, b`).includes(character)) continue;
+    escaped.push(character);
+  }
+  assert(escaped.length > 300, `${escaped.length}`);
+  assertEquals(await page.evaluate(unmarkedInCode, escaped), []);
+  assertEquals(await page.evaluate(unmarkedInCode, ["e\u0301", "o\u0308"]), ["e\u0301", "o\u0308"]);
+});

@@ -10,6 +10,7 @@ import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
 import { ipybox } from "../support/cli.ts";
 import { npmServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
+import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** The rule in docs/approval.md. */
@@ -175,4 +176,81 @@ Deno.test("A path by way of what leads each process elsewhere is asked about", a
   ) {
     assertEquals(mode(path), "ask", path);
   }
+});
+
+Deno.test("A rule's folder does not move with a link that code puts in its place", async () => {
+  await using parent = await TempFolder.create();
+  const [ws, other, victim] = [
+    `${parent.path}/ws`,
+    `${parent.path}/other`,
+    `${parent.path}/victim`,
+  ];
+  for (const folder of [`${ws}/data`, `${ws}/later`, `${other}/.ipybox`, victim]) {
+    await Deno.mkdir(folder, { recursive: true });
+  }
+  await Deno.symlink(victim, `${ws}/planted`); // by an earlier session
+  await Deno.symlink(victim, `${other}/planted`); // by one in another workspace
+  await Deno.symlink(`${ws}/later`, `${parent.path}/mine`); // by the person
+  const folders = ["data", `${ws}/later`, "new", "planted", `${other}/planted`, "../mine"];
+  const rule = (effect: string, condition: unknown) => ({
+    effect,
+    arguments: { "/path": condition },
+  });
+  const allowed = await writePolicy(ws, [rule("allow", { path: folders })]);
+  const exempt = await writePolicy(ws, [
+    { effect: "allow" },
+    rule("deny", { not: { path: folders } }),
+  ]);
+  const mode = (policy: PolicyRules, path: string) =>
+    policy.decide(
+      approvalCall({ kind: "tool", server: "files", tool: "write_file", arguments: { path } }),
+    ).mode;
+  assertEquals(mode(exempt, `${victim}/x`), "ask", "as some of the folders lead there");
+  assertEquals(mode(exempt, "/etc/x"), "deny");
+  for (const name of ["data", "later", "new"]) {
+    assertEquals(mode(allowed, `${ws}/${name}/x`), "allow", name);
+  }
+  assertEquals(mode(allowed, `${parent.path}/mine/x`), "allow");
+  await Deno.remove(`${parent.path}/mine`);
+  await Deno.symlink(victim, `${parent.path}/mine`);
+  await Deno.rename(`${ws}/data`, `${ws}/data_`);
+  await Deno.symlink(victim, `${ws}/data`);
+  await Deno.rename(`${ws}/later`, `${ws}/later_`);
+  await Deno.symlink("later_", `${ws}/later`);
+  await Deno.symlink("/", `${ws}/new`);
+
+  for (const path of [`${victim}/x`, `${ws}/data/x`, `${ws}/planted/x`, `${ws}/later/x`, "/x"]) {
+    assertEquals(mode(allowed, path), "ask", path);
+    assertEquals(mode(exempt, path), "ask", path);
+  }
+});
+
+Deno.test("A rule's folder that code swaps for a link all the time allows nothing elsewhere", async () => {
+  await using parent = await TempFolder.create();
+  const [ws, victim] = [`${parent.path}/ws`, `${parent.path}/victim`];
+  await Deno.mkdir(`${ws}/data`, { recursive: true });
+  await Deno.mkdir(victim);
+  const script = new URL("../fixtures/swap_folder.py", import.meta.url).pathname;
+  await using swapper = new Deno.Command(testPython(), {
+    args: [script, `${ws}/data`, victim],
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const output = swapper.stdout.getReader();
+  assertEquals((await output.read()).done, false); // it has begun
+  await output.cancel();
+  const modes = new Set<string>();
+  for (let round = 0; round < 50; round++) {
+    const policy = await writePolicy(ws, [
+      { effect: "allow", arguments: { "/path": { path: "data" } } },
+    ]);
+    for (let call = 0; call < 100; call++) {
+      const path = `${victim}/x`;
+      const decided = policy.decide(
+        approvalCall({ kind: "tool", server: "files", tool: "write_file", arguments: { path } }),
+      );
+      modes.add(decided.mode);
+    }
+  }
+  assertEquals([...modes], ["ask"]);
 });

@@ -27,6 +27,7 @@ Deno.test("a server whose code executed code could replace is not started", asyn
   await Deno.symlink(`${outside.path}/server.py`, `${workspace}/link.py`);
   await Deno.symlink(`${workspace}/program`, `${outside.path}/detour`);
   await Deno.symlink(testPython(), `${outside.path}/other-name`);
+  await Deno.symlink("/usr/bin/awk", `${outside.path}/some-awk`);
   await Deno.mkdir(`${workspace}/.ipybox`);
   for (const name of ["server.js", "server.ts"]) {
     await Deno.writeTextFile(`${workspace}/.ipybox/${name}`, "#!/bin/true\n", { mode: 0o755 });
@@ -34,7 +35,10 @@ Deno.test("a server whose code executed code could replace is not started", asyn
   await Deno.mkdir(`${workspace}/node_modules/.bin`, { recursive: true });
   const planted = `#!/bin/sh\ntouch '${ran}'\n`;
   await Deno.writeTextFile(`${workspace}/node_modules/.bin/sh`, planted, { mode: 0o755 });
-  for (const name of [...PACKAGE_RUNNERS, "node"]) {
+  for (const name of ["notes.txt", "compose.yml", "recipe.conf"]) {
+    await Deno.writeTextFile(`${workspace}/${name}`, `BEGIN { system("touch ${ran}") }`);
+  }
+  for (const name of [...PACKAGE_RUNNERS, "node", "swift", "docker", "tool"]) {
     await Deno.symlink("/bin/true", `${outside.path}/${name}`);
   }
   const python = testPython();
@@ -57,6 +61,33 @@ Deno.test("a server whose code executed code could replace is not started", asyn
     "search path": { command: python, args: ["-m", "x"], env: { PYTHONPATH: `/usr:${workspace}` } },
     package: { command: "npx", args: ["-y", `${workspace}/app`] },
     shell: { command: "/bin/sh", args: [`${workspace}/hook.sh`] },
+    awk: { command: "awk", args: ["-f", `${workspace}/program`] },
+    "awk with another name": {
+      command: `${outside.path}/some-awk`,
+      args: [`-f${workspace}/program`],
+    },
+    "sed, by a name of data": { command: "sed", args: ["-f", `${workspace}/notes.txt`] },
+    swift: {
+      command: `${outside.path}/swift`,
+      args: ["run", "--package-path", `${workspace}/app`],
+    },
+    compose: {
+      command: `${outside.path}/docker`,
+      args: ["compose", "-f", `${workspace}/compose.yml`],
+    },
+    "compose in the folder": {
+      command: `${outside.path}/docker`,
+      args: ["compose", "up"],
+      cwd: workspace,
+    },
+    "an unknown program's file": {
+      command: `${outside.path}/tool`,
+      args: ["go", `--recipe=${workspace}/recipe.conf`],
+    },
+    "a file after the program": {
+      command: python,
+      args: [`${outside.path}/server.py`, `${workspace}/recipe.conf`],
+    },
     "command of a shell": { command: "/bin/sh", args: ["-c", "sh ./hook*"], cwd: workspace },
     "behind another program, by the folder": {
       command: "/usr/bin/env",
@@ -102,7 +133,9 @@ Deno.test("a server whose code executed code could replace is not started", asyn
 Deno.test("a server may be given data of the workspace, and code out of reach", async () => {
   await using folder = await TempFolder.create();
   const workspace = folder.path;
-  await Deno.writeTextFile(`${workspace}/data.db`, "");
+  for (const name of ["data.db", "memory.json", "Report 2026.XLSX", "notes.md"]) {
+    await Deno.writeTextFile(`${workspace}/${name}`, "");
+  }
   await Deno.mkdir(`${workspace}/.ipybox`);
   await Deno.mkdir(`${workspace}/.venv/bin`, { recursive: true });
   await Deno.writeTextFile(`${workspace}/.venv/pyvenv.cfg`, "");
@@ -118,6 +151,16 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
       command,
       args: [...args, "/dev/null", `${workspace}/data.db`, "x".repeat(300) + ".js"],
       cwd: workspace,
+    },
+    "files of known kinds": {
+      command,
+      args: [
+        ...args,
+        `${workspace}/memory.json`,
+        `--workbook=${workspace}/Report 2026.XLSX`,
+        `-d${workspace}/notes.md`,
+        `--output=${workspace}/not-there-yet`,
+      ],
     },
     "folder as data": {
       command,

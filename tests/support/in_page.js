@@ -195,3 +195,16 @@ export async function attackFrom({ page, target, body }) {
 export function valuesOf(fields) {
   return fields.map(({ value }) => value);
 }
+
+/**
+ * Which texts the page shows without a mark where they stand in code.
+ *
+ * @param {string[]} texts The texts.
+ * @returns {Promise<string[]>} Those without one.
+ */
+export async function unmarkedInCode(texts) {
+  const { visible } = await import(new URL("visible.js", location.href).href);
+  return texts.filter((text) =>
+    visible(`a.txt${text}, b`, { code: true }).querySelector(".mark") === null
+  );
+}
