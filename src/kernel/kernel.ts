@@ -276,7 +276,8 @@ export class Kernel implements AsyncDisposable {
       return await this.#lost(`its gateway does not say whether it runs: ${messageOf(error)}`);
     }
     if (!runs) return this.#die(content);
-    const message = "The kernel was ended and its variables are lost: it was said that it had died, " +
+    const message =
+      "The kernel was ended and its variables are lost: it was said that it had died, " +
       "but it was running";
     const evidence = { exitCode: null, signal: null, stderrTail: this.#stderr() };
     this.abandon(new KernelDiedError(message, evidence));
