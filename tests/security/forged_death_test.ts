@@ -108,7 +108,7 @@ def status(token):
 own = os.environ["IPYBOX_TOOL_TOKEN"]
 before = open("token").read() if os.path.exists("token") else own
 print(status(own), status(before), own == before)
-open("token", "w").write(own)`;
+_ = open("token", "w").write(own)`;
     assertEquals((await executor.execute(ask)).text?.trim(), "200 200 True");
     await executor.execute("import time; time.sleep(2)"); // the spare kernel is there
     await executor.reset();
