@@ -38,7 +38,7 @@ export interface KernelClientOptions {
   readonly shell?: ShellGuard | undefined;
   /**
    * Makes the token that code shows to the tool server, from `IPYBOX_TOOL_TOKEN`; the one before ends
-   * with that. It is asked for a token for each kernel, once the kernel before has ended.
+   * with that. It is called as soon as a kernel is given up, before its processes have ended.
    *
    * @default {undefined} what the gateway gives to all its kernels
    */

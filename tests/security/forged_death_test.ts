@@ -95,6 +95,34 @@ time.sleep(60)`,
   assert(asked > 0 && !calls.includes("tools/call"), `${asked} ${calls}`);
 });
 
+Deno.test("code that was cancelled does not call in its last moments, as another one is accepted", async () => {
+  await using home = await TempFolder.create();
+  const journal = `${home.path}/journal`;
+  await using test = await TestExecutor.start({ servers: { raw: rawServer("normal", journal) } });
+  const { executor } = test;
+  const stubborn = follow(
+    executor,
+    `
+import signal, threading, time
+from ipybox_runtime import ToolRunner
+for name in (signal.SIGINT, signal.SIGTERM): signal.signal(name, signal.SIG_IGN)
+get_ipython().kernel.control_thread.io_loop.add_callback(time.sleep, 60) # hears of no shutdown
+def call():
+    while True:
+        try: ToolRunner("raw").run_sync("count")
+        except Exception: time.sleep(0.02)
+for _ in range(4): threading.Thread(target=call).start()
+open("begun", "w").close()
+while True: time.sleep(1)`,
+    (request) => request.reject("no"),
+  );
+  await until("it runs", () => Deno.stat(`${test.workspace}/begun`).then(() => true, () => false));
+  assertEquals(await executor.cancel(), "lost");
+  await stubborn;
+  await executor.execute("import time; time.sleep(1)"); // which accepts all calls
+  assertEquals((await Deno.readTextFile(journal).catch(() => "")).includes("tools/call"), false);
+});
+
 Deno.test("the token of a kernel's tool calls ends with the kernel", async () => {
   for (const spareKernel of [true, false]) {
     await using test = await TestExecutor.start({ spareKernel });
