@@ -83,10 +83,14 @@ def call():
         try: ToolRunner("raw").run_sync("count")
         except Exception: time.sleep(0.05)
 threading.Thread(target=call).start()
-time.sleep(0.5)
+while not os.path.exists("asked"): time.sleep(0.01)
 forge("dead")
 time.sleep(60)`,
-    (request) => (asked++, request.reject("no")),
+    (request) => {
+      asked++;
+      Deno.writeTextFileSync(`${test.workspace}/asked`, "");
+      request.reject("no");
+    },
   );
   assertInstanceOf(await rejection(attack), KernelDiedError);
   await executor.reset();
@@ -100,6 +104,7 @@ Deno.test("code that was cancelled does not call in its last moments, as another
   const journal = `${home.path}/journal`;
   await using test = await TestExecutor.start({ servers: { raw: rawServer("normal", journal) } });
   const { executor } = test;
+  let asked = 0;
   const stubborn = follow(
     executor,
     `
@@ -112,11 +117,13 @@ def call():
         try: ToolRunner("raw").run_sync("count")
         except Exception: time.sleep(0.02)
 for _ in range(4): threading.Thread(target=call).start()
-open("begun", "w").close()
 while True: time.sleep(1)`,
-    (request) => request.reject("no"),
+    (request) => {
+      asked++;
+      request.reject("no");
+    },
   );
-  await until("it runs", () => Deno.stat(`${test.workspace}/begun`).then(() => true, () => false));
+  await until("it asks", () => asked > 0);
   assertEquals(await executor.cancel(), "lost");
   await stubborn;
   await executor.execute("import time; time.sleep(1)"); // which accepts all calls
