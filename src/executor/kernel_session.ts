@@ -6,7 +6,7 @@ import type { ExecuteOptions, Execution } from "../kernel/execution.ts";
 /** How a {@linkcode KernelSession} starts its gateways and their kernels. */
 export interface KernelSessionOptions {
   readonly gateway: KernelGatewayOptions;
-  readonly kernel: Omit<KernelClientOptions, "gateway">;
+  readonly kernel: Omit<KernelClientOptions, "gateway" | "endGateway">;
 }
 
 /** A running gateway and its client. */
@@ -113,7 +113,11 @@ async function startParts(options: KernelSessionOptions): Promise<Parts> {
   const life = { ended: false, told: false };
   // Before the client hears of it and tells an execution.
   gateway.exited.then(() => life.ended = true);
-  const client = stack.use(await KernelClient.start({ ...options.kernel, gateway }));
+  const endGateway = async () => {
+    await gateway[Symbol.asyncDispose]();
+    await gateway.exited; // and so life says
+  };
+  const client = stack.use(await KernelClient.start({ ...options.kernel, gateway, endGateway }));
   const owned = stack.move();
   return { client, life, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }

@@ -66,7 +66,6 @@ export async function startParts(
         python: python.executable,
         workspace,
         kernelDoor: (stream) => tools.serveKernel(stream),
-        kernelToken: tools.kernelToken,
         sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
         nestedWorkspace,
         limits: options.limits,
@@ -79,6 +78,7 @@ export async function startParts(
       kernel: {
         imagesDir: resolve(workspace, imagesDir),
         workingDir: workspace,
+        toolToken: () => tools.renewKernelToken(),
         restoreWorkingDir,
         shell,
         maxOutputBytes,

@@ -12,6 +12,8 @@ export interface BootstrapConfig {
   readonly restoreWorkingDir: boolean;
   /** What holds for shell commands. */
   readonly shell: ShellGuard;
+  /** What opens the tool server to code; one started ahead gets it only when it begins. */
+  readonly toolToken?: string;
 }
 
 /**
@@ -22,6 +24,20 @@ export interface BootstrapConfig {
  * @returns Python code.
  */
 export function bootstrapCode(config: BootstrapConfig): string {
+  return callOf("start", config);
+}
+
+/**
+ * The one statement by which a kernel that was started ahead begins.
+ *
+ * @param toolToken What opens the tool server to its code.
+ * @returns Python code.
+ */
+export function beginCode(toolToken: string | undefined): string {
+  return callOf("begin", toolToken === undefined ? {} : { toolToken });
+}
+
+function callOf(name: "start" | "begin", config: unknown): string {
   // IPython takes some Unicode characters for line breaks, so there are none of them in the code.
   const json = JSON.stringify(config).replace(
     /[^\x20-\x7e]/g,
@@ -29,5 +45,5 @@ export function bootstrapCode(config: BootstrapConfig): string {
   );
   // A JSON string is a Python string too.
   const literal = JSON.stringify(json);
-  return `__import__("ipybox_runtime.kernel", fromlist=["start"]).start(${literal})`;
+  return `__import__("ipybox_runtime.kernel", fromlist=["${name}"]).${name}(${literal})`;
 }

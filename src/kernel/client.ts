@@ -66,6 +66,8 @@ export class KernelClient implements AsyncDisposable {
       log: this.#log,
       startTimeoutMs,
       signal,
+      toolToken: options.toolToken,
+      endGateway: options.endGateway,
       spare: spareKernel && (gateway.sandboxed !== true || gateway.kernelsApart !== false),
     });
   }

@@ -37,6 +37,20 @@ export interface KernelClientOptions {
    */
   readonly shell?: ShellGuard | undefined;
   /**
+   * Makes the token that code shows to the tool server, from `IPYBOX_TOOL_TOKEN`; the one before ends
+   * with that. It is called as soon as a kernel is given up, before its processes have ended.
+   *
+   * @default {undefined} what the gateway gives to all its kernels
+   */
+  readonly toolToken?: (() => string) | undefined;
+  /**
+   * Ends the gateway. It is asked to where a kernel that is given up is not ended by its gateway, or
+   * where no kernel can be started in its place.
+   *
+   * @default {undefined} such a gateway is tried again
+   */
+  readonly endGateway?: (() => Promise<void>) | undefined;
+  /**
    * How much text of one execution is kept in memory, in bytes: half of it from the start and half
    * from the end. The whole of a longer one goes to a file, which the text names.
    *

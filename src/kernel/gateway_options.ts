@@ -40,7 +40,10 @@ export interface KernelGatewayOptions {
    * their connections without there being an address.
    */
   kernelDoor?: KernelDoorTarget | undefined;
-  /** What code in kernels shows there, from `IPYBOX_TOOL_TOKEN`. */
+  /**
+   * What code in all its kernels shows there, from `IPYBOX_TOOL_TOKEN`. One for each kernel is what
+   * `KernelClientOptions.toolToken` gives.
+   */
   kernelToken?: string | undefined;
   /**
    * How long the start may take.

@@ -1,7 +1,7 @@
 import { abortable, anySignal, settledWithin } from "../async/signals.ts";
 import { KernelDiedError, type ProcessEvidence } from "../errors.ts";
 import type { Logger } from "../log.ts";
-import { bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
+import { beginCode, bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
 import type { GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import {
   decodeMessage,
@@ -26,6 +26,8 @@ export interface KernelOptions {
   readonly connection: GatewayConnection;
   readonly bootstrap: BootstrapConfig;
   readonly log: Logger;
+  /** Ends a gateway that does not end a kernel: see `KernelClientOptions`. */
+  readonly endGateway?: (() => Promise<void>) | undefined;
 }
 
 /** After this time a request that may have been sent before the kernel listened is sent again. */
@@ -60,7 +62,7 @@ export class Kernel implements AsyncDisposable {
   readonly #end = new AbortController();
   readonly #late = new LateOutput();
   readonly #stderrBefore: string;
-  #died = false;
+  #asking = false;
   #socket: KernelSocket | undefined;
 
   private constructor(id: string, options: KernelOptions) {
@@ -152,10 +154,11 @@ export class Kernel implements AsyncDisposable {
    * Has a kernel that was started ahead begin anew: code of the kernel that it replaces could write
    * to its folder. For after that one's end, and before any code.
    *
+   * @param toolToken What opens the tool server to its code.
    * @throws {Error} It cannot.
    */
-  async begin(): Promise<void> {
-    const code = '__import__("ipybox_runtime.kernel", fromlist=["begin"]).begin()';
+  async begin(toolToken: string | undefined): Promise<void> {
+    const code = beginCode(toolToken);
     await this.#runSilently(code, "Cannot hand the kernel over", BEGIN_TIMEOUT_MS);
   }
 
@@ -170,8 +173,12 @@ export class Kernel implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     await this.#socket?.[Symbol.asyncDispose]();
-    if (this.#died) return; // the gateway has forgotten it
-    await deleteKernel(this.#options, this.#id);
+    // Also one that is said to have died: its code may have said so, to live on.
+    if (await deleteKernel(this.#options, this.#id)) return;
+    const { endGateway, log } = this.#options;
+    await endGateway?.().catch((error: unknown) => {
+      log.error(`Cannot end a kernel gateway that does not end its kernels: ${messageOf(error)}`);
+    });
   }
 
   async #connect(signal: AbortSignal): Promise<void> {
@@ -184,7 +191,6 @@ export class Kernel implements AsyncDisposable {
       );
     } catch (cause) {
       if (signal.aborted || await connection.knowsKernel(this.#id, signal)) throw cause;
-      this.#died = true;
       throw new UnansweredError("its process ended before it answered", { cause });
     }
     this.#socket.closed.then((reason) => this.#lost(reason));
@@ -241,7 +247,7 @@ export class Kernel implements AsyncDisposable {
     const request = parentId === undefined ? undefined : this.#requests.get(parentId);
     if (message.channel === "stdin") this.#takeQuestion(message, request);
     else if (request !== undefined) request.receive(message);
-    else if (type === "status" && isDeath(content.execution_state)) this.#die(content);
+    else if (type === "status" && isDeath(content.execution_state)) this.#doubt(content);
     else if (message.parentSession === this.#session && isOutput(message)) {
       const running = this.#requests.values().find(({ takesOutput }) => takesOutput);
       if (running !== undefined) running.receive(message);
@@ -255,9 +261,30 @@ export class Kernel implements AsyncDisposable {
     if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many
   }
 
+  /**
+   * Somebody says that the kernel's process has ended. Its code can say so, too, so the gateway is
+   * asked: it forgets those that have.
+   */
+  async #doubt(content: JsonObject): Promise<void> {
+    if (this.#asking) return;
+    this.#asking = true;
+    const timeout = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+    let runs: boolean;
+    try {
+      runs = await this.#options.connection.knowsKernel(this.#id, timeout);
+    } catch (error) {
+      return await this.#lost(`its gateway does not say whether it runs: ${messageOf(error)}`);
+    }
+    if (!runs) return this.#die(content);
+    const message =
+      "The kernel was ended and its variables are lost: it was said that it had died, " +
+      "but it was running";
+    const evidence = { exitCode: null, signal: null, stderrTail: this.#stderr() };
+    this.abandon(new KernelDiedError(message, evidence));
+  }
+
   /** The gateway found the kernel's process ended. */
   #die(content: JsonObject): void {
-    this.#died = true;
     const evidence = { ...exitStatus(content.returncode), stderrTail: this.#stderr() };
     const outOfMemory = content.oom_killer === true && evidence.signal === "SIGKILL";
     const how = outOfMemory
@@ -308,19 +335,23 @@ async function createKernel(options: KernelOptions, signal: AbortSignal): Promis
   }
 }
 
-/** Has the gateway end a process, which may still be about to start. Never rejects. */
+/**
+ * Has the gateway end a process, which may still be about to start, and what that has left. Never
+ * rejects, but says whether the gateway did.
+ */
 async function deleteKernel(
   { connection, gateway, log }: KernelOptions,
   id: string | Promise<string>,
   giveUp: AbortController = new AbortController(),
-): Promise<void> {
+): Promise<boolean> {
   const timer = setTimeout(() => giveUp.abort(), DELETE_TIMEOUT_MS);
   gateway.exited?.then(() => giveUp.abort());
   try {
     await connection.deleteKernel(await id, giveUp.signal);
+    return true;
   } catch (error) {
-    // A gateway that is gone has taken its kernels along; another reason is worth a line.
     log.debug(`a kernel could not be deleted: ${messageOf(error)}`);
+    return false;
   } finally {
     clearTimeout(timer);
   }

@@ -18,6 +18,16 @@ export interface KernelKeeperOptions extends KernelOptions {
   readonly signal: AbortSignal | undefined;
   /** Whether a second kernel is kept ready to replace the first. */
   readonly spare: boolean;
+  /** Makes the token of a kernel that is to run code: see `KernelClientOptions`. */
+  readonly toolToken?: (() => string) | undefined;
+}
+
+/** One start of a kernel. */
+interface Start {
+  /** Gives up. */
+  readonly signal?: AbortSignal | undefined;
+  /** What opens the tool server to its code. One that waits for its turn gets it only then. */
+  readonly toolToken?: string | undefined;
 }
 
 /** A kernel that dies sooner than this is only replaced when it is needed. */
@@ -41,11 +51,13 @@ export class KernelKeeper implements AsyncDisposable {
   constructor(options: KernelKeeperOptions) {
     this.#options = options;
     this.#spare = new SpareKernel(
-      () => this.#startInTime(undefined),
+      () => this.#startInTime({}),
       (kernel) => void this.#endLater(kernel, new DOMException("It was a spare", "AbortError")),
       options,
     );
-    this.#current = this.#watch(this.#startInTime(options.signal));
+    this.#current = this.#watch(
+      this.#startInTime({ signal: options.signal, toolToken: options.toolToken?.() }),
+    );
     options.gateway.exited?.then((evidence) => {
       const message = `The kernel gateway ended: ${describeExit(evidence)}`;
       const error = new KernelDiedError(message, evidence);
@@ -75,7 +87,8 @@ export class KernelKeeper implements AsyncDisposable {
   /** Gives the current kernel up, with the reason why, for the spare one or one that is started. */
   replace(reason: unknown): void {
     this.#loss = undefined;
-    this.#current = this.#next(this.#endLater(this.#current, reason));
+    this.#endLater(this.#current, reason);
+    this.#current = this.#next();
   }
 
   /** Why variables were lost since this was last asked, if a kernel died. */
@@ -93,22 +106,37 @@ export class KernelKeeper implements AsyncDisposable {
     while (this.#endings.size > 0) await Promise.all(this.#endings);
   }
 
-  /** The spare kernel, or else one that is started, once the one before has ended. */
-  #next(ended?: Promise<void>): Promise<Kernel> {
-    return this.#watch(this.#takeOver(this.#spare.take(), ended));
+  /** The spare kernel, or else one that is started, once those before have ended. */
+  #next(): Promise<Kernel> {
+    const toolToken = this.#options.toolToken?.(); // from here on, theirs are refused
+    const ended = Promise.all(this.#endings);
+    return this.#watch(this.#takeOver(this.#spare.take(), { ended, toolToken }));
   }
 
-  async #takeOver(spare: Promise<Kernel> | undefined, ended?: Promise<void>): Promise<Kernel> {
-    await ended; // what that one's code started has ended, too, and cannot meddle any more
-    if (spare === undefined) return await this.#startInTime(undefined);
+  async #takeOver(
+    spare: Promise<Kernel> | undefined,
+    { ended, toolToken }: { ended: Promise<unknown>; toolToken: string | undefined },
+  ): Promise<Kernel> {
+    await ended; // what their code started has ended, too, and cannot meddle any more
+    if (spare === undefined) return await this.#startAgain(toolToken);
     try {
       const kernel = await spare;
-      await kernel.begin();
+      await kernel.begin(toolToken);
       return kernel;
     } catch (error) {
       this.#options.log.debug(`The spare kernel is of no use: ${messageOf(error)}`);
       this.#endLater(spare, error);
-      return await this.#startInTime(undefined);
+      return await this.#startAgain(toolToken);
+    }
+  }
+
+  /** Starts a kernel. A gateway that cannot is of no use any more, and code may have seen to that. */
+  async #startAgain(toolToken: string | undefined): Promise<Kernel> {
+    try {
+      return await this.#startInTime({ toolToken });
+    } catch (error) {
+      if (!this.#closed.signal.aborted) await this.#options.endGateway?.();
+      throw error;
     }
   }
 
@@ -127,7 +155,7 @@ export class KernelKeeper implements AsyncDisposable {
     return kernel;
   }
 
-  async #startInTime(signal: AbortSignal | undefined): Promise<Kernel> {
+  async #startInTime({ signal, toolToken }: Start): Promise<Kernel> {
     if (this.#gatewayEnd !== undefined) throw this.#gatewayEnd;
     const { startTimeoutMs } = this.#options;
     const timeout = new AbortController();
@@ -139,7 +167,7 @@ export class KernelKeeper implements AsyncDisposable {
     }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {
       given.throwIfAborted();
-      return await this.#startAtLast(given);
+      return await this.#startAtLast(given, toolToken);
     } catch (error) {
       throw given.aborted ? error : await this.#explain(error);
     } finally {
@@ -148,10 +176,12 @@ export class KernelKeeper implements AsyncDisposable {
   }
 
   /** Starts a kernel, once more where it ended as it started: the next one gets other ports. */
-  async #startAtLast(signal: AbortSignal): Promise<Kernel> {
+  async #startAtLast(signal: AbortSignal, toolToken: string | undefined): Promise<Kernel> {
+    const { bootstrap } = this.#options;
+    const own = toolToken === undefined ? bootstrap : { ...bootstrap, toolToken };
     for (let attempt = 1;; attempt++) {
       try {
-        return await Kernel.start(this.#options, signal);
+        return await Kernel.start({ ...this.#options, bootstrap: own }, signal);
       } catch (error) {
         const isFinal = signal.aborted || attempt === MAX_ATTEMPTS;
         if (isFinal || !(error instanceof UnansweredError)) throw error;
@@ -187,6 +217,7 @@ export class KernelKeeper implements AsyncDisposable {
       // Something that keeps killing kernels must not keep this process busy.
       this.#current = Promise.reject(reason);
       this.#current.catch(() => {}); // usable() starts another
+      this.#options.toolToken?.(); // what it has left, if anything, has no use for its own any more
       this.#endLater(kernel, reason);
     } else {
       this.replace(reason);

@@ -3,7 +3,12 @@ import { ConfigError, McpConnectionError } from "../errors.ts";
 import type { Logger } from "../log.ts";
 import { HeldFolder } from "../process/held_folder.ts";
 import { PrivateFolder } from "../process/private_folder.ts";
-import { programOf, type ProgramPath, type ProgramSearch } from "../process/program.ts";
+import {
+  namedProgram,
+  programOf,
+  type ProgramPath,
+  type ProgramSearch,
+} from "../process/program.ts";
 import { reliablePath } from "../process/reliable_path.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/own_program.ts";
@@ -93,7 +98,10 @@ export async function launchStdio(
       workspace,
     });
     const ownFolder = given === undefined ? cwd : undefined;
-    return { command, args: own, env, cwd, ownFolder, sandboxed: false };
+    const start = given === undefined
+      ? { command, args: own, env }
+      : await startedThere(given, { command, args: own, env }, base);
+    return { ...start, cwd, ownFolder, sandboxed: false };
   }
   const settings = settingsFileOf(wanted, base);
   if (settings !== undefined) {
@@ -105,7 +113,7 @@ export async function launchStdio(
   const folder = await makeFolder();
   const openReads = wanted.sandbox === "srt";
   // Whoever writes `srt` into a command line means its paths as srt does.
-  const cwd = given ?? (openReads ? base : folder);
+  const cwd = given ?? (openReads ? await Deno.realPath(base) : folder);
   const args = argumentsIn(cwd, base, { wanted, folder });
   const program = {
     command: await programIn(cwd),
@@ -130,6 +138,34 @@ export async function launchStdio(
 async function folderOf(serverName: string, cwd: string, workspace: string): Promise<string> {
   const what = `working directory of MCP server "${serverName}"`;
   return await reliablePath(resolve(workspace, cwd), { workspace, what });
+}
+
+/** Goes on with a program only in the folder that was meant, by the name that the system has for it. */
+const IN_FOLDER = `[ "$(pwd -P)" = "$1" ] || {
+  echo "The working directory $1 was replaced by a link to $(pwd -P), so nothing was started" >&2
+  exit 125
+}
+shift
+exec "$@"`;
+
+/**
+ * Has a program see, once it is there, that no link has led it elsewhere: code could put one in the
+ * place of its folder after that was looked at, and before the process was there. Only the folder of
+ * the workspace itself is out of its reach.
+ */
+async function startedThere(
+  cwd: string,
+  { command, args, env }: Pick<StdioLaunch, "command" | "args" | "env">,
+  base: string,
+): Promise<Pick<StdioLaunch, "command" | "args" | "env">> {
+  const workspace = await Deno.realPath(base);
+  if (cwd === workspace || !isInside(cwd, workspace)) return { command, args, env };
+  const { PWD: _, ...others } = env; // what a shell would believe
+  return {
+    command: namedProgram("/bin/sh"),
+    args: ["-c", IN_FOLDER, "sh", cwd, command, ...args],
+    env: others,
+  };
 }
 
 /** Without a network, `npx` would wait for minutes before it says so. */

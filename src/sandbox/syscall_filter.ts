@@ -4,8 +4,11 @@
  *
  * It refuses what reaches past namespaces (keys, foreign socket families), what leads to large and
  * rarely used parts of the kernel, and what Docker's default profile refuses and Python does not
- * need. `ptrace` and `process_vm_*` stay: debuggers need them, and there is nobody else's process to
- * reach by them.
+ * need. `ptrace` and `process_vm_*` stay: debuggers need them, and what keeps kernels apart keeps them
+ * from the processes of ours that are inside, the launcher and the gateway.
+ *
+ * Nothing else keeps code from changing the limits and priorities of these, which run as the same user:
+ * by a limit of open files the gateway could not end what a kernel has left. So code has only its own.
  *
  * It also refuses to make files that run as their owner: what code leaves in the workspace belongs to
  * the user on the outside, too, and another user of the machine could run it there.
@@ -37,6 +40,11 @@ const REFUSED: Numbers = {
   io_uring_register: 427,
   perf_event_open: [298, 241],
   userfaultfd: [323, 282],
+  // What looks into other processes, or advises on their memory.
+  kcmp: [312, 272],
+  pidfd_getfd: 438,
+  process_madvise: 440,
+  process_mrelease: 448,
   // Its contexts are counted for the whole machine, and one process may take all of them.
   io_setup: [206, 0],
   // Opens files by their number, whatever is mounted.
@@ -111,6 +119,21 @@ const OPENS: readonly (readonly [calls: Numbers, flags: number])[] = [
   [{ openat: [257, 56] }, 2],
 ];
 
+/**
+ * What changes processes or threads, and which argument names them: only 0, the caller itself, is let
+ * through. Where the first argument says what the other one counts, one kind is all of the user's
+ * (`PRIO_USER`, `IOPRIO_WHO_USER`). `sched_setaffinity` and `sched_setparam` are not here: libraries
+ * call them for their own threads, by number.
+ */
+const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[] = [
+  [{ prlimit64: [302, 261], migrate_pages: [256, 238], move_pages: [279, 239] }, 0],
+  [{ sched_setattr: [314, 274] }, 0],
+  [{ setpriority: [141, 140] }, 1, 2],
+  [{ ioprio_set: [251, 30] }, 1, 3],
+];
+/** ZeroMQ calls this for its threads, but only to the policy that they have: `SCHED_OTHER`, which is 0. */
+const SET_SCHEDULER: Numbers = { sched_setscheduler: [144, 119] };
+
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;
 /** Those that Docker's profile allows: none of them makes memory easier to guess. */
@@ -181,6 +204,11 @@ export function syscallFilter(
     ...numbers(OPENAT2).flatMap((number) => answerIf(JUMP_IF_EQUAL, number, ENOSYS)),
     ...MODES.flatMap(([calls, mode]) => about(numbers(calls), refuseOwners(mode))),
     ...OPENS.flatMap(([calls, flags]) => about(numbers(calls), refuseNewOwners(flags))),
+    ...OWN_ONLY.flatMap(([calls, id, all]) => about(numbers(calls), refuseOthers(id, all))),
+    ...about(numbers(SET_SCHEDULER), [
+      ...[load(1), ...answerIf(JUMP_IF_EQUAL, 0, ALLOW)],
+      ...[load(0), ...answerUnless(0, EPERM)],
+    ]),
     ...about(numbers(SOCKET), [load(0), ...allowOnly(families)]),
     ...(options.unixSockets ? [] : about(numbers(SOCKETPAIR), [
       ...[load(0), ...answerUnless(AF.unix, EPERM)],
@@ -221,6 +249,12 @@ function refuseOwners(mode: number): Instruction[] {
 function refuseNewOwners(flags: number): Instruction[] {
   const refusal = refuseOwners(flags + 1);
   return [load(flags), [JUMP_IF_ANY_BIT, 0, refusal.length, MAKES_FILES], ...refusal];
+}
+
+/** Refuses processes other than the caller, named by an argument, and all of them at once. */
+function refuseOthers(id: number, all: number | undefined): Instruction[] {
+  const one = [load(id), ...answerUnless(0, EPERM)];
+  return all === undefined ? one : [...one, load(0), ...answerIf(JUMP_IF_EQUAL, all, EPERM)];
 }
 
 /** Loads an argument of a call. */

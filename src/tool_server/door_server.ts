@@ -97,6 +97,11 @@ export class DoorServer implements AsyncDisposable {
     this.#connections.delete(connection);
   }
 
+  /** Ends all connections that there are; the requests on them are cancelled. */
+  hangUp(): void {
+    for (const connection of this.#connections.keys()) connection.close();
+  }
+
   /** Lets requests be answered for a moment, then ends all connections. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;

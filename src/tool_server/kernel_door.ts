@@ -1,4 +1,6 @@
 import type { Logger } from "../log.ts";
+import type { ByteStream } from "../net/byte_stream.ts";
+import { randomToken } from "../net/random_token.ts";
 import { limitedLogger } from "../log_limit.ts";
 import {
   type DoorAnswer,
@@ -27,8 +29,6 @@ import {
 export interface KernelDoorOptions {
   /** Runs tools and has shell commands approved. */
   readonly runner: ToolRunner;
-  /** The token of the code in the kernel. */
-  readonly token: string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;
   /** Told of failures that the kernel is not told of. */
@@ -41,14 +41,54 @@ const LINE_HEADER = "x-ipybox-line";
 type Route = (request: IncomingRequest) => Promise<string>;
 
 /**
- * Makes the door for code in the kernel: it may ask for a tool, a resource or a prompt of a
- * registered server, ask for approval of a shell command, and see that the door is open. Nothing else.
+ * The door for code in the kernel: it may ask for a tool, a resource or a prompt of a registered
+ * server, ask for approval of a shell command, and see that the door is open. Nothing else.
  *
- * @param options Who does the work, and the token.
- * @returns The door. It is open for whoever leads connections to it.
+ * Its token belongs to one kernel: the one of a kernel that is over opens nothing, even if something
+ * of that kernel has outlived it. Disposing the door closes it.
  */
-export function kernelDoor(options: KernelDoorOptions): DoorServer {
-  const { runner, token, maxBodyBytes } = options;
+export class KernelDoor implements AsyncDisposable {
+  readonly #server: DoorServer;
+  #token: string = randomToken();
+
+  /** @param options Who does the work. It is open for whoever leads connections to it. */
+  constructor(options: KernelDoorOptions) {
+    this.#server = doorServer(options, () => this.#token);
+  }
+
+  /** The token of the code in the kernel. */
+  get token(): string {
+    return this.#token;
+  }
+
+  /**
+   * Has another kernel come through the door.
+   *
+   * @returns Its token. The one before is refused, and its requests are cancelled.
+   */
+  renew(): string {
+    this.#token = randomToken();
+    this.#server.hangUp();
+    return this.#token;
+  }
+
+  /** Listens on a free port of 127.0.0.1, and gives the port. */
+  listen(): number {
+    return this.#server.listen();
+  }
+
+  /** Answers the requests on a connection; resolves, never rejects, when nothing of them is left. */
+  async serve(stream: ByteStream): Promise<void> {
+    await this.#server.serve(stream);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server[Symbol.asyncDispose]();
+  }
+}
+
+function doorServer(options: KernelDoorOptions, token: () => string): DoorServer {
+  const { runner, maxBodyBytes } = options;
   const log = limitedLogger(options.log);
   const routes = new Map<string, Route>([
     ["/run", (request) => run(runner, request)],
@@ -59,7 +99,7 @@ export function kernelDoor(options: KernelDoorOptions): DoorServer {
   const handler = async (request: IncomingRequest): Promise<DoorAnswer> => {
     try {
       refusePages(request);
-      requireToken(request, token);
+      requireToken(request, token());
       const route = routes.get(request.target);
       if (route === undefined) throw new Refused(404, "Unknown path");
       return { status: 200, text: await route(request) };

@@ -6,8 +6,7 @@ import { LastingServer } from "../net/lasting_server.ts";
 import { ApplicationDoor } from "./application_door.ts";
 import { randomToken } from "../net/random_token.ts";
 import type { ByteStream } from "../net/byte_stream.ts";
-import type { DoorServer } from "./door_server.ts";
-import { kernelDoor } from "./kernel_door.ts";
+import { KernelDoor } from "./kernel_door.ts";
 import { ToolRunner } from "./tool_runner.ts";
 import type { ToolRunnerOptions } from "./tool_runner_options.ts";
 
@@ -69,8 +68,6 @@ const FAREWELL_MS = 2000;
  * ```
  */
 export class ToolServer implements AsyncDisposable {
-  /** The bearer token of the kernel's requests. */
-  readonly kernelToken: string;
   /** The door for the application. Its token must not be given to the kernel. */
   readonly applicationDoor: Door;
   /** Runs the tools; its channel is where an approver in this process attaches. */
@@ -79,16 +76,15 @@ export class ToolServer implements AsyncDisposable {
   readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
-  readonly #kernel: DoorServer;
-  readonly #kernelDoor: Door | undefined;
+  readonly #kernel: KernelDoor;
+  readonly #kernelPort: number | undefined;
 
   private constructor(parts: Parts, stack: AsyncDisposableStack) {
     this.runner = parts.runner;
     this.page = parts.page;
-    this.kernelToken = parts.kernelToken;
     this.applicationDoor = parts.applicationDoor;
     this.#kernel = parts.kernel;
-    this.#kernelDoor = parts.kernelDoor;
+    this.#kernelPort = parts.kernelPort;
     this.#stack = stack;
   }
 
@@ -106,8 +102,7 @@ export class ToolServer implements AsyncDisposable {
     const desk = stack.use(new PageDesk(runner.channel, options.approvalPage));
     const common = { runner, maxBodyBytes, log };
 
-    const kernelToken = randomToken();
-    const kernel = stack.use(kernelDoor({ ...common, token: kernelToken }));
+    const kernel = stack.use(new KernelDoor(common));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
     const door: ApplicationDoor = new ApplicationDoor({
@@ -119,10 +114,24 @@ export class ToolServer implements AsyncDisposable {
     const applicationDoor: Door = listen((request) => door.handle(request), { token, log }, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
-    const kernelDoorAt = port === undefined ? undefined : doorAt("127.0.0.1", port, kernelToken);
     const page = new ApprovalPage(desk, () => applicationDoor.url);
-    const parts = { runner, page, kernel, kernelToken, kernelDoor: kernelDoorAt, applicationDoor };
+    const parts = { runner, page, kernel, kernelPort: port, applicationDoor };
     return new ToolServer(parts, stack.move());
+  }
+
+  /** The bearer token of the kernel's requests. */
+  get kernelToken(): string {
+    return this.#kernel.token;
+  }
+
+  /**
+   * Makes another token for the kernel's requests, as for a kernel that replaces another one. Whoever
+   * has the one before is refused from now on, and what it has asked for is cancelled.
+   *
+   * @returns The token.
+   */
+  renewKernelToken(): string {
+    return this.#kernel.renew();
   }
 
   /**
@@ -131,7 +140,8 @@ export class ToolServer implements AsyncDisposable {
    * @throws {Error} It has no port, as `kernelPort` said.
    */
   get kernelDoor(): Door {
-    if (this.#kernelDoor !== undefined) return this.#kernelDoor;
+    const port = this.#kernelPort;
+    if (port !== undefined) return doorAt("127.0.0.1", port, this.kernelToken);
     throw new Error("The kernel's door of this tool server has no port: kernelPort is false");
   }
 
@@ -169,9 +179,8 @@ export class ToolServer implements AsyncDisposable {
 interface Parts {
   readonly runner: ToolRunner;
   readonly page: ApprovalPage;
-  readonly kernel: DoorServer;
-  readonly kernelToken: string;
-  readonly kernelDoor: Door | undefined;
+  readonly kernel: KernelDoor;
+  readonly kernelPort: number | undefined;
   readonly applicationDoor: Door;
 }
 

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 
 PR_SET_DUMPABLE = 4
 
@@ -51,6 +52,9 @@ KERNEL_NAME = "python3"
 
 
 STRAYS_GRACE = 5.0
+
+# What says that a process has just ended, or is somebody else's. Another error must not pass for that.
+GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 def kernel_environment(folder):
@@ -105,7 +109,7 @@ def running():
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
-        except OSError:
+        except GONE:
             continue  # it has just ended
         state, parent, threads = fields[0], int(fields[1]), int(fields[17])
         if state not in b"ZX" or threads > 1:
@@ -118,7 +122,7 @@ def numbers(pid):
     try:
         with open(f"/proc/{pid}/status") as file:
             lines = [line.split()[1:] for line in file if line.startswith("NSpid:")]
-    except OSError:
+    except GONE:
         return []  # it has just ended
     return [int(number) for line in lines for number in line]
 
@@ -193,7 +197,22 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         self.end_strays()
 
     def end_strays(self):
-        """Ends what this kernel has left, processes and files."""
+        """Ends what this kernel has left, processes and files.
+
+        Where that fails, this process ends, and with it all that runs below the launcher: no kernel may
+        run beside what another one has left.
+        """
+        try:
+            self.end_processes()
+        except Exception:
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(70)
+        folders = {os.path.basename(other.folder) for other in LIVE}
+        left = set(os.listdir(SETTINGS["kernels_dir"])) - folders
+        threading.Thread(target=remove, args=(left,), daemon=True).start()
+
+    def end_processes(self):
         LIVE.discard(self)
         kept = {
             other.provisioner.process.pid
@@ -202,16 +221,15 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         }
         deadline = time.monotonic() + STRAYS_GRACE
         # What is killed may just have started another process.
-        while (left := list(strays(kept))) and time.monotonic() < deadline:
+        while left := list(strays(kept)):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Processes that a kernel has left do not end: {left}")
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except OSError:
                     pass  # it ended in between
             time.sleep(0.001)
-        folders = {os.path.basename(other.folder) for other in LIVE}
-        left = set(os.listdir(SETTINGS["kernels_dir"])) - folders
-        threading.Thread(target=remove, args=(left,), daemon=True).start()
 
     async def is_alive(self):
         # Called every tenth of a second. A process can take seconds to end after it was killed.
@@ -238,6 +256,11 @@ class KernelManagers(SeedingMappingKernelManager):
         # The base class reads each message of a kernel a second time, only to tell whoever lists the
         # kernels which of them are busy.
         self._kernels[kernel_id].execution_state = "idle"
+
+    def _handle_kernel_died(self, kernel_id):
+        # Before it is forgotten: whoever is told that it is gone relies on that.
+        self.get_kernel(kernel_id).end_strays()
+        super()._handle_kernel_died(kernel_id)
 
 
 # How much waits here for a host that does not keep up. What is on top of it waits in the kernel, and
@@ -300,7 +323,6 @@ class Connection(ZMQChannelsWebsocketConnection):
 
     def on_restart_failed(self):
         # As the base class, but it keeps to itself how the kernel ended.
-        self.kernel_manager.end_strays()
         iopub = self.channels.get("iopub")
         if iopub and not iopub.closed():
             self.holds_back = False

@@ -36,6 +36,8 @@ check_linux() {
 [ ! -e "$2" ] || fail "a file of the host's is visible"
 [ "$1" != linux ] || check_linux
 cd -- "$3" || exit 126
+# Code may have put a link in its place; the system says where that has led.
+[ "$1" != linux ] || [ "$(readlink /proc/self/cwd)" = "$3" ] || fail "$3 leads elsewhere"
 # Where a lower limit is in force already, it stays.
 {
   ulimit -c 0

@@ -114,6 +114,42 @@ os.makedirs("a"); os.makedirs("b"); open("a/file", "w").close(); os.rename("a/fi
   );
 });
 
+Deno.test("L4: code that starves its gateway of descriptors is ended by a reset", async () => {
+  // In the sandbox it cannot do that; without one a gateway that fails must not stay.
+  for (const sandbox of [true, false]) {
+    await using test = await TestExecutor.start({ sandbox });
+    const { executor, workspace } = test;
+    const script = `while :; do sleep 1; : ${workspace}; done`;
+    const { text } = await executor.execute(
+      `
+import os, resource, subprocess, time
+subprocess.Popen(["setsid", "-f", "sh", "-c", ${JSON.stringify(script)}])
+time.sleep(1)
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+def number(pid):  # in our namespace, which need not be that of /proc
+    return int([line.split() for line in open(f"/proc/{pid}/status") if "NSpid" in line][0][-1])
+gateway = parent("self")
+for pid in (number(gateway), number(parent(gateway)))[:${sandbox ? 2 : 1}]:
+    try: resource.prlimit(pid, resource.RLIMIT_NOFILE, (4, 4)); print("limited")
+    except PermissionError: print("refused")
+resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+`,
+    );
+    const outcome = sandbox ? ["refused", "refused"] : ["limited"];
+    assertEquals(text?.trim().split("\n"), [...outcome, "512"]);
+    for (let round = 0; round < 2; round++) {
+      await executor.reset();
+      const fresh = await executor.execute(
+        "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 512)",
+      );
+      assertEquals(fresh.text?.trim(), "True");
+      assertEquals(await processesWith(`: ${workspace}; done`), []);
+    }
+  }
+});
+
 Deno.test("L4: a file of the workspace does not run in a kernel before code that imports it", async () => {
   await using test = await TestExecutor.start();
   const { executor, workspace } = test;

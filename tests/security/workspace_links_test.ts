@@ -159,6 +159,48 @@ Deno.test("a server is given nothing that a link in the workspace leads to", asy
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 });
 
+Deno.test("code that swaps a server's folder for a link does not choose where it starts", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  await Deno.mkdir(`${workspace}/data/below`, { recursive: true });
+  await Deno.mkdir(`${outside.path}/elsewhere/below`, { recursive: true });
+  const seen = `${outside.path}/seen`;
+  const server = `${outside.path}/server.py`;
+  await Deno.writeTextFile(server, `import os; open("${seen}", "a").write(os.getcwd() + "\\n")`);
+  const swapper = new URL("../fixtures/swap_folder.py", import.meta.url).pathname;
+  const swapping = new Deno.Command("/usr/bin/python3", {
+    args: [swapper, `${workspace}/data`, `${outside.path}/elsewhere`],
+    stdout: "piped",
+  }).spawn();
+  const output = swapping.stdout.getReader();
+  try {
+    await output.read(); // it has begun
+    const params = { command: "/usr/bin/python3", args: ["-I", server] };
+    const end = Date.now() + 60_000;
+    const places: string[] = [];
+    let [stopped, isOutside] = [0, false];
+    for (let attempt = 0; (places.length < 3 || stopped < 3) && !isOutside; attempt++) {
+      assert(
+        Date.now() < end,
+        `it started ${places.length} times, and was stopped ${stopped} times`,
+      );
+      const cwd = attempt % 2 === 0 ? "data" : "data/below";
+      await connectMcp("x", { ...params, cwd }, { workspace, log }).catch((error) => {
+        if (String(error).includes("was replaced by a link")) stopped++;
+      });
+      const text = await Deno.readTextFile(seen).catch(() => ""); // it never started
+      places.splice(0, Infinity, ...text.split("\n").slice(0, -1));
+      isOutside = places.some((place) => !place.startsWith(`${workspace}/`));
+    }
+    assert(!isOutside, places.join("\n"));
+  } finally {
+    swapping.kill("SIGKILL");
+    await output.cancel();
+    await swapping.status;
+  }
+});
+
 Deno.test("code that replaces the folder of a server's settings does not choose its sandbox", async () => {
   await using folder = await TempFolder.create();
   await using outside = await TempFolder.create();

@@ -38,10 +38,11 @@ def start(config_json: str) -> None:
     if config["restoreWorkingDir"]:
         working_dir.install(shell, os.getcwd())
     _guard_commands(shell, config["shell"])
+    _take_token(config)
     _open_path()
 
 
-def begin() -> None:
+def begin(config_json: str) -> None:
     """Empty the kernel's own folder, to which the code of a kernel before could write."""
     shell, folder = _shell(), os.environ["IPYBOX_KERNEL_FOLDER"]
     if os.path.lexists(folder):
@@ -50,6 +51,14 @@ def begin() -> None:
     os.makedirs(os.path.join(folder, "tmp"), mode=0o700)
     os.makedirs(os.path.join(shell.profile_dir.location, "db"))
     shell.profile_dir.check_dirs()
+    _take_token(json.loads(config_json))
+
+
+def _take_token(config: dict[str, Any]) -> None:
+    """Take the token of the tool server that is this kernel's own, and ends with it."""
+    token = config.get("toolToken")
+    if token is not None:
+        os.environ["IPYBOX_TOOL_TOKEN"] = token
 
 
 def _guard_commands(shell: "InteractiveShell", guard: str) -> None:

@@ -1,0 +1,187 @@
+/** Code that says that its kernel has died, to outlive it. */
+import { assert, assertEquals, assertInstanceOf, assertMatch, assertRejects } from "@std/assert";
+import { KernelDiedError } from "../../src/errors.ts";
+import { silentLogger } from "../../src/log.ts";
+import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
+import { rawServer } from "../support/mcp.ts";
+import { processesWith } from "../support/processes.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** Says so as the gateway does, and leaves its number: what has that later would be the kernel. */
+const FORGE = `
+import os, time
+open("old", "w").write(os.readlink("/proc/self"))
+kernel = get_ipython().kernel
+def forge(state):
+    kernel.session.send(kernel.iopub_socket, "status",
+        {"execution_state": state, "returncode": -9, "oom_killer": True}, parent={}, ident=b"x")
+`;
+const IS_THERE = `import os; print(os.path.exists("/proc/" + open("old").read()))`;
+
+for (const spareKernel of [true, false]) {
+  const how = spareKernel ? "with a spare kernel" : "without a spare kernel";
+
+  for (const state of ["dead", "restarting"]) {
+    Deno.test(`a kernel whose code says that it is ${state} ends, ${how}`, async () => {
+      await using test = await TestExecutor.start({ spareKernel });
+      const { executor } = test;
+      for (const waits of [0, 2]) { // one that lives for less than a second is replaced later
+        const attack = executor.execute(
+          `${FORGE}\ntime.sleep(${waits})\nforge("${state}")\ntime.sleep(60)`,
+        );
+        const error = await rejection(attack);
+        assertInstanceOf(error, KernelDiedError);
+        assertMatch(error.message, /it was said that it had died, but it was running/);
+        assertEquals([error.signal, error.exitCode], [null, null]);
+        assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
+
+        await rejection(
+          executor.execute(`${FORGE}\ntime.sleep(${waits})\nforge("${state}")\ntime.sleep(60)`),
+        );
+        await executor.reset();
+        assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
+      }
+    });
+  }
+}
+
+Deno.test("a kernel that says that it is dead, and then dies, leaves no process behind", async () => {
+  await using test = await TestExecutor.start();
+  const { executor, workspace } = test;
+  const script = `while :; do sleep 1; : ${workspace}; done`;
+  for (const waits of ["0", "0.02", "0.1"]) {
+    const attack = executor.execute(`${FORGE}
+import subprocess
+subprocess.Popen(["setsid", "-f", "sh", "-c", ${JSON.stringify(script)}])
+while not any(${JSON.stringify(workspace)}.encode() in open(f"/proc/{pid}/cmdline", "rb").read()
+              for pid in filter(str.isdigit, os.listdir("/proc")) if os.path.exists(f"/proc/{pid}")):
+    time.sleep(0.01)
+forge("dead")
+time.sleep(${waits})
+os._exit(0)
+`);
+    assertInstanceOf(await rejection(attack), KernelDiedError);
+    assertEquals((await executor.execute("print(1)")).text?.trim(), "1");
+    assertEquals(await processesWith(`: ${workspace}; done`), []);
+  }
+});
+
+Deno.test("code that was refused a call does not make it after a reset, by outliving its kernel", async () => {
+  await using home = await TempFolder.create();
+  const journal = `${home.path}/journal`;
+  await using test = await TestExecutor.start({ servers: { raw: rawServer("normal", journal) } });
+  const { executor } = test;
+  let asked = 0;
+  const attack = follow(
+    executor,
+    `${FORGE}
+import threading
+from ipybox_runtime import ToolRunner
+def call():
+    while True:
+        try: ToolRunner("raw").run_sync("count")
+        except Exception: time.sleep(0.05)
+threading.Thread(target=call).start()
+while not os.path.exists("asked"): time.sleep(0.01)
+forge("dead")
+time.sleep(60)`,
+    (request) => {
+      asked++;
+      Deno.writeTextFileSync(`${test.workspace}/asked`, "");
+      request.reject("no");
+    },
+  );
+  assertInstanceOf(await rejection(attack), KernelDiedError);
+  await executor.reset();
+  await executor.execute("import time; time.sleep(1.5)"); // which accepts all calls
+  const calls = await Deno.readTextFile(journal).catch(() => "");
+  assert(asked > 0 && !calls.includes("tools/call"), `${asked} ${calls}`);
+});
+
+Deno.test("code that was cancelled does not call in its last moments, as another one is accepted", async () => {
+  await using home = await TempFolder.create();
+  const journal = `${home.path}/journal`;
+  await using test = await TestExecutor.start({ servers: { raw: rawServer("normal", journal) } });
+  const { executor } = test;
+  let asked = 0;
+  const stubborn = follow(
+    executor,
+    `
+import signal, threading, time
+from ipybox_runtime import ToolRunner
+for name in (signal.SIGINT, signal.SIGTERM): signal.signal(name, signal.SIG_IGN)
+get_ipython().kernel.control_thread.io_loop.add_callback(time.sleep, 60) # hears of no shutdown
+def call():
+    while True:
+        try: ToolRunner("raw").run_sync("count")
+        except Exception: time.sleep(0.02)
+for _ in range(4): threading.Thread(target=call).start()
+while True: time.sleep(1)`,
+    (request) => {
+      asked++;
+      request.reject("no");
+    },
+  );
+  await until("it asks", () => asked > 0);
+  assertEquals(await executor.cancel(), "lost");
+  await stubborn;
+  await executor.execute("import time; time.sleep(1)"); // which accepts all calls
+  assertEquals((await Deno.readTextFile(journal).catch(() => "")).includes("tools/call"), false);
+});
+
+Deno.test("the token of a kernel's tool calls ends with the kernel", async () => {
+  for (const spareKernel of [true, false]) {
+    await using test = await TestExecutor.start({ spareKernel });
+    const { executor } = test;
+    const ask = `
+import http.client, os
+def status(token):
+    connection = http.client.HTTPConnection(os.environ["IPYBOX_TOOL_URL"].rpartition("/")[2], timeout=10)
+    connection.request("GET", "/status", headers={"Authorization": f"Bearer {token}"})
+    return connection.getresponse().status
+own = os.environ["IPYBOX_TOOL_TOKEN"]
+before = open("token").read() if os.path.exists("token") else own
+print(status(own), status(before), own == before)
+_ = open("token", "w").write(own)`;
+    assertEquals((await executor.execute(ask)).text?.trim(), "200 200 True");
+    await executor.execute("import time; time.sleep(2)"); // the spare kernel is there
+    await executor.reset();
+    assertEquals((await executor.execute(ask)).text?.trim(), "200 401 False");
+    await rejection(executor.execute("import os; os._exit(1)"));
+    assertEquals((await executor.execute(ask)).text?.trim(), "200 401 False");
+  }
+});
+
+Deno.test("a call that is under way ends when its kernel's token does", async () => {
+  await using home = await TempFolder.create();
+  const journal = `${home.path}/journal`;
+  await using server = await ToolServer.start({
+    servers: { raw: rawServer("normal", journal) },
+    approval: "allow",
+    log: silentLogger,
+  });
+  const { url, token } = server.kernelDoor;
+  const call = (token: string, tool: string) =>
+    fetch(new URL("/run", url), {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ server: "raw", tool, arguments: { ms: 60_000 } }),
+    });
+  const hanging = call(token, "sleep");
+  hanging.catch(() => {}); // looked at below
+  const told = (what: string) =>
+    until(`the server is told: ${what}`, async () => {
+      return (await Deno.readTextFile(journal).catch(() => "")).includes(what);
+    });
+  await told("tools/call");
+  const fresh = server.renewKernelToken();
+  await assertRejects(() => hanging, TypeError);
+  await told("notifications/cancelled");
+  const statuses = await Promise.all([token, fresh].map(async (token) => {
+    const answer = await call(token, "count");
+    await answer.body?.cancel();
+    return answer.status;
+  }));
+  assertEquals(statuses, [401, 200]);
+});
