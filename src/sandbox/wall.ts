@@ -107,14 +107,15 @@ function lines(paths: readonly string[], kind = ""): string {
 
 /** What the inner sandbox has to find mounted, and where, for what looks at it before anything runs. */
 function placesOf(
-  { filesystem: { allowRead, allowWrite, denyRead } }: SandboxSettings,
+  { filesystem: { allowRead, allowWrite, denyRead, disabled = false } }: SandboxSettings,
   { hostPrivate, workspace, home }: WallOptions,
 ): string {
   const named = Map.groupBy(
     [...allowRead, ...allowWrite].map(placeOf),
     (path) => isInside(path, workspace) ? "named " : "outside ",
   );
-  const hidden = denyRead.filter(isPlain).map(placeOf).filter((path) => path !== "/");
+  const denied = disabled ? [] : denyRead; // the self-test says what that means
+  const hidden = denied.filter(isPlain).map(placeOf).filter((path) => path !== "/");
   return [
     ...[...named].map(([kind, paths]) => lines(paths, kind)),
     lines(hidden, "hidden "),

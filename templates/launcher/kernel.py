@@ -3,10 +3,10 @@
 Its settings come as one JSON object on stdin: a file with the key of its connection could be read by
 the code of another kernel.
 
-The folders of PYTHONPATH come with them and count once the kernel is set up: a file of the workspace
-that is called like a standard module must not keep the kernel from starting. For the same reason, and
-as the code of a kernel before may have written them, nothing of the home directory or of the workspace
-runs by itself in a new kernel.
+The folders of PYTHONPATH come with them and count once the kernel's own modules are imported, and those
+that set it up: a file of the workspace that is called like one of them must not keep the kernel from
+starting, or take its place. For the same reason, and as the code of a kernel before may have written
+them, nothing of the home directory or of the workspace runs by itself in a new kernel.
 """
 
 import sys
@@ -14,6 +14,7 @@ import sys
 sys.path.pop(0)  # the folder of this file
 
 import faulthandler
+import importlib
 import json
 import logging
 import os
@@ -96,8 +97,12 @@ class KernelApp(kernelapp.IPKernelApp):
 
     def initialize(self, argv=None):
         super().initialize(argv)
-        # The first one is ipybox's own. The others follow once that has set the kernel up.
-        sys.path[:0] = SETTINGS["python_path"].split(os.pathsep)[:1]
+        # The first folder is ipybox's own. What sets kernels up is imported while it is the only one.
+        own, *others = filter(None, SETTINGS["python_path"].split(os.pathsep))
+        sys.path.insert(0, own)
+        for name in ("", ".process_guard"):
+            importlib.import_module(f"ipybox_runtime.kernel{name}")
+        sys.path[:1] = ["", own, *others]
 
     def init_iopub(self, context):
         # Code waits for a gateway that does not keep up. By default ZeroMQ drops what is on top of a

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import tempfile
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +38,6 @@ def start(config_json: str) -> None:
         working_dir.install(shell, os.getcwd())
     _guard_commands(shell, config["shell"])
     _take_token(config)
-    _open_path()
 
 
 def begin(config_json: str) -> None:
@@ -72,14 +70,6 @@ def _guard_commands(shell: "InteractiveShell", guard: str) -> None:
 
         one_process = process_guard.install()
     shell_approval.install(shell, one_process)
-
-
-def _open_path() -> None:
-    """Let modules of the workspace be imported, which could have taken the place of any of the above."""
-    own, *others = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if own in sys.path:
-        sys.path.remove(own)
-    sys.path[:0] = ["", *filter(None, [own, *others])]
 
 
 def _shell() -> Any:  # of a class that has a kernel, and no types
