@@ -1,4 +1,5 @@
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import type { RateLimit } from "../async/rate_limit.ts";
 import { TimeBudget } from "../async/time_budget.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
@@ -16,6 +17,7 @@ import {
   StreamableHTTPClientTransport,
   type Transport,
 } from "./sdk.ts";
+import { listingLimit } from "./listing_limit.ts";
 import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { exactFetch } from "./exact_fetch.ts";
 import type { LoginOptions } from "./oauth/login.ts";
@@ -119,10 +121,18 @@ export async function connectMcp(
     await variableLookup(options.workspace, { log: options.log });
   const filled = fillVariables(serverName, params, variables);
   const log = limitedLogger(options.log ?? silentLogger);
+  const listings = listingLimit(params);
   if ("command" in filled) {
-    return await connectStdio(serverName, filled, { ...options, log, commandLine: lineOf(params) });
+    const commandLine = lineOf(params);
+    return await connectStdio(serverName, filled, { ...options, log, listings, commandLine });
   }
-  return await connectHttp(serverName, filled, { ...options, log });
+  return await connectHttp(serverName, filled, { ...options, log, listings });
+}
+
+/** What a connection is made with, whatever its transport. */
+interface InnerOptions extends SessionConnectOptions {
+  readonly log: Logger;
+  readonly listings: RateLimit;
 }
 
 const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
@@ -134,9 +144,9 @@ const LONGER_HINT = ". If this machine is slow or busy, try again; if the server
 async function connectStdio(
   serverName: string,
   params: StdioServerParams,
-  options: SessionConnectOptions & { readonly commandLine: string },
+  options: InnerOptions & { readonly commandLine: string },
 ): Promise<McpConnection> {
-  const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
+  const { log, listings, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, params, options);
   let state = () => "is still starting";
@@ -172,7 +182,8 @@ async function connectStdio(
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
     const { ownFolder } = launch;
-    return new McpConnection({ serverName, client, transport, log, hooks, belongings, ownFolder });
+    const parts = { serverName, client, transport, log, listings, hooks };
+    return new McpConnection({ ...parts, belongings, ownFolder });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired && !isAnswer(error);
     const evidence: Partial<ProcessEvidence> | undefined = exited
@@ -213,9 +224,9 @@ function lastWords(stderr: string): string {
 async function connectHttp(
   serverName: string,
   params: HttpServerParams,
-  options: SessionConnectOptions,
+  options: InnerOptions,
 ): Promise<McpConnection> {
-  const { log = silentLogger, hooks, owner = {} } = options;
+  const { log, listings, hooks, owner = {} } = options;
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
@@ -234,7 +245,7 @@ async function connectHttp(
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      return new McpConnection({ serverName, client, transport, log, hooks, session });
+      return new McpConnection({ serverName, client, transport, log, listings, hooks, session });
     } catch (error) {
       await transport.close();
       options.signal?.throwIfAborted();
