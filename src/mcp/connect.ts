@@ -35,6 +35,7 @@ import {
   type VariableLookup,
 } from "./server_params.ts";
 import { launchStdio } from "./stdio_launch.ts";
+import { pacedStreams, scheduleRetry } from "./stream_pace.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 import { variableLookup } from "./variables.ts";
 
@@ -232,11 +233,12 @@ async function connectHttp(
   const failures: unknown[] = [];
   using attempt = new Attempt(serverName, params, options);
   const session = await openSession(serverName, url, params, attempt, { ...options, owner });
-  const fetch = session?.fetch ?? exactFetch(owner);
+  const fetch = pacedStreams(session?.fetch ?? exactFetch(owner));
+  const reconnectionScheduler = scheduleRetry;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
       ? new SSEClientTransport(url, { requestInit, fetch })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch });
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch, reconnectionScheduler });
     limitBacklog(transport, (error) => {
       log.warn(`MCP server "${serverName}" is disconnected: ${error.message}`);
       transport.close().catch((error) => log.error(`${serverName}: ${error}`));
