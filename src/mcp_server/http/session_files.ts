@@ -42,6 +42,7 @@ export async function serveFiles(
   uses.use(pooled.use());
   try {
     uses.use(budget.forFile(owner));
+    await pooled.session.filled;
     const parts = pathParts(decoded(path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `${OWN_STATE} is not for clients`);
     if (request.method !== "PUT") {

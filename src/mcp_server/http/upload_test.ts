@@ -27,8 +27,10 @@ Deno.test("uploadedPieces() refuses a body of which nothing comes, and one witho
     start: (controller) => controller.enqueue(new Uint8Array(10)),
     cancel: () => void (cancelled = true),
   });
-  const first = uploadedPieces(body, new RateLimit(1000, 1000)).next();
-  const refused = assertRejects(() => first, Refused, "too slowly");
+  const pieces = uploadedPieces(body, new RateLimit(1000, 1000));
+  assertEquals((await pieces.next()).value?.length, 10);
+  const second = pieces.next();
+  const refused = assertRejects(() => second, Refused, "too slowly");
   for (let round = 0; round < 100; round++) await Promise.resolve();
   time.advance(60_000);
   await refused;
