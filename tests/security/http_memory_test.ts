@@ -99,48 +99,6 @@ Deno.test("bodies that never end take no more of the host than their owner's sha
   });
 });
 
-Deno.test("files that come byte by byte are so many, and take no more than a share of the host's time", async () => {
-  await using parts = new AsyncDisposableStack();
-  const { address: { url } } = await serve(parts);
-  await using alice = await McpHost.join({ url, token: ALICE }, {
-    kind: "2.x 2026-07-28",
-  });
-  await using bob = await McpHost.join({ url, token: BOB });
-  const { report } = await alice.call("open_session", {});
-  const [folder, path] = [String(report?.workspace), String(report?.files)];
-  const connections: Deno.TcpConn[] = [];
-  const byteByByte = bytesOf("1\r\nx\r\n".repeat(5000));
-  const refused: number[] = [];
-  const attack = Array.from({ length: 60 }, async (_, at) => {
-    const connection = await Deno.connect({ hostname: url.hostname, port: Number(url.port) });
-    connections.push(connection);
-    const put = head({ token: ALICE }).replace("POST /mcp", `PUT ${path}f${at}`);
-    await connection.write(bytesOf(put.replace(/Content-Length: 0/, "Transfer-Encoding: chunked")));
-    statusOf(connection).then((status) => refused.push(status), () => {});
-    for (;;) {
-      for (let sent = 0; sent < byteByByte.length;) {
-        sent += await connection.write(byteByByte.subarray(sent));
-      }
-    }
-  });
-  const ended = Promise.allSettled(attack);
-  await until(() => refused.length >= 28);
-  assertEquals(new Set(refused), new Set([429]));
-  const started = performance.now();
-  assertMatch(await bob.execute("6 * 7"), /42/);
-  await new Promise((resolve) => setTimeout(resolve, 5000));
-  const seconds = (performance.now() - started) / 1000;
-
-  let written = 0;
-  for await (const { name } of Deno.readDir(folder)) {
-    if (name.endsWith(".upload")) written += (await Deno.stat(`${folder}/${name}`)).size;
-  }
-  assert(written <= 10_000 + 1000 * (seconds + 10), `${written} bytes in ${seconds} s`);
-  assertEquals(refused.length, 28, "its share is not nothing");
-  for (const connection of connections) connection.close();
-  await ended;
-});
-
 Deno.test("cells that wait for their turn are so many, and no more", async () => {
   await using parts = new AsyncDisposableStack();
   const { address: { url } } = await serve(parts);
