@@ -1,6 +1,7 @@
-import { assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
+import { assert, assertEquals, assertRejects, assertStrictEquals } from "@std/assert";
 import { Mutex } from "./mutex.ts";
 import { AsyncQueue } from "./queue.ts";
+import { RateLimit } from "./rate_limit.ts";
 import { Semaphore } from "./semaphore.ts";
 import { abortable, settledWithin } from "./signals.ts";
 
@@ -90,4 +91,17 @@ Deno.test("Semaphore lets the next one in when a waiter gives up", async () => {
   await gaveUp;
   using _small = await small;
   held[Symbol.dispose]();
+});
+
+Deno.test("RateLimit lets what was charged beyond the burst be waited for", async () => {
+  const limit = new RateLimit(100, 10);
+  limit.charge(10);
+  const before = performance.now();
+  await limit.settled(); // nothing is owed
+  limit.charge(20);
+  assertEquals(limit.take(), false);
+  await limit.settled();
+  assert(performance.now() - before >= 190);
+  limit.charge(1000);
+  await assertRejects(() => limit.settled(AbortSignal.timeout(10)), DOMException);
 });

@@ -1,3 +1,5 @@
+import { pause } from "./pause.ts";
+
 /** Lets so many through in a second, and a burst of so many at once. */
 export class RateLimit {
   readonly #perSecond: number;
@@ -17,6 +19,22 @@ export class RateLimit {
     this.#left = burst;
   }
 
+  /** Waits until nothing is owed for what {@linkcode charge} has counted. */
+  async settled(signal?: AbortSignal): Promise<void> {
+    this.#gain();
+    await pause(-this.#left / this.#perSecond * 1000, signal);
+  }
+
+  /**
+   * Counts something whose size was known only when it had passed.
+   *
+   * @param count As how many it counts. What is not left is owed.
+   */
+  charge(count: number): void {
+    this.#gain();
+    this.#left -= count;
+  }
+
   /**
    * Lets something pass, if it may now.
    *
@@ -24,12 +42,16 @@ export class RateLimit {
    * @returns Whether it may.
    */
   take(count = 1): boolean {
+    this.#gain();
+    if (this.#left < count) return false;
+    this.#left -= count;
+    return true;
+  }
+
+  #gain(): void {
     const now = performance.now();
     const gained = (now - this.#at) / 1000 * this.#perSecond;
     this.#at = now;
     this.#left = Math.min(this.#burst, this.#left + gained);
-    if (this.#left < count) return false;
-    this.#left -= count;
-    return true;
   }
 }

@@ -1,17 +1,23 @@
 import { isRecord } from "./record.ts";
 
-/** About how many bytes of memory a value parsed from JSON takes. Nesting costs no stack. */
-export function weightOf(value: unknown): number {
+/**
+ * Weighs a value parsed from JSON. Nesting costs no stack.
+ *
+ * @param value The value.
+ * @param limit Where to stop: more is weighed as little more.
+ * @returns About how many bytes of memory it takes.
+ */
+export function weightOf(value: unknown, limit: number = Infinity): number {
   let weight = 0;
   const rest: unknown[] = [value];
-  for (let next = rest.pop(); next !== undefined; next = rest.pop()) {
+  for (let next = rest.pop(); next !== undefined && weight <= limit; next = rest.pop()) {
     weight += VALUE_BYTES;
     if (typeof next === "string") weight += stringBytes(next);
     else if (Array.isArray(next)) { for (const inner of next) rest.push(inner); }
     else if (isRecord(next)) {
-      for (const [name, inner] of Object.entries(next)) {
+      for (const name of Object.keys(next)) {
         weight += VALUE_BYTES + stringBytes(name);
-        rest.push(inner);
+        rest.push(next[name]);
       }
     }
   }

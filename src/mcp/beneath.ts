@@ -86,7 +86,7 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
 export async function writeBeneath(
   root: string,
   parts: readonly string[],
-  bytes: ReadableStream<Uint8Array>,
+  bytes: AsyncIterable<Uint8Array>,
 ): Promise<void> {
   await using folder = await openFolder(root, parts.slice(0, -1), true);
   const temporary = `${inside(folder)}/.${crypto.randomUUID()}.upload`;

@@ -1,10 +1,13 @@
 import {
+  ConfigError,
+  EnvironmentNotReadyError,
   McpConnectionError,
   McpLoginRequiredError,
   ToolCallError,
   type ToolCallErrorDetails,
   type ToolErrorType,
 } from "../errors.ts";
+import { LoginFileError } from "./oauth/login_store.ts";
 import { messageOf } from "./problems.ts";
 import { mayQuoteSecrets, type ServerParams } from "./server_params.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
@@ -117,10 +120,17 @@ export function explainLogin(failure: McpConnectionError): ToolCallError {
 export function startFailure(serverName: string, params: ServerParams, error: Error): string {
   const isConnection = error instanceof McpConnectionError;
   if (isConnection && !("command" in params)) return `MCP server "${serverName}" cannot be reached`;
-  if (mayQuoteSecrets(params, error)) {
+  if (!isForCode(error) || mayQuoteSecrets(params, error)) {
     return `MCP server "${serverName}" cannot be started: ipybox's log says why`;
   }
   return isConnection ? error.message.split("\n", 1)[0] ?? "" : error.message;
+}
+
+/** Whether an error is in our words and names no file of the host, as the system's errors do. */
+function isForCode(error: Error): boolean {
+  const isOurs = error instanceof McpConnectionError || error instanceof ConfigError ||
+    error instanceof EnvironmentNotReadyError;
+  return isOurs && !(error instanceof LoginFileError);
 }
 
 /**

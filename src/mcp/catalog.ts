@@ -110,6 +110,8 @@ export function checkCatalogParams(
 const MAX_PAGES = 1000;
 /** The largest list, by the memory that it takes: each page is a message of its own, and may be a large one. */
 const MAX_LIST_MIB = 64;
+/** Less for tools, because their list is asked for again after each change, and holds up all others. */
+const MAX_TOOLS_MIB = 16;
 /** How long the pages after the first may take together: that one is waited for like any other answer. */
 const MAX_PAGING_MS = 60_000;
 
@@ -118,15 +120,18 @@ const MAX_PAGING_MS = 60_000;
  *
  * @param method What is listed.
  * @param ask Asks for one page.
+ * @param onWeight Told of the memory that each page takes, also of one that is refused.
  * @returns The items, each with what it must have.
  * @throws {ToolCallError} A page is none, or there is no end of them.
  */
 export async function listAll(
   method: ListMethod | "tools/list",
   ask: (params: { cursor?: string }) => Promise<unknown>,
+  onWeight: (bytes: number) => void = () => {},
 ): Promise<unknown[]> {
   const [key, schema] = LISTS[method];
   const page = z.looseObject({ nextCursor: z.string().nullish() });
+  const maxMiB = method === "tools/list" ? MAX_TOOLS_MIB : MAX_LIST_MIB;
   const items: unknown[] = [];
   let bytes = 0;
   let cursor: string | undefined;
@@ -136,9 +141,12 @@ export async function listAll(
     const parsed = page.safeParse(raw).data;
     const listed = z.array(schema).safeParse(parsed?.[key]).data;
     if (parsed === undefined || listed === undefined) malformed(method);
-    bytes += weightOf(listed);
-    if (bytes > MAX_LIST_MIB * 2 ** 20) {
-      const what = `The server's answer to ${method} takes more than ${MAX_LIST_MIB} MiB of memory`;
+    // With what else is on the page, which took as long to parse.
+    const weight = weightOf({ ...parsed, [key]: listed }, maxMiB * 2 ** 20);
+    onWeight(weight);
+    bytes += weight;
+    if (bytes > maxMiB * 2 ** 20) {
+      const what = `The server's answer to ${method} takes more than ${maxMiB} MiB of memory`;
       throw new ToolCallError("protocol_error", what);
     }
     for (const item of listed) items.push(item);

@@ -1,4 +1,5 @@
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
+import type { RateLimit } from "../async/rate_limit.ts";
 import { TimeBudget } from "../async/time_budget.ts";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
 import { type Logger, silentLogger } from "../log.ts";
@@ -16,6 +17,7 @@ import {
   StreamableHTTPClientTransport,
   type Transport,
 } from "./sdk.ts";
+import { listingLimit } from "./listing_limit.ts";
 import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
 import { exactFetch } from "./exact_fetch.ts";
 import type { LoginOptions } from "./oauth/login.ts";
@@ -33,6 +35,7 @@ import {
   type VariableLookup,
 } from "./server_params.ts";
 import { launchStdio } from "./stdio_launch.ts";
+import { pacedStreams, scheduleRetry } from "./stream_pace.ts";
 import { StdioTransport } from "./stdio_transport.ts";
 import { variableLookup } from "./variables.ts";
 
@@ -119,10 +122,18 @@ export async function connectMcp(
     await variableLookup(options.workspace, { log: options.log });
   const filled = fillVariables(serverName, params, variables);
   const log = limitedLogger(options.log ?? silentLogger);
+  const listings = listingLimit(params);
   if ("command" in filled) {
-    return await connectStdio(serverName, filled, { ...options, log, commandLine: lineOf(params) });
+    const commandLine = lineOf(params);
+    return await connectStdio(serverName, filled, { ...options, log, listings, commandLine });
   }
-  return await connectHttp(serverName, filled, { ...options, log });
+  return await connectHttp(serverName, filled, { ...options, log, listings });
+}
+
+/** What a connection is made with, whatever its transport. */
+interface InnerOptions extends SessionConnectOptions {
+  readonly log: Logger;
+  readonly listings: RateLimit;
 }
 
 const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
@@ -134,9 +145,9 @@ const LONGER_HINT = ". If this machine is slow or busy, try again; if the server
 async function connectStdio(
   serverName: string,
   params: StdioServerParams,
-  options: SessionConnectOptions & { readonly commandLine: string },
+  options: InnerOptions & { readonly commandLine: string },
 ): Promise<McpConnection> {
-  const { log = silentLogger, hooks, workspace, settingsFiles, commandLine } = options;
+  const { log, listings, hooks, workspace, settingsFiles, commandLine } = options;
   await using stack = new AsyncDisposableStack();
   using attempt = new Attempt(serverName, params, options);
   let state = () => "is still starting";
@@ -172,7 +183,8 @@ async function connectStdio(
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
     const { ownFolder } = launch;
-    return new McpConnection({ serverName, client, transport, log, hooks, belongings, ownFolder });
+    const parts = { serverName, client, transport, log, listings, hooks };
+    return new McpConnection({ ...parts, belongings, ownFolder });
   } catch (error) {
     const exited = transport.failure === undefined && !attempt.expired && !isAnswer(error);
     const evidence: Partial<ProcessEvidence> | undefined = exited
@@ -213,19 +225,20 @@ function lastWords(stderr: string): string {
 async function connectHttp(
   serverName: string,
   params: HttpServerParams,
-  options: SessionConnectOptions,
+  options: InnerOptions,
 ): Promise<McpConnection> {
-  const { log = silentLogger, hooks, owner = {} } = options;
+  const { log, listings, hooks, owner = {} } = options;
   const url = parseUrl(serverName, params.url);
   const requestInit = { headers: params.headers ?? {} };
   const failures: unknown[] = [];
   using attempt = new Attempt(serverName, params, options);
   const session = await openSession(serverName, url, params, attempt, { ...options, owner });
-  const fetch = session?.fetch ?? exactFetch(owner);
+  const fetch = pacedStreams(session?.fetch ?? exactFetch(owner));
+  const reconnectionScheduler = scheduleRetry;
   for (const type of transportTypes(url, params)) {
     const transport = type === "sse"
       ? new SSEClientTransport(url, { requestInit, fetch })
-      : new StreamableHTTPClientTransport(url, { requestInit, fetch });
+      : new StreamableHTTPClientTransport(url, { requestInit, fetch, reconnectionScheduler });
     limitBacklog(transport, (error) => {
       log.warn(`MCP server "${serverName}" is disconnected: ${error.message}`);
       transport.close().catch((error) => log.error(`${serverName}: ${error}`));
@@ -234,7 +247,7 @@ async function connectHttp(
       // The transport of the older era has no newer one.
       const protocol = type === "sse" ? "legacy" : params.protocol ?? "auto";
       const client = await attempt.connect(transport, protocol);
-      return new McpConnection({ serverName, client, transport, log, hooks, session });
+      return new McpConnection({ serverName, client, transport, log, listings, hooks, session });
     } catch (error) {
       await transport.close();
       options.signal?.throwIfAborted();

@@ -1,9 +1,12 @@
 import { z } from "zod";
 import { traceContext } from "../telemetry/span.ts";
 import { Deadline } from "../async/deadline.ts";
+import { Mutex } from "../async/mutex.ts";
+import type { RateLimit } from "../async/rate_limit.ts";
 import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
 import type { ToolCallError } from "../errors.ts";
 import type { ExactObject } from "../json/exact.ts";
+import { weightOf } from "../json/weight.ts";
 import type { Logger } from "../log.ts";
 import {
   type CallEnd,
@@ -50,6 +53,8 @@ export interface McpConnectionParts {
   readonly transport: Transport;
   /** Told of the last words of a server that died. */
   readonly log: Logger;
+  /** How much may be listed: see {@linkcode listingLimit}. */
+  readonly listings: RateLimit;
   /** What the server may tell and ask. */
   readonly hooks?: ServerHooks | undefined;
   /** The login to a remote server. */
@@ -78,6 +83,8 @@ const AS_IT_CAME = z.unknown();
 const NO_TIMEOUT = LONGEST_TIMER_MS;
 /** How long ending a session may take. */
 const FAREWELL_MS = 1000;
+/** The largest definition of one tool: it is hashed and compared, which holds up all others. */
+const MAX_TOOL_MIB = 4;
 /** How often a list that never settles is waited for. */
 const MAX_SETTLE_ROUNDS = 10;
 
@@ -95,6 +102,8 @@ export class McpConnection implements AsyncDisposable {
   readonly #belongings: AsyncDisposable | undefined;
   readonly #ownFolder: string | undefined;
   readonly #hooks: ServerHooks;
+  readonly #listings: RateLimit;
+  readonly #lookups = new Mutex();
   readonly #lost = Promise.withResolvers<void>();
   #tools: readonly Tool[] | undefined;
   #changes = 0;
@@ -113,6 +122,7 @@ export class McpConnection implements AsyncDisposable {
     this.#belongings = parts.belongings;
     this.#ownFolder = parts.ownFolder;
     this.#hooks = parts.hooks ?? {};
+    this.#listings = parts.listings;
     this.closed = this.#lost.promise;
     sealToolLists(this.#transport);
     this.#client.onclose = () => this.#lose();
@@ -154,7 +164,7 @@ export class McpConnection implements AsyncDisposable {
    * @throws {ToolCallError} The server does not give its list.
    */
   async listTools(options: ListToolsOptions = {}): Promise<readonly Tool[]> {
-    return this.#usableTools(await this.listEntries(options));
+    return (await this.#list(options)).tools;
   }
 
   /**
@@ -165,21 +175,7 @@ export class McpConnection implements AsyncDisposable {
    * @throws {ToolCallError} The server does not give its list.
    */
   async listEntries(options: ListToolsOptions = {}): Promise<readonly unknown[]> {
-    const { settleMs = 0, signal } = options;
-    if (this.#client.getServerCapabilities()?.tools === undefined) return [];
-    if (settleMs > 0) await this.#settle(settleMs);
-    const changes = this.#changes;
-    const request = { timeout: NO_TIMEOUT, ...defined({ signal }) };
-    try {
-      const entries = await listAll(
-        "tools/list",
-        (params) => this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request),
-      );
-      if (changes === this.#changes) this.#tools = this.#usableTools(entries);
-      return entries;
-    } catch (error) {
-      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
-    }
+    return (await this.#list(options)).entries;
   }
 
   /**
@@ -206,6 +202,9 @@ export class McpConnection implements AsyncDisposable {
     if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
       return "It runs only as a task, and its server does not offer tasks";
     }
+    if (weightOf(entry, MAX_TOOL_MIB * 2 ** 20) > MAX_TOOL_MIB * 2 ** 20) {
+      return `Its definition takes more than ${MAX_TOOL_MIB} MiB of memory`;
+    }
     return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }
 
@@ -218,6 +217,10 @@ export class McpConnection implements AsyncDisposable {
    * @throws {ToolCallError} The server does not give its list.
    */
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
+    // One after the other: the others find what the first has listed.
+    using _turn = await this.#lookups.acquire(signal).catch(async (error) => {
+      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
+    });
     const tools = this.#tools ?? await this.listTools(defined({ signal }));
     return tools.find((tool) => tool.name === name);
   }
@@ -329,6 +332,30 @@ export class McpConnection implements AsyncDisposable {
   /** Whether arguments go into the headers of requests, too. */
   get #sendsHeaders(): boolean {
     return this.#isModern && this.#transport.hasPerRequestStream === true;
+  }
+
+  async #list(
+    { settleMs = 0, signal }: ListToolsOptions,
+  ): Promise<{ entries: readonly unknown[]; tools: readonly Tool[] }> {
+    if (this.#client.getServerCapabilities()?.tools === undefined) {
+      return { entries: [], tools: [] };
+    }
+    if (settleMs > 0) await this.#settle(settleMs);
+    const request = { timeout: NO_TIMEOUT, ...defined({ signal }) };
+    try {
+      await this.#listings.settled(signal);
+      const changes = this.#changes;
+      const entries = await listAll(
+        "tools/list",
+        (params) => this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request),
+        (bytes) => this.#listings.charge(bytes),
+      );
+      const tools = this.#usableTools(entries);
+      if (changes === this.#changes) this.#tools = tools;
+      return { entries, tools };
+    } catch (error) {
+      throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
+    }
   }
 
   /** The tools of a list that can be called. The first of a name counts. */

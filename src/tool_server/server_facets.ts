@@ -80,14 +80,25 @@ export function serverFacets(params: ServerParams): Facet[] {
   ];
 }
 
+/** By the definitions, which do not change: each call that may have been allowed before asks for it. */
+const facetsOfTools = new WeakMap<Tool, readonly Facet[]>();
+
 /**
  * Lists what a consent to a tool is bound to.
  *
  * @param tool Its definition, or `undefined` where its server does not list it.
  * @returns The facets.
  */
-export function toolFacets(tool: Tool | undefined): Facet[] {
+export function toolFacets(tool: Tool | undefined): readonly Facet[] {
   if (tool === undefined) return [shown("tool", "definition", "none")];
+  const known = facetsOfTools.get(tool);
+  if (known !== undefined) return known;
+  const facets = listToolFacets(tool);
+  facetsOfTools.set(tool, facets);
+  return facets;
+}
+
+function listToolFacets(tool: Tool): Facet[] {
   const { title, description, annotations, outputSchema } = tool;
   const { properties: listed, ...rest } = tool.inputSchema;
   const properties = new Map<string, unknown>(

@@ -1,6 +1,7 @@
 import { Alarm } from "../async/alarm.ts";
+import { pause } from "../async/pause.ts";
 import { Semaphore } from "../async/semaphore.ts";
-import { abortable, anySignal } from "../async/signals.ts";
+import { anySignal } from "../async/signals.ts";
 import { connectMcp, type SessionConnectOptions } from "../mcp/connect.ts";
 import type { McpConnection } from "../mcp/connection.ts";
 import type { ServerParams } from "../mcp/server_params.ts";
@@ -157,16 +158,5 @@ export class ServerSlot implements AsyncDisposable {
     const delay = Math.min(FIRST_DELAY_MS * 2 ** this.#failures, LONGEST_DELAY_MS);
     this.#failures++;
     this.#notBefore = performance.now() + delay;
-  }
-}
-
-async function pause(ms: number, signal: AbortSignal): Promise<void> {
-  if (ms <= 0) return signal.throwIfAborted();
-  const over = Promise.withResolvers<void>();
-  const timer = setTimeout(over.resolve, ms);
-  try {
-    await abortable(over.promise, signal);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -136,9 +136,9 @@ Deno.test("a list that takes too much memory is not asked for to its end", async
   await using runner = await start("endless", journal);
   const error = await assertRejects(() => runner.listTools("bad"), ToolCallError);
   assertEquals(error.type, "protocol_error");
-  assertMatch(error.message, /tools\/list takes more than 64 MiB of memory/);
+  assertMatch(error.message, /tools\/list takes more than 16 MiB of memory/);
   const asked = (await Deno.readTextFile(journal)).match(/^tools\/list$/gm)?.length ?? 0;
-  assert(asked <= 70, `asked for ${asked} pages of 1 MB`);
+  assert(asked <= 20, `asked for ${asked} pages of 1 MB`);
   assertEquals(await text(runner, "good", "count"), "1");
 });
 

@@ -70,6 +70,9 @@ const MAX_BYTES = 2 ** 20;
 /** How long another process may take with the same login. */
 const LOCK_MS = 60_000;
 
+/** The file of a login cannot be used. The message names it, so that it is not for executed code. */
+export class LoginFileError extends ConfigError {}
+
 /** The file that keeps the login to one server, for its owner only and outside of all workspaces. */
 export class LoginStore {
   readonly #server: string;
@@ -89,7 +92,7 @@ export class LoginStore {
    * @param options What else it depends on.
    * @returns The place, or `undefined` where there is none: no home directory, or one that may not be
    * used.
-   * @throws {ConfigError} It would be in the workspace.
+   * @throws {LoginFileError} It would be in the workspace.
    */
   static async find(
     server: URL,
@@ -98,7 +101,7 @@ export class LoginStore {
     const { clientId, workspace, folder = loginsFolder() } = options;
     if (folder === undefined || !mayUse(folder)) return undefined;
     if (workspace !== undefined && isWithin(folder, resolve(workspace))) {
-      throw new ConfigError(
+      throw new LoginFileError(
         `Logins are kept in ${folder}, which must not be in the workspace: choose another workspace`,
       );
     }
@@ -112,7 +115,7 @@ export class LoginStore {
    * Reads the login.
    *
    * @returns It, or `undefined` where there is none.
-   * @throws {ConfigError} Others can read the file, or it is none of ours.
+   * @throws {LoginFileError} Others can read the file, or it is none of ours.
    */
   async read(): Promise<Login | undefined> {
     const file = await ifPresent(Deno.open(this.path));
@@ -121,15 +124,15 @@ export class LoginStore {
     // Of the file that was opened: another process may replace it at any moment.
     const { isFile, mode, size } = await file.stat();
     if (!isFile || size > MAX_BYTES) {
-      throw new ConfigError(`${this.path} holds no login: delete it and log in again`);
+      throw new LoginFileError(`${this.path} holds no login: delete it and log in again`);
     }
     if (mode !== null && (mode & 0o077) !== 0) {
-      throw new ConfigError(`Others can read ${this.path}: delete it and log in again`);
+      throw new LoginFileError(`Others can read ${this.path}: delete it and log in again`);
     }
     const text = await new Response(file.readable).text();
     const login = parse(text);
     if (login?.server === this.#server) return login;
-    throw new ConfigError(`${this.path} holds no login: delete it and log in again`);
+    throw new LoginFileError(`${this.path} holds no login: delete it and log in again`);
   }
 
   /**
@@ -174,7 +177,7 @@ export class LoginStore {
     } catch (error) {
       file.close();
       if (!limit.aborted) throw error;
-      throw new ConfigError(`Another process does not let go of ${this.path}.lock`, {
+      throw new LoginFileError(`Another process does not let go of ${this.path}.lock`, {
         cause: error,
       });
     }

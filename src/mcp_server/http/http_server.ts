@@ -117,7 +117,8 @@ export class HttpMcpServer implements AsyncDisposable {
       });
     }
     if (new URL(request.url).pathname !== this.url.pathname) {
-      const file = await serveFiles(request, this.#options.pool, owner);
+      const services = { pool: this.#options.pool, budget: this.#budget };
+      const file = await serveFiles(request, owner, services);
       return file ?? rpcError(404, -32600, `Use ${this.url.pathname}`);
     }
     if (!METHODS.includes(request.method)) {

@@ -1,3 +1,4 @@
+import { RateLimit } from "../../async/rate_limit.ts";
 import { Semaphore } from "../../async/semaphore.ts";
 import { measureJson } from "../../json/measure.ts";
 import { Refused } from "../../tool_server/door.ts";
@@ -6,6 +7,11 @@ import { requestCost } from "../../tool_server/door_budget.ts";
 /** What the requests of all clients may take together, and least of it that each owner may. */
 const TOTAL = 512 * 2 ** 20;
 const LEAST_SHARE = 64 * 2 ** 20;
+/** What a file takes that comes in small pieces, most of it in buffers of the HTTP server. */
+const FILE_BYTES = 8 * 2 ** 20;
+/** How many small pieces of files an owner may send: each costs a step, however small it is. */
+const PIECES_PER_SECOND = 1000;
+const PIECES_AT_ONCE = 10_000;
 
 /**
  * The memory of the host that requests may take, from the first byte of a body until they are answered.
@@ -15,6 +21,7 @@ export class RequestBudget {
   readonly #all = new Semaphore(TOTAL);
   readonly #share: number;
   readonly #shares = new Map<string, Semaphore>();
+  readonly #pieces = new Map<string, RateLimit>();
 
   /** @param owners How many there are. */
   constructor(owners: number) {
@@ -43,6 +50,31 @@ export class RequestBudget {
    */
   forRequest(owner: string, body: Uint8Array): Disposable {
     return this.#take(owner, requestCost(body, measureJson(body).values));
+  }
+
+  /**
+   * Takes what a file needs while it comes or goes.
+   *
+   * @param owner Whose request it is.
+   * @returns To be disposed when the file is through.
+   * @throws {Refused} There is no room.
+   */
+  forFile(owner: string): Disposable {
+    return this.#take(owner, FILE_BYTES);
+  }
+
+  /**
+   * Gives the limit of how many small pieces all files of an owner may come in.
+   *
+   * @param owner Whose files they are.
+   * @returns The limit.
+   */
+  piecesOf(owner: string): RateLimit {
+    const known = this.#pieces.get(owner);
+    if (known !== undefined) return known;
+    const limit = new RateLimit(PIECES_PER_SECOND, PIECES_AT_ONCE);
+    this.#pieces.set(owner, limit);
+    return limit;
   }
 
   #take(owner: string, bytes: number): Disposable {

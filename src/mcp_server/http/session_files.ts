@@ -2,10 +2,18 @@ import { ConfigError } from "../../errors.ts";
 import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../mcp/beneath.ts";
 import { Refused, requireMethod } from "../../tool_server/door.ts";
 import type { SessionPool } from "./session_pool.ts";
+import type { RequestBudget } from "./request_budget.ts";
 import { untilSent } from "./until_sent.ts";
+import { uploadedPieces } from "./upload.ts";
 
-/** The largest file that is taken. */
-const MAX_UPLOAD_BYTES = 2 ** 30;
+/** What {@linkcode serveFiles} works with. */
+export interface FileServices {
+  /** The sessions. */
+  readonly pool: SessionPool;
+  /** What requests may take. */
+  readonly budget: RequestBudget;
+}
+
 /** The host's own state, which is no concern of clients. */
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
@@ -15,23 +23,25 @@ const GENERATED = "mcptools";
  * makes or replaces one.
  *
  * @param request The request.
- * @param pool The sessions.
  * @param owner Who asks.
+ * @param services The sessions, and what requests may take.
  * @returns The response, or `undefined` for another path.
  * @throws {Refused} There is no such session or file, or it cannot be used.
  */
 export async function serveFiles(
   request: Request,
-  pool: SessionPool,
   owner: string,
+  { pool, budget }: FileServices,
 ): Promise<Response | undefined> {
   const { pathname } = new URL(request.url);
   const [, id, path] = /^\/sessions\/([^/]+)\/files\/(.*)$/.exec(pathname) ?? [];
   if (id === undefined || path === undefined) return undefined;
   const pooled = pool.find(owner, id);
   if (pooled === undefined) throw new Refused(404, "There is no such session");
-  using _use = pooled.use();
+  using uses = new DisposableStack();
+  uses.use(pooled.use());
   try {
+    uses.use(budget.forFile(owner));
     await pooled.session.filled;
     const parts = pathParts(decoded(path));
     if (parts[0] === OWN_STATE) throw new Refused(403, `${OWN_STATE} is not for clients`);
@@ -40,10 +50,11 @@ export async function serveFiles(
       const file = await openBeneath(pooled.folder, parts);
       // Its length is not told: code may write to it meanwhile.
       const response = new Response(file.bytes, { headers: DOWNLOAD });
-      return untilSent(response, { use: pooled.use() });
+      return untilSent(response, { use: uses.move() });
     }
     if (parts[0] === GENERATED) throw new Refused(403, `${GENERATED} is generated`);
-    await writeBeneath(pooled.folder, parts, limited(request.body ?? new Blob([]).stream()));
+    const body = request.body ?? new Blob([]).stream();
+    await writeBeneath(pooled.folder, parts, uploadedPieces(body, budget.piecesOf(owner)));
     return new Response(null, { status: 204 });
   } catch (error) {
     if (error instanceof ConfigError) throw new Refused(409, error.message);
@@ -66,18 +77,4 @@ function decoded(path: string): string {
   } catch {
     throw new Refused(400, "The path is not well-formed");
   }
-}
-
-function limited(body: ReadableStream<Uint8Array>): ReadableStream<Uint8Array> {
-  let size = 0;
-  return body.pipeThrough(
-    new TransformStream<Uint8Array, Uint8Array>({
-      transform(piece, controller) {
-        size += piece.length;
-        if (size > MAX_UPLOAD_BYTES) {
-          controller.error(new Refused(413, `The file is above ${MAX_UPLOAD_BYTES} bytes`));
-        } else controller.enqueue(piece);
-      },
-    }),
-  );
 }

@@ -1,0 +1,49 @@
+import { assert, assertEquals, assertRejects } from "@std/assert";
+import { FakeTime } from "../../../tests/support/fake_time.ts";
+import { RateLimit } from "../../async/rate_limit.ts";
+import { Refused } from "../../tool_server/door.ts";
+import { uploadedPieces } from "./upload.ts";
+
+Deno.test("uploadedPieces() lets no more small pieces through than there may be", async () => {
+  const taken = async (length: number) => {
+    const body = ReadableStream.from((function* () {
+      for (;;) yield new Uint8Array(length);
+    })());
+    const end = performance.now() + 200;
+    let count = 0;
+    for await (const _piece of uploadedPieces(body, new RateLimit(100, 100))) {
+      if (++count === 1000 || performance.now() > end) break;
+    }
+    return count;
+  };
+  assert(await taken(1) < 150);
+  assertEquals(await taken(4096), 1000);
+});
+
+Deno.test("uploadedPieces() refuses a body of which nothing comes, and one without an end", async () => {
+  using time = new FakeTime();
+  let cancelled = false;
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.enqueue(new Uint8Array(10)),
+    cancel: () => void (cancelled = true),
+  });
+  const pieces = uploadedPieces(body, new RateLimit(1000, 1000));
+  assertEquals((await pieces.next()).value?.length, 10);
+  const second = pieces.next();
+  const refused = assertRejects(() => second, Refused, "too slowly");
+  for (let round = 0; round < 100; round++) await Promise.resolve();
+  time.advance(60_000);
+  await refused;
+  assert(cancelled);
+
+  const endless = ReadableStream.from((function* () {
+    for (;;) yield new Uint8Array(2 ** 28);
+  })());
+  await assertRejects(
+    async () => {
+      for await (const _piece of uploadedPieces(endless, new RateLimit(1000, 1000)));
+    },
+    Refused,
+    "above",
+  );
+});

@@ -1,0 +1,81 @@
+/** Remote servers that end their streams of events, and want them back at once or never. */
+import { assert } from "@std/assert";
+import { connectMcp } from "../../src/mcp/connect.ts";
+import type { McpConnection } from "../../src/mcp/connection.ts";
+
+/** Ends each stream with what it has to say of the next. */
+class Ender implements AsyncDisposable {
+  streams = 0;
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+  readonly #retry: string;
+
+  constructor(retry: string) {
+    this.#retry = retry;
+    const onListen = () => {};
+    this.#server = Deno.serve({ hostname: "127.0.0.1", port: 0, onListen }, (r) => this.#answer(r));
+  }
+
+  async connect(type: "http" | "sse"): Promise<McpConnection> {
+    const url = `http://127.0.0.1:${this.#server.addr.port}/${type === "sse" ? "sse" : "mcp"}`;
+    return await connectMcp("ender", { url, type: type === "sse" ? "sse" : "streamable_http" });
+  }
+
+  async #answer(request: Request): Promise<Response> {
+    const isStream = request.method === "GET";
+    if (isStream) this.streams++;
+    if (new URL(request.url).pathname === "/sse") return this.#stream(this.#sse());
+    if (isStream) return this.#stream(`retry: ${this.#retry}\nid: ${this.streams}\ndata: \n\n`);
+    if (request.method !== "POST") return new Response(null, { status: 405 });
+    const { id, method } = await request.json();
+    if (id === undefined) return new Response(null, { status: 202 });
+    if (method !== "initialize") {
+      return Response.json({ jsonrpc: "2.0", id, error: { code: -32601, message: "no" } });
+    }
+    const result = {
+      protocolVersion: "2025-06-18",
+      capabilities: {},
+      serverInfo: { name: "e", version: "1" },
+    };
+    return Response.json({ jsonrpc: "2.0", id, result });
+  }
+
+  /** The older transport answers on the stream: the first one also brings the handshake's answer. */
+  #sse(): string {
+    const message = {
+      jsonrpc: "2.0",
+      id: 0,
+      result: {
+        protocolVersion: "2024-11-05",
+        capabilities: {},
+        serverInfo: { name: "e", version: "1" },
+      },
+    };
+    return `retry: ${this.#retry}\nevent: endpoint\ndata: /post\n\ndata: ${
+      JSON.stringify(message)
+    }\n\n`;
+  }
+
+  #stream(text: string): Response {
+    return new Response(text, { headers: { "content-type": "text/event-stream" } });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#server.shutdown();
+  }
+}
+
+for (const type of ["http", "sse"] as const) {
+  for (const retry of ["0", "99999999999"]) {
+    Deno.test(`streams by ${type} are not opened without end where a server says retry: ${retry}`, async () => {
+      await using server = new Ender(retry);
+      {
+        await using _connection = await server.connect(type);
+        await new Promise((resolve) => setTimeout(resolve, 3000));
+      }
+      assert(server.streams <= 80, `${server.streams} streams in 3 s`);
+      const { streams } = server;
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      assert(server.streams <= streams + 1, "only one that was under way may come later");
+    });
+  }
+}
