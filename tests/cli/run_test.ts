@@ -44,7 +44,7 @@ const cases: readonly Case[] = [
     args: ["-c", "import no_such_module"],
     code: 1,
     stdout: "",
-    stderr: ["'no_such_module'\n[ipybox] To install it: ipybox install no_such_module\n"],
+    stderr: ["ModuleNotFoundError", "\n[ipybox] To install it: ipybox install no_such_module\n"],
   },
   {
     name: "sys.exit() with a good exit code is a good end",
