@@ -64,7 +64,7 @@ export interface CommandIo {
   err(line: string): void;
   /** Writes to stderr as it stands. */
   errText(text: string): void;
-  /** Logs warnings and errors to stderr. */
+  /** Logs what a person waits for, warnings and errors to stderr. */
   readonly log: Logger;
   /** Logs everything to stderr. */
   readonly verboseLog: Logger;

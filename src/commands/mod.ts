@@ -26,7 +26,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { outputColumns } from "./columns.ts";
-import { printable } from "./printable.ts";
+import { printable, printableTraceback } from "./printable.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
@@ -251,7 +251,7 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     return EXIT.notReady;
   }
   if (error instanceof CodeExecutionError) {
-    say(error.traceback.trimEnd());
+    io.err(printableTraceback(error));
     return EXIT.failed;
   }
   if (error instanceof GatewayStartError || error instanceof KernelStartError) {

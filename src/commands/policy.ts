@@ -112,7 +112,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw new UsageError(`There is no policy: write one to ${places}`);
   }
   for (const policy of found) {
-    if (!policy.accepted) io.err(`Warning: ${printable(notAccepted(policy))}`);
+    if (!policy.accepted) io.log.warn(notAccepted(policy));
   }
   if (action === "test") return await test(rules, { workspace, io, json });
   return check(rules, found, io, json);
@@ -140,9 +140,7 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
   // As it is read, not as it is written: that could put what counts out of sight.
   io.err(`${printable(policy.path)} says:`);
   show(JSON.stringify(document, null, 2));
-  for (const warning of warningsOf(new PolicyRules([policy.source]))) {
-    io.err(`Warning: ${printable(warning)}`);
-  }
+  for (const warning of warningsOf(new PolicyRules([policy.source]))) io.log.warn(warning);
   for (const { heading, items } of [...narrow, ...wide]) {
     io.err(`${heading} (${items.length}):`);
     show(items.join("\n"));
@@ -191,7 +189,7 @@ function check(
     for (const file of files) {
       io.out(`${file.file}: ${counted(file.rules, "rule")}, ${counted(file.tests, "test")}\n`);
     }
-    for (const warning of warnings) io.err(`Warning: ${printable(warning)}`);
+    for (const warning of warnings) io.log.warn(warning);
   }
   return EXIT.ok;
 }

@@ -1,3 +1,5 @@
+import type { CodeExecutionError } from "../errors.ts";
+import { missingModule } from "../kernel/failure_hint.ts";
 import { printable } from "../log.ts";
 
 export { printable };
@@ -8,4 +10,13 @@ export { printable };
  */
 export function printableOutput(text: string): string {
   return text.split("\r").map(printable).join("\r");
+}
+
+/** The traceback of an error, made safe for a terminal, with the command that may help. */
+export function printableTraceback(error: CodeExecutionError): string {
+  const traceback = printable(error.traceback.trimEnd());
+  const module = missingModule(error);
+  return module === undefined
+    ? traceback
+    : `${traceback}\n[ipybox] To install it: ipybox install ${module}`;
 }

@@ -89,10 +89,13 @@ async function openHistory(workspace: string, io: CommandIo): Promise<InputHisto
 /** Logs above what is being typed. */
 function asideOf(session: ReplSession, verbose: boolean): Logger {
   // A message that is not written must not disturb what is typed.
-  const { debug, info, warn, error } = stderrLogger(verbose ? "debug" : "warn");
+  const { debug, info, warn, error } = stderrLogger(verbose ? "debug" : "info");
   const aside = (write: (message: string) => void) => (message: string): void =>
     session.aside(() => write(message));
-  return verbose
-    ? { debug: aside(debug), info: aside(info), warn: aside(warn), error: aside(error) }
-    : { debug, info, warn: aside(warn), error: aside(error) };
+  return {
+    debug: verbose ? aside(debug) : debug,
+    info: aside(info),
+    warn: aside(warn),
+    error: aside(error),
+  };
 }

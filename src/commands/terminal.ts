@@ -10,7 +10,7 @@ import { type CodeLine, type CommandIo, type KeyInput, StdoutClosedError } from 
 
 /** The I/O of a running command line; disposing it gives the signals back. */
 export class Terminal implements CommandIo, Disposable {
-  readonly log: Logger = stderrLogger("warn");
+  readonly log: Logger = stderrLogger("info");
   readonly verboseLog: Logger = stderrLogger("debug");
   readonly interactive: boolean = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
   readonly stdoutIsTerminal: boolean = Deno.stdout.isTerminal();

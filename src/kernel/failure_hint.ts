@@ -17,17 +17,32 @@ export function failureHint(raised: RaisedException, context: HintContext): stri
     (sandboxed ? networkHint(raised) : undefined);
 }
 
-function moduleHint({ ename, evalue }: RaisedException): string | undefined {
+/**
+ * Names the module that code lacked where installing packages may help. Who reads the error knows how
+ * that is done: by a command, a tool or a method.
+ *
+ * @param raised The exception, which executed code may have forged.
+ * @returns The module that was imported, without those in it; `undefined` where it is another matter.
+ */
+export function missingModule(
+  { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
+): string | undefined {
+  const name = missing(ename, evalue)?.name ?? "";
+  return ["", "mcptools", "gentools", "mcpparse"].includes(name) ? undefined : name;
+}
+
+function missing(ename: string, evalue: string): { name?: string; inner?: string } | undefined {
   if (ename !== "ModuleNotFoundError") return undefined;
-  const [, name = "", rest] =
-    /^No module named '([A-Za-z_]\w{0,99})(?:\.(\w{1,100}))?/.exec(evalue) ?? [];
-  if (name === "" || name === "gentools" || name === "mcpparse") return undefined;
-  if (name !== "mcptools") {
-    return `[ipybox] To install it: ipybox install ${name} (MCP: install_package)`;
-  }
-  return rest === undefined
+  return /^No module named '(?<name>[A-Za-z_]\w{0,99})(?:\.(?<inner>\w{1,100}))?/.exec(evalue)
+    ?.groups;
+}
+
+function moduleHint({ ename, evalue }: RaisedException): string | undefined {
+  const { name, inner } = missing(ename, evalue) ?? {};
+  if (name !== "mcptools") return undefined;
+  return inner === undefined
     ? "[ipybox] No MCP server is registered here: see `ipybox register --help`"
-    : `[ipybox] No MCP server "${rest}" is registered here: see \`ipybox servers\``;
+    : `[ipybox] No MCP server "${inner}" is registered here: see \`ipybox servers\``;
 }
 
 function networkHint({ evalue }: RaisedException): string | undefined {

@@ -1,19 +1,11 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { failureHint } from "./failure_hint.ts";
+import { failureHint, missingModule } from "./failure_hint.ts";
 
 const raised = (ename: string, evalue: string) => ({ ename, evalue, traceback: "" });
 
-Deno.test("A module that is missing can be installed, and a server be registered", () => {
+Deno.test("A server that is missing can be registered", () => {
   for (
     const [evalue, hint] of [
-      [
-        "No module named 'pandas'",
-        "[ipybox] To install it: ipybox install pandas (MCP: install_package)",
-      ],
-      [
-        "No module named 'a.b'; 'a' is not a package",
-        "[ipybox] To install it: ipybox install a (MCP: install_package)",
-      ],
       [
         "No module named 'mcptools.github'",
         '[ipybox] No MCP server "github" is registered here: see `ipybox servers`',
@@ -22,12 +14,26 @@ Deno.test("A module that is missing can be installed, and a server be registered
         "No module named 'mcptools'",
         "[ipybox] No MCP server is registered here: see `ipybox register --help`",
       ],
-      ["No module named 'gentools.x'", undefined],
-      ["No module named '; rm -rf'", undefined],
+      ["No module named 'pandas'", undefined],
     ] as const
   ) {
     assertEquals(failureHint(raised("ModuleNotFoundError", evalue), {}), hint);
   }
+});
+
+Deno.test("A module that is missing is named where packages may have it", () => {
+  for (
+    const [evalue, name] of [
+      ["No module named 'pandas'", "pandas"],
+      ["No module named 'a.b'; 'a' is not a package", "a"],
+      ["No module named 'mcptools.github'", undefined],
+      ["No module named 'gentools.x'", undefined],
+      ["No module named '; rm -rf'", undefined],
+    ] as const
+  ) {
+    assertEquals(missingModule({ ename: "ModuleNotFoundError", evalue }), name);
+  }
+  assertEquals(missingModule({ ename: "ImportError", evalue: "No module named 'a'" }), undefined);
 });
 
 Deno.test("A host that cannot be reached is the sandbox's doing only where there is one", () => {

@@ -31,7 +31,7 @@ export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | u
 }
 
 /**
- * The text that a bundle shows: all but a `repr` that only names the class of an image that is shown.
+ * The text that a bundle shows: all but the `repr` of an image that is shown.
  *
  * @param data The bundle.
  * @returns The text, or `undefined` where there is none.
@@ -47,8 +47,8 @@ export function hasImage(data: MimeBundle): boolean {
   return FORMATS.some(({ mime }) => textOf(data[mime]) !== undefined);
 }
 
-/** Such as `<IPython.core.display.Image object>`. */
-const BARE_REPR = /^<[\w.]+ object(?: at 0x[\da-f]+)?>$/;
+/** Such as `<IPython.core.display.Image object>` or `<Figure size 640x480 with 1 Axes>`. */
+const BARE_REPR = /^<[^<>\n]+>$/;
 const MAX_BARE_REPR = 200;
 
 /** A text value of a bundle; Jupyter allows a list of lines too. */

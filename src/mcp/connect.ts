@@ -153,7 +153,7 @@ async function connectStdio(
   let state = () => "is still starting";
   let said = () => "";
   using _slow = whenSlow(() => {
-    log.warn(`MCP server "${serverName}" ${state()}: ${commandLine}${said()}`);
+    log.info(`MCP server "${serverName}" ${state()}: ${commandLine}${said()}`);
   });
   const launching = launchStdio(serverName, params, {
     workspace,

@@ -11,6 +11,7 @@ import {
   KernelDiedError,
   type PartialResult,
 } from "../errors.ts";
+import { missingModule } from "../kernel/failure_hint.ts";
 import { readHostileBytes } from "../mcp/hostile_files.ts";
 import type { Artifact } from "./artifacts.ts";
 import { type CallRecord, callRecordSchema } from "./call_records.ts";
@@ -142,7 +143,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
     return {
       status: "error",
       isRaised: true,
-      message: error.traceback || error.message,
+      message: (error.traceback || error.message) + installAdvice(error),
       partial: error,
       error: (traceback) => ({
         name: error.ename,
@@ -162,6 +163,14 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   const last = { ...NOTHING, text: outcome.lastText || null };
   if (outcome.cancelled) return plain("cancelled", `The cell was cancelled. ${state}`, last);
   return plain("error", error instanceof Error ? error.message : String(error), last);
+}
+
+/** What a model can do about a module that is missing. */
+function installAdvice(error: CodeExecutionError): string {
+  const module = missingModule(error);
+  return module === undefined
+    ? ""
+    : `\n[ipybox] To install it: install_package with package_name "${module}"`;
 }
 
 const MAX_EVALUE = 1000;

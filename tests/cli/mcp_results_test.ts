@@ -78,6 +78,12 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
     assert(!text.includes("\x1b["), text);
   });
 
+  await step("with a module missing, and the tool that installs it", async () => {
+    const { text } = await execute("import no_such_module");
+    const advice = '[ipybox] To install it: install_package with package_name "no_such_module"';
+    assertEquals(text.split("\n").at(-1), advice);
+  });
+
   await step("with a time limit, apart from an exception", async () => {
     const code = "print('begun', flush=True)\nimport time; time.sleep(60)";
     const { isError, report } = await execute(code, { timeout: 0.5 });

@@ -40,6 +40,13 @@ const cases: readonly Case[] = [
     stderr: ["SyntaxError", "print(("],
   },
   {
+    name: "a module that is missing is installed by a command, which is named",
+    args: ["-c", "import no_such_module"],
+    code: 1,
+    stdout: "",
+    stderr: ["ModuleNotFoundError", "\n[ipybox] To install it: ipybox install no_such_module\n"],
+  },
+  {
     name: "sys.exit() with a good exit code is a good end",
     args: ["-c", "import sys; print('done'); sys.exit(0); print('never')"],
     code: 0,

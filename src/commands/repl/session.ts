@@ -9,7 +9,7 @@ import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../code_action.ts";
 import { type CommandIo, UsageError } from "../command.ts";
-import { printable } from "../printable.ts";
+import { printable, printableTraceback } from "../printable.ts";
 import { terminalSize } from "../terminal_size.ts";
 import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
@@ -230,7 +230,7 @@ export class ReplSession implements Disposable {
     const { io } = this.#options;
     if (error instanceof CodeExecutionError) {
       for (const image of error.images) io.err(`Image: ${printable(image)}`);
-      const lines = printable(error.traceback.trimEnd()).split("\n");
+      const lines = printableTraceback(error).split("\n");
       const last = lines.findLastIndex((line) => line.startsWith(error.ename));
       io.err(
         lines.map((line, at) => io.color && at === last ? `\x1b[1;31m${line}\x1b[0m` : line)
