@@ -31,6 +31,7 @@ import {
   type HttpServerParams,
   type McpProtocol,
   type ServerParams,
+  SlowStartError,
   type StdioServerParams,
   type VariableLookup,
 } from "./server_params.ts";
@@ -200,7 +201,8 @@ async function connectStdio(
       : `MCP server "${serverName}" ${endOf(evidence, transport.failure ?? error)}`;
     const where = launch.sandboxed ? ` in its sandbox (${SANDBOX_HINT})` : "";
     const text = prefixed(serverName, message + where + (attempt.expired ? LONGER_HINT : ""));
-    throw new McpConnectionError(serverName, text, evidence, { cause: error });
+    const Failure = attempt.expired ? SlowStartError : McpConnectionError;
+    throw new Failure(serverName, text, evidence, { cause: error });
   }
 }
 

@@ -198,6 +198,9 @@ export function fillVariables<T extends ServerParams>(
 /** Variables are not set. Its message has their names, and nothing that was filled in. */
 export class UnsetVariablesError extends ConfigError {}
 
+/** A server took too long to start. Its message quotes nothing of the server's parameters. */
+export class SlowStartError extends McpConnectionError {}
+
 /**
  * Whether an error of a server's start may quote what was filled into the server's parameters.
  *
@@ -206,7 +209,7 @@ export class UnsetVariablesError extends ConfigError {}
  * @returns Whether executed code must not see its message.
  */
 export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {
-  if (error instanceof UnsetVariablesError) return false;
+  if (error instanceof UnsetVariablesError || error instanceof SlowStartError) return false;
   // What comes of a start names no variables of its environment, except where programs are searched.
   const { PATH } = "command" in params ? params.env ?? {} : {};
   const quotable = error instanceof McpConnectionError ? { ...params, env: { PATH } } : params;
