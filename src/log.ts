@@ -54,9 +54,6 @@ export const silentLogger: Logger = stderrLogger("silent");
  * A text from code, a server or a file, made safe for a terminal.
  *
  * Control characters, and the invisible ones that reorder text, are shown as escapes.
- *
- * @param text The text.
- * @returns The text, in which only line ends and tabs are left of them.
  */
 export function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) => {

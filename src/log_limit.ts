@@ -7,9 +7,6 @@ const LINES_AT_ONCE = 20;
 /**
  * A logger for what a server or code can make happen as often as it likes: a flood of messages is cut
  * short, and a line before the next that passes says how many were left out. Debug messages all pass.
- *
- * @param log Where the messages go.
- * @returns The logger, with a limit of its own.
  */
 export function limitedLogger(log: Logger): Logger {
   const limit = new RateLimit(LINES_PER_SECOND, LINES_AT_ONCE);

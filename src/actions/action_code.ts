@@ -8,12 +8,7 @@ import type { Output } from "../kernel/outputs.ts";
 
 const MIME_TYPE = "application/vnd.ipybox.actions+json";
 
-/**
- * The code that checks saved actions.
- *
- * @param names The actions.
- * @returns Python, which tells what {@linkcode checkedIn} reads.
- */
+/** The code that checks saved actions. */
 export function checkCode(names: readonly string[]): string {
   return call(`check(${literal(names)})`);
 }
@@ -26,33 +21,17 @@ export interface ActionArguments {
   readonly texts: Readonly<Record<string, string>>;
 }
 
-/**
- * The code that runs a saved action.
- *
- * @param name The action.
- * @param args Its arguments.
- * @returns Python, which tells what {@linkcode resultIn} reads.
- */
+/** The code that runs a saved action. */
 export function runCode(name: string, { values, texts }: ActionArguments): string {
   return call(`run(${JSON.stringify(name)}, ${literal(values)}, ${literal(texts)})`);
 }
 
-/**
- * Reads what is wrong with each action.
- *
- * @param outputs The outputs of {@linkcode checkCode}.
- * @returns The problems by action, or `undefined` where the code told nothing that makes sense.
- */
+/** Reads what is wrong with each action. */
 export function checkedIn(outputs: readonly Output[]): Record<string, string[]> | undefined {
   return problems.safeParse(told(outputs)).data;
 }
 
-/**
- * Reads an action's result.
- *
- * @param outputs The outputs of {@linkcode runCode}.
- * @returns The result as JSON has it, or `undefined` where it gave none.
- */
+/** Reads an action's result. */
 export function resultIn(outputs: readonly Output[]): unknown {
   return outcome.safeParse(told(outputs)).data?.result;
 }

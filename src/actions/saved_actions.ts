@@ -23,13 +23,7 @@ const ROOT = "gentools";
 const NAME = /^[A-Za-z][A-Za-z0-9_]{0,99}$/;
 /** Where a summary must end: what follows may be anything. */
 const MAX_HEAD = 4096;
-/**
- * Lists a workspace's saved actions.
- *
- * @param workspace The workspace.
- * @returns The actions, sorted by name.
- * @throws {ConfigError} A folder or an interface is a symbolic link.
- */
+/** Lists a workspace's saved actions. */
 export async function listActions(workspace: string): Promise<SavedAction[]> {
   const root = join(workspace, ROOT);
   const actions: SavedAction[] = [];
@@ -57,15 +51,7 @@ function summaryIn(api: string): string {
   return ends.length === 0 ? "" : text.slice(0, Math.min(...ends)).trimEnd();
 }
 
-/**
- * Reads a saved action's source.
- *
- * @param workspace The workspace.
- * @param name Category and name.
- * @param part Which of its modules.
- * @returns The text, or `undefined` where there is no such action.
- * @throws {ConfigError} The file is a symbolic link or above 4 MiB.
- */
+/** Reads a saved action's source. */
 export async function readAction(
   workspace: string,
   name: string,

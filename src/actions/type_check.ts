@@ -38,11 +38,6 @@ const MAX_BYTES = 128 * 2 ** 20;
  *
  * The workspace may hold settings and interpreters that the checker would obey, so it sees a copy of
  * the Python files only, and may only read.
- *
- * @param workspace The workspace.
- * @param options The Python.
- * @returns What does not fit.
- * @throws {EnvironmentNotReadyError} The checker is not there and cannot be downloaded.
  */
 export async function checkTypes(
   workspace: string,

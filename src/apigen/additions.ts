@@ -17,14 +17,7 @@ interface Statement {
   readonly names: readonly string[];
 }
 
-/**
- * A module with what a user had added to its former version.
- *
- * @param generated The new version.
- * @param present The text of the file as it is.
- * @param former What had been generated before, if that is known.
- * @returns The new version and below it the additions, as far as there are any.
- */
+/** A module with what a user had added to its former version. */
 export function withAdditions(
   generated: string,
   present: string,

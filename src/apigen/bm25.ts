@@ -32,12 +32,7 @@ export class Bm25<T> {
   readonly #postings = new Map<string, Map<number, number>>();
   readonly #averageLength: number;
 
-  /**
-   * Reads all documents.
-   *
-   * @param items The documents.
-   * @param textsOf Gives a document's texts.
-   */
+  /** Reads all documents. */
   constructor(items: Iterable<T>, textsOf: (item: T) => readonly WeightedText[]) {
     let total = 0;
     for (const item of items) {
@@ -59,9 +54,6 @@ export class Bm25<T> {
   /**
    * Finds the documents that have a word of the query, another form of it, another word for it, or one
    * that begins with it.
-   *
-   * @param query Words.
-   * @returns The documents, best first; those of the same score in their own order.
    */
   search(query: string): Match<T>[] {
     const scores = new Map<number, number>();
@@ -119,9 +111,6 @@ const STOP_WORDS: ReadonlySet<string> = new Set(
 
 /**
  * The words of a text: lower case, `camelCase` and `snake_case` apart, plural and singular the same.
- *
- * @param text The text.
- * @returns The words in their order.
  */
 export function wordsOf(text: string): string[] {
   const words = text

@@ -15,13 +15,7 @@ import {
 } from "./schema.ts";
 import { spend } from "./work.ts";
 
-/**
- * Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`.
- *
- * @param branches The branches.
- * @param merger Folds them.
- * @returns `false` also where it cannot be told.
- */
+/** Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`. */
 export function areApart(branches: readonly Schema[], merger: Merger): boolean {
   if (branches.length > 200) return false; // the comparison of all pairs would take too long
   const flat = branches.map((branch) => merger.flatten(branch));
@@ -66,13 +60,7 @@ function shareValue(left: SchemaNode, right: SchemaNode): boolean {
   return right.values?.some((value) => values.has(keyOf(value))) ?? false;
 }
 
-/**
- * The property that tells the branches of a union of objects apart.
- *
- * @param branches The branches.
- * @param merger Folds them.
- * @returns Its name, if every branch requires it with strings of its own.
- */
+/** The property that tells the branches of a union of objects apart. */
 export function tagOf(branches: readonly Schema[], merger: Merger): string | undefined {
   const [first, ...others] = branches.map((branch) => merger.flatten(branch));
   if (typeof first !== "object" || others.length === 0) return undefined;
@@ -111,10 +99,6 @@ export function tagHint(branch: Schema): string {
 
 /**
  * For each branch of a union of objects a property that no other branch has, which is good for a name.
- *
- * @param branches The branches.
- * @param merger Folds them.
- * @returns The name of a property, a required one first, or `""` where there is none or no need.
  */
 export function distinctiveNames(branches: readonly Schema[], merger: Merger): string[] {
   const objects = branches.map((branch) => {
@@ -137,13 +121,7 @@ export function distinctiveNames(branches: readonly Schema[], merger: Merger): s
   });
 }
 
-/**
- * Whether a schema allows null.
- *
- * @param schema The schema.
- * @param known What is known of schemas already, so that loops end and none is looked at twice.
- * @returns Whether it does.
- */
+/** Whether a schema allows null. */
 export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new Map()): boolean {
   if (typeof schema === "boolean") return schema;
   spend(3);
@@ -164,12 +142,7 @@ export function allowsNull(schema: Schema, known: Map<SchemaNode, boolean> = new
   return allowed;
 }
 
-/**
- * Follows references that say nothing else, and names what they lead to.
- *
- * @param schema A schema with a reference.
- * @returns The target, `undefined` if they lead nowhere or in a circle.
- */
+/** Follows references that say nothing else, and names what they lead to. */
 export function followReference(
   schema: SchemaNode,
 ): { target: Schema | undefined; name: string | undefined } {

@@ -18,12 +18,7 @@ const MAX_DEPTH = 30;
 /** Schemas that are written. A check of more would not end in useful time. */
 const MAX_SCHEMAS = 50_000;
 
-/**
- * The text of the schema to check.
- *
- * @param root The schema.
- * @returns Its JSON, or `undefined` if it is too large to be checked.
- */
+/** The text of the schema to check. */
 export function checkSchema(root: Schema): string | undefined {
   if (typeof root === "boolean") return String(root);
   return new CheckWriter(root).write();

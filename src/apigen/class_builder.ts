@@ -30,13 +30,7 @@ export class ClassBuilder {
   /** @param types Makes the types of fields, and keeps what is defined. */
   constructor(readonly types: TypeBuilder) {}
 
-  /**
-   * Defines a class for an object.
-   *
-   * @param schema The object's schema, without references.
-   * @param name The name of the class.
-   * @param description Its docstring.
-   */
+  /** Defines a class for an object. */
   define(schema: SchemaNode, name: string, description: string): void {
     const properties = schema.properties ?? new Map<string, Schema>();
     const keywords = constraintsOf(schema);

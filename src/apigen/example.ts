@@ -9,12 +9,7 @@ import { breakable, laidOut, type Layout } from "./layout.ts";
 import { literal } from "./python.ts";
 import { spend } from "./work.ts";
 
-/**
- * Lines that import and call a tool.
- *
- * @param model The tool's module.
- * @returns The lines.
- */
+/** Lines that import and call a tool. */
 export function callExample(model: ModuleModel): string[] {
   const module = nameIn(model);
   const parameters = samplesOf(model, "Params", 0);

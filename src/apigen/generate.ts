@@ -54,23 +54,6 @@ export interface GeneratePackageOptions {
 /**
  * Generates the Python package for a server's tools. It takes the place of an older one as a whole;
  * what a user has added to a module stays.
- *
- * @param serverName The name of the package: a Python identifier in lower case.
- * @param listing The server's answer to `tools/list`.
- * @param options Where the package goes.
- * @returns What became of each tool, in the order of the list.
- * @throws {TypeError} The server's name is none that a package can have, or the package's place is
- *   taken by a symbolic link.
- *
- * @example
- * ```ts
- * import { generatePackage } from "./generate.ts";
- *
- * const inputSchema = { type: "object", properties: { text: { type: "string" } } };
- * const rootDir = await Deno.makeTempDir();
- * const [echo] = await generatePackage("demo", { tools: [{ name: "echo", inputSchema }] }, { rootDir });
- * console.error(echo?.module); // echo
- * ```
  */
 export async function generatePackage(
   serverName: string,
@@ -101,13 +84,7 @@ export interface RenderedPackage {
   readonly tools: GeneratedTool[];
 }
 
-/**
- * Makes the files of a package without writing them.
- *
- * @param serverName The name of the package.
- * @param listing The server's answer to `tools/list`.
- * @returns The files, and what became of each tool.
- */
+/** Makes the files of a package without writing them. */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
   const entries = withWork(READ_LIST_WORK, () => readTools(listing));
   const about = aboutServer(listing);

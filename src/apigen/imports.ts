@@ -37,12 +37,7 @@ const SOURCES: ReadonlyMap<string, readonly string[]> = new Map([
 /** Standard library, packages, ours: groups that a blank line sets apart. */
 const GROUPS = [["typing"], ["pydantic", "typing_extensions"], ["ipybox_runtime.models"]];
 
-/**
- * The import statements of a module.
- *
- * @param model The module.
- * @returns The lines, in groups.
- */
+/** The import statements of a module. */
 export function importLines(model: ModuleModel): string {
   const used = new Set<string>(["invoke", "tool"]);
   if (model.returns !== "result") used.add("ToolText");

@@ -14,10 +14,6 @@ export type JsonObject = ReadonlyMap<string, Json>;
 
 /** A finite JSON number in its own spelling. */
 export class JsonNumber {
-  /**
-   * @param source The number as JSON spells it.
-   * @param exact Whether the spelling is the original one; a double above 2^53 may have been rounded.
-   */
   constructor(readonly source: string, readonly exact: boolean = true) {}
 
   /** The nearest double. */
@@ -53,13 +49,7 @@ export class JsonDepthError extends RangeError {
   override readonly name: string = "JsonDepthError";
 }
 
-/**
- * Reads a value that `JSON.parse()` made, also one whose numbers are `bigint`s or raw JSON.
- *
- * @param value The value.
- * @returns It, or `undefined` if it is none that JSON knows.
- * @throws {JsonDepthError} It nests more than 2,000 levels deep.
- */
+/** Reads a value that `JSON.parse()` made, also one whose numbers are `bigint`s or raw JSON. */
 export function toJson(value: unknown): Json | undefined {
   return read(value, 0);
 }
@@ -108,13 +98,7 @@ function readNumber(source: string, value: number, exact = false): Json | undefi
   return new JsonNumber(source, exact || !Number.isInteger(value) || Number.isSafeInteger(value));
 }
 
-/**
- * Writes a value as JSON.
- *
- * @param value The value.
- * @param indent Spaces for each level; without it all is in one line.
- * @returns The text.
- */
+/** Writes a value as JSON. */
 export function writeJson(value: Json, indent = 0): string {
   return write(value, indent, "\n");
 }
@@ -165,9 +149,6 @@ export function isArray(value: Json | undefined): value is readonly Json[] {
 
 /**
  * A text that is the same for equal values: 1 equals 1.0, and the order of names does not count.
- *
- * @param value The value.
- * @returns The text.
  */
 export function keyOf(value: Json): string {
   spend(2);
@@ -181,13 +162,7 @@ export function keyOf(value: Json): string {
   return JSON.stringify(value);
 }
 
-/**
- * Which of two numbers is greater.
- *
- * @param left A number.
- * @param right Another.
- * @returns A negative number, 0 or a positive one, for less, equal and greater.
- */
+/** Which of two numbers is greater. */
 export function compareNumbers(left: JsonNumber, right: JsonNumber): number {
   if (left.integer !== undefined && right.integer !== undefined) {
     return left.integer < right.integer ? -1 : left.integer > right.integer ? 1 : 0;

@@ -20,14 +20,7 @@ export type Layout =
 /** How long a line may be. Only literals that cannot be broken are longer. */
 export const WIDTH = 100;
 
-/**
- * Code in brackets that may break after each part.
- *
- * @param open What it starts with, bracket included.
- * @param parts What is between the brackets.
- * @param close The closing bracket.
- * @returns The layout.
- */
+/** Code in brackets that may break after each part. */
 export function breakable(open: string, parts: readonly Layout[], close: string): Layout {
   return { kind: "brackets", open, parts, close };
 }
@@ -40,15 +33,7 @@ export function joined(layout: Layout): string {
   return layout.open + layout.parts.map(joined).join(", ") + layout.close;
 }
 
-/**
- * The code in lines.
- *
- * @param layout The code.
- * @param column Where its first line starts.
- * @param indent The indentation of the line it is in.
- * @param after How many characters follow it in its last line.
- * @returns The text; lines after the first are indented.
- */
+/** The code in lines. */
 export function laidOut(layout: Layout, column: number, indent: number, after = 0): string {
   const line = joined(layout);
   spendText(line);

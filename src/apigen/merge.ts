@@ -33,12 +33,7 @@ export class Merger {
   /** @param onInexact Called when an outcome allows more than the parts do. */
   constructor(readonly onInexact: () => void) {}
 
-  /**
-   * A schema with its references and its `allOf` folded in.
-   *
-   * @param schema The schema.
-   * @returns One without `ref` and `allOf`; the same object for the same schema.
-   */
+  /** A schema with its references and its `allOf` folded in. */
   flatten(schema: Schema): Schema {
     if (typeof schema === "boolean") return schema;
     if (schema.ref === undefined && schema.allOf === undefined) return schema;
@@ -77,13 +72,7 @@ export class Merger {
     );
   }
 
-  /**
-   * One schema for what two allow together.
-   *
-   * @param left A schema; its annotations win.
-   * @param right Another.
-   * @returns The outcome.
-   */
+  /** One schema for what two allow together. */
   intersect(left: Schema, right: Schema): Schema {
     if (left === false || right === false) return false;
     if (right === true) return left;

@@ -138,13 +138,7 @@ export const NEVER: PyType = { kind: "name", name: "Never" };
 /** Null where it is sent, though None is the default and stands for "not given". */
 export const NULL: PyType = { kind: "name", name: "Null" };
 
-/**
- * A union of types, flat and without repetitions; `None` comes last.
- *
- * @param types The types.
- * @param textOf Tells types apart.
- * @returns The union, or the one type that is left.
- */
+/** A union of types, flat and without repetitions; `None` comes last. */
 export function unionOf(types: readonly PyType[], textOf: (type: PyType) => string): PyType {
   spend(types.length);
   const members = new Map<string, PyType>();
@@ -184,13 +178,7 @@ export function membersOf(type: PyType): readonly PyType[] {
   return type.kind === "union" ? type.members : [type];
 }
 
-/**
- * A type that also takes None.
- *
- * @param type The type.
- * @param none `NONE` or `NULL`.
- * @returns The type, with `none` as its last member.
- */
+/** A type that also takes None. */
 export function optional(type: PyType, none: PyType): PyType {
   if (type === ANY && none === NULL) return ANY;
   spend(membersOf(type).length);
@@ -234,13 +222,7 @@ export function renamed(type: PyType, nameOf: (name: string) => string): PyType 
   }
 }
 
-/**
- * A type with constraints.
- *
- * @param base The type.
- * @param constraints Its constraints, maybe none.
- * @returns The type.
- */
+/** A type with constraints. */
 export function annotated(base: PyType, constraints: readonly Constraint[]): PyType {
   return constraints.length === 0 ? base : { kind: "annotated", base, constraints };
 }

@@ -26,13 +26,7 @@ export interface ModuleOrigin {
   readonly module: string;
 }
 
-/**
- * Makes the model of a module.
- *
- * @param origin Server, tool and module.
- * @param definition The tool as the server lists it.
- * @returns The model.
- */
+/** Makes the model of a module. */
 export function buildModule(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
   const warnings = new Set<string>();
   const input = definition.get("inputSchema");
@@ -56,14 +50,7 @@ export function buildModule(origin: ModuleOrigin, definition: JsonObject): Modul
   };
 }
 
-/**
- * The model of a module for a tool whose schema defeated the generator: it takes any arguments.
- *
- * @param origin Server, tool and module.
- * @param definition The tool as the server lists it.
- * @param reason Why.
- * @returns The model.
- */
+/** The model of a module for a tool whose schema defeated the generator: it takes any arguments. */
 export function openModule(
   origin: ModuleOrigin,
   definition: JsonObject,

@@ -56,13 +56,7 @@ const CLASS_RESERVED = new Set([
 const NOT_IN_NAME =
   /[^\p{XID_Continue}]|[\u{10000}-\u{10ffff}]|[\u0870-\u088e\u0890-\u089f\u0c3c\u0c5c-\u0c5d\u0cdc-\u0cdd\u0cf3\u0ece\u1700-\u171f\u180f\u1ac1-\u1aff\u1c89\u1c8a\u1df5-\u1dff\u200c\u200d\u2c2f\u2c5f\u30fb\u9ffd-\u9fff\ua7c0\ua7c1\ua7cb-\ua7f4\uff65]/gu;
 
-/**
- * Gives every property of a class a field name.
- *
- * @param properties The names on the wire.
- * @returns The field name of each. Names that need no change come first, so a property never loses
- *   its own name to another.
- */
+/** Gives every property of a class a field name. */
 export function fieldNames(properties: Iterable<string>): Map<string, string> {
   const wanted = new Map([...properties].map((name) => [name, fieldName(name)]));
   const real = new Set(wanted.keys());
@@ -94,12 +88,7 @@ export class ClassNames {
     this.#pool = new NamePool((name) => avoid.has(name) || CLASS_RESERVED.has(name), "");
   }
 
-  /**
-   * A new name.
-   *
-   * @param hints What the class is for, in whatever spelling, and more to say where that is taken.
-   * @returns The first hint in PascalCase that is free, else the first of them with a number.
-   */
+  /** A new name. */
   next(...hints: readonly [string, ...string[]]): string {
     spend(20);
     const wanted = hints.map(pascalCase);
@@ -125,12 +114,7 @@ export function pascalCase(hint: string): string {
   return (/^\d/.test(name) ? `N${name}` : name || "Item").slice(0, 80);
 }
 
-/**
- * Gives every tool of a server a module name.
- *
- * @param tools The tools' names, all different.
- * @returns The module of each. The order of the tools makes no difference.
- */
+/** Gives every tool of a server a module name. */
 export function moduleNames(tools: readonly string[]): Map<string, string> {
   const wanted = tools.map((tool): [string, string] => [tool, moduleName(tool)]).sort(byName);
   const unchanged = new Set(wanted.filter(([tool, name]) => tool === name).map(([tool]) => tool));

@@ -18,14 +18,7 @@ export interface PackageTool {
   readonly definition: JsonObject;
 }
 
-/**
- * Reads which tools a generated package has, from the definitions that it keeps.
- *
- * @param root The folder of all packages.
- * @param server The server's name, checked before.
- * @returns The tools in the server's order, or `undefined` where there is no package.
- * @throws {ConfigError} The file is damaged.
- */
+/** Reads which tools a generated package has, from the definitions that it keeps. */
 export async function readPackage(
   root: string,
   server: string,

@@ -31,12 +31,6 @@ const writing = new Mutex();
 /**
  * Replaces a folder as a whole. If it already holds just that, nothing is written; files that stay the
  * same keep their time of change.
- *
- * @param rootDir The folder that it is in; made if needed.
- * @param name Its name, already checked.
- * @param files What it shall hold.
- * @param options What becomes of other files that are there.
- * @throws {TypeError} The root, the folder or a file to be replaced is a symbolic link.
  */
 export async function writeFolder(
   rootDir: string,

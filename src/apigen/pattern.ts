@@ -29,12 +29,7 @@ const MAX_CERTAIN_REPETITIONS = 250;
 /** The expression has something that no translation exists for. */
 class Untranslatable extends Error {}
 
-/**
- * Translates a pattern.
- *
- * @param source The pattern as the schema has it.
- * @returns The translation, or `undefined` if neither engine can apply it safely.
- */
+/** Translates a pattern. */
 export function translatePattern(source: string): Pattern | undefined {
   if (source.length > 5_000) return undefined;
   spend(20 + 10 * source.length);

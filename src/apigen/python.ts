@@ -11,12 +11,7 @@ import { spend, spendText } from "./work.ts";
 const UNSEEN =
   /[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
 
-/**
- * A JSON value as a Python literal.
- *
- * @param value The value.
- * @returns The literal, in one line. Strings have the escapes of JSON, which Python shares.
- */
+/** A JSON value as a Python literal. */
 export function literal(value: Json): string {
   spend(2);
   if (value === null) return "None";
@@ -44,14 +39,7 @@ export function quoted(value: Json): string {
     : text;
 }
 
-/**
- * A text as a docstring.
- *
- * @param text The text.
- * @param indent The indentation of the docstring.
- * @param width How long lines may be.
- * @returns The docstring, whose first line is not indented. It is never empty.
- */
+/** A text as a docstring. */
 export function docstring(text: string, indent: number, width: number): string {
   spend(20 + text.length);
   const safe = normalized(text).replaceAll("\\", "\\\\").replace(UNSEEN_IN_DOC, escaped);
@@ -86,14 +74,7 @@ function protectQuotes(text: string): string {
   return text.replaceAll(/"""|"$/g, (quotes) => quotes.replace(/"$/, '\\"'));
 }
 
-/**
- * Wraps text at white space; lines keep their own indentation.
- *
- * @param text The text.
- * @param first How long the first line may be.
- * @param width How long the others may be.
- * @returns The lines, without white space at their ends.
- */
+/** Wraps text at white space; lines keep their own indentation. */
 function wrap(text: string, first: number, width: number): string[] {
   const lines: string[] = [];
   for (const line of text.split("\n")) {

@@ -59,10 +59,6 @@ export class References {
   readonly #dynamicAnchors = new Map<string, number>();
   #recursiveAnchors = 0;
 
-  /**
-   * @param root The document.
-   * @param dialect Which draft it follows.
-   */
   constructor(root: Json, dialect: Dialect) {
     this.#root = root;
     this.#draft = dialect.draft;
@@ -71,13 +67,7 @@ export class References {
     this.#index(root, DEFAULT_BASE);
   }
 
-  /**
-   * Finds the target of a reference.
-   *
-   * @param reference The reference as it is written.
-   * @param from The schema that has it.
-   * @returns The target, or `undefined` if the document has none.
-   */
+  /** Finds the target of a reference. */
   resolve(reference: string, from: JsonObject): Json | undefined {
     const base = this.#bases.get(from) ?? this.#rootBase;
     const hash = reference.indexOf("#");
@@ -94,9 +84,6 @@ export class References {
 
   /**
    * Whether a dynamic reference may mean several places, depending on where evaluation comes from.
-   *
-   * @param reference A `$dynamicRef`, or the `#` of a `$recursiveRef`.
-   * @returns Whether it may.
    */
   isAmbiguous(reference: string): boolean {
     const anchor = reference.slice(reference.indexOf("#") + 1);

@@ -1,13 +1,7 @@
 import { dirname, join } from "node:path";
 import { removeFromWorkspace } from "../process/remove_tree.ts";
 
-/**
- * Removes the Python package of a server. Neither it nor the folder above it may be a link.
- *
- * @param root The folder of all packages.
- * @param server The server's name, checked before.
- * @returns Whether there was one.
- */
+/** Removes the Python package of a server. Neither it nor the folder above it may be a link. */
 export async function removePackage(root: string, server: string): Promise<boolean> {
   const path = join(root, server);
   try {

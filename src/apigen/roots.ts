@@ -14,10 +14,6 @@ const MAX_UNFOLDED = 8;
 /**
  * The object that a root schema describes. The properties of all branches of its unions come
  * together; which go with which is left to the check of the whole.
- *
- * @param root The schema.
- * @param builder Folds schemas, and is told where the outcome allows more.
- * @returns A schema without references, `allOf`, `anyOf` and `oneOf`.
  */
 export function rootObject(root: Schema, builder: TypeBuilder): SchemaNode {
   let schema = folded(root, builder);

@@ -106,12 +106,7 @@ export const BEYOND_TYPES: readonly Keyword[] = [
   "dependentSchemas",
 ];
 
-/**
- * The keywords of a schema that restrict values.
- *
- * @param schema The schema.
- * @returns Their names, in no particular order.
- */
+/** The keywords of a schema that restrict values. */
 export function constraintsOf(schema: SchemaNode): Keyword[] {
   return keywordsOf(schema).filter((keyword) => !ANNOTATIONS.has(keyword));
 }
@@ -122,13 +117,7 @@ export function keywordsOf(schema: SchemaNode): Keyword[] {
   return Object.keys(schema).filter((key): key is Keyword => schema[key as Keyword] !== undefined);
 }
 
-/**
- * A copy of a schema with only some of its keywords.
- *
- * @param schema The schema.
- * @param keep Whether a keyword stays.
- * @returns The copy.
- */
+/** A copy of a schema with only some of its keywords. */
 export function pick(schema: SchemaNode, keep: (keyword: Keyword) => boolean): SchemaNode {
   return Object.fromEntries(
     Object.entries(schema).filter(([keyword]) => keep(keyword as Keyword)),

@@ -29,12 +29,7 @@ export class SchemaReader {
     this.#references = new References(root, { draft: this.#draft });
   }
 
-  /**
-   * Reads a schema of the document.
-   *
-   * @param raw The schema.
-   * @returns It; what is no schema allows everything. The same schema gives the same object.
-   */
+  /** Reads a schema of the document. */
   read(raw: Json): Schema {
     if (typeof raw === "boolean") return raw;
     if (!isObject(raw)) return true;

@@ -15,14 +15,7 @@ import { spendText } from "./work.ts";
 /** How long listed values are, in characters, before they get a name if several fields take them. */
 const MAX_REPEATED = 40;
 
-/**
- * Settles the definitions of a module.
- *
- * @param definitions The definitions in the order in which they were made, under names for the time
- * being.
- * @param names What these names were made for.
- * @returns The definitions that are left.
- */
+/** Settles the definitions of a module. */
 export function settled(definitions: readonly Definition[], names: ClassNames): Definition[] {
   const united = unite(definitions, names);
   const named = rename(united.definitions, united.hints, names);

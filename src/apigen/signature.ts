@@ -19,10 +19,6 @@ const MAX_DESCRIPTION = 240;
 /**
  * A tool's function as one line of Python, with the fields of its result and, as far as there is room,
  * the classes in these on lines of their own. Restrictions of arguments are left out.
- *
- * @param origin Server, tool and module.
- * @param definition The tool as the server lists it.
- * @returns Such as `search.run(query: str, limit: int | None = 10) -> Result(items: list[Item])`.
  */
 export function signatureOf(origin: ModuleOrigin, definition: JsonObject): string {
   const model = modelOf(origin, definition);
@@ -41,10 +37,6 @@ export function signatureOf(origin: ModuleOrigin, definition: JsonObject): strin
 /**
  * All that one needs to know of a tool: its function with its arguments, and the classes of these and
  * of its result, with their descriptions.
- *
- * @param origin Server, tool and module.
- * @param definition The tool as the server lists it.
- * @returns Lines that read like Python.
  */
 export function stubOf(origin: ModuleOrigin, definition: JsonObject): string {
   const model = modelOf(origin, definition);

@@ -23,12 +23,7 @@ const UNCHANGED = new Set(
     "kubernetes redis analytics metadata data media info").split(" "),
 );
 
-/**
- * The name for one of several.
- *
- * @param plural A name in whatever spelling, such as `"toRecipients"`; its last word counts.
- * @returns The name with that word in the singular; `undefined` where it is not a plural.
- */
+/** The name for one of several. */
 export function singular(plural: string): string | undefined {
   const word = lastWord(plural);
   if (word === "") return undefined;

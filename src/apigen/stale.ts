@@ -18,13 +18,7 @@ export interface StaleTools {
 /** A `schema.json` that is larger was not generated. */
 const MAX_SIZE = 64 * 1024 * 1024;
 
-/**
- * Compares a server's tools with those that its package was generated from.
- *
- * @param folder The folder of the package.
- * @param tools The tools as the server lists them now.
- * @returns The names of those that differ; all are new where there is no package.
- */
+/** Compares a server's tools with those that its package was generated from. */
 export async function findStaleTools(
   folder: string,
   tools: readonly unknown[],

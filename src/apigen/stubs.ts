@@ -27,8 +27,6 @@ function isPermitted(): boolean {
 /**
  * Writes the stubs beside the folder of all packages. Executed code may write there, too: what has
  * taken their place is left alone.
- *
- * @param rootDir The folder of all packages. Only from one called `mcptools` does code import.
  */
 export async function writeStubs(rootDir: string): Promise<void> {
   const path = resolve(rootDir);

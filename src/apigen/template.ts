@@ -15,14 +15,7 @@ type Parts = readonly string[];
 
 const parsed = new Map<TemplateName, Parts>();
 
-/**
- * Fills a template. Values go in as they are, once: nothing in them is looked at again.
- *
- * @param name The template.
- * @param values The value of each hole. A hole alone on its line goes with the line if it is empty.
- * @returns The text.
- * @throws {TypeError} A hole has no value, or a value has no hole.
- */
+/** Fills a template. Values go in as they are, once: nothing in them is looked at again. */
 export function fill(name: TemplateName, values: Readonly<Record<string, string>>): string {
   const parts = parsed.get(name) ?? parse(name);
   const used = new Set<string>();

@@ -68,14 +68,7 @@ export class ToolIndex {
     this.#root = root;
   }
 
-  /**
-   * Searches names, descriptions, parameters and results.
-   *
-   * @param query Words; the tools that have most of the rarest come first.
-   * @param servers The servers whose tools count.
-   * @returns The tools.
-   * @throws {ConfigError} A package is damaged.
-   */
+  /** Searches names, descriptions, parameters and results. */
   async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
     using _turn = await this.#turns.acquire();
     const missing: string[] = [];

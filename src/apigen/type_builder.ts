@@ -75,11 +75,6 @@ export class TypeBuilder {
   /** Whether a part was too deep or too much to be given types. */
   cut = false;
 
-  /**
-   * @param root The schema that `Params` or `Result` is made of.
-   * @param className Which of the two.
-   * @param names Gives names to the other classes.
-   */
   constructor(
     readonly root: Schema,
     readonly className: "Params" | "Result",
@@ -106,13 +101,7 @@ export class TypeBuilder {
     return this.#merger.intersect(left, right);
   }
 
-  /**
-   * The type for a schema.
-   *
-   * @param schema The schema.
-   * @param hint What it is for, should a class be needed.
-   * @returns The type.
-   */
+  /** The type for a schema. */
   typeOf(schema: Schema, hint: string): PyType {
     if (typeof schema === "boolean") return schema ? ANY : NEVER;
     const known = this.#types.get(schema);

@@ -23,12 +23,7 @@ import { spend } from "./work.ts";
 /** Which way values go. Parameters are exact; results are generous, so limits are left out there. */
 export type Mode = "input" | "output";
 
-/**
- * The types of the values that a schema lists.
- *
- * @param schema A schema with `values`.
- * @returns One type for the values and one for null, as far as there are such.
- */
+/** The types of the values that a schema lists. */
 export function listedTypes(schema: SchemaNode): PyType[] {
   const { types } = schema;
   const values = (schema.values ?? []).filter((value) =>
@@ -106,10 +101,6 @@ function integerLimits(schema: SchemaNode): FieldArgument[] {
 
 /**
  * Whether a value can be a field's default in the eyes of a type checker, and is within the limits.
- *
- * @param value The value.
- * @param type The type of the field.
- * @returns Whether it fits. Patterns are not looked at.
  */
 export function fits(value: Json, type: PyType): boolean {
   switch (type.kind) {

@@ -88,9 +88,6 @@ const GROUPS: readonly string[] = [
 
 /**
  * The form that a word's forms share, such as `creat` for create, creates, creating and creation.
- *
- * @param word A word in lower case, singular.
- * @returns What stands for it.
  */
 export function stem(word: string): string {
   if (word.length < 4 || !/^[a-z]+$/.test(word)) return word;
@@ -100,12 +97,7 @@ export function stem(word: string): string {
   return single.length > 3 && single.endsWith("y") ? `${single.slice(0, -1)}i` : single;
 }
 
-/**
- * Other words for a word.
- *
- * @param stemmed The word's {@linkcode stem}.
- * @returns Their stems.
- */
+/** Other words for a word. */
 export function relatedTo(stemmed: string): ReadonlySet<string> {
   return related.get(stemmed) ?? NONE;
 }

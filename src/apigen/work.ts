@@ -28,14 +28,7 @@ export class TooMuchWorkError extends RangeError {
 /** What is left for what is being generated. Generation is synchronous: there is one at a time. */
 let left = Infinity;
 
-/**
- * Bounds the work of a function, which may be a part of another's.
- *
- * @param limit The work that it may take, as far as there is as much left for that other one.
- * @param run The function.
- * @returns What it returns.
- * @throws {TooMuchWorkError} It takes more.
- */
+/** Bounds the work of a function, which may be a part of another's. */
 export function withWork<T>(limit: number, run: () => T): T {
   const outer = left;
   const given = Math.max(0, Math.min(limit, outer));
@@ -52,12 +45,7 @@ export function workLeft(): number {
   return left;
 }
 
-/**
- * Counts work before it is done.
- *
- * @param amount How much of it.
- * @throws {TooMuchWorkError} That is more than is left.
- */
+/** Counts work before it is done. */
 export function spend(amount: number): void {
   left -= amount;
   if (left < 0) throw new TooMuchWorkError("it takes too much work to follow");

@@ -5,21 +5,12 @@ import type { ApprovalCall } from "./request.ts";
 /**
  * Makes the id of a request: random, and bound to the call by its hash, so that an answer names the
  * very call that it is about.
- *
- * @param call The call.
- * @returns The id, such as `a1b2….0f3c…`.
  */
 export function requestId(call: ApprovalCall): string {
   return `${crypto.randomUUID()}.${callHash(call)}`;
 }
 
-/**
- * Checks that an id is that of a call.
- *
- * @param id The id.
- * @param call The call.
- * @returns Whether its hash is that of the call. An id without a hash is bound to no call and fits.
- */
+/** Checks that an id is that of a call. */
 export function isIdOf(id: string, call: ApprovalCall): boolean {
   const [, hash] = id.split(".", 2);
   return hash === undefined || hash === callHash(call);

@@ -4,12 +4,7 @@ import type { ApprovalCall } from "./request.ts";
 /** The longest call that a person is asked about, as bytes of JSON: more than anybody reads. */
 export const MAX_SHOWN_BYTES: number = 256 * 1024;
 
-/**
- * Whether a call is too large to be shown to a person. Takes little time for calls of any size.
- *
- * @param call The call.
- * @returns Whether its names and arguments are longer than {@linkcode MAX_SHOWN_BYTES} as JSON.
- */
+/** Whether a call is too large to be shown to a person. Takes little time for calls of any size. */
 export function isTooLargeToShow({ serverName, toolName, arguments: args }: ApprovalCall): boolean {
   const shown = [serverName, toolName, args];
   if (lengthUpTo(MAX_SHOWN_BYTES, shown) > MAX_SHOWN_BYTES) return true;

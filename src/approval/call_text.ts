@@ -3,9 +3,6 @@ import type { ApprovalCall, ApprovalRequest } from "./request.ts";
 
 /**
  * Writes a call as Python would, all of it, with whatever could fool a terminal or a reader escaped.
- *
- * @param call The call.
- * @returns One line, such as `fs.write_file(path='a.txt', content='hi')`.
  */
 export function describeCall(call: ApprovalCall): string {
   const named: string[] = [];
@@ -17,13 +14,7 @@ export function describeCall(call: ApprovalCall): string {
   return `${callName(call)}(${named.join(", ")})`;
 }
 
-/**
- * Writes an argument of a call as Python would.
- *
- * @param name Its name.
- * @param value Its value.
- * @returns Such as `path='a.txt'`, or `'my path': 'a.txt'` for what is no name in Python.
- */
+/** Writes an argument of a call as Python would. */
 export function describeArgument(name: string, value: ExactJson): string {
   return IDENTIFIER.test(name) ? `${name}=${literal(value)}` : `${quoted(name)}: ${literal(value)}`;
 }
@@ -36,23 +27,12 @@ export interface CallName {
   readonly toolName: string;
 }
 
-/**
- * Writes what a call names.
- *
- * @param call The call.
- * @returns Such as `fs.write_file`.
- */
+/** Writes what a call names. */
 export function callName({ serverName, toolName }: CallName): string {
   return `${plainName(serverName)}.${plainName(toolName)}`;
 }
 
-/**
- * The call of a request.
- *
- * @param request The request.
- * @param argumentsJson The arguments, where they were edited.
- * @returns The call with these arguments.
- */
+/** The call of a request. */
 export function callOf(
   { kind, serverName, toolName, argumentsJson: asked }: ApprovalRequest,
   argumentsJson: string = asked,
@@ -63,9 +43,6 @@ export function callOf(
 
 /**
  * Writes a call with each argument on lines of its own, so that no value can pass for another one.
- *
- * @param call The call.
- * @returns Such as `fs.write_file(`, `  path='a.txt'`, `)`.
  */
 export function callLines(call: ApprovalCall): string[] {
   const args = Object.entries(call.arguments);
@@ -77,9 +54,6 @@ export function callLines(call: ApprovalCall): string[] {
 /**
  * Makes a text visible, whatever is in it: what is invisible, moves the cursor, turns or reorders
  * what is read, or piles up marks is shown as an escape, and many blanks as their number.
- *
- * @param text The text.
- * @returns The same on one line.
  */
 export function visible(text: string): string {
   return text.replace(HIDDEN_OR_BLANKS, (found, at: number) => {
@@ -92,31 +66,17 @@ export function visible(text: string): string {
 /**
  * Makes code visible, such as a shell command: like {@linkcode visible}, and what looks like a quote
  * but is none is shown as an escape, too.
- *
- * @param code The code.
- * @returns The same on one line.
  */
 export function visibleCode(code: string): string {
   return withoutLooseMarks(visible(code)).replace(QUOTE_LIKE, escapeCharacter);
 }
 
-/**
- * Escapes what {@linkcode visible} shows as escapes.
- *
- * @param text The text.
- * @param escape Escapes a character.
- * @returns The text with its escapes.
- */
+/** Escapes what {@linkcode visible} shows as escapes. */
 export function escapeHidden(text: string, escape: (character: string) => string): string {
   return text.replace(HIDDEN, escape);
 }
 
-/**
- * Writes a text as Python would.
- *
- * @param text The text.
- * @returns It in quotes, all of it visible.
- */
+/** Writes a text as Python would. */
 export function quoted(text: string): string {
   const escaped = withoutLooseMarks(visible(text.replace(/['\\]/g, "\\$&")));
   const inWord = (at: number) =>

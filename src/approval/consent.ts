@@ -68,14 +68,7 @@ const MAX_SHOWN = 1000;
 /** How much of a call people can see. */
 const MAX_CALL = 300;
 
-/**
- * Makes a consent of a decision.
- *
- * @param decided The decision.
- * @param match Which calls it is for.
- * @param describe Writes a call for people, without secrets.
- * @returns The consent.
- */
+/** Makes a consent of a decision. */
 export function makeConsent(
   decided: Decided,
   match: Remember["match"],
@@ -102,13 +95,7 @@ export function makeConsent(
   };
 }
 
-/**
- * Whether a consent is for a call, as long as server and tool are what they were.
- *
- * @param consent The consent.
- * @param call The call.
- * @returns Whether kind, server, tool and, where they count, arguments are those of the consent.
- */
+/** Whether a consent is for a call, as long as server and tool are what they were. */
 export function isFor(consent: Consent, call: ApprovalCall): boolean {
   return consent.kind === call.kind && consent.server === call.serverName &&
     consent.tool === call.toolName &&
@@ -116,14 +103,7 @@ export function isFor(consent: Consent, call: ApprovalCall): boolean {
       !isTooLargeToShow(call) && consent.arguments === argumentsHash(consent.salt, call));
 }
 
-/**
- * Whether a new decision on a call takes the place of a consent.
- *
- * @param earlier The consent.
- * @param call The call.
- * @param match Which calls the new decision is for.
- * @returns Whether they are for the same calls.
- */
+/** Whether a new decision on a call takes the place of a consent. */
 export function isReplaced(
   earlier: Consent,
   call: ApprovalCall,
@@ -132,13 +112,7 @@ export function isReplaced(
   return (earlier.arguments === undefined) === (match === "tool") && isFor(earlier, call);
 }
 
-/**
- * Finds what changed since a consent was given. It counts only where nothing did.
- *
- * @param consent The consent.
- * @param facets What the server and the tool are like now.
- * @returns The changes, one line each, safe to print on a terminal.
- */
+/** Finds what changed since a consent was given. It counts only where nothing did. */
 export function changesSince(consent: Consent, facets: readonly Facet[]): string[] {
   const changes: string[] = [];
   const now = new Set<string>();
@@ -156,13 +130,7 @@ export function changesSince(consent: Consent, facets: readonly Facet[]): string
   return changes;
 }
 
-/**
- * Names a consent for logs and for the code that called.
- *
- * @param consent The consent.
- * @param scope How long it counts.
- * @returns Such as `remembered for this session, for any arguments`.
- */
+/** Names a consent for logs and for the code that called. */
 export function consentRule(consent: Consent, scope: RememberScope): string {
   const match = consent.arguments === undefined ? "any" : "exactly these";
   const why = consent.reason === undefined ? "" : `: ${consent.reason}`;

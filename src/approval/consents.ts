@@ -85,11 +85,7 @@ export class Consents {
     ];
   }
 
-  /**
-   * Begins an execution.
-   *
-   * @returns Disposing it forgets what was remembered for it.
-   */
+  /** Begins an execution. */
   enterCell(): Disposable {
     const cell = Symbol("cell");
     this.#cell = cell;
@@ -110,13 +106,7 @@ export class Consents {
     await this.#options.store?.reload();
   }
 
-  /**
-   * Looks for a decision on a call. A refusal counts more than a permission.
-   *
-   * @param call The call.
-   * @param facets What the server and the tool are like now.
-   * @returns The decision, or what changed since there was one.
-   */
+  /** Looks for a decision on a call. A refusal counts more than a permission. */
   async recall(call: ApprovalCall, facets: readonly Facet[]): Promise<Recollection> {
     const always = await this.#options.store?.list() ?? [];
     const all = [
@@ -142,10 +132,6 @@ export class Consents {
   /**
    * Remembers a decision. Does not fail: what cannot be kept counts for this call only, and the log
    * is told.
-   *
-   * @param decided The decision.
-   * @param remember How.
-   * @param cell The execution that asked, to which alone a decision for the cell belongs.
    */
   async remember(decided: Decided, remember: Remember, cell: Cell | undefined): Promise<void> {
     const { match } = remember;
@@ -170,12 +156,7 @@ export class Consents {
     for (const watcher of this.#watchers) watcher();
   }
 
-  /**
-   * Calls back whenever a decision was remembered, until disposed.
-   *
-   * @param watcher Called without arguments.
-   * @returns Disposing it ends the watch.
-   */
+  /** Calls back whenever a decision was remembered, until disposed. */
   watch(watcher: () => void): Disposable {
     this.#watchers.add(watcher);
     return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };

@@ -34,11 +34,6 @@ export class ApprovalGate {
   readonly #channel: ApprovalChannel;
   readonly #consents: Consents;
 
-  /**
-   * @param policy Says which calls need asking.
-   * @param channel Where they are asked about.
-   * @param consents What is remembered of answers.
-   */
   constructor(
     policy: ApprovalPolicy,
     channel: ApprovalChannel,
@@ -49,13 +44,7 @@ export class ApprovalGate {
     this.#consents = consents;
   }
 
-  /**
-   * Refuses a call that the policy denies whatever else is known of it.
-   *
-   * @param call The call, without the server's annotations.
-   * @param onDecision Told of the refusal.
-   * @throws {ToolCallError} The policy denies it.
-   */
+  /** Refuses a call that the policy denies whatever else is known of it. */
   refuseDenied(call: ApprovalCall, onDecision?: AuthorizeOptions["onDecision"]): void {
     const { mode, reason } = this.#policy.decide(call);
     if (mode !== "deny") return;
@@ -63,14 +52,7 @@ export class ApprovalGate {
     throw denied(call, reason);
   }
 
-  /**
-   * Decides a call.
-   *
-   * @param call The call.
-   * @param options What withdraws a pending request, and who is told of the decision.
-   * @returns The arguments to use: those of the call, or those that an approver put in their place.
-   * @throws {ToolCallError} It is refused; the type and the message say why.
-   */
+  /** Decides a call. */
   async authorize(call: ApprovalCall, options: AuthorizeOptions = {}): Promise<ExactObject> {
     const { onDecision } = options;
     const { mode, reason } = this.#policy.decide(call);

@@ -52,13 +52,7 @@ export interface ApprovalModes {
 /** How calls are approved: one mode for all, one for each kind, or a policy. */
 export type ApprovalSetting = ApprovalMode | ApprovalModes | ApprovalPolicy;
 
-/**
- * Makes a policy of a setting.
- *
- * @param setting A mode, modes by kind, or a policy, which is returned as it is.
- * @returns The policy.
- * @throws {TypeError} A mode is not one of the three.
- */
+/** Makes a policy of a setting. */
 export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   if (typeof setting === "object" && "decide" in setting) return setting;
   const modes = typeof setting === "string"
@@ -86,12 +80,7 @@ export function approvalPolicy(setting: ApprovalSetting): ApprovalPolicy {
   };
 }
 
-/**
- * Whether a setting may ask about shell commands, or deny them. If not, kernels need not ask.
- *
- * @param setting A mode, modes by kind, or a policy, which may do anything.
- * @returns Whether it does not simply allow them all.
- */
+/** Whether a setting may ask about shell commands, or deny them. If not, kernels need not ask. */
 export function guardsShell(setting: ApprovalSetting = {}): boolean {
   if (typeof setting === "string") return setting !== "allow";
   return "decide" in setting || (setting.shell ?? "allow") !== "allow";

@@ -141,22 +141,12 @@ export interface Answer {
   readonly decision: Decision | undefined;
 }
 
-/**
- * Reads a message to an approver.
- *
- * @param text The frame.
- * @returns The message, or `undefined` for one that is not known.
- */
+/** Reads a message to an approver. */
 export function parseServerMessage(text: string): ServerMessage | undefined {
   return serverMessage.safeParse(parseFrame(text)).data;
 }
 
-/**
- * Reads an approver's answer.
- *
- * @param text The frame.
- * @returns The answer, or `undefined` where it is not even known what is answered.
- */
+/** Reads an approver's answer. */
 export function parseAnswer(text: string): Answer | undefined {
   const message = answerMessage.safeParse(parseFrame(text)).data;
   if (message === undefined) return undefined;

@@ -42,10 +42,6 @@ export class PageDesk implements Disposable {
   #deputy: Disposable | undefined;
   #visited = false;
 
-  /**
-   * @param channel Whose requests are decided.
-   * @param options How long links and gone pages are waited for.
-   */
   constructor(channel: ApprovalChannel, options: ApprovalPageOptions = {}) {
     this.#linkTimeoutMs = options.linkTimeoutMs ?? LINK_TIMEOUT_MS;
     this.#graceMs = options.graceMs ?? GRACE_MS;

@@ -61,10 +61,6 @@ function file(name: string, type: string, text: () => string): [string, PageFile
 /**
  * The headers of everything that pages are given: nothing from elsewhere runs or is loaded, no other
  * site frames or reads it, and no browser keeps it.
- *
- * @param host The door's host and port.
- * @param sends Whether a form may be sent to the door.
- * @returns The headers.
  */
 export function pageHeaders(host: string, sends: boolean = false): Record<string, string> {
   return {

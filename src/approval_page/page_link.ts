@@ -9,22 +9,13 @@ export class PageLink {
   readonly #show: (link: URL) => void;
   #shownAt = -Infinity;
 
-  /**
-   * Shows nothing yet.
-   *
-   * @param page Where links lead.
-   * @param show Shows a link, to that person and nobody else.
-   */
+  /** Shows nothing yet. */
   constructor(page: ApprovalPage, show: (link: URL) => void) {
     this.#page = page;
     this.#show = show;
   }
 
-  /**
-   * Shows another link where none leads to the page any more, and none is open.
-   *
-   * @returns Whether it did.
-   */
+  /** Shows another link where none leads to the page any more, and none is open. */
   refresh(): boolean {
     const { state, connected } = this.#page;
     const isStale = performance.now() - this.#shownAt > FRESH_MS;

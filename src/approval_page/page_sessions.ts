@@ -28,13 +28,7 @@ export class PageSessions {
   readonly #invitations = new Map<string, Invitation>();
   readonly #sessions = new Map<string, string>();
 
-  /**
-   * Makes a code.
-   *
-   * @param lifeMs How long it can be used.
-   * @param onEnd Called when it was used or has made room for others, not when its time is up.
-   * @returns The code.
-   */
+  /** Makes a code. */
   invite(lifeMs: number, onEnd: (used: boolean) => void): string {
     const code = randomCode();
     this.#invitations.set(hash(normalized(code)), { until: performance.now() + lifeMs, onEnd });
@@ -42,12 +36,7 @@ export class PageSessions {
     return code;
   }
 
-  /**
-   * Exchanges a code for a session. A code works once.
-   *
-   * @param code The code, as it came: people may type it in lower case, without its dashes.
-   * @returns The session, or `undefined` for a code that is unknown, used or void.
-   */
+  /** Exchanges a code for a session. A code works once. */
   redeem(code: string): PageSession | undefined {
     const key = hash(normalized(code));
     const invitation = this.#invitations.get(key);

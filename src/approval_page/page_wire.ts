@@ -80,13 +80,7 @@ const decision: z.ZodType<PageDecision> = z.discriminatedUnion("decision", [
   }),
 ]);
 
-/**
- * Reads a decision.
- *
- * @param text The body of the request.
- * @returns The decision.
- * @throws {TypeError} It is none; the message is for the person.
- */
+/** Reads a decision. */
 export function parseDecision(text: string): PageDecision {
   const parsed = decision.safeParse(parseBody(text));
   if (parsed.success) return parsed.data;
@@ -123,14 +117,7 @@ export function viewOf(request: ApprovalRequest): RequestView {
   };
 }
 
-/**
- * Describes how a request ended, for pages.
- *
- * @param request The request.
- * @param response How it ended.
- * @param byPage Whether a page decided it.
- * @returns The outcome.
- */
+/** Describes how a request ended, for pages. */
 export function outcomeOf(
   request: ApprovalRequest,
   response: ApprovalResponse,

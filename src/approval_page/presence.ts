@@ -20,12 +20,7 @@ export class Presence implements Disposable {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /**
-   * A page may come.
-   *
-   * @param timeoutMs After this time it is no longer expected.
-   * @returns Disposing it means the same.
-   */
+  /** A page may come. */
   expect(timeoutMs: number): Disposable {
     const key = {};
     const forget = () => {
@@ -39,12 +34,7 @@ export class Presence implements Disposable {
     return { [Symbol.dispose]: forget };
   }
 
-  /**
-   * A page has come.
-   *
-   * @param graceMs How long it is expected back after it has gone, because people reload pages.
-   * @returns Disposing it means that it has gone.
-   */
+  /** A page has come. */
   enter(graceMs: number): Disposable {
     let here = true;
     this.#open++;

@@ -44,14 +44,7 @@ export class RequestBoard implements Disposable {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /**
-   * Decides a request.
-   *
-   * @param id The request's id.
-   * @param decision What a person decided.
-   * @returns What became of it.
-   * @throws {TypeError} The edited arguments cannot be used. The request stays undecided.
-   */
+  /** Decides a request. */
   async decide(id: string, decision: PageDecision): Promise<DecisionFate> {
     const open = this.#open.get(id);
     if (open === undefined) return "unknown";

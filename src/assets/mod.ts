@@ -16,12 +16,7 @@ export function asset(path: AssetPath): string {
   return embedded[path];
 }
 
-/**
- * The files below one folder of `templates/`, in the order of their paths.
- *
- * @param folder The folder, such as `"runtime/ipybox_runtime"`.
- * @returns Each file's path relative to the folder, and its text.
- */
+/** The files below one folder of `templates/`, in the order of their paths. */
 export function assetTree(folder: string): { path: string; text: string }[] {
   return Object.entries(embedded)
     .filter(([path]) => path.startsWith(`${folder}/`))

@@ -12,10 +12,6 @@ export class Alarm implements Disposable {
   /** When the timer fires, which is no later than the time that is set. */
   #timerAt = Infinity;
 
-  /**
-   * @param ring Called when the time has come, once for each time that was set.
-   * @param options Whether a program that has nothing else to do waits for it; else it is lost then.
-   */
   constructor(ring: () => void, { keepsAlive = false }: { readonly keepsAlive?: boolean } = {}) {
     this.#ring = ring;
     this.#keepsAlive = keepsAlive;
@@ -26,11 +22,7 @@ export class Alarm implements Disposable {
     return this.#at !== Infinity;
   }
 
-  /**
-   * Sets the time, in place of the one before.
-   *
-   * @param ms From now, in milliseconds. What is longer than a timer can last never comes.
-   */
+  /** Sets the time, in place of the one before. */
   set(ms: number): void {
     if (ms > LONGEST_TIMER_MS) return this.unset();
     this.#at = performance.now() + Math.max(0, ms);

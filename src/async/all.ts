@@ -1,9 +1,5 @@
 /**
  * Waits for all promises, as `Promise.all` does, but leaves none of them running when one fails.
- *
- * @param promises What is waited for.
- * @returns Their values.
- * @throws {unknown} What the first of them, in their order, failed with.
  */
 export async function allDone<T extends readonly unknown[] | []>(
   promises: T,

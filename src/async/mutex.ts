@@ -2,13 +2,7 @@
 export class Mutex {
   #last: Promise<void> = Promise.resolve();
 
-  /**
-   * Waits for the lock.
-   *
-   * @param signal Gives up the wait; the turn passes on to the next.
-   * @returns The lock, which disposing gives back.
-   * @throws {unknown} The signal's reason when it aborts before the lock is got.
-   */
+  /** Waits for the lock. */
   async acquire(signal?: AbortSignal): Promise<Disposable> {
     signal?.throwIfAborted();
     const turn = Promise.withResolvers<void>();

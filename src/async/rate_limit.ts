@@ -7,12 +7,7 @@ export class RateLimit {
   #left: number;
   #at = performance.now();
 
-  /**
-   * Begins with a whole burst.
-   *
-   * @param perSecond How many, in the long run.
-   * @param burst How many at once after a quiet time.
-   */
+  /** Begins with a whole burst. */
   constructor(perSecond: number, burst: number) {
     this.#perSecond = perSecond;
     this.#burst = burst;
@@ -25,22 +20,13 @@ export class RateLimit {
     await pause(-this.#left / this.#perSecond * 1000, signal);
   }
 
-  /**
-   * Counts something whose size was known only when it had passed.
-   *
-   * @param count As how many it counts. What is not left is owed.
-   */
+  /** Counts something whose size was known only when it had passed. */
   charge(count: number): void {
     this.#gain();
     this.#left -= count;
   }
 
-  /**
-   * Lets something pass, if it may now.
-   *
-   * @param count As how many it counts.
-   * @returns Whether it may.
-   */
+  /** Lets something pass, if it may now. */
   take(count = 1): boolean {
     this.#gain();
     if (this.#left < count) return false;

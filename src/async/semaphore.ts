@@ -19,14 +19,7 @@ export class Semaphore {
     this.#free = total;
   }
 
-  /**
-   * Waits for shares.
-   *
-   * @param signal Gives up the wait.
-   * @param count How many, at most all that there are.
-   * @returns Disposing it gives them back.
-   * @throws {unknown} The signal's reason when it aborts first.
-   */
+  /** Waits for shares. */
   async acquire(signal?: AbortSignal, count: number = 1): Promise<Disposable> {
     signal?.throwIfAborted();
     const wanted = Math.min(count, this.#total);
@@ -35,12 +28,7 @@ export class Semaphore {
     return this.#lend(wanted);
   }
 
-  /**
-   * Takes shares that are free.
-   *
-   * @param count How many, at most all that there are.
-   * @returns Disposing it gives them back; `undefined` where they are not free.
-   */
+  /** Takes shares that are free. */
   tryAcquire(count: number = 1): Disposable | undefined {
     const wanted = Math.min(count, this.#total);
     if (this.#waiting.length > 0 || wanted > this.#free) return undefined;

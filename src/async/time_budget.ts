@@ -20,12 +20,7 @@ export class TimeBudget implements Disposable {
   #startedAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  /**
-   * Starts the clock.
-   *
-   * @param timeoutMs The limit in milliseconds; `undefined` for none.
-   * @throws {RangeError} If the limit is not a number above 0.
-   */
+  /** Starts the clock. */
   constructor(readonly timeoutMs?: number) {
     if (timeoutMs !== undefined && !(timeoutMs > 0)) {
       throw new RangeError(`Cannot use a time limit of ${timeoutMs} ms: it must be above 0`);
@@ -54,9 +49,6 @@ export class TimeBudget implements Disposable {
 
   /**
    * Stands still whenever something waits for a person at one of several places, until disposed.
-   *
-   * @param places The places. Something may be waiting there already.
-   * @returns Disposing it leaves the clock as it is.
    */
   standStillFor(places: readonly Waiting[]): Disposable {
     const tell = () => this.setPending(places.reduce((sum, { pending }) => sum + pending, 0));

@@ -56,13 +56,7 @@ export interface AuditOutcome {
 /** What a line of the log says, beside its place in the chain. */
 export type Fields = Readonly<Record<string, unknown>>;
 
-/**
- * Makes the line of a request.
- *
- * @param entry The request.
- * @param options What is a secret in its arguments, and what stands in its place.
- * @returns What the line says.
- */
+/** Makes the line of a request. */
 export function entryFields(entry: AuditEntry, options: RedactOptions): Fields {
   const { edited } = entry;
   return {
@@ -85,22 +79,12 @@ export function entryFields(entry: AuditEntry, options: RedactOptions): Fields {
   };
 }
 
-/**
- * Makes the line of an outcome.
- *
- * @param outcome How the request ended.
- * @returns What the line says.
- */
+/** Makes the line of an outcome. */
 export function outcomeFields({ id, time, status, durationMs }: AuditOutcome): Fields {
   return { time: time.toISOString(), outcome: id, status, durationMs: tenths(durationMs) };
 }
 
-/**
- * Makes the line of a request smaller: of its arguments, only their size and hash stay.
- *
- * @param fields What the line says.
- * @returns What the smaller line says.
- */
+/** Makes the line of a request smaller: of its arguments, only their size and hash stay. */
 export function withoutDetails(fields: Fields): Fields {
   const { arguments: args, edited } = fields;
   return {
@@ -112,9 +96,6 @@ export function withoutDetails(fields: Fields): Fields {
 
 /**
  * Cuts a name that executed code made up. What was cut leaves the length and a hash of the whole.
- *
- * @param name The name.
- * @returns It, or what stands for it.
  */
 export function boundedName(name: string): string {
   if (name.length <= MAX_NAME) return name;

@@ -43,21 +43,12 @@ export class AuditFile implements Disposable {
   /** How the file was left, so that it need not be read again if it still is so. */
   #left: { readonly size: number; readonly end: ChainEnd } | undefined;
 
-  /**
-   * @param folder Where the file is.
-   * @param retention How long it and those before it are kept.
-   */
   constructor(folder: AuditFolder, retention: Retention) {
     this.#folder = folder;
     this.#retention = retention;
   }
 
-  /**
-   * Writes lines. They are with the system once this resolves.
-   *
-   * @param lines What they say: JSON objects as texts.
-   * @throws {Error} They could not be written.
-   */
+  /** Writes lines. They are with the system once this resolves. */
   async write(lines: readonly string[]): Promise<void> {
     try {
       this.#newestBefore ??= (await this.#folder.rotated()).at(-1)?.number ?? 0;

@@ -42,12 +42,7 @@ export class AuditFolder {
     this.current = join(this.path, CURRENT);
   }
 
-  /**
-   * Opens the current file for appending. It and the folder are made where they are missing.
-   *
-   * @returns The file.
-   * @throws {ConfigError} Something else is in the place of one of them.
-   */
+  /** Opens the current file for appending. It and the folder are made where they are missing. */
   async open(): Promise<Deno.FsFile> {
     await makePlainFolder(this.path);
     return await openPlainFile(this.current);
@@ -56,9 +51,6 @@ export class AuditFolder {
   /**
    * Reads the key of the hashes that stand where secrets were. It is made, for its owner only, where it
    * is missing.
-   *
-   * @returns The key.
-   * @throws {ConfigError} Something else is in the place of its file or of the folder.
    */
   async key(): Promise<Uint8Array> {
     await makePlainFolder(this.path);
@@ -76,23 +68,12 @@ export class AuditFolder {
     return key;
   }
 
-  /**
-   * Opens a file for reading. Nothing is made.
-   *
-   * @param path The file.
-   * @returns The file, or `undefined` where there is none.
-   * @throws {ConfigError} Something else is in its place.
-   */
+  /** Opens a file for reading. Nothing is made. */
   async openForReading(path: string): Promise<Deno.FsFile | undefined> {
     return await isPlainFolder(this.path) ? await openIfPresent(path, { read: true }) : undefined;
   }
 
-  /**
-   * Lists the files that are full.
-   *
-   * @returns The files, the oldest first.
-   * @throws {ConfigError} The folder is a symbolic link or no folder.
-   */
+  /** Lists the files that are full. */
   async rotated(): Promise<RotatedFile[]> {
     const found: RotatedFile[] = [];
     if (!await isPlainFolder(this.path)) return found;
@@ -111,22 +92,13 @@ export class AuditFolder {
     await Deno.rename(this.current, join(this.path, `audit.${number}.jsonl`));
   }
 
-  /**
-   * Looks whether a file is still the current one.
-   *
-   * @param file The open file.
-   * @returns Whether it is.
-   */
+  /** Looks whether a file is still the current one. */
   isCurrent(file: Deno.FsFile): boolean {
     const [opened, there] = [file.statSync(), this.look()];
     return there !== undefined && opened.ino === there.ino && opened.dev === there.dev;
   }
 
-  /**
-   * Looks at what is in the place of the current file. No symbolic link is followed.
-   *
-   * @returns Which file it is and its size, or `undefined` where no file is there.
-   */
+  /** Looks at what is in the place of the current file. No symbolic link is followed. */
   look(): FileLook | undefined {
     try {
       const { isFile, ino, dev, size } = Deno.lstatSync(this.current);

@@ -73,12 +73,7 @@ export class AuditTail implements Disposable {
   }
 }
 
-/**
- * Tells when a log may have changed, and once before that.
- *
- * @param folder Where the log is, or will be.
- * @param signal Ends it.
- */
+/** Tells when a log may have changed, and once before that. */
 export async function* auditChanges(
   folder: AuditFolder,
   signal: AbortSignal,

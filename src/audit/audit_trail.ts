@@ -14,11 +14,7 @@ export interface RequestNotes {
   readonly onDecision: (decision: GateDecision) => void;
   /** Takes what the request would go to. */
   readonly onTarget: (target: AuditTarget) => void;
-  /**
-   * Notes the request before it is sent, and waits until that is written.
-   *
-   * @throws {ToolCallError} It cannot be written: then it must not be sent.
-   */
+  /** Notes the request before it is sent, and waits until that is written. */
   readonly beforeSending: () => Promise<void>;
 }
 
@@ -32,25 +28,12 @@ export class AuditTrail {
     this.#log = log;
   }
 
-  /**
-   * Tells which code makes the requests from now on.
-   *
-   * @param code The code, or `undefined` where that is not known any more.
-   */
+  /** Tells which code makes the requests from now on. */
   setCode(code: string | undefined): void {
     if (this.#log !== undefined) this.#codeHash = code === undefined ? undefined : sha256(code);
   }
 
-  /**
-   * Runs a request and notes how it ended.
-   *
-   * @param call The request.
-   * @param run Runs it. It tells what was decided, and when it sends something.
-   * @param statusOf The status of a result.
-   * @returns What it returns.
-   * @throws {ToolCallError} It was allowed, but that cannot be noted.
-   * @throws {unknown} What `run` throws.
-   */
+  /** Runs a request and notes how it ended. */
   async record<T>(
     call: ApprovalCall,
     run: (notes: RequestNotes) => Promise<T>,

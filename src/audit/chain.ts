@@ -31,13 +31,7 @@ export interface ChainLine extends ChainEnd {
 
 const HASH = /,"hash":"([0-9a-f]{64})"\}$/;
 
-/**
- * Writes a line that follows another.
- *
- * @param fields What it says: a JSON object that is not empty, as text.
- * @param end What it follows.
- * @returns The line, without its line feed, and the new end.
- */
+/** Writes a line that follows another. */
 export function chainLine(fields: string, end: ChainEnd): { line: string; end: ChainEnd } {
   const seq = end.seq + 1;
   const body = `{"seq":${seq},${fields.slice(1, -1)},"prev":"${end.hash}"`;
@@ -48,9 +42,6 @@ export function chainLine(fields: string, end: ChainEnd): { line: string; end: C
 /**
  * Reads a line. The hash is over the text of all that comes before it, so no other spelling of the
  * same JSON passes.
- *
- * @param bytes The line, without its line feed.
- * @returns What it says, or `undefined` where it is no line of a chain.
  */
 export function readChainLine(bytes: Uint8Array): ChainLine | undefined {
   const line = new TextDecoder().decode(bytes);

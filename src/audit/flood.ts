@@ -46,14 +46,7 @@ export class FloodGuard {
   #counted = new Map<string, Counted>();
   #span: { readonly since: Date; until: Date; sha256: string } | undefined;
 
-  /**
-   * Decides how much of a request is written.
-   *
-   * @param entry The request.
-   * @param text Its line.
-   * @param shorter Makes the line without details.
-   * @returns The line to be written, or `undefined` where the request was counted instead.
-   */
+  /** Decides how much of a request is written. */
   judge(entry: AuditEntry, text: string, shorter: () => string): string | undefined {
     const budgets = entry.by === "approver" ? this.#approvers : this.#budgets;
     if (entry.decision !== "allow") {
@@ -67,11 +60,7 @@ export class FloodGuard {
     return undefined;
   }
 
-  /**
-   * Tells of what was counted, and begins anew.
-   *
-   * @returns What the line says, or `undefined` where nothing was counted.
-   */
+  /** Tells of what was counted, and begins anew. */
   takeSummary(): Fields | undefined {
     const span = this.#span;
     if (span === undefined) return undefined;

@@ -8,12 +8,7 @@ const MAX_LINE_BYTES = 2 ** 23;
 export class LineSplitter {
   #rest: Uint8Array = new Uint8Array();
 
-  /**
-   * Takes bytes.
-   *
-   * @param bytes What comes next; it may be changed afterwards.
-   * @returns The lines that are whole now, without their line feeds.
-   */
+  /** Takes bytes. */
   add(bytes: Uint8Array): Uint8Array[] {
     const lines: Uint8Array[] = [];
     let at = 0;

@@ -79,10 +79,6 @@ function markOf(secret: string, key: Uint8Array): string {
 /**
  * Makes arguments fit for a log: first without secrets, then not too long. What is cut is named by
  * the SHA-256 of all of it, without its secrets.
- *
- * @param args The arguments.
- * @param options What is a secret, and what stands in its place.
- * @returns What is logged.
  */
 export function redactArguments(args: ExactObject, options: RedactOptions = {}): ExactJson {
   try {
@@ -105,12 +101,7 @@ function redactAll(args: ExactObject, { names = [], key }: RedactOptions): Exact
   return lengthOf(shorter) <= MAX_JSON ? shorter : summaryOf(redacted);
 }
 
-/**
- * Says of JSON how long it is and which.
- *
- * @param value The JSON, without secrets.
- * @returns What stands in its place.
- */
+/** Says of JSON how long it is and which. */
 export function summaryOf(value: unknown): ExactObject {
   const text = JSON.stringify(value);
   return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
@@ -144,24 +135,13 @@ function textOf(value: ExactJson): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/**
- * Whether the values of a name are secrets.
- *
- * @param name The name.
- * @param patterns Patterns for further names.
- * @returns Whether it is such a name.
- */
+/** Whether the values of a name are secrets. */
 export function isSecretName(name: string, patterns: readonly string[] = []): boolean {
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
   return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name) !== "no");
 }
 
-/**
- * Leaves usual forms of secrets out of a text, and shortens one that is long.
- *
- * @param text The text.
- * @returns What is shown of it.
- */
+/** Leaves usual forms of secrets out of a text, and shortens one that is long. */
 export function redactText(text: string): string {
   return withoutSecrets(text, new Marker(undefined));
 }

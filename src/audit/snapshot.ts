@@ -34,13 +34,7 @@ export class AuditSnapshot implements Disposable {
     this.#files = files;
   }
 
-  /**
-   * Opens the files.
-   *
-   * @param folder Where they are.
-   * @returns The snapshot.
-   * @throws {ConfigError} One of them is no plain file.
-   */
+  /** Opens the files. */
   static async take(folder: AuditFolder): Promise<AuditSnapshot> {
     for (;;) {
       using stack = new DisposableStack();

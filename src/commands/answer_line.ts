@@ -18,10 +18,6 @@ export class AnswerLine {
   #hasEarly = false;
   #hasEnded = false;
 
-  /**
-   * @param write Shows what is typed.
-   * @param options Whether nothing is shown of it but its end.
-   */
   constructor(write: (text: string) => void, { isSecret = false }: { isSecret?: boolean } = {}) {
     this.#write = write;
     this.#isSecret = isSecret;
@@ -39,10 +35,6 @@ export class AnswerLine {
    *
    * The time is counted in steps: a process that the machine lets wait would else take up what was
    * typed before the question only after that time.
-   *
-   * @param signal Ends the wait.
-   * @returns Whether the line is open for an answer; otherwise an end of a line was dropped, and the
-   * question is to be asked again.
    */
   async untilQuiet(signal: AbortSignal): Promise<boolean> {
     this.#stepsLeft = QUIET_STEPS;
@@ -63,12 +55,7 @@ export class AnswerLine {
     return this.#isOpen || signal.aborted;
   }
 
-  /**
-   * Takes keys.
-   *
-   * @param bytes What came from the terminal.
-   * @returns Whether the line has ended with them.
-   */
+  /** Takes keys. */
   type(bytes: Uint8Array): boolean {
     const text = this.#decoder.decode(bytes, { stream: true });
     for (const character of text) {

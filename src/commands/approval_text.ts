@@ -31,12 +31,7 @@ export interface ShownRequest {
 const MAX_ROWS = 4;
 const MAX_ITEMS = 12;
 
-/**
- * Shows a request in a few rows. What is left out is counted.
- *
- * @param shown The request.
- * @returns Rows, each with its end.
- */
+/** Shows a request in a few rows. What is left out is counted. */
 export function summary(shown: ShownRequest): string {
   const { request, columns } = shown;
   const { source, changes } = request;
@@ -57,12 +52,7 @@ export function summary(shown: ShownRequest): string {
   return rows.join("\n") + "\n";
 }
 
-/**
- * Shows all that is known of a request.
- *
- * @param shown The request.
- * @returns Rows, each with its end.
- */
+/** Shows all that is known of a request. */
 export function details(shown: ShownRequest): string {
   const { request, columns } = shown;
   const { annotations = {}, source, server, title, description, changes } = request;

@@ -7,9 +7,6 @@ import { TerminalPrompter } from "./terminal_prompter.ts";
 
 /**
  * Has the person at the terminal asked whatever code and MCP servers ask, one thing after the other.
- *
- * @param io The terminal, if there is one.
- * @returns Who decides on calls, who answers questions, and who types what code asks for.
  */
 export function askAtTerminal(
   io: CommandIo,

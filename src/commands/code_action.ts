@@ -40,14 +40,7 @@ interface Outcome extends ExecutionResult {
   };
 }
 
-/**
- * Runs a code action on the command line.
- *
- * @param executor Runs it.
- * @param code The code.
- * @param options Where output goes and who approves.
- * @returns The exit code.
- */
+/** Runs a code action on the command line. */
 export async function runAction(
   executor: CodeExecutor,
   code: string,

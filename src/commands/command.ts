@@ -54,11 +54,7 @@ export interface OptionSpec {
 
 /** What a command has of the outside world. */
 export interface CommandIo {
-  /**
-   * Writes to stdout as it stands: results only.
-   *
-   * @throws {StdoutClosedError} If nobody reads it any more.
-   */
+  /** Writes to stdout as it stands: results only. */
   out(text: string): void;
   /** Writes a line to stderr: everything else. */
   err(line: string): void;
@@ -84,8 +80,6 @@ export interface CommandIo {
   lend<T>(use: () => Promise<T>): Promise<T>;
   /**
    * Has what is typed come key by key and without echo, except for questions, until disposed of.
-   *
-   * @param onResume Told when a shell has given the terminal back, as after Ctrl-Z and `fg`.
    */
   keys(onResume: () => void): KeyInput;
   /** Has Ctrl-C do this, and not end the command, until disposed of. */
@@ -122,11 +116,6 @@ export class StdoutClosedError extends Error {
 export class ParsedArgs {
   #values: Readonly<Record<string, unknown>>;
 
-  /**
-   * @param positional The arguments that are no options.
-   * @param rest The arguments after `--`.
-   * @param values The options by name.
-   */
   constructor(
     readonly positional: readonly string[],
     readonly rest: readonly string[],
@@ -157,11 +146,7 @@ export class ParsedArgs {
     return Array.isArray(value) ? value.map(String) : [];
   }
 
-  /**
-   * An option's value as a number above 0.
-   *
-   * @throws {UsageError} If the value is no such number.
-   */
+  /** An option's value as a number above 0. */
   positiveNumber(name: string): number | undefined {
     const text = this.value(name);
     if (text === undefined) return undefined;
@@ -172,27 +157,14 @@ export class ParsedArgs {
     return number;
   }
 
-  /**
-   * An option's value, which is a number of seconds above 0, as milliseconds.
-   *
-   * @throws {UsageError} If the value is no such number.
-   */
+  /** An option's value, which is a number of seconds above 0, as milliseconds. */
   milliseconds(name: string): number | undefined {
     const seconds = this.positiveNumber(name);
     return seconds === undefined ? undefined : seconds * 1000;
   }
 }
 
-/**
- * Parses the arguments of a command by its option list.
- *
- * @param command The command.
- * @param args What follows the command's name.
- * @param limits How many positional arguments it takes.
- * @returns The parsed arguments.
- * @throws {UsageError} If an option is unknown, lacks its value or is given twice, or the number of
- * arguments is wrong.
- */
+/** Parses the arguments of a command by its option list. */
 export function parseCommandLine(
   command: Command,
   args: readonly string[],
@@ -282,14 +254,7 @@ export function helpText(command: Command, columns?: number): string {
   ].join("\n");
 }
 
-/**
- * Lays out rows of a term and its text, which stands below it where there is no room beside.
- *
- * @param rows The terms and texts.
- * @param columns What the text is wrapped to where it can be; never more than is usual, but for
- * `Infinity`, which wraps nothing.
- * @returns The lines.
- */
+/** Lays out rows of a term and its text, which stands below it where there is no room beside. */
 export function table(
   rows: readonly (readonly [string, string])[],
   columns: number = USUAL_COLUMNS,

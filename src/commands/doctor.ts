@@ -52,13 +52,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return ready ? EXIT.ok : EXIT.notReady;
 }
 
-/**
- * The report for people.
- *
- * @param prerequisites What was found.
- * @returns Lines: one for each, with a second one for what fixes it and was not said before, and a
- * last one for all.
- */
+/** The report for people. */
 export function report(prerequisites: readonly Prerequisite[]): string {
   const nameWidth = Math.max(...prerequisites.map(({ name }) => unicodeWidth(name)));
   const versionWidth = Math.max(...prerequisites.map(({ version }) => version?.length ?? 1));

@@ -50,10 +50,6 @@ const MAX_TEXTS = 9;
 /**
  * Has the arguments of a call edited: the command of a shell line, a long text and one of several
  * lines as they are, all others as JSON.
- *
- * @param edited The call.
- * @param dialogue Who edits.
- * @returns The new arguments, or why there are none.
  */
 export async function editArguments(
   { request, argumentsJson }: EditedRequest,

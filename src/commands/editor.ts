@@ -26,11 +26,6 @@ export function hasNamedEditor(): boolean {
 /**
  * Has a text edited at the terminal, in the editor that `VISUAL` or `EDITOR` names, or else in a usual
  * one.
- *
- * @param text The text.
- * @param options The file's name, and what ends the editor.
- * @returns The text as it was left, or why it counts for nothing; `undefined` where there is no editor.
- * @throws {Deno.errors.NotFound} The named one cannot be found, or is not to be trusted.
  */
 export async function editText(
   text: string,

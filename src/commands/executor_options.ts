@@ -63,16 +63,7 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
-/**
- * What the command line says of an executor for the person's own code.
- *
- * @param parsed The command line.
- * @param io What gives up the start, and where the log goes.
- * @param workspace The workspace.
- * @returns Options to start the executor with.
- * @throws {UsageError} If the command line makes no sense.
- * @throws {ConfigError} If a file is no policy.
- */
+/** What the command line says of an executor for the person's own code. */
 export async function executorOptions(
   parsed: ParsedArgs,
   io: CommandIo,
@@ -87,15 +78,7 @@ export async function executorOptions(
   };
 }
 
-/**
- * What the command line says of the kernel alone: nothing of approvals, and no variables.
- *
- * @param parsed The command line.
- * @param io Where the log goes.
- * @param workspace The workspace.
- * @returns Options to start an executor with, or an MCP server.
- * @throws {UsageError} If the command line contradicts itself.
- */
+/** What the command line says of the kernel alone: nothing of approvals, and no variables. */
 export function kernelOptions(
   parsed: ParsedArgs,
   io: CommandIo,
@@ -127,9 +110,6 @@ export interface CommandApproval {
 
 /**
  * What the command line says of approvals. Policy files count where it does not say allow or deny.
- *
- * @throws {UsageError} If it is no mode and no file.
- * @throws {ConfigError} If a file is no policy.
  */
 export async function approvalOf(
   args: ParsedArgs,
@@ -208,11 +188,7 @@ const UNITS: Readonly<Record<string, number>> = {
   TiB: 1024 ** 4,
 };
 
-/**
- * What the command line says of the sandbox.
- *
- * @throws {UsageError} If it contradicts itself.
- */
+/** What the command line says of the sandbox. */
 export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
   const config = args.value("sandbox-config");
   if (config === undefined) return !args.has("no-sandbox");

@@ -10,24 +10,12 @@ import { visible } from "../approval/call_text.ts";
 /** What stands before all that others wrote. */
 export const MARK = "  | ";
 
-/**
- * Breaks a text into marked rows.
- *
- * @param text A text on one line, all of it visible.
- * @param columns How wide the terminal is.
- * @returns The rows.
- */
+/** Breaks a text into marked rows. */
 export function marked(text: string, columns: number): string[] {
   return wrapped(text, columns - MARK.length).map((row) => MARK + row);
 }
 
-/**
- * Like {@linkcode marked}, for what is read and not sent: its words stay whole where they fit.
- *
- * @param text A text on one line, all of it visible.
- * @param columns How wide the terminal is.
- * @returns The rows.
- */
+/** Like {@linkcode marked}, for what is read and not sent: its words stay whole where they fit. */
 export function prose(text: string, columns: number): string[] {
   const rows: string[] = [];
   let rest = text;
@@ -42,25 +30,13 @@ export function prose(text: string, columns: number): string[] {
   return rows.length === 0 ? [MARK] : rows;
 }
 
-/**
- * Shows a text of more than one line in marked rows.
- *
- * @param text The text, whatever is in it.
- * @param columns How wide the terminal is.
- * @returns The rows, each with its end.
- */
+/** Shows a text of more than one line in marked rows. */
 export function foreignText(text: string, columns: number): string {
   return text.split("\n").flatMap((line) => prose(visible(line), columns))
     .map((row) => `${row}\n`).join("");
 }
 
-/**
- * Breaks a text into rows.
- *
- * @param text A text on one line.
- * @param width How wide they may be.
- * @returns The rows.
- */
+/** Breaks a text into rows. */
 export function wrapped(text: string, width: number): string[] {
   const rows = [""];
   let used = 0;
@@ -79,9 +55,6 @@ export function wrapped(text: string, width: number): string[] {
 /**
  * The most columns that a text can take. Terminals differ in what they make of many characters: a
  * row that got longer than expected would go on where no mark is.
- *
- * @param text The text.
- * @returns How many.
  */
 export function widthOf(text: string): number {
   let width = 0;

@@ -61,11 +61,7 @@ async function decide(request: ApprovalRequest, io: CommandIo): Promise<void> {
   else await request.reject("there is no terminal to ask at");
 }
 
-/**
- * Makes sure that a server is one that can be logged in to.
- *
- * @throws {UsageError} It is not registered, or local.
- */
+/** Makes sure that a server is one that can be logged in to. */
 export function requireRemote(name: string, params: ServerParams | undefined): HttpServerParams {
   if (params === undefined) throw new UsageError(`No server "${name}" is registered`);
   if ("command" in params) throw new UsageError(`Server "${name}" is local: it has no login`);

@@ -13,13 +13,7 @@ export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
   },
 };
 
-/**
- * Lets the person at the command line log in.
- *
- * @param io Where the page is printed.
- * @param parsed The command line.
- * @returns How to log in.
- */
+/** Lets the person at the command line log in. */
 export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
   return {
     timeoutMs: parsed.milliseconds("login-timeout"),

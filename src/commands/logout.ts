@@ -34,15 +34,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   return EXIT.ok;
 }
 
-/**
- * Ends the login to a server, where there is one.
- *
- * @param name The server.
- * @param params How it is reached.
- * @param context The workspace, and who is told.
- * @returns Whether there was a login.
- * @throws {McpConnectionError} It is deleted, but could not be revoked.
- */
+/** Ends the login to a server, where there is one. */
 export async function endLogin(
   name: string,
   params: HttpServerParams,

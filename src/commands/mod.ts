@@ -140,14 +140,7 @@ export const COMMANDS: readonly Entry[] = [
   },
 ];
 
-/**
- * Runs the command line.
- *
- * @param args The arguments after the program's name.
- * @param io The outside world.
- * @param version The version that `--version` prints.
- * @returns The exit code.
- */
+/** Runs the command line. */
 export async function runCommandLine(
   args: readonly string[],
   io: CommandIo,

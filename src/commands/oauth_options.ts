@@ -19,11 +19,7 @@ export const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
 /** A secret on the command line would be in the shell's history and in the registry. */
 const VARIABLE = /^\$\{[A-Za-z0-9_]+\}$/;
 
-/**
- * What the command line says of logging in.
- *
- * @throws {UsageError} A secret is not given as a variable, or the port is none.
- */
+/** What the command line says of logging in. */
 export function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {
   for (const option of ["client-secret", "private-key"]) {
     const value = parsed.value(option);

@@ -10,12 +10,7 @@ export class PageApprover {
   readonly #page: ApprovalPage;
   readonly #link: PageLink;
 
-  /**
-   * Prints a link to the page.
-   *
-   * @param io Where links are printed.
-   * @param page The page.
-   */
+  /** Prints a link to the page. */
   constructor(io: CommandIo, page: ApprovalPage) {
     this.#io = io;
     this.#page = page;

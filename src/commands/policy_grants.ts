@@ -23,12 +23,7 @@ export interface PolicyGrants {
   readonly wide: readonly Grants[];
 }
 
-/**
- * Lists what a policy allows.
- *
- * @param document The policy.
- * @returns What it grants.
- */
+/** Lists what a policy allows. */
 export function grantsOf({ rules, trustedServers }: PolicyDocument): PolicyGrants {
   const allowing = rules.map((rule, index) => ({ rule, at: `rule ${index + 1}` }))
     .filter(({ rule }) => rule.effect === "allow");
@@ -69,12 +64,7 @@ function isNarrow({ tool, command }: PolicyRule): boolean {
     programs.every((name) => isPlain(name) && !startsPrograms(name));
 }
 
-/**
- * Whether a rule matches every call that can be judged.
- *
- * @param rule The rule.
- * @returns Whether nothing in it restricts it.
- */
+/** Whether a rule matches every call that can be judged. */
 export function isUnconditional(rule: PolicyRule): boolean {
   return Object.keys(conditionsOf(rule)).length === 0;
 }

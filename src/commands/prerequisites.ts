@@ -14,12 +14,7 @@ import { checkSrt } from "../sandbox/srt_package.ts";
 /** The oldest Deno that ipybox is tested with. */
 const MINIMUM_DENO = "2.9.0";
 
-/**
- * Checks all prerequisites. Takes about two seconds: the Python packages are really imported.
- *
- * @param options Which Python to check; the one that kernels would get by default.
- * @returns What was found, in the order of a report.
- */
+/** Checks all prerequisites. Takes about two seconds: the Python packages are really imported. */
 export async function checkPrerequisites(
   options: { python?: string | undefined } = {},
 ): Promise<Prerequisite[]> {
@@ -32,12 +27,7 @@ export async function checkPrerequisites(
   return [denoRow(), ...python, srt, ...sandbox, limits];
 }
 
-/**
- * Starts a kernel in the sandbox, which tests itself, and runs code in it. Takes a few seconds.
- *
- * @param options The Python, and what gives up.
- * @returns What was found.
- */
+/** Starts a kernel in the sandbox, which tests itself, and runs code in it. Takes a few seconds. */
 export async function checkKernel(
   { python, signal }: { python: string | undefined; signal: AbortSignal },
 ): Promise<Prerequisite> {

@@ -10,9 +10,6 @@ import { ServerRegistry } from "../tool_server/server_registry.ts";
 /**
  * Checks what the registered servers of a workspace need: their programs and variables. None is
  * started or connected to.
- *
- * @param workspace The workspace.
- * @returns What was found, a row for each server.
  */
 export async function checkServers(workspace: string): Promise<Prerequisite[]> {
   const registry = await ServerRegistry.open({ workspace });

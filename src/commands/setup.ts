@@ -102,11 +102,6 @@ export interface SetUpResult {
 /**
  * Installs what ipybox needs and this machine lacks, and says so before. Takes a fraction of a
  * second when nothing is missing.
- *
- * @param options Whether sudo may be used, and who is told.
- * @returns The Python that runs kernels, and what was installed.
- * @throws {EnvironmentNotReadyError} If something cannot be installed; `fix` says what helps.
- * @throws {unknown} The signal's reason when it aborts.
  */
 export async function setUp(options: SetUpOptions = {}): Promise<SetUpResult> {
   const { sandbox = true, onProgress, signal } = options;

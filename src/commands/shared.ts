@@ -13,11 +13,7 @@ export const WORKSPACE: OptionSpec = {
   help: "The workspace: the code's working directory, which holds mcptools/ (default: .)",
 };
 
-/**
- * The workspace that the command line names, as an absolute path.
- *
- * @throws {UsageError} If it is no directory.
- */
+/** The workspace that the command line names, as an absolute path. */
 export async function workspaceOf(args: ParsedArgs): Promise<string> {
   const workspace = resolve(args.value("workspace") ?? ".");
   const info = await Deno.stat(workspace).catch((error: unknown) => {
@@ -31,11 +27,7 @@ export async function workspaceOf(args: ParsedArgs): Promise<string> {
   return await Deno.realPath(workspace);
 }
 
-/**
- * Checks a server's name that the command line gives, before it becomes a path.
- *
- * @throws {UsageError} If it cannot be a server's name.
- */
+/** Checks a server's name that the command line gives, before it becomes a path. */
 export function requireServerName(name: string): void {
   try {
     checkServerName(name);
@@ -45,11 +37,7 @@ export function requireServerName(name: string): void {
   }
 }
 
-/**
- * Reads a file that the command line names.
- *
- * @throws {UsageError} If it is not there, is a directory, or may not be read.
- */
+/** Reads a file that the command line names. */
 export async function readUserFile(path: string): Promise<string> {
   try {
     if ((await Deno.stat(path)).isDirectory) {

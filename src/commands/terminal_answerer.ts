@@ -17,20 +17,12 @@ export class TerminalAnswerer {
   readonly #io: CommandIo;
   readonly #turns: Mutex;
 
-  /**
-   * @param io The terminal, if there is one.
-   * @param turns Keeps others from asking at the same time.
-   */
   constructor(io: CommandIo, turns: Mutex) {
     this.#io = io;
     this.#turns = turns;
   }
 
-  /**
-   * Answers a question. Without a terminal nobody can be asked, and it is declined.
-   *
-   * @param request The question.
-   */
+  /** Answers a question. Without a terminal nobody can be asked, and it is declined. */
   async answer(request: ElicitationRequest): Promise<void> {
     const { question, serverName } = request;
     if (!this.#io.interactive) {

@@ -19,11 +19,6 @@ export class TerminalApprover {
   readonly #turns: Mutex;
   #waiting = 0;
 
-  /**
-   * @param io The terminal, if there is one.
-   * @param toAllow The option that allows tool calls where nobody can be asked.
-   * @param turns Keeps others from asking at the same time.
-   */
   constructor(io: CommandIo, toAllow: string, turns: Mutex = new Mutex()) {
     this.#io = io;
     this.#toAllow = toAllow;

@@ -20,20 +20,12 @@ export class TerminalPrompter {
   readonly #io: CommandIo;
   readonly #turns: Mutex;
 
-  /**
-   * @param io The terminal.
-   * @param turns Keeps others from asking at the same time.
-   */
   constructor(io: CommandIo, turns: Mutex) {
     this.#io = io;
     this.#turns = turns;
   }
 
-  /**
-   * Asks for a line.
-   *
-   * @param request What the code asks.
-   */
+  /** Asks for a line. */
   async prompt(request: InputRequest): Promise<void> {
     const signal = anySignal(request.signal, this.#io.signal);
     using _turn = await this.#turns.acquire();

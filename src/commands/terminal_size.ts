@@ -1,8 +1,4 @@
-/**
- * How large the terminal is; as large as usual where that cannot be told.
- *
- * @returns Its columns and rows.
- */
+/** How large the terminal is; as large as usual where that cannot be told. */
 export function terminalSize(): { readonly columns: number; readonly rows: number } {
   try {
     const { columns, rows } = Deno.consoleSize();

@@ -9,12 +9,7 @@ export class ApiNews {
   readonly #changed = new Set<string>();
   readonly #removed = new Set<string>();
 
-  /**
-   * Adds what is different once more.
-   *
-   * @param stale The tools that differ.
-   * @param modules Their modules by their names on the wire; what has none is not told.
-   */
+  /** Adds what is different once more. */
   add(stale: StaleTools, modules: ReadonlyMap<string, string>): void {
     const named = (tools: readonly string[]) => tools.flatMap((tool) => modules.get(tool) || []);
     for (const module of named(stale.removed)) {

@@ -42,11 +42,7 @@ export class CodeRun {
     return this.#state;
   }
 
-  /**
-   * Gives the run up.
-   *
-   * @returns Whether the kernel's variables survived, once the execution has ended.
-   */
+  /** Gives the run up. */
   async cancel(): Promise<KernelState> {
     this.#cancel.abort(new DOMException("The execution was cancelled", "AbortError"));
     return await (this.#execution?.state ?? "kept"); // it may not have begun
@@ -57,16 +53,7 @@ export class CodeRun {
     return this.#cancel.signal.aborted && error === this.#cancel.signal.reason;
   }
 
-  /**
-   * Executes the code and tells what happens. Leaving the loop cancels the execution.
-   *
-   * @param code The code.
-   * @param options Its limits, and which events are told.
-   * @param parts Who runs the code and its calls.
-   * @returns The events.
-   * @throws {ExecutionTimeoutError} It took longer than `timeoutMs`.
-   * @throws {unknown} What the execution failed with.
-   */
+  /** Executes the code and tells what happens. Leaving the loop cancels the execution. */
   async *events(
     code: string,
     options: StreamOptions,

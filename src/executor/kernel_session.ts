@@ -32,24 +32,14 @@ export class KernelSession implements AsyncDisposable {
     this.#parts = startParts(options);
   }
 
-  /**
-   * Starts a gateway and a kernel.
-   *
-   * @param options How, now and whenever they have to be started again.
-   * @returns The running session.
-   */
+  /** Starts a gateway and a kernel. */
   static async start(options: KernelSessionOptions): Promise<KernelSession> {
     const session = new KernelSession(options);
     await session.#parts;
     return session;
   }
 
-  /**
-   * Sees to it that there is a gateway.
-   *
-   * @returns Runs code, as `KernelClient.execute` does.
-   * @throws {Error} A gateway that had ended could not be started again.
-   */
+  /** Sees to it that there is a gateway. */
   async ready(): Promise<(code: string, options: ExecuteOptions) => Execution> {
     const { client, life } = await this.#usable(({ life }) => life.ended && life.told);
     return (code, options) => {
@@ -61,11 +51,7 @@ export class KernelSession implements AsyncDisposable {
     };
   }
 
-  /**
-   * Sees to it that there is a gateway, without an execution that could be told of its end.
-   *
-   * @returns The client of its kernel.
-   */
+  /** Sees to it that there is a gateway, without an execution that could be told of its end. */
   async client(): Promise<KernelClient> {
     return (await this.#usable(({ life }) => life.ended && life.told)).client;
   }

@@ -20,13 +20,7 @@ export interface RunningParts {
   readonly packages: PackageFolder | undefined;
 }
 
-/**
- * Starts the tool server, and then the kernel that it serves.
- *
- * @param parts Where what was started is left to be ended, also when a later step fails.
- * @param options Those of the executor.
- * @returns What runs.
- */
+/** Starts the tool server, and then the kernel that it serves. */
 export async function startParts(
   parts: AsyncDisposableStack,
   options: CodeExecutorOptions,

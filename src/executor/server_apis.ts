@@ -41,18 +41,7 @@ export class ServerApis {
     options.runner.followTools((name) => this.#renew(name));
   }
 
-  /**
-   * Registers a server and generates its API. Whatever fails, either both is done or nothing.
-   *
-   * @param name The server's name.
-   * @param params How it is started or reached.
-   * @param signal Gives up.
-   * @returns What became of each tool, in the server's order.
-   * @throws {TypeError} The name cannot be a server's.
-   * @throws {ConfigError} The parameters make no sense.
-   * @throws {McpConnectionError} The server does not start or answer.
-   * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
-   */
+  /** Registers a server and generates its API. Whatever fails, either both is done or nothing. */
   async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
     const { workspace, runner, connectTimeoutMs, login, log } = this.#options;
     return await generateMcpSources(name, params, {
@@ -68,14 +57,7 @@ export class ServerApis {
     });
   }
 
-  /**
-   * Removes a server from the registry, stops it, and removes its API.
-   *
-   * @param name The server's name.
-   * @returns Whether there was anything to remove.
-   * @throws {TypeError} The name cannot be a server's.
-   * @throws {ConfigError} The registry cannot be read.
-   */
+  /** Removes a server from the registry, stops it, and removes its API. */
   async remove(name: string): Promise<boolean> {
     checkServerName(name); // it is about to become a path
     using _turn = await this.#writing.acquire();
@@ -83,13 +65,7 @@ export class ServerApis {
     return await removePackage(this.#mcptools, name) || registered;
   }
 
-  /**
-   * Compares a server's tools with its API.
-   *
-   * @param name The registered server.
-   * @returns The tools that differ, by their names on the wire.
-   * @throws {ToolCallError} The server cannot be reached or does not give its list.
-   */
+  /** Compares a server's tools with its API. */
   async stale(name: string): Promise<StaleTools> {
     const tools = await this.#options.runner.listTools(name);
     return await findStaleTools(join(this.#mcptools, name), tools);

@@ -13,9 +13,6 @@ export function hmacSha256(key: Uint8Array, text: string): string {
 
 /**
  * Writes a value as JSON in the one way that does not depend on the order of names in its objects.
- *
- * @param value The value. Numbers keep their spelling: `1` and `1.0` differ.
- * @returns The JSON text.
  */
 export function canonicalJson(value: ExactJson): string {
   if (isList(value)) return `[${value.map(canonicalJson).join(",")}]`;

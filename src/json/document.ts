@@ -23,11 +23,6 @@ export interface JsonDocument {
 export class JsonPlaceError extends SyntaxError {
   override readonly name: string = "JsonPlaceError";
 
-  /**
-   * @param message What is wrong.
-   * @param place Where.
-   * @param options The cause.
-   */
   constructor(message: string, readonly place: Place, options?: ErrorOptions) {
     super(message, options);
   }

@@ -61,13 +61,7 @@ const MAX_NESTING = 2000;
 /** How deep arguments may nest. Deeper ones end in stack overflows on one side or the other. */
 const MAX_DEPTH = 200;
 
-/**
- * Parses JSON without losing how numbers are spelled.
- *
- * @param text The JSON text.
- * @returns The value.
- * @throws {SyntaxError} It is not JSON, or it nests too deeply to be parsed.
- */
+/** Parses JSON without losing how numbers are spelled. */
 export function parseExact(text: string): ExactJson {
   if (!UNUSUAL_NUMBER.test(text)) return parseUsual(text);
   const keepSpelling: SourceReviver = (_key, value, context) =>
@@ -101,22 +95,12 @@ function nestsDeeper(value: ExactJson, depth: number): boolean {
 /**
  * Makes an exact value of a program's own: what `JSON.stringify()` would write of it, with `bigint`s
  * as integers.
- *
- * @param value A value that JSON can express.
- * @returns A copy that shares nothing with it.
- * @throws {TypeError} JSON cannot express it, as with `NaN`, `undefined` or a cycle.
  */
 export function toExact(value: unknown): ExactJson {
   return parseExact(stringifyExact(value));
 }
 
-/**
- * Writes a value as JSON, exact ones as they came.
- *
- * @param value An exact value or a program's own.
- * @returns The JSON text.
- * @throws {TypeError} JSON cannot express it.
- */
+/** Writes a value as JSON, exact ones as they came. */
 export function stringifyExact(value: unknown): string {
   const text = JSON.stringify(value, (_key, inner: unknown) => {
     if (typeof inner === "bigint") return rawJSON(String(inner));
@@ -132,9 +116,6 @@ export function stringifyExact(value: unknown): string {
 /**
  * Gives an exact value as a program wants it: numbers as numbers, and integers that no double holds
  * as `bigint`s.
- *
- * @param value The exact value.
- * @returns A frozen copy.
  */
 export function toPlain(value: ExactJson): JsonValue {
   if (typeof value !== "object" || value === null) return value;
@@ -145,13 +126,7 @@ export function toPlain(value: ExactJson): JsonValue {
   return Object.freeze(Object.fromEntries(entries));
 }
 
-/**
- * Checks that a value is an object that can be passed on unchanged, and freezes it.
- *
- * @param value The parsed value.
- * @returns The same value, frozen all through.
- * @throws {TypeError} It is no object, nests too deeply, or has a number that no double can express.
- */
+/** Checks that a value is an object that can be passed on unchanged, and freezes it. */
 export function sealObject(value: ExactJson): ExactObject {
   if (!isExactObject(value)) throw new TypeError("Arguments must be a JSON object");
   seal(value, 0);

@@ -91,13 +91,7 @@ export function measureJson(json: Uint8Array): JsonMeasure {
   return meter;
 }
 
-/**
- * Checks a JSON text before it is parsed.
- *
- * @param json The text, or what was measured of it.
- * @param limits The most that may be parsed.
- * @throws {JsonLimitError} It has more.
- */
+/** Checks a JSON text before it is parsed. */
 export function checkJson(json: Uint8Array | JsonMeasure, limits: JsonLimits): void {
   const { maxValues, maxDepth = MAX_DEPTH } = limits;
   const { values, depth } = json instanceof Uint8Array ? measureJson(json) : json;

@@ -1,12 +1,6 @@
 import { isRecord } from "./record.ts";
 
-/**
- * Weighs a value parsed from JSON. Nesting costs no stack.
- *
- * @param value The value.
- * @param limit Where to stop: more is weighed as little more.
- * @returns About how many bytes of memory it takes.
- */
+/** Weighs a value parsed from JSON. Nesting costs no stack. */
 export function weightOf(value: unknown, limit: number = Infinity): number {
   let weight = 0;
   const rest: unknown[] = [value];

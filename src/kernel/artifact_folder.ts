@@ -22,13 +22,7 @@ export class ArtifactFolder {
     }
   }
 
-  /**
-   * Creates a file with a unique name, `<8 hex digits>.<extension>`.
-   *
-   * @param extension The extension, without the dot.
-   * @returns The file's path below the folder as it was given, and the open file.
-   * @throws {Error} The folder cannot be created or is behind a symbolic link.
-   */
+  /** Creates a file with a unique name, `<8 hex digits>.<extension>`. */
   create(extension: string): { path: string; file: Deno.FsFile } {
     const real = this.#open();
     for (;;) {

@@ -19,20 +19,12 @@ export interface BootstrapConfig {
 /**
  * The one statement that sets up a kernel, by the module `ipybox_runtime.kernel` on its
  * `PYTHONPATH`. It is an expression without a value, so that the user's namespace stays empty.
- *
- * @param config What the kernel is told.
- * @returns Python code.
  */
 export function bootstrapCode(config: BootstrapConfig): string {
   return callOf("start", config);
 }
 
-/**
- * The one statement by which a kernel that was started ahead begins.
- *
- * @param toolToken What opens the tool server to its code.
- * @returns Python code.
- */
+/** The one statement by which a kernel that was started ahead begins. */
 export function beginCode(toolToken: string | undefined): string {
   return callOf("begin", toolToken === undefined ? {} : { toolToken });
 }

@@ -15,12 +15,6 @@ export interface BriefRequestOptions {
  *
  * To complete `value.` it runs code of the value's class, which may take for ever: one that is given
  * up is interrupted, and the next request waits until that is over.
- *
- * @param kernel The kernel.
- * @param content What it is asked.
- * @param options When it is given up.
- * @returns The reply's content.
- * @throws {unknown} The signal's reason, or why the kernel ended.
  */
 export async function briefRequest(
   kernel: Kernel,

@@ -2,14 +2,7 @@ import { CodeExecutionError, type PartialResult } from "../errors.ts";
 import { failureHint, type HintContext } from "./failure_hint.ts";
 import type { Raised } from "./raised.ts";
 
-/**
- * Makes the error of code that raised an exception.
- *
- * @param raised The exception.
- * @param produced What the code had produced before.
- * @param context What may have been the reason, which the traceback then says.
- * @returns The error.
- */
+/** Makes the error of code that raised an exception. */
 export function codeError(
   raised: Raised,
   produced: PartialResult,

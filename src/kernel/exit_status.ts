@@ -16,12 +16,7 @@ const HINTS: Readonly<Record<string, string>> = {
   SIGXFSZ: "it exceeded its limit of file size (SIGXFSZ)",
 };
 
-/**
- * Reads the return code of a Python `Popen`, in which a signal is negative.
- *
- * @param returnCode The return code; anything else means that nothing is known.
- * @returns The exit status.
- */
+/** Reads the return code of a Python `Popen`, in which a signal is negative. */
 export function exitStatus(returnCode: unknown): ExitStatus {
   if (typeof returnCode !== "number") return { exitCode: null, signal: null };
   if (returnCode >= 0) return { exitCode: returnCode, signal: null };

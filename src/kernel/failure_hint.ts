@@ -4,13 +4,7 @@ import { limitHint, type RaisedException } from "./limit_hint.ts";
 /** What of a gateway explains why code fails. */
 export type HintContext = Pick<GatewayAddress, "limits" | "sandboxed">;
 
-/**
- * Says what ipybox has to do with an exception, and what helps.
- *
- * @param raised The exception, which executed code may have forged.
- * @param context The limits in force, and whether there is a sandbox.
- * @returns A line for the user, or `undefined` where ipybox has nothing to do with it.
- */
+/** Says what ipybox has to do with an exception, and what helps. */
 export function failureHint(raised: RaisedException, context: HintContext): string | undefined {
   const { limits, sandboxed = false } = context;
   return (limits && limitHint(raised, limits)) ?? moduleHint(raised) ??
@@ -20,9 +14,6 @@ export function failureHint(raised: RaisedException, context: HintContext): stri
 /**
  * Names the module that code lacked where installing packages may help. Who reads the error knows how
  * that is done: by a command, a tool or a method.
- *
- * @param raised The exception, which executed code may have forged.
- * @returns The module that was imported, without those in it; `undefined` where it is another matter.
  */
 export function missingModule(
   { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,

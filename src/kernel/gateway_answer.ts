@@ -3,11 +3,6 @@
  * and answers as soon as the gateway is up.
  *
  * This is plain HTTP over a plain socket, because `fetch` might go through a proxy of the user's.
- *
- * @param port The gateway's port on 127.0.0.1.
- * @param token The gateway's token.
- * @param signal Ends the wait.
- * @throws {Error} It answers, but not as a gateway does.
  */
 export async function untilAnswers(
   port: number,

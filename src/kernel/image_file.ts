@@ -14,14 +14,7 @@ const FORMATS: readonly {
   { mime: "image/svg+xml", extension: "svg", decode: (value) => encoder.encode(value) },
 ];
 
-/**
- * Writes the image of a MIME bundle to a file.
- *
- * @param data The bundle.
- * @param folder Where to.
- * @returns The file's path, or `undefined` when the bundle has no image.
- * @throws {Error} The image is malformed or the file cannot be written.
- */
+/** Writes the image of a MIME bundle to a file. */
 export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | undefined {
   for (const { mime, extension, decode } of FORMATS) {
     const value = textOf(data[mime]);
@@ -30,12 +23,7 @@ export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | u
   return undefined;
 }
 
-/**
- * The text that a bundle shows: all but the `repr` of an image that is shown.
- *
- * @param data The bundle.
- * @returns The text, or `undefined` where there is none.
- */
+/** The text that a bundle shows: all but the `repr` of an image that is shown. */
 export function shownText(data: MimeBundle): string | undefined {
   const text = textOf(data["text/plain"]);
   if (text === undefined || text.length > MAX_BARE_REPR || !BARE_REPR.test(text)) return text;

@@ -12,12 +12,7 @@ const MAX_PROMPT = 2000;
 /** What the kernel takes for the end of all input. */
 export const END_OF_INPUT = "\x04";
 
-/**
- * Reads what code asks for, which it may have forged.
- *
- * @param content The content of an `input_request`.
- * @returns It, cut to what can be shown.
- */
+/** Reads what code asks for, which it may have forged. */
 export function inputQuestion(content: Readonly<Record<string, unknown>>): InputQuestion {
   const { prompt, password } = content;
   const text = typeof prompt === "string" ? prompt : "";

@@ -112,10 +112,6 @@ const MAX_HEADER_VALUES = 1000;
 /**
  * Reads a message, which executed code may have forged. Of one with too many values, the content
  * is left out: what should have been output is a text that says so.
- *
- * @param data What the socket received.
- * @returns The message.
- * @throws {Error} It is no Jupyter message.
  */
 export function decodeMessage(data: ArrayBuffer): JupyterMessage {
   const { channel, header, parent, content: bytes } = partsOf(data);

@@ -71,14 +71,7 @@ export class Kernel implements AsyncDisposable {
     this.#stderrBefore = options.gateway.stderrTail ?? "";
   }
 
-  /**
-   * Starts a kernel and sets it up.
-   *
-   * @param options How.
-   * @param signal Gives up; what was started is ended.
-   * @returns The kernel, ready for code.
-   * @throws {Error} The gateway cannot be reached or the kernel cannot be set up.
-   */
+  /** Starts a kernel and sets it up. */
   static async start(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
     await using stack = new AsyncDisposableStack();
     const kernel = stack.use(new Kernel(await createKernel(options, signal), options));
@@ -95,13 +88,7 @@ export class Kernel implements AsyncDisposable {
     return this.#end.signal;
   }
 
-  /**
-   * Sends a request.
-   *
-   * @param content The request.
-   * @param listeners Who hears of what it leads to.
-   * @returns The request under way. It fails with the reason of {@linkcode ended}.
-   */
+  /** Sends a request. */
   request(content: RequestContent, listeners: RequestListeners = {}): KernelRequest {
     const aside = content.type === "complete_request" || content.type === "is_complete_request";
     const { id, data } = encodeRequest(content, aside ? this.#asideSession : this.#session);
@@ -153,9 +140,6 @@ export class Kernel implements AsyncDisposable {
   /**
    * Has a kernel that was started ahead begin anew: code of the kernel that it replaces could write
    * to its folder. For after that one's end, and before any code.
-   *
-   * @param toolToken What opens the tool server to its code.
-   * @throws {Error} It cannot.
    */
   async begin(toolToken: string | undefined): Promise<void> {
     const code = beginCode(toolToken);

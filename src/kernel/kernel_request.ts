@@ -73,12 +73,7 @@ export class KernelRequest {
     }
   }
 
-  /**
-   * Takes what its code asks.
-   *
-   * @param content The question.
-   * @returns Whether there is somebody to answer it.
-   */
+  /** Takes what its code asks. */
   ask(content: JsonObject): boolean {
     const { onInput } = this.#listeners;
     if (onInput === undefined || this.#isIdle) return false;

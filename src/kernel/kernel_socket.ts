@@ -15,15 +15,7 @@ export class KernelSocket implements AsyncDisposable {
     this.closed = closed;
   }
 
-  /**
-   * Waits until a socket is open.
-   *
-   * @param socket A socket that connects.
-   * @param onMessage Called with each binary message.
-   * @param signal Gives up.
-   * @returns The open socket.
-   * @throws {Error} The connection failed.
-   */
+  /** Waits until a socket is open. */
   static async open(
     socket: WebSocket,
     onMessage: (data: ArrayBuffer) => void,

@@ -8,10 +8,6 @@ const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
 /**
  * What a process has said since an earlier moment, as far as it helps to understand its end: of the
  * stack of a crash, only the frames that are the user's.
- *
- * @param before The last part of its stderr at that moment.
- * @param now The last part of its stderr now.
- * @returns What came in between.
  */
 export function lastWords(before: string, now: string): string {
   return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");

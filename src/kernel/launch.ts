@@ -39,13 +39,7 @@ export interface LaunchOptions {
   readonly log: Logger;
 }
 
-/**
- * Starts a launcher.
- *
- * @param parts Where what is started is left to be ended.
- * @param options What and where.
- * @returns The launcher, which is not ready yet.
- */
+/** Starts a launcher. */
 export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Launched {
   const { command, prepared, cwd, kernelDoor, log } = options;
   const [program = "", ...args] = command;
@@ -83,16 +77,7 @@ async function evidence(process: ManagedProcess, link: Link): Promise<ProcessEvi
   return { ...exit, stderrTail: process.stderrTail + broken };
 }
 
-/**
- * Waits for the launcher's report on what it can reach.
- *
- * @param launched The launcher.
- * @param sandboxed Whether it is in the sandbox.
- * @param deadline Ends the wait.
- * @returns The report.
- * @throws {SandboxUnavailableError} The sandbox does not start.
- * @throws {GatewayStartError} The launcher ended, or makes no sense.
- */
+/** Waits for the launcher's report on what it can reach. */
 export async function untilReady(
   launched: Launched,
   sandboxed: boolean,
@@ -148,14 +133,7 @@ function parseReport(words: unknown, { process }: Launched): SelfTestReport {
 /** How long after a failed answer the gateway's end is waited for, which would explain it. */
 const EXPLANATION_MS = 2000;
 
-/**
- * Waits until the gateway answers.
- *
- * @param answer Its answer.
- * @param launched The launcher that started it.
- * @param deadline Ends the wait.
- * @throws {GatewayStartError} It ended, or answers something else.
- */
+/** Waits until the gateway answers. */
 export async function untilUp(
   answer: Promise<void>,
   { process, exited }: Launched,

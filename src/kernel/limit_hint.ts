@@ -8,13 +8,7 @@ export interface RaisedException {
   readonly traceback: string;
 }
 
-/**
- * Names the limit that made code fail, and the option that raises it.
- *
- * @param raised The exception.
- * @param limits The limits in force.
- * @returns A line for the user, or `undefined` where no limit in force explains the exception.
- */
+/** Names the limit that made code fail, and the option that raises it. */
 export function limitHint(raised: RaisedException, limits: EffectiveLimits): string | undefined {
   const { ename, evalue, traceback } = raised;
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
@@ -35,13 +29,7 @@ export function limitHint(raised: RaisedException, limits: EffectiveLimits): str
   return undefined;
 }
 
-/**
- * Names the limit that may have ended a kernel.
- *
- * @param signal The signal that ended it.
- * @param limits The limits in force.
- * @returns A line for the user, or `undefined` where no limit in force ends a process so.
- */
+/** Names the limit that may have ended a kernel. */
 export function deathHint(signal: string | null, limits: EffectiveLimits): string | undefined {
   const { cpuSeconds } = limits;
   if (cpuSeconds === null || (signal !== "SIGXCPU" && signal !== "SIGKILL")) return undefined;

@@ -58,11 +58,6 @@ export class OutputLog {
   #totalBytes = 0;
   #hasText = false;
 
-  /**
-   * @param maxBytes The most text that is kept.
-   * @param beforeGap Called before text is left out, while {@linkcode rawText} is still all of it, or
-   * before an update that needs that.
-   */
   constructor(readonly maxBytes: number, beforeGap: () => void) {
     this.#half = maxBytes / 2;
     this.#beforeGap = beforeGap;

@@ -40,14 +40,7 @@ const answerSchema = z.object({
   missing: z.array(z.string()),
 });
 
-/**
- * Asks a Python where its files are and whether it can run the gateway.
- *
- * @param python Its path.
- * @param signal Ends the question.
- * @returns What it answered.
- * @throws {EnvironmentNotReadyError} It does not exist, does not work, or lacks packages.
- */
+/** Asks a Python where its files are and whether it can run the gateway. */
 export async function locatePython(python: string, signal: AbortSignal): Promise<PythonFiles> {
   const answer = await query(python, signal);
   if (answer.missing.length > 0) {

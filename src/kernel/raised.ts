@@ -17,10 +17,6 @@ const MAX_ENTRIES = 1000;
 /**
  * Reads an exception from a message, which executed code may have forged: all of it is cut before
  * anything is looked for in it.
- *
- * @param content The content of an `error` message or of a reply.
- * @param limit The most bytes of its message, and of its traceback.
- * @returns The exception.
  */
 export function raisedIn(content: JsonObject, limit: number): Raised {
   const { ename, evalue, traceback, status } = content;

@@ -41,13 +41,7 @@ export class Running {
   /** What the code asked last. */
   #question: InputRequest | undefined;
 
-  /**
-   * Sends the code to a kernel.
-   *
-   * @param kernel The kernel, of which nobody else wants anything now.
-   * @param code The code.
-   * @param options Where its output goes, and what becomes of the kernel.
-   */
+  /** Sends the code to a kernel. */
   constructor(
     kernel: Kernel,
     code: { readonly code: string; readonly storeHistory: boolean },
@@ -81,12 +75,7 @@ export class Running {
     return interrupted;
   }
 
-  /**
-   * Waits for the end.
-   *
-   * @param cancelled Has the code interrupted. A kernel that goes on with it is replaced.
-   * @returns How it ended. Never rejects.
-   */
+  /** Waits for the end. */
   async outcome(cancelled: AbortSignal): Promise<Outcome> {
     const { collector, keeper, context } = this.#options;
     try {

@@ -37,12 +37,7 @@ export class SessionFolder implements AsyncDisposable {
     this.canary = `${root}/canary`;
   }
 
-  /**
-   * Makes the folders and writes what runs in them.
-   *
-   * @param log Told what of killed processes could not be removed.
-   * @returns The folders.
-   */
+  /** Makes the folders and writes what runs in them. */
   static async create(log?: Logger): Promise<SessionFolder> {
     await using stack = new AsyncDisposableStack();
     const folder = stack.use(new SessionFolder(await HeldFolder.create({ log })));
@@ -62,11 +57,7 @@ export class SessionFolder implements AsyncDisposable {
     return folder;
   }
 
-  /**
-   * The variables that lead the gateway into the session.
-   *
-   * @returns The variables.
-   */
+  /** The variables that lead the gateway into the session. */
   environment(): Record<string, string> {
     return {
       HOME: this.session,

@@ -30,11 +30,6 @@ export class SpareKernel {
   #kernel: Promise<Kernel> | undefined;
   #closed = false;
 
-  /**
-   * @param start Starts and sets up a kernel.
-   * @param end Ends one that is not needed any more.
-   * @param options Whether there is to be one.
-   */
   constructor(
     start: () => Promise<Kernel>,
     end: (kernel: Promise<Kernel>) => void,

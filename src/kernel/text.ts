@@ -3,9 +3,6 @@
 /**
  * Shows text as a terminal would after carriage returns and backspaces, so that a progress bar is
  * its last state.
- *
- * @param text Text in which `\r` moves to the start of the line and `\b` one character back.
- * @returns The text with each line as it was last seen.
  */
 export function collapseCarriageReturns(text: string): string {
   if (!/[\r\b]/.test(text)) return text;

@@ -1,9 +1,6 @@
 /**
  * Makes a traceback show what the user wrote: without frames of ipybox, and with `!command`,
  * `%magic` and `%%magic` instead of the calls that IPython makes of them.
- *
- * @param traceback The entries of Jupyter's `error` message, which executed code may have forged.
- * @returns The entries that are the user's business.
  */
 export function cleanTraceback(traceback: readonly string[]): string[] {
   return traceback.filter((entry) => !isOwnFrame(entry)).map(showMagics);

@@ -49,12 +49,7 @@ const MAX_INDENT = 1000;
 
 const STATUSES = ["complete", "incomplete", "invalid", "unknown"] as const;
 
-/**
- * Reads the reply to an `is_complete_request`.
- *
- * @param reply The reply's content.
- * @returns The status; `"unknown"` where the kernel says nothing of use.
- */
+/** Reads the reply to an `is_complete_request`. */
 export function codeStatus(reply: JsonObject): CodeStatus {
   const status = STATUSES.find((known) => known === reply.status) ?? "unknown";
   const { indent } = reply;
@@ -63,13 +58,7 @@ export function codeStatus(reply: JsonObject): CodeStatus {
   return { status, indent: usable ? indent : "" };
 }
 
-/**
- * Reads the reply to a `complete_request`.
- *
- * @param reply The reply's content.
- * @param code The code that was sent.
- * @returns The completions; none where the kernel says nothing of use.
- */
+/** Reads the reply to a `complete_request`. */
 export function codeCompletions(reply: JsonObject, code: string): CodeCompletions {
   const { status, matches, cursor_start: first, cursor_end: last } = reply;
   const none = { matches: [], start: code.length, end: code.length };
@@ -83,14 +72,7 @@ export function codeCompletions(reply: JsonObject, code: string): CodeCompletion
   return { matches: [...new Set(usable)], start, end };
 }
 
-/**
- * A position in code points.
- *
- * @param code The code.
- * @param index The position as an index of the string.
- * @returns How many code points stand before it.
- * @throws {RangeError} It is no position between two characters of the code.
- */
+/** A position in code points. */
 export function toCodePoints(code: string, index: number): number {
   const inside = Number.isInteger(index) && index >= 0 && index <= code.length;
   if (!inside || isLowSurrogate(code, index) && isHighSurrogate(code, index - 1)) {

@@ -35,11 +35,7 @@ export class ByteQueue {
     this.end();
   }
 
-  /**
-   * Takes all bytes that wait, or waits for some. Only one call may be waiting.
-   *
-   * @returns The bytes, or `null` at the end.
-   */
+  /** Takes all bytes that wait, or waits for some. Only one call may be waiting. */
   take(): Promise<Uint8Array | null> {
     if (this.#waiting.length > 0) return Promise.resolve(this.#waiting.take());
     if (this.#ended) return Promise.resolve(null);

@@ -61,14 +61,7 @@ const LENGTHS: Readonly<Record<number, number>> = {
   [FrameType.WIN]: 4,
 };
 
-/**
- * Encodes a frame.
- *
- * @param type What it says.
- * @param stream The stream that it belongs to.
- * @param payload Its payload.
- * @returns The frame's bytes.
- */
+/** Encodes a frame. */
 export function encodeFrame(
   type: FrameType,
   stream: number,
@@ -83,25 +76,14 @@ export function encodeFrame(
   return bytes;
 }
 
-/**
- * Encodes a `WIN` frame.
- *
- * @param stream The stream.
- * @param count How many bytes were taken.
- * @returns The frame's bytes.
- */
+/** Encodes a `WIN` frame. */
 export function encodeCredit(stream: number, count: number): Uint8Array {
   const payload = new Uint8Array(4);
   new DataView(payload.buffer).setUint32(0, count);
   return encodeFrame(FrameType.WIN, stream, payload);
 }
 
-/**
- * Reads the number in a `WIN` frame.
- *
- * @param frame The frame.
- * @returns How many bytes were taken.
- */
+/** Reads the number in a `WIN` frame. */
 export function creditOf(frame: Frame): number {
   return new DataView(frame.payload.buffer, frame.payload.byteOffset, 4).getUint32(0);
 }
@@ -118,13 +100,7 @@ export class FrameDecoder {
     return this.#rest.length;
   }
 
-  /**
-   * Takes the next bytes.
-   *
-   * @param chunk The bytes, which the payloads of the frames refer to.
-   * @returns The frames that they complete, in order.
-   * @throws {LinkError} The bytes are no frames.
-   */
+  /** Takes the next bytes. */
   *push(chunk: Uint8Array): Generator<Frame, void, undefined> {
     const bytes = this.#rest.length === 0 ? chunk : joinBytes(this.#rest, chunk);
     this.#rest = NOTHING;

@@ -74,21 +74,12 @@ export class Link implements AsyncDisposable {
     for (const promise of [this.ready, this.closed]) promise.catch(() => {}); // not all await both
   }
 
-  /**
-   * Takes over a child's stdin and stdout.
-   *
-   * @param options The two, and where streams from inside lead to.
-   * @returns The link.
-   */
+  /** Takes over a child's stdin and stdout. */
   static open(options: LinkOptions): Link {
     return new Link(options);
   }
 
-  /**
-   * Tells the launcher what to start.
-   *
-   * @param spec Any JSON value that the launcher understands.
-   */
+  /** Tells the launcher what to start. */
   start(spec: unknown): void {
     this.#send(encodeFrame(FrameType.START, 0, new TextEncoder().encode(JSON.stringify(spec))));
   }
@@ -96,8 +87,6 @@ export class Link implements AsyncDisposable {
   /**
    * Leads a connection to what the launcher started. A link that has ended, or that has too many
    * streams, closes it.
-   *
-   * @param connection The connection, which the link owns from here.
    */
   connect(connection: Deno.TcpConn): void {
     if (this.#ended || this.#streams.size >= MAX_STREAMS) return connection.close();

@@ -35,10 +35,6 @@ export class LinkStream implements ByteStream {
   #peerEnded = false;
   #over = false;
 
-  /**
-   * @param id The stream's number.
-   * @param carrier The link.
-   */
   constructor(id: number, carrier: StreamCarrier) {
     this.id = id;
     this.#carrier = carrier;

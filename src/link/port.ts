@@ -11,12 +11,7 @@ export class LinkPort implements AsyncDisposable {
     this.#accepting = acceptAll(this.#listener, (connection) => link.connect(connection));
   }
 
-  /**
-   * Listens on a free port of 127.0.0.1.
-   *
-   * @param link Where its connections lead.
-   * @returns The port.
-   */
+  /** Listens on a free port of 127.0.0.1. */
   static open(link: Link): LinkPort {
     return new LinkPort(link);
   }

@@ -10,10 +10,6 @@ const MAX_PROBLEM = 500;
  *
  * The schema is a server's, which may be hostile: its regular expressions, which can take for ever,
  * are left to the server, as is a schema that cannot be understood.
- *
- * @param schema The schema.
- * @param args The arguments.
- * @returns What is wrong, or `undefined` where nothing is.
  */
 export function checkArguments(
   schema: Readonly<Record<string, unknown>>,

@@ -9,9 +9,6 @@ const MESSAGE_BYTES = 4096;
 /**
  * Bounds what waits to be sent to a server. One that asks all the time, and takes no answers, would fill
  * the memory with them.
- *
- * @param transport What sends.
- * @param fail Called where more would have to wait. It ends the connection.
  */
 export function limitBacklog(transport: Transport, fail: (error: Error) => void): void {
   const send = transport.send.bind(transport);

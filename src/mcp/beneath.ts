@@ -20,10 +20,6 @@ const BLOCK = 1 << 16;
 export class BeneathError extends Error {
   override readonly name: string = "BeneathError";
 
-  /**
-   * @param reason Whether there is nothing, or something else than is needed.
-   * @param message Which path, and why.
-   */
   constructor(readonly reason: "missing" | "refused", message: string, options?: ErrorOptions) {
     super(message, options);
   }
@@ -35,13 +31,7 @@ export interface OpenFile extends AsyncDisposable {
   readonly bytes: ReadableStream<Uint8Array>;
 }
 
-/**
- * Checks a relative path.
- *
- * @param path The path, with `/` between its parts.
- * @returns Its parts.
- * @throws {BeneathError} It leads elsewhere or names nothing.
- */
+/** Checks a relative path. */
 export function pathParts(path: string): string[] {
   const parts = path.split("/");
   const bad = parts.some((part) =>
@@ -51,14 +41,7 @@ export function pathParts(path: string): string[] {
   throw new BeneathError("refused", `Cannot use the path ${JSON.stringify(path.slice(0, 200))}`);
 }
 
-/**
- * Opens a plain file for reading.
- *
- * @param root The folder.
- * @param parts The path below it: see {@linkcode pathParts}.
- * @returns The file, to be disposed of, or read to its end.
- * @throws {BeneathError} There is none.
- */
+/** Opens a plain file for reading. */
 export async function openBeneath(root: string, parts: readonly string[]): Promise<OpenFile> {
   await using folder = await openFolder(root, parts.slice(0, -1), false);
   // A pipe would not open before somebody writes to it.
@@ -75,14 +58,7 @@ export async function openBeneath(root: string, parts: readonly string[]): Promi
   };
 }
 
-/**
- * Writes a file, whole or not at all, and the folders to it.
- *
- * @param root The folder.
- * @param parts The path below it: see {@linkcode pathParts}.
- * @param bytes Its content.
- * @throws {BeneathError} The path leads through something that is no folder.
- */
+/** Writes a file, whole or not at all, and the folders to it. */
 export async function writeBeneath(
   root: string,
   parts: readonly string[],
@@ -101,15 +77,7 @@ export async function writeBeneath(
   }
 }
 
-/**
- * Opens a folder, part by part.
- *
- * @param root The folder.
- * @param parts The path below it.
- * @param create Whether folders that are missing are made.
- * @returns The open folder: see {@linkcode inside}.
- * @throws {BeneathError} There is none.
- */
+/** Opens a folder, part by part. */
 export async function openFolder(
   root: string,
   parts: readonly string[],

@@ -21,14 +21,7 @@ export interface CallEnd {
   readonly timedOut: boolean;
 }
 
-/**
- * Explains an error that says nothing about the connection: it goes on.
- *
- * @param serverName The server.
- * @param error What the SDK threw.
- * @param end How the call ended on our side.
- * @returns The error for the caller, or `undefined` where the connection must have failed.
- */
+/** Explains an error that says nothing about the connection: it goes on. */
 export function explainAnswer(
   serverName: string,
   error: unknown,
@@ -51,16 +44,7 @@ export function explainAnswer(
   return undefined;
 }
 
-/**
- * Explains the failure of a connection to a server's process.
- *
- * @param serverName The server.
- * @param transport The transport, which knows how the process ended.
- * @param error What the SDK threw.
- * @param warn Takes the process's last words: they may hold secrets, and the error goes to the code in
- * the sandbox.
- * @returns The error for the caller.
- */
+/** Explains the failure of a connection to a server's process. */
 export async function explainDeath(
   serverName: string,
   transport: StdioTransport,
@@ -78,13 +62,7 @@ export async function explainDeath(
   return fail(serverName, "server_died", how, error, { exitCode, signal });
 }
 
-/**
- * Explains the failure of a connection by HTTP.
- *
- * @param serverName The server.
- * @param error What the SDK threw.
- * @returns The error for the caller. It does not carry the address, which may hold secrets.
- */
+/** Explains the failure of a connection by HTTP. */
 export function explainUnreachable(serverName: string, error: unknown): ToolCallError {
   const what = isForgottenSession(error)
     ? "no longer knew the session (HTTP 404); the next call starts a new one"
@@ -94,12 +72,7 @@ export function explainUnreachable(serverName: string, error: unknown): ToolCall
   return fail(serverName, "server_unreachable", what, error);
 }
 
-/**
- * Explains that a server cannot be used for want of a login.
- *
- * @param failure Why.
- * @returns The error for the caller, whose message executed code may read.
- */
+/** Explains that a server cannot be used for want of a login. */
 export function explainLogin(failure: McpConnectionError): ToolCallError {
   const { serverName, message } = failure;
   if (!(failure instanceof McpLoginRequiredError)) {
@@ -111,11 +84,6 @@ export function explainLogin(failure: McpConnectionError): ToolCallError {
 /**
  * Says that a server cannot be started or reached, in words that executed code may read: addresses, what
  * was filled in for variables, and last words may hold secrets.
- *
- * @param serverName The server.
- * @param params Its parameters, as they are registered.
- * @param error Why.
- * @returns The message.
  */
 export function startFailure(serverName: string, params: ServerParams, error: Error): string {
   const isConnection = error instanceof McpConnectionError;

@@ -89,14 +89,7 @@ export function isListMethod(method: CatalogMethod): method is ListMethod {
   return method.endsWith("/list");
 }
 
-/**
- * Checks the parameters of a request.
- *
- * @param method The method.
- * @param params The parameters.
- * @returns The same, checked.
- * @throws {TypeError} They are not those of the method.
- */
+/** Checks the parameters of a request. */
 export function checkCatalogParams(
   method: CatalogMethod,
   params: unknown,
@@ -115,15 +108,7 @@ const MAX_TOOLS_MIB = 16;
 /** How long the pages after the first may take together: that one is waited for like any other answer. */
 const MAX_PAGING_MS = 60_000;
 
-/**
- * Asks for all pages of a list.
- *
- * @param method What is listed.
- * @param ask Asks for one page.
- * @param onWeight Told of the memory that each page takes, also of one that is refused.
- * @returns The items, each with what it must have.
- * @throws {ToolCallError} A page is none, or there is no end of them.
- */
+/** Asks for all pages of a list. */
 export async function listAll(
   method: ListMethod | "tools/list",
   ask: (params: { cursor?: string }) => Promise<unknown>,
@@ -164,13 +149,7 @@ export function malformed(method: CatalogMethod | "tools/list"): never {
   throw new ToolCallError("protocol_error", `The server sent a malformed answer to ${method}`);
 }
 
-/**
- * Checks another result that a server sent.
- *
- * @param method What it was asked.
- * @param raw What it answered.
- * @returns The result, or `undefined` where it is none.
- */
+/** Checks another result that a server sent. */
 export function parseCatalogResult(
   method: Exclude<CatalogMethod, ListMethod>,
   raw: unknown,

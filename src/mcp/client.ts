@@ -30,13 +30,7 @@ const MAX_SAMPLING = 16;
 /** The least grave messages that servers are asked to log. */
 const LOG_LEVEL = "info";
 
-/**
- * Makes a client that is not connected yet.
- *
- * @param serverName The server, for logs.
- * @param options What it can do.
- * @returns The client.
- */
+/** Makes a client that is not connected yet. */
 export function makeClient(serverName: string, options: ClientMakeOptions): Client {
   const { protocol, hooks = {}, log = silentLogger } = options;
   const client = new Client(CLIENT_INFO, {
@@ -109,9 +103,6 @@ function mutable(
 
 /**
  * Asks a connected server of the handshake era for its log; the newer era is asked by each request.
- *
- * @param client The client.
- * @param refused Told where the server does not do it.
  */
 export function requestLog(client: Client, refused: (error: unknown) => void): void {
   if (client.getProtocolEra() === "modern" || !client.getServerCapabilities()?.logging) return;
@@ -120,9 +111,6 @@ export function requestLog(client: Client, refused: (error: unknown) => void): v
 
 /**
  * Asks a connected server of the newer era to tell when its tools change; the others do it unasked.
- *
- * @param client The client, which hears of it as of other notifications.
- * @param refused Told where the server does not do it.
  */
 export function listenForChanges(client: Client, refused: (error: unknown) => void): void {
   const changes = client.getServerCapabilities()?.tools?.listChanged === true;

@@ -91,28 +91,7 @@ export interface SessionConnectOptions extends ConnectOptions {
   owner?: object | undefined;
 }
 
-/**
- * Starts or reaches an MCP server.
- *
- * @param serverName The server's name, which all errors carry.
- * @param params How it is started or reached; `${VAR}` is filled in now.
- * @param options Time limit, variables, and who is told.
- * @returns The connection. Disposing it stops the server or ends the session.
- * @throws {TypeError} The name cannot be a server's.
- * @throws {ConfigError} A variable is not set or the parameters make no sense; nothing was started.
- * @throws {McpConnectionError} It does not start, cannot be reached, or does not answer in time.
- * @throws {SandboxUnavailableError} It is to run in the sandbox, which cannot be had.
- * @throws {McpLoginRequiredError} It asks for a login, and `login` is not given.
- *
- * @example
- * ```ts
- * import { connectMcp } from "./connect.ts";
- *
- * const params = { command: "npx", args: ["-y", "@modelcontextprotocol/server-everything"] };
- * await using connection = await connectMcp("everything", params);
- * for (const tool of await connection.listTools()) console.error(tool.name);
- * ```
- */
+/** Starts or reaches an MCP server. */
 export async function connectMcp(
   serverName: string,
   params: ServerParams,

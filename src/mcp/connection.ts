@@ -156,47 +156,24 @@ export class McpConnection implements AsyncDisposable {
     return this.#client.getInstructions();
   }
 
-  /**
-   * Lists all tools that can be called, from all pages.
-   *
-   * @param options How long to wait for tools that are added late.
-   * @returns The tools in the server's order.
-   * @throws {ToolCallError} The server does not give its list.
-   */
+  /** Lists all tools that can be called, from all pages. */
   async listTools(options: ListToolsOptions = {}): Promise<readonly Tool[]> {
     return (await this.#list(options)).tools;
   }
 
-  /**
-   * Lists what the server lists as tools, as it comes: nothing of it has been checked.
-   *
-   * @param options How long to wait for tools that are added late.
-   * @returns The entries in the server's order.
-   * @throws {ToolCallError} The server does not give its list.
-   */
+  /** Lists what the server lists as tools, as it comes: nothing of it has been checked. */
   async listEntries(options: ListToolsOptions = {}): Promise<readonly unknown[]> {
     return (await this.#list(options)).entries;
   }
 
-  /**
-   * Asks for all that an API is made of.
-   *
-   * @param options How long to wait for tools that are added late.
-   * @returns The server's tools as they come, and what it says of itself.
-   * @throws {ToolCallError} The server does not give its list.
-   */
+  /** Asks for all that an API is made of. */
   async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
     const tools = await this.listEntries(options);
     const unusable = tools.map((entry) => this.problemOf(entry));
     return { tools, unusable, serverInfo: this.serverInfo, instructions: this.instructions };
   }
 
-  /**
-   * Finds out whether an entry of the server's list is a tool that cannot be called.
-   *
-   * @param entry The entry.
-   * @returns Why it cannot be called; `undefined` where nothing is known against it.
-   */
+  /** Finds out whether an entry of the server's list is a tool that cannot be called. */
   problemOf(entry: unknown): string | undefined {
     const tool = readTool(entry);
     if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
@@ -208,14 +185,7 @@ export class McpConnection implements AsyncDisposable {
     return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }
 
-  /**
-   * Finds one tool in the server's list, which is fetched again after it changed.
-   *
-   * @param name The tool's name on the wire.
-   * @param signal Gives up.
-   * @returns The tool, or `undefined` where it is not listed.
-   * @throws {ToolCallError} The server does not give its list.
-   */
+  /** Finds one tool in the server's list, which is fetched again after it changed. */
   async findTool(name: string, signal?: AbortSignal): Promise<Tool | undefined> {
     // One after the other: the others find what the first has listed.
     using _turn = await this.#lookups.acquire(signal).catch(async (error) => {
@@ -225,12 +195,7 @@ export class McpConnection implements AsyncDisposable {
     return tools.find((tool) => tool.name === name);
   }
 
-  /**
-   * Finds one tool in the server's list, if that is known.
-   *
-   * @param name The tool's name on the wire.
-   * @returns The tool, or `undefined` where it is not listed or not known.
-   */
+  /** Finds one tool in the server's list, if that is known. */
   knownTool(name: string): Tool | undefined {
     return this.#tools?.find((tool) => tool.name === name);
   }
@@ -240,15 +205,7 @@ export class McpConnection implements AsyncDisposable {
     return this.#tools?.map(({ name }) => name) ?? [];
   }
 
-  /**
-   * Calls a tool.
-   *
-   * @param name The tool's name on the wire.
-   * @param args The arguments, sent as they are.
-   * @param options What cancels the call.
-   * @returns The tool's result, also where it says that the tool failed.
-   * @throws {ToolCallError} There is no result; its type says why.
-   */
+  /** Calls a tool. */
   async callTool(
     name: string,
     args: ExactObject,
@@ -275,27 +232,14 @@ export class McpConnection implements AsyncDisposable {
     }
   }
 
-  /**
-   * Finds a file that a result names and that lies where only the server can reach it.
-   *
-   * @param result The result.
-   * @returns The file's path, as the server says it; `undefined` where there is none.
-   */
+  /** Finds a file that a result names and that lies where only the server can reach it. */
   async ownFileIn(result: ToolResult): Promise<string | undefined> {
     if (this.#ownFolder === undefined) return undefined;
     const texts = result.content.flatMap(({ text }) => typeof text === "string" ? [text] : []);
     return await fileNamedIn(this.#ownFolder, texts.join("\n"));
   }
 
-  /**
-   * Asks for what the server offers beside tools.
-   *
-   * @param method What is asked.
-   * @param params The parameters, already checked.
-   * @param options What cancels it.
-   * @returns The result; a list comes whole, as `items`.
-   * @throws {ToolCallError} There is no result; its type says why.
-   */
+  /** Asks for what the server offers beside tools. */
   async catalog(
     method: CatalogMethod,
     params: Readonly<Record<string, unknown>>,

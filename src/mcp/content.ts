@@ -45,13 +45,7 @@ const rawResult = z.looseObject({
   _meta: z.record(z.string(), z.unknown()).optional(),
 });
 
-/**
- * Checks a tool's result. It comes from a server, so nothing about it is sure.
- *
- * @param raw The result as it was received.
- * @returns The same, without what is not part of a result.
- * @throws {ToolCallError} It is not the result of a tool.
- */
+/** Checks a tool's result. It comes from a server, so nothing about it is sure. */
 export function parseToolResult(raw: unknown): ToolResult {
   const parsed = rawResult.safeParse(raw);
   if (!parsed.success) throw malformed(problemOf(parsed.error));

@@ -53,12 +53,6 @@ const UNREACHABLE: readonly unknown[] = [
 /**
  * Copies what is below a folder. Links are copied as links, if what they name lies below the folder;
  * files are never shared with the copy.
- *
- * @param from The folder.
- * @param to An empty folder that nobody else writes to.
- * @param options What is left out, and the limits.
- * @throws {CopyLimitError} There is more than the limits allow.
- * @throws {BeneathError} The system has no way to do it: only Linux does.
  */
 export async function copyBeneath(from: string, to: string, options: CopyOptions): Promise<void> {
   await new Copy(from, to, options).run();

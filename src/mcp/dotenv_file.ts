@@ -4,14 +4,7 @@ import { type Logger, silentLogger } from "../log.ts";
 import { DOTENV_NOTE } from "../sandbox/dotenv_note.ts";
 import { isPlainFile, readHostileFile } from "./hostile_files.ts";
 
-/**
- * Reads a workspace's `.env`, unless executed code may have written it.
- *
- * @param workspace The workspace.
- * @param log Told that a file is left alone, and what to do if it is the user's.
- * @returns Its variables; none where it is not there.
- * @throws {ConfigError} It is a symbolic link.
- */
+/** Reads a workspace's `.env`, unless executed code may have written it. */
 export async function readDotenv(
   workspace: string,
   log: Logger = silentLogger,
@@ -20,13 +13,7 @@ export async function readDotenv(
   return text === undefined || !await isOwn(workspace, log) ? {} : parse(text);
 }
 
-/**
- * Whether a workspace has a `.env` that is the user's, which is out of reach for executed code.
- *
- * @param workspace The workspace.
- * @param log Told that a file is left alone, and what to do if it is the user's.
- * @returns Whether it is there, and was before code could write one.
- */
+/** Whether a workspace has a `.env` that is the user's, which is out of reach for executed code. */
 export async function hasOwnDotenv(
   workspace: string,
   log: Logger = silentLogger,

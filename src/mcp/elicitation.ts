@@ -49,12 +49,7 @@ export type ElicitationQuestion = FormQuestion | UrlQuestion;
 /** More than a person would read. */
 const MAX_MESSAGE = 10_000;
 
-/**
- * Reads a server's question.
- *
- * @param params The parameters of `elicitation/create`.
- * @returns The question, or why it is declined without asking.
- */
+/** Reads a server's question. */
 export function parseElicitation(
   params: Readonly<Record<string, unknown>>,
 ): ElicitationQuestion | string {

@@ -19,9 +19,6 @@ const MAX_FAILURE_BYTES = 2 ** 20;
 /**
  * Makes the `fetch` for the SDK: structured content keeps its numbers as they were written, the body of
  * a failure is read, because the SDK leaves some of them open, and what is too large ends in an error.
- *
- * @param owner For whom answers come: see {@linkcode MessageRoom}.
- * @returns The function.
  */
 export function exactFetch(owner: object): FetchLike {
   return async (url, init) => {
@@ -61,8 +58,6 @@ async function jsonText(
 /**
  * Answers a request in the place of a server whose answer cannot be taken: the SDK goes on waiting when
  * a stream fails.
- *
- * @throws {unknown} The error, where what cannot be taken is not the answer to a request.
  */
 function errorMessage(error: unknown, init: RequestInit | undefined): string {
   const request: unknown = typeof init?.body === "string" ? JSON.parse(init.body) : undefined;
@@ -93,12 +88,7 @@ async function read(
   });
 }
 
-/**
- * Gives structured content as it was written.
- *
- * @param value What the SDK gave.
- * @returns The exact value, where it came by {@linkcode exactFetch}; else the same value.
- */
+/** Gives structured content as it was written. */
 export function unmarked(value: unknown): unknown {
   if (typeof value !== "string" || !value.startsWith(MARK)) return value;
   return parseExact(value.slice(MARK.length));

@@ -15,9 +15,6 @@ const MAX_PATH = 2000;
 /**
  * How large a folder is, and when something in it was changed last, as far as it can be looked at.
  * Links are not followed.
- *
- * @param root The folder.
- * @returns Both.
  */
 export async function folderUsage(root: string): Promise<FolderUsage> {
   const usage = { bytes: 0, changedAt: 0 };

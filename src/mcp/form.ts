@@ -141,12 +141,7 @@ const formSchema = z.object({
 /** More than a person would fill in. */
 const MAX_FIELDS = 100;
 
-/**
- * Reads the schema of a form.
- *
- * @param schema The schema as the server sent it.
- * @returns Its fields in order, or `undefined` where it is no schema of a form.
- */
+/** Reads the schema of a form. */
 export function parseForm(schema: unknown): readonly FormField[] | undefined {
   const parsed = formSchema.safeParse(schema).data;
   if (parsed === undefined) return undefined;
@@ -190,13 +185,7 @@ function optionsOf(
     values?.map((value, at) => ({ value, title: names[at] ?? value }));
 }
 
-/**
- * Checks an answer to a form.
- *
- * @param fields The form's fields.
- * @param content The answer.
- * @returns What is wrong with it, in words for whoever answered; empty where nothing is.
- */
+/** Checks an answer to a form. */
 export function checkForm(
   fields: readonly FormField[],
   content: Readonly<Record<string, unknown>>,

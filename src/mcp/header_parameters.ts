@@ -17,12 +17,7 @@ const NESTED = [
 /** Keywords with schemas of that kind by name. */
 const NESTED_MAPS = ["patternProperties", "dependentSchemas", "$defs", "definitions"];
 
-/**
- * Finds what is wrong with the headers that a tool asks for.
- *
- * @param inputSchema The schema of its arguments.
- * @returns The reason why the tool cannot be called by HTTP, if there is one.
- */
+/** Finds what is wrong with the headers that a tool asks for. */
 export function headerProblem(inputSchema: unknown): string | undefined {
   const headers = new Set<string>();
   const waiting = [{ schema: inputSchema, isArgument: false, isFixed: true }];

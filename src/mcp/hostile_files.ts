@@ -17,13 +17,7 @@ const ATTEMPTS = 100;
 /** Why a file is not read. */
 type Unread = "missing" | "not a plain file" | "too large" | "being replaced";
 
-/**
- * Reads a text file that must be a plain file.
- *
- * @param path The file.
- * @returns Its text, or `undefined` where there is none.
- * @throws {ConfigError} It is a symbolic link, no file, or larger than 4 MiB.
- */
+/** Reads a text file that must be a plain file. */
 export async function readHostileFile(path: string): Promise<string | undefined> {
   const read = await readPlain(path, MAX_BYTES);
   switch (read) {
@@ -38,13 +32,7 @@ export async function readHostileFile(path: string): Promise<string | undefined>
   return new TextDecoder().decode(read);
 }
 
-/**
- * Reads a file that hostile code may have replaced since it was written.
- *
- * @param path The file.
- * @param maxBytes The most that is read.
- * @returns Its bytes, or `undefined` where it is gone, no plain file, or larger.
- */
+/** Reads a file that hostile code may have replaced since it was written. */
 export async function readHostileBytes(
   path: string,
   maxBytes: number,
@@ -96,23 +84,12 @@ async function readSame(
   }
 }
 
-/**
- * Looks whether there is a plain file.
- *
- * @param path The file.
- * @returns Whether it is there and is no link and no folder.
- */
+/** Looks whether there is a plain file. */
 export async function isPlainFile(path: string): Promise<boolean> {
   return (await lstatIfPresent(path))?.isFile ?? false;
 }
 
-/**
- * Checks that a folder is not a symbolic link to another place.
- *
- * @param folder The folder, which may be missing.
- * @returns Whether it is there.
- * @throws {ConfigError} It is a symbolic link or no folder.
- */
+/** Checks that a folder is not a symbolic link to another place. */
 export async function isPlainFolder(folder: string): Promise<boolean> {
   const status = await lstatIfPresent(folder);
   if (status === undefined) return false;
@@ -120,13 +97,7 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
   throw new ConfigError(`Cannot use ${folder}: it is not a plain folder`);
 }
 
-/**
- * Replaces a text file, at once and for its owner only.
- *
- * @param path The file. Its folder is made if it is not there.
- * @param text Its new text.
- * @throws {ConfigError} Its folder is a symbolic link or no folder.
- */
+/** Replaces a text file, at once and for its owner only. */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   const folder = dirname(path);
   await makePlainFolder(folder);
@@ -144,13 +115,7 @@ export async function replaceHostileFile(path: string, text: string): Promise<vo
   }
 }
 
-/**
- * Opens a file for reading and appending, which is made for its owner only where it is missing.
- *
- * @param path The file.
- * @returns The file.
- * @throws {ConfigError} Something else is in its place.
- */
+/** Opens a file for reading and appending, which is made for its owner only where it is missing. */
 export async function openPlainFile(path: string): Promise<Deno.FsFile> {
   const options = { read: true, append: true };
   for (;;) {
@@ -164,14 +129,7 @@ export async function openPlainFile(path: string): Promise<Deno.FsFile> {
   }
 }
 
-/**
- * Opens a file that must be a plain one, if it is there.
- *
- * @param path The file.
- * @param options What for.
- * @returns The open file, or `undefined` where there is none.
- * @throws {ConfigError} Something else is in its place.
- */
+/** Opens a file that must be a plain one, if it is there. */
 export async function openIfPresent(
   path: string,
   options: Pick<Deno.OpenOptions, "read" | "append">,
@@ -192,14 +150,7 @@ export async function openIfPresent(
   throw new ConfigError(`Cannot open ${path}: it is being replaced`);
 }
 
-/**
- * Keeps other processes out until the result is disposed.
- *
- * @param folder The folder, which is made for its owner only where it is missing.
- * @param name The lock's file in it.
- * @returns The lock.
- * @throws {ConfigError} Something else is where the folder or the file should be.
- */
+/** Keeps other processes out until the result is disposed. */
 export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
   await makePlainFolder(folder);
   const file = await openPlainFile(join(folder, name));
@@ -212,12 +163,7 @@ export async function lockPlainFolder(folder: string, name: string): Promise<Dis
   }
 }
 
-/**
- * Makes a folder for its owner only, where it is missing.
- *
- * @param folder The folder.
- * @throws {ConfigError} It is a symbolic link or no folder.
- */
+/** Makes a folder for its owner only, where it is missing. */
 export async function makePlainFolder(folder: string): Promise<void> {
   while (!await isPlainFolder(folder)) {
     try {
@@ -228,22 +174,12 @@ export async function makePlainFolder(folder: string): Promise<void> {
   }
 }
 
-/**
- * Looks at what is at a path, and at no link's target.
- *
- * @param path The path.
- * @returns What is there, or `undefined` where nothing is.
- */
+/** Looks at what is at a path, and at no link's target. */
 export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
   return await ifPresent(Deno.lstat(path));
 }
 
-/**
- * Takes what is not there for nothing.
- *
- * @param found What is looked up or opened.
- * @returns It, or `undefined` where it is not there.
- */
+/** Takes what is not there for nothing. */
 export async function ifPresent<T>(found: Promise<T>): Promise<T | undefined> {
   try {
     return await found;

@@ -12,9 +12,6 @@ const limits = new WeakMap<ServerParams, RateLimit>();
  * Gives the limit of how much one server may list, in bytes of memory. One that reports a change after
  * each call has its list asked for again for each, and what reads it holds up all other servers and
  * sessions.
- *
- * @param params How the server is registered.
- * @returns The limit, the same however often the server is started.
  */
 export function listingLimit(params: ServerParams): RateLimit {
   const known = limits.get(params);

@@ -13,12 +13,7 @@ export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 /** The most values of one: parsing more holds up all other servers and sessions for seconds. */
 const MAX_VALUES = 1_000_000;
 
-/**
- * Checks a message of a server before it is parsed.
- *
- * @param json Its text, or what was measured of it.
- * @throws {UnusableMessageError} It is too large.
- */
+/** Checks a message of a server before it is parsed. */
 export function checkMessage(json: Uint8Array | JsonMeasure): void {
   try {
     checkJson(json, { maxValues: MAX_VALUES });
@@ -29,13 +24,7 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
   }
 }
 
-/**
- * Checks the size of a message while it comes.
- *
- * @param bytes How many bytes of it have come.
- * @param maxBytes The most that are taken.
- * @throws {UnusableMessageError} It is too large.
- */
+/** Checks the size of a message while it comes. */
 export function checkSize(bytes: number, maxBytes: number = MAX_MESSAGE_BYTES): void {
   if (bytes > maxBytes) throw tooLong(maxBytes);
 }
@@ -48,10 +37,6 @@ export function tooLong(maxBytes: number): UnusableMessageError {
 /**
  * Parses a message. The structured content of a tool's result keeps its numbers as they were
  * written; the rest is what the SDK expects.
- *
- * @param text The JSON text.
- * @returns The message, of which the SDK checks the rest.
- * @throws {SyntaxError} It is not JSON, or no object; there are no batches.
  */
 export function parseMessage(text: string): JSONRPCMessage {
   const message = JSON.parse(text);

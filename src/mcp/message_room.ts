@@ -20,12 +20,7 @@ export class MessageRoom {
     this.#maxBytes = maxBytes;
   }
 
-  /**
-   * Begins to take a message.
-   *
-   * @param owner For whom it is, such as a session.
-   * @returns The message, which takes no room yet.
-   */
+  /** Begins to take a message. */
   begin(owner: object): IncomingMessage {
     const message: IncomingMessage = new IncomingMessage(owner, (count) => {
       if (message.bytes === 0) this.#messages.delete(message);
@@ -63,10 +58,6 @@ export class IncomingMessage implements Disposable {
   readonly #dropped = new AbortController();
   #bytes = 0;
 
-  /**
-   * @param owner For whom it is.
-   * @param resized Called with how much more it takes, or less.
-   */
   constructor(owner: object, resized: (count: number) => void) {
     this.owner = owner;
     this.#resized = resized;
@@ -82,12 +73,7 @@ export class IncomingMessage implements Disposable {
     return this.#dropped.signal;
   }
 
-  /**
-   * Takes room for what comes next.
-   *
-   * @param count How many bytes.
-   * @throws {UnusableMessageError} There is none.
-   */
+  /** Takes room for what comes next. */
   add(count: number): void {
     this.dropped.throwIfAborted();
     this.#resize(this.#bytes + count);
@@ -99,11 +85,7 @@ export class IncomingMessage implements Disposable {
     this.#resize(0);
   }
 
-  /**
-   * Gives its room back, and has whoever reads it stop.
-   *
-   * @param reason Why.
-   */
+  /** Gives its room back, and has whoever reads it stop. */
   drop(reason: UnusableMessageError): void {
     this.#resize(0);
     this.#dropped.abort(reason);

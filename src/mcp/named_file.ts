@@ -10,13 +10,7 @@ const MAX_LENGTH = 500;
 /** What stands between the words of a text, and around the paths in them. */
 const SEPARATORS = /[\s"'`()[\]{}<>,;|]/;
 
-/**
- * Finds a file that a server wrote into its own folder and speaks of by its path.
- *
- * @param folder The folder that it started in.
- * @param text What it says.
- * @returns The path in the folder; `undefined` where there is none.
- */
+/** Finds a file that a server wrote into its own folder and speaks of by its path. */
 export async function fileNamedIn(folder: string, text: string): Promise<string | undefined> {
   if (!mayRead(folder)) return undefined;
   const paths = new Set<string>();

@@ -119,9 +119,6 @@ const MAX_PATH = 4096;
 /**
  * Refuses to start a program on the host whose code executed code can change: by a file that an
  * argument names, by a search path, or by the working directory.
- *
- * @param server How the server is started.
- * @throws {ConfigError} Executed code can change what would run.
  */
 export async function requireOwnArguments(server: HostCommand): Promise<void> {
   const { serverName, args, cwd, env } = server;

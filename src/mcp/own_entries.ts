@@ -36,15 +36,7 @@ export class OwnEntries {
       : { folder, path: join(folder, `${sha256(workspace).slice(0, 32)}.json`) };
   }
 
-  /**
-   * Reads those of a workspace.
-   *
-   * @param workspace The workspace.
-   * @param kind What the entries are.
-   * @param state The user's state folder, if there is one.
-   * @returns The entries.
-   * @throws {ConfigError} The file in the user's folder is no plain file.
-   */
+  /** Reads those of a workspace. */
   static async open(
     workspace: string,
     kind: OwnKind,
@@ -62,24 +54,13 @@ export class OwnEntries {
     if (this.#place !== undefined) this.#digests = await readDigests(this.#place.path);
   }
 
-  /**
-   * Whether an entry is as the person made or accepted it.
-   *
-   * @param name Its name.
-   * @param value What it says.
-   * @returns Whether it is.
-   */
+  /** Whether an entry is as the person made or accepted it. */
   has(name: string, value: unknown): boolean {
     return Object.hasOwn(this.#digests, name) &&
       this.#digests[name] === this.#digest(name, value);
   }
 
-  /**
-   * Remembers that an entry is the person's own, or forgets it.
-   *
-   * @param name Its name.
-   * @param value What it says; `undefined` for an entry that was removed.
-   */
+  /** Remembers that an entry is the person's own, or forgets it. */
   async set(name: string, value: unknown): Promise<void> {
     this.#digests = this.#changed(this.#digests, name, value);
     if (this.#place === undefined) return;

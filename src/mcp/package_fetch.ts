@@ -24,11 +24,6 @@ export class PackageFetch implements Disposable {
   #disposed = false;
   #underWay = false;
 
-  /**
-   * @param command The program that starts the server.
-   * @param pid Gives its process id, once it has one.
-   * @param budget The server's time to start.
-   */
   constructor(command: string, pid: () => number | null, budget: TimeBudget) {
     this.#pid = pid;
     this.#budget = budget;

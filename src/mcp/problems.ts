@@ -8,22 +8,12 @@ import type { z } from "zod";
 /** How much of a server's own words is repeated. */
 const LONGEST = 300;
 
-/**
- * The first of the problems that a check found.
- *
- * @param error What Zod found.
- * @returns Where it is and what is wrong, and how many others there are.
- */
+/** The first of the problems that a check found. */
 export function problemOf(error: z.ZodError): string {
   return described(error.issues);
 }
 
-/**
- * An error's message in one line. The SDK puts all that Zod finds into its messages, as JSON.
- *
- * @param error What was thrown.
- * @returns The line.
- */
+/** An error's message in one line. The SDK puts all that Zod finds into its messages, as JSON. */
 export function messageOf(error: unknown): string {
   const message = error instanceof Error ? error.message : String(error);
   const start = message.search(/\[\s*\{/);

@@ -13,11 +13,6 @@ const required = z.object({
 /**
  * Asks for the addresses that have to be opened before a server does what it was asked, such as to
  * sign in.
- *
- * @param error What the server answered.
- * @param elicit Asks a person; without it nobody can.
- * @param signal Takes the questions back.
- * @returns Whether all of them were opened, so that it is worth asking the server again.
  */
 export async function openRequiredUrls(
   error: unknown,

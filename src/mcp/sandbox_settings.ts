@@ -18,14 +18,7 @@ export interface WantedSandbox {
   readonly settings: string | undefined;
 }
 
-/**
- * Reads from a server's parameters how it is to be closed in.
- *
- * @param serverName The server, for errors.
- * @param params How it is started.
- * @returns What runs, and in which sandbox.
- * @throws {ConfigError} The parameters make no sense.
- */
+/** Reads from a server's parameters how it is to be closed in. */
 export function wantedSandbox(serverName: string, params: StdioServerParams): WantedSandbox {
   const { command, args = [], sandbox = false } = params;
   const srt = parseSrtCommand(serverName, command, args);
@@ -39,26 +32,14 @@ export function wantedSandbox(serverName: string, params: StdioServerParams): Wa
   return { command, args, sandbox: "closed", settings: sandbox === true ? undefined : sandbox };
 }
 
-/**
- * Finds the settings file of a server's sandbox.
- *
- * @param wanted How the server is closed in.
- * @param workspace The folder that the file's path is relative to.
- * @returns The file's path, or `undefined` where there is none.
- */
+/** Finds the settings file of a server's sandbox. */
 export function settingsFileOf({ settings }: WantedSandbox, workspace: string): string | undefined {
   const base = resolve(workspace);
   if (settings === undefined) return undefined;
   return resolve(base, settings.replaceAll("${workspaceFolder}", base));
 }
 
-/**
- * Finds the settings files in a workspace that servers' sandboxes are made by.
- *
- * @param servers The servers, with their names.
- * @param workspace The workspace.
- * @returns The paths of those that are there.
- */
+/** Finds the settings files in a workspace that servers' sandboxes are made by. */
 export async function presentSettings(
   servers: Iterable<readonly [string, ServerParams]>,
   workspace: string,
@@ -72,14 +53,7 @@ export async function presentSettings(
   return present;
 }
 
-/**
- * Refuses settings that executed code may have written.
- *
- * @param serverName The server, for errors.
- * @param settings The path of its settings file.
- * @param place The workspace, and which files in it code cannot change; without them all are taken.
- * @throws {ConfigError} It is another file in the workspace, or the way to it leads through a link there.
- */
+/** Refuses settings that executed code may have written. */
 export async function requireTrusted(
   serverName: string,
   settings: string,

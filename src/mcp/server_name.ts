@@ -13,10 +13,6 @@ const SERVER_NAME = /^[a-z_][a-z0-9_]*$/;
 /**
  * Checks that a name can be a registered server's. It becomes a folder and a Python package, so it
  * must not be able to become anything else.
- *
- * @param name The name.
- * @throws {TypeError} It is not a lower-case Python identifier of at most 64 characters, or it is a
- * keyword or reserved.
  */
 export function checkServerName(name: string): void {
   const reason = whyInvalid(name);
@@ -33,12 +29,7 @@ export function isServerName(name: string): boolean {
   return whyInvalid(name) === undefined;
 }
 
-/**
- * The name that a server can be registered by, where another program calls it as it likes.
- *
- * @param name The other program's name, such as `"Brave-Search"`.
- * @returns A valid name such as `"brave_search"`, or `undefined` where nothing of it can be kept.
- */
+/** The name that a server can be registered by, where another program calls it as it likes. */
 export function serverNameFrom(name: string): string | undefined {
   if (isServerName(name)) return name;
   const words = name.toLowerCase().split(/[^a-z0-9_]+/).filter((word) => word !== "");

@@ -118,14 +118,7 @@ const httpParams = z.strictObject({
   ...foreign,
 });
 
-/**
- * Reads a server's parameters, as given by a program or in a `mcpServers` file.
- *
- * @param serverName The server, for errors.
- * @param given The parameters.
- * @returns The parameters, without what other programs keep beside them.
- * @throws {ConfigError} They are not parameters of a server; the message says where.
- */
+/** Reads a server's parameters, as given by a program or in a `mcpServers` file. */
 export function parseServerParams(serverName: string, given: unknown): ServerParams {
   const at = `Invalid parameters of MCP server "${serverName}"`;
   const value = withUsualUrl(given);
@@ -161,15 +154,7 @@ export const WORKSPACE_VARIABLE = "workspaceFolder";
 
 const VARIABLE = /^([A-Za-z0-9_]+)(?::-([^]*))?$/;
 
-/**
- * Fills `${VAR}` and `${VAR:-default}` in all values of a server's parameters.
- *
- * @param serverName The server, for errors.
- * @param params The parameters, which stay as they are.
- * @param lookup Where variables come from.
- * @returns Filled parameters. They may hold secrets.
- * @throws {ConfigError} A variable is not set; the message names all that are not.
- */
+/** Fills `${VAR}` and `${VAR:-default}` in all values of a server's parameters. */
 export function fillVariables<T extends ServerParams>(
   serverName: string,
   params: T,
@@ -201,13 +186,7 @@ export class UnsetVariablesError extends ConfigError {}
 /** A server took too long to start. Its message quotes nothing of the server's parameters. */
 export class SlowStartError extends McpConnectionError {}
 
-/**
- * Whether an error of a server's start may quote what was filled into the server's parameters.
- *
- * @param params The parameters, as they are registered.
- * @param error The error.
- * @returns Whether executed code must not see its message.
- */
+/** Whether an error of a server's start may quote what was filled into the server's parameters. */
 export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {
   if (error instanceof UnsetVariablesError || error instanceof SlowStartError) return false;
   // What comes of a start names no variables of its environment, except where programs are searched.

@@ -11,15 +11,7 @@ export interface SrtCommandLine {
   readonly args: readonly string[];
 }
 
-/**
- * Reads a server's command line that starts with `srt`.
- *
- * @param serverName The server, for errors.
- * @param command The program.
- * @param args Its arguments.
- * @returns What it says, or `undefined` where the program is another.
- * @throws {ConfigError} It has an option that means nothing here, or runs no program.
- */
+/** Reads a server's command line that starts with `srt`. */
 export function parseSrtCommand(
   serverName: string,
   command: string,

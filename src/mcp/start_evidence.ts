@@ -45,12 +45,6 @@ const MAX_SETTINGS = 1024 * 1024;
 /**
  * Collects what a person accepts when they accept a registration that is not theirs. Where any of it
  * changes, something else would run, so they are to be asked again.
- *
- * @param serverName The server, for errors.
- * @param params The registered parameters.
- * @param options The workspace, and where variables come from.
- * @returns What is to be shown and remembered. It has no secrets of the environment.
- * @throws {ConfigError} A variable is not set, or it refers to more than a person can be asked about.
  */
 export async function startEvidence(
   serverName: string,

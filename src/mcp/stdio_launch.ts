@@ -56,16 +56,7 @@ export interface StdioLaunch {
   readonly sandboxed: boolean;
 }
 
-/**
- * Says how a server's process is started: where, with which environment, and in which sandbox.
- *
- * @param serverName The server, for errors.
- * @param params Its parameters, filled in.
- * @param options Where executed code writes, and who is told.
- * @returns The process to start.
- * @throws {ConfigError} The parameters or the settings of its sandbox make no sense.
- * @throws {SandboxUnavailableError} The sandbox runtime is not there.
- */
+/** Says how a server's process is started: where, with which environment, and in which sandbox. */
 export async function launchStdio(
   serverName: string,
   params: StdioServerParams,

@@ -125,11 +125,7 @@ export class StdioTransport implements Transport {
     await this.close();
   }
 
-  /**
-   * Ends the connection because of what the server does.
-   *
-   * @param error Why.
-   */
+  /** Ends the connection because of what the server does. */
   fail(error: Error): void {
     if (this.#closed) return;
     this.#failure = error;
@@ -139,11 +135,7 @@ export class StdioTransport implements Transport {
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
-  /**
-   * What is known of the process once it has ended.
-   *
-   * @returns Its exit and last words, or `undefined` where it was never started or still runs.
-   */
+  /** What is known of the process once it has ended. */
   async evidence(): Promise<ProcessEvidence | undefined> {
     const process = this.#process;
     if (process === undefined || !await settledWithin(process.exited, TERM_GRACE_MS)) {

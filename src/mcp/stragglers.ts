@@ -16,8 +16,6 @@ const ROUND_MS = 5;
  *
  * Only where `/proc` is, and as far as Deno's permissions go: a server in the sandbox leaves nothing
  * behind in any case.
- *
- * @param mark The value of {@linkcode STRAGGLER_VARIABLE}.
  */
 export async function killStragglers(mark: string): Promise<void> {
   if (Deno.build.os !== "linux") return;

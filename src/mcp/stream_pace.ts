@@ -7,12 +7,7 @@ const STREAMS_AT_ONCE = 60;
 /** The SDK forgets some of its timers, and this process would wait for them. */
 const LONGEST_RETRY_MS = 60_000;
 
-/**
- * Bounds how often streams of events are opened.
- *
- * @param fetch Fetches for the SDK, which opens streams by `GET`.
- * @returns The same, which lets a stream wait where there were many before it.
- */
+/** Bounds how often streams of events are opened. */
 export function pacedStreams(fetch: FetchLike): FetchLike {
   const limit = new RateLimit(STREAMS_PER_SECOND, STREAMS_AT_ONCE);
   return async (url, init) => {

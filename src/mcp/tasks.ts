@@ -31,15 +31,7 @@ export function requiresTask(tool: Tool | undefined): boolean {
   return execution.safeParse(tool?.execution).success;
 }
 
-/**
- * Runs a tool as a task and waits for its result.
- *
- * @param client A client whose server offers tasks.
- * @param params The parameters of `tools/call`.
- * @param options What cancels the task, too, and who is told where the server does not do that.
- * @returns The result, as it came.
- * @throws {ToolCallError} The server's answer is not a task.
- */
+/** Runs a tool as a task and waits for its result. */
 export async function runTask(
   client: Client,
   params: Readonly<Record<string, unknown>>,

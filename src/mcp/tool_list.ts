@@ -40,13 +40,7 @@ export interface ToolAnnotations {
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-/**
- * Reads an entry of a server's list.
- *
- * @param entry The entry.
- * @returns The tool; `undefined` where the entry has no name to call it by. What is of the wrong type
- * in it is left out.
- */
+/** Reads an entry of a server's list. */
 export function readTool(entry: unknown): Tool | undefined {
   if (!isObject(entry) || typeof entry.name !== "string") return undefined;
   const { name, title, description, inputSchema, outputSchema, annotations, ...rest } = entry;
@@ -88,11 +82,7 @@ class SealedEntry {
   }
 }
 
-/**
- * Lets the entries of lists that come by a transport pass the SDK as they are.
- *
- * @param transport A transport whose client is connected.
- */
+/** Lets the entries of lists that come by a transport pass the SDK as they are. */
 export function sealToolLists(transport: Transport): void {
   const { onmessage } = transport;
   if (onmessage === undefined) return;

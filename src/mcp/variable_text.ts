@@ -4,10 +4,6 @@ export type VariableText = (body: string) => string | undefined;
 /**
  * Replaces what stands between `${` and the next `}` in a text. A pattern for the whole would take time
  * in proportion to the square of a hostile text.
- *
- * @param text The text.
- * @param replace Gives what stands instead.
- * @returns The text.
  */
 export function replaceVariables(text: string, replace: VariableText): string {
   let replaced = "";

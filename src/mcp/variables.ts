@@ -36,11 +36,6 @@ export interface VariableLookupOptions {
  *
  * The environment comes first because code in the sandbox may be able to write a `.env`, and must
  * not be able to send a server, with the host's secrets, to another place.
- *
- * @param workspace The folder whose `.env` is read, or `undefined` for none.
- * @param options Whether it is read, and who is told.
- * @returns The lookup. It reads the environment one variable at a time, as permissions allow.
- * @throws {ConfigError} The `.env` is a symbolic link.
  */
 export async function variableLookup(
   workspace?: string,
@@ -55,13 +50,7 @@ export async function variableLookup(
   };
 }
 
-/**
- * The part of the host's environment that servers inherit.
- *
- * @param workspace The folder where executed code writes, or `""` for none: no program is searched
- * there, nor in a folder relative to where the server starts.
- * @returns Variables by name; without those that may not be read.
- */
+/** The part of the host's environment that servers inherit. */
 export async function inheritedEnvironment(
   workspace: string = "",
 ): Promise<Record<string, string>> {

@@ -95,14 +95,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     };
   }
 
-  /**
-   * The cell that this request goes on with, its answers taken.
-   *
-   * @param ctx The request.
-   * @param leave Leaves a request to somebody else where the client has asked nobody.
-   * @returns The cell, or `undefined` for a new one.
-   * @throws {Error} The cell was given up meanwhile.
-   */
+  /** The cell that this request goes on with, its answers taken. */
   async resume(
     ctx: RoundRequest,
     leave: (run: Cell, request: ApprovalRequest) => void,
@@ -138,8 +131,6 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   /**
    * Makes room for a new cell: the same cell asked for again takes over, and others whose client does
    * not hold a request open get little more time.
-   *
-   * @param code The new cell's code.
    */
   newcomer(code: string): void {
     for (const round of this.#rounds.values()) {
@@ -149,14 +140,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     }
   }
 
-  /**
-   * Asks what a cell waits for.
-   *
-   * @param run The cell.
-   * @param waiting What it waits for; the client can ask all of it.
-   * @param ctx The request.
-   * @returns What to answer the client.
-   */
+  /** Asks what a cell waits for. */
   async ask(run: Cell, waiting: Waiting, ctx: RoundRequest): Promise<InputRequiredResult> {
     const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
     const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
@@ -177,13 +161,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     });
   }
 
-  /**
-   * Asks for the approval of a change, exactly as it was asked for.
-   *
-   * @param description What would be done, to the last parameter.
-   * @param ctx The request.
-   * @returns What to answer the client, whether it is approved, or that nobody was asked.
-   */
+  /** Asks for the approval of a change, exactly as it was asked for. */
   async confirm(
     description: string,
     ctx: RoundRequest,
@@ -224,11 +202,6 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
 /**
  * Leaves approvals to the approval page, where the client cannot ask its user, or is not to; and
  * declines the questions that it cannot ask.
- *
- * @param run The cell.
- * @param waiting What it waits for.
- * @param by What the client can ask, and where else approvals are asked for.
- * @returns What is left to be asked by the client.
  */
 export function leaveUnaskable(
   run: CellRun,

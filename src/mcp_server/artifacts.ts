@@ -36,14 +36,7 @@ export class Artifacts {
       .filter(({ uri }) => uri.startsWith(`ipybox://${kind}/`)).reverse();
   }
 
-  /**
-   * Makes a file a resource.
-   *
-   * @param kind What it is.
-   * @param path The file, whose name is unique in the session.
-   * @param title What it is, in words.
-   * @returns The resource.
-   */
+  /** Makes a file a resource. */
   add(kind: ArtifactKind, path: string, title: string): Artifact {
     const name = basename(path);
     const uri = `ipybox://${kind}/${name}`;
@@ -57,13 +50,7 @@ export class Artifacts {
     return artifact;
   }
 
-  /**
-   * Reads one. Executed code may have changed its file since.
-   *
-   * @param uri Its address.
-   * @returns It and its bytes, or `undefined` where there is none such.
-   * @throws {Error} The file is gone, no plain file, or too large to be sent.
-   */
+  /** Reads one. Executed code may have changed its file since. */
   async read(
     uri: string,
   ): Promise<{ artifact: Artifact; bytes: Uint8Array<ArrayBuffer> } | undefined> {

@@ -17,13 +17,7 @@ export class CellPlaces {
   readonly #cells = new Semaphore(MAX_CELLS);
   readonly #code = new Semaphore(MAX_CODE);
 
-  /**
-   * Takes a place.
-   *
-   * @param code The cell's code.
-   * @returns To be disposed when the cell has ended.
-   * @throws {TooManyCellsError} There is none.
-   */
+  /** Takes a place. */
   admit(code: string): Disposable {
     using taken = new DisposableStack();
     if (taken.use(this.#cells.tryAcquire()) === undefined) throw refusal(`${MAX_CELLS} cells`);

@@ -55,14 +55,7 @@ export const cellReportSchema: z.ZodType<CellReport> = z.object({
   state: z.enum(["kept", "lost"]).describe("Whether variables survived"),
 });
 
-/**
- * Reports a cell's end.
- *
- * @param outcome Its result or its error.
- * @param session Where its files become resources.
- * @param limit The most characters of text.
- * @returns Text, images and the same as data; `isError` where the cell was ended before its own end.
- */
+/** Reports a cell's end. */
 export async function reportCell(
   outcome: CellOutcome,
   session: Session,

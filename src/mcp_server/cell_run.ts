@@ -73,13 +73,7 @@ export class CellRun {
   #lastText = "";
   #news = Promise.withResolvers<void>();
 
-  /**
-   * Starts the cell.
-   *
-   * @param executor Runs it, after the cells before it.
-   * @param code Its code.
-   * @param options Its limits.
-   */
+  /** Starts the cell. */
   constructor(executor: CodeExecutor, code: string, { timeoutMs, after }: CellRunOptions) {
     this.code = code;
     this.#after = after;
@@ -110,12 +104,7 @@ export class CellRun {
     return lines.at(-1)?.trim() ?? "Running";
   }
 
-  /**
-   * Waits until the user has to be asked or the cell has ended.
-   *
-   * @param signal Cancels the cell.
-   * @returns What came first.
-   */
+  /** Waits until the user has to be asked or the cell has ended. */
   async next(signal: AbortSignal): Promise<CellStep> {
     const cancel = () => this.cancel(signal.reason);
     if (signal.aborted) cancel();
@@ -137,12 +126,7 @@ export class CellRun {
     }
   }
 
-  /**
-   * Leaves a waiting call to somebody else, who decides it at some time.
-   *
-   * @param request The request.
-   * @param approver Sees that it is decided.
-   */
+  /** Leaves a waiting call to somebody else, who decides it at some time. */
   leave(request: ApprovalRequest, approver: Approver): void {
     this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
     this.#elsewhere++;
@@ -150,14 +134,7 @@ export class CellRun {
     void approver(request);
   }
 
-  /**
-   * Decides a waiting call.
-   *
-   * @param id The request's id. One that no longer waits is passed over.
-   * @param decision Whether to allow it, and how long to remember that: of a tool with any arguments,
-   * of all else with exactly these.
-   * @param reason Why it is denied, in words for the code that called.
-   */
+  /** Decides a waiting call. */
   async decide(
     id: string,
     decision: CellDecision,
@@ -174,13 +151,7 @@ export class CellRun {
     }
   }
 
-  /**
-   * Answers a question of an MCP server.
-   *
-   * @param id The question's id. One that is no longer open is passed over.
-   * @param action What the user did.
-   * @param content What the user filled in. What does not fit the form counts as declined.
-   */
+  /** Answers a question of an MCP server. */
   answer(
     id: string,
     action: "accept" | "decline" | "cancel",

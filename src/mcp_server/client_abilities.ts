@@ -12,13 +12,7 @@ export interface ClientAbilities {
 /** The part of the capabilities that each request of the newer era carries. */
 const declared = z.object({ elicitation: z.record(z.string(), z.unknown()).optional() });
 
-/**
- * What a client has declared: once in the older era, with each request in the newer one.
- *
- * @param server The client's server.
- * @param ctx The request.
- * @returns What it can do.
- */
+/** What a client has declared: once in the older era, with each request in the newer one. */
 export function abilitiesOf(server: SdkMcpServer, ctx: ServerContext): ClientAbilities {
   const envelope: Readonly<Record<string, unknown>> = ctx.mcpReq.envelope ?? {};
   const own = declared.safeParse(envelope[CLIENT_CAPABILITIES_META_KEY]);

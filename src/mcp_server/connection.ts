@@ -21,13 +21,7 @@ export interface ServerForOptions {
   readonly extend?: ((server: SdkMcpServer, session: Session) => void) | undefined;
 }
 
-/**
- * Makes the server of one connection.
- *
- * @param session The session that its client works in. It may have several connections.
- * @param options What the client is told.
- * @returns The server, to be connected.
- */
+/** Makes the server of one connection. */
 export async function serverFor(
   session: Session,
   options: ServerForOptions,

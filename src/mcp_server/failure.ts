@@ -1,22 +1,12 @@
 import { EnvironmentNotReadyError, PackageInstallError } from "../errors.ts";
 import type { CallToolResult } from "./sdk.ts";
 
-/**
- * A failed tool call.
- *
- * @param text What went wrong, and what to do next.
- * @returns The tool's result.
- */
+/** A failed tool call. */
 export function failure(text: string): CallToolResult {
   return { isError: true, content: [{ type: "text", text }] };
 }
 
-/**
- * An error as a tool's result, with what helps against it.
- *
- * @param error What was thrown.
- * @returns The tool's result.
- */
+/** An error as a tool's result, with what helps against it. */
 export function explained(error: unknown): CallToolResult {
   if (error instanceof EnvironmentNotReadyError) {
     return failure(`${error.message}\nThe user can fix it with: ${error.fix}`);

@@ -6,9 +6,6 @@ import { visible } from "../approval/call_text.ts";
  *
  * Each line begins with four spaces and a mark. Markdown takes that for a block of code, shown as it
  * is: comments, links and quotes in it mean nothing, and nothing in it can end the block.
- *
- * @param lines The lines; line ends within them are shown as escapes.
- * @returns The block. An empty line must stand before it.
  */
 export function foreignBlock(lines: readonly string[]): string {
   return lines.map((line) => `    | ${visible(line)}`).join("\n");

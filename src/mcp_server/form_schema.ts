@@ -8,9 +8,6 @@ type FieldSchema = FormSchema["properties"][string];
 /**
  * A form of an MCP server, written anew for the client: only what was read and checked of it, in the
  * spelling that clients of all versions know.
- *
- * @param fields The form.
- * @returns Its schema.
  */
 export function formSchema(fields: readonly FormField[]): FormSchema {
   return {

@@ -9,9 +9,6 @@ const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 /**
  * Reads a picture's size from its header, before anything is decoded: executed code made the picture,
  * and a small file can hold a huge one.
- *
- * @param bytes A PNG or a JPEG.
- * @returns Its size, or `undefined` for what is neither.
  */
 export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

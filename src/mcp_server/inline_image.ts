@@ -22,10 +22,6 @@ const MIN_SIDE = 200;
 /**
  * Makes a picture fit for a client: one that is large is scaled down, and becomes a JPEG where a PNG
  * would still be too large.
- *
- * @param bytes A PNG or a JPEG that executed code has made.
- * @param room The most bytes that there is room for.
- * @returns The picture, or `undefined` where it cannot be made to fit or is none.
  */
 export async function inlineImage(
   bytes: Uint8Array<ArrayBuffer>,

@@ -2,20 +2,12 @@ import type { Session } from "./session.ts";
 
 /**
  * What clients tell their models of this server, where they do: tool descriptions say all that counts.
- *
- * @param session Where code finds the user's files.
- * @returns The text.
  */
 export function instructionsFor(session: Pick<Session, "project" | "isFilled">): string {
   return [...filesNote(session), INSTRUCTIONS].join("\n\n");
 }
 
-/**
- * Says where code finds the user's files, if it is given any.
- *
- * @param session The session.
- * @returns One paragraph, or none.
- */
+/** Says where code finds the user's files, if it is given any. */
 export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFilled">): string[] {
   return [
     ...(project === undefined ? [] : [

@@ -72,22 +72,12 @@ export class PageAsker {
   /**
    * Leaves a request to whoever is at the page. Where nobody is, or everybody leaves, it is rejected,
    * and the reason says what the user is to do.
-   *
-   * @param request The request.
-   * @param isUnasked Whether the client was to ask its user, and answered without.
    */
   async decide(request: ApprovalRequest, isUnasked = false): Promise<void> {
     await this.#leave(request, (reason) => void request.reject(unasked(isUnasked) + reason));
   }
 
-  /**
-   * Asks about a change of the setup.
-   *
-   * @param call What would be done.
-   * @param signal Withdraws it.
-   * @param isUnasked Whether the client was to ask its user, and answered without.
-   * @returns The decision. Where nobody is there, the type of the refusal says so, too.
-   */
+  /** Asks about a change of the setup. */
   async confirm(
     call: ApprovalCall,
     signal: AbortSignal,

@@ -20,10 +20,6 @@ export class Preparation implements Work {
   #activity: string;
   #awaitsKernel = false;
 
-  /**
-   * @param session The session.
-   * @param activity What is done, in one line.
-   */
   constructor(session: Pick<Session, "starting" | "parts">, activity = "Starting") {
     this.#session = session;
     this.#activity = activity;
@@ -86,11 +82,6 @@ export class RequestProgress implements Disposable {
    *
    * In the older era a request stays open while its client asks its user, so who told of it before
    * goes on: its numbers must increase.
-   *
-   * @param work The work, such as a cell.
-   * @param ctx The request that waits for it.
-   * @param log Told when the client cannot be reached.
-   * @returns Disposing it ends that.
    */
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
     const before = tellers.get(ctx.mcpReq.signal);

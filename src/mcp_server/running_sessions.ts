@@ -37,12 +37,7 @@ export async function prepareSessionsFolder(): Promise<void> {
   if (folder !== undefined) await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
 }
 
-/**
- * Has a session found by its user.
- *
- * @param session The session.
- * @returns Disposing it ends that.
- */
+/** Has a session found by its user. */
 export async function announceSession(session: RunningSession): Promise<AsyncDisposable> {
   const folder = sessionsFolder();
   if (folder === undefined) return { [Symbol.asyncDispose]: () => Promise.resolve() };
@@ -52,12 +47,7 @@ export async function announceSession(session: RunningSession): Promise<AsyncDis
   return { [Symbol.asyncDispose]: () => forget(path) };
 }
 
-/**
- * Finds the sessions of this user. Those that did not end cleanly are forgotten.
- *
- * @param workspace Only those that work there, or below.
- * @returns The sessions that answer.
- */
+/** Finds the sessions of this user. Those that did not end cleanly are forgotten. */
 export async function runningSessions(workspace?: string): Promise<RunningSession[]> {
   const folder = sessionsFolder();
   if (folder === undefined) return [];
@@ -70,13 +60,7 @@ export async function runningSessions(workspace?: string): Promise<RunningSessio
   return found;
 }
 
-/**
- * Asks a session for a link to its approval page.
- *
- * @param session The session.
- * @returns The link, for its user alone.
- * @throws {Error} The session has ended.
- */
+/** Asks a session for a link to its approval page. */
 export async function pageLinkOf(session: RunningSession): Promise<string> {
   const response = await ask(session, "POST", "/page-link");
   return z.object({ url: z.url() }).parse(await response.json()).url;

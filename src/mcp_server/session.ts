@@ -164,26 +164,13 @@ export class Session implements AsyncDisposable {
     return (await ServerRegistry.open({ workspace: await this.workspace, servers })).names;
   }
 
-  /**
-   * Searches the tools of registered servers.
-   *
-   * @param query Words; none for all tools.
-   * @param servers The servers; all by default.
-   * @returns The tools, best first.
-   */
+  /** Searches the tools of registered servers. */
   async searchTools(query: string, servers?: readonly string[]): Promise<ToolMatches> {
     this.#index ??= new ToolIndex(await this.mcptools());
     return await this.#index.search(query, servers ?? await this.servers());
   }
 
-  /**
-   * Starts a cell, after those that were started before.
-   *
-   * @param kernel Gives the running kernel.
-   * @param cell Its code, and how long it may run.
-   * @returns The cell.
-   * @throws {TooManyCellsError} Too many, or too long ones, have not ended.
-   */
+  /** Starts a cell, after those that were started before. */
   async startCell(
     kernel: () => Promise<SessionParts>,
     { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
@@ -201,12 +188,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /**
-   * Makes a cell's whole text a resource.
-   *
-   * @param whole The text, or the path of a file that already has it.
-   * @returns The resource; `undefined` where the text cannot be saved, which is logged.
-   */
+  /** Makes a cell's whole text a resource. */
   async saveOutput(whole: string | { readonly text: string }): Promise<Artifact | undefined> {
     try {
       const { outputs } = await this.parts;
@@ -220,12 +202,7 @@ export class Session implements AsyncDisposable {
     }
   }
 
-  /**
-   * Calls back whenever there are other servers, until disposed.
-   *
-   * @param listener Called without anything.
-   * @returns Disposing it ends that.
-   */
+  /** Calls back whenever there are other servers, until disposed. */
   onServersChanged(listener: () => void | Promise<void>): Disposable {
     this.#listeners.add(listener);
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };

@@ -10,11 +10,6 @@ export interface Truncated {
  * Cuts a long text in the middle, so that both its beginning and its end are kept.
  *
  * The end is where results and exceptions stand, the beginning says what the text is.
- *
- * @param text The text.
- * @param limit The number of characters that are kept.
- * @param whole How many characters there were, where the text itself already leaves some out.
- * @returns The text, and how many characters are missing.
  */
 export function truncateMiddle(
   text: string,

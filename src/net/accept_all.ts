@@ -4,10 +4,6 @@ const RETRY_MS = 100;
 /**
  * Accepts connections until the listener is closed. Where the process has no descriptor left, or the
  * user nothing to watch one by, the next ones wait.
- *
- * @param listener The listener, which its owner closes.
- * @param take Gets each connection.
- * @returns Resolves, never rejects, when the listener is closed.
  */
 export async function acceptAll(
   listener: Deno.TcpListener,

@@ -4,10 +4,6 @@ import { LinkedSignal } from "../async/linked_signal.ts";
  * The body of a response, for as long as the signal of its request lets it be read. `fetch()` should
  * see to that itself, but the signal that it makes of the given one can be collected as garbage: Deno
  * keeps only those that have listeners.
- *
- * @param response What `fetch()` gave.
- * @param signal The signal that `fetch()` was given.
- * @returns The body, which ends with the signal's reason; `null` where there is none.
  */
 export function bodyOf(
   response: Response,

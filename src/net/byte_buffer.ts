@@ -13,11 +13,7 @@ export class ByteBuffer {
     return this.#length;
   }
 
-  /**
-   * Adds a copy of bytes.
-   *
-   * @param bytes What comes next.
-   */
+  /** Adds a copy of bytes. */
   add(bytes: Uint8Array): void {
     const length = this.#length + bytes.length;
     if (length > this.#buffer.length) {
@@ -49,13 +45,7 @@ export function joinBytes(...pieces: readonly Uint8Array[]): Uint8Array<ArrayBuf
   return whole;
 }
 
-/**
- * Collects small pieces into larger ones, for a reader to whom each piece is costly.
- *
- * @param pieces What comes.
- * @param size How many bytes are collected, at least, but for the last ones.
- * @returns The same bytes.
- */
+/** Collects small pieces into larger ones, for a reader to whom each piece is costly. */
 export async function* inBlocks(
   pieces: AsyncIterable<Uint8Array>,
   size: number,
@@ -80,14 +70,7 @@ export interface ReadWholeOptions {
   readonly signal?: AbortSignal;
 }
 
-/**
- * Reads a body to its end. A body that is not taken is cancelled.
- *
- * @param body The body; `null` is an empty one.
- * @param options How much of it is taken.
- * @returns The bytes.
- * @throws {unknown} The body fails, has too many bytes, or the signal aborts: then its reason.
- */
+/** Reads a body to its end. A body that is not taken is cancelled. */
 export async function readWhole(
   body: ReadableStream<Uint8Array> | null,
   options: ReadWholeOptions,

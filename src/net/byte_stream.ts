@@ -26,13 +26,7 @@ export interface ByteStream {
   close(): void;
 }
 
-/**
- * Reads a stream to the end of what comes in.
- *
- * @param stream The stream, which nobody else reads.
- * @returns The bytes, as they come.
- * @throws {Error} The stream is gone.
- */
+/** Reads a stream to the end of what comes in. */
 export async function* bytesOf(stream: ByteStream): AsyncGenerator<Uint8Array> {
   for (let bytes = await stream.read(); bytes !== null; bytes = await stream.read()) yield bytes;
 }

@@ -2,9 +2,6 @@
  * A client that connects to a host directly also where `HTTP_PROXY` is set: Deno sends even loopback
  * addresses, and so the token, through that proxy. `NO_PROXY` is read when a client is created. Who
  * did not grant access to that variable is not asked for it, and may set it.
- *
- * @param hostname The host, which is one of this machine's own.
- * @returns The client, which its owner closes.
  */
 export function directClient(hostname: string): Deno.HttpClient {
   const variable = { name: "env", variable: "NO_PROXY" } as const;

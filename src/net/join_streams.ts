@@ -3,9 +3,6 @@ import type { ByteStream } from "./byte_stream.ts";
 /**
  * Passes on what comes in at either of two streams to the other, until both have ended or one is
  * gone. Both are closed then.
- *
- * @param one A stream.
- * @param other Another one.
  */
 export async function joinStreams(one: ByteStream, other: ByteStream): Promise<void> {
   one.closed.then(() => other.close()); // also while nothing is read, as the other does not take it

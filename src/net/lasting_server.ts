@@ -29,12 +29,7 @@ export class LastingServer implements AsyncDisposable {
   readonly #ended: Promise<void>;
   #server: Deno.HttpServer<Deno.NetAddr>;
 
-  /**
-   * Begins to listen.
-   *
-   * @param options Where, and who answers.
-   * @throws {Deno.errors.AddrInUse} The port is taken.
-   */
+  /** Begins to listen. */
   constructor(options: LastingServerOptions) {
     this.#options = options;
     this.#server = this.#listen(options.port);

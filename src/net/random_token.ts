@@ -1,8 +1,4 @@
-/**
- * Makes a random token.
- *
- * @returns 32 random bytes in hexadecimal.
- */
+/** Makes a random token. */
 export function randomToken(): string {
   return crypto.getRandomValues(new Uint8Array(32)).toHex();
 }

@@ -5,10 +5,6 @@ import type { ShellText, SimpleCommand } from "./shell_command.ts";
  * Whether a rule with this pattern may allow a text: only if it is one simple command. Patterns are
  * such as `git log **`: one for each word, in which `*` and `?` stand for characters, and `**` for any
  * number of words.
- *
- * @param pattern The pattern.
- * @param text The text.
- * @returns `"maybe"` where more would have to be known of the text than its words.
  */
 export function allowsCommand(pattern: string, text: ShellText): Match {
   const items = itemsOf(pattern);
@@ -20,10 +16,6 @@ export function allowsCommand(pattern: string, text: ShellText): Match {
 
 /**
  * Whether a rule with this pattern restricts a text, which it does wherever the text has its words.
- *
- * @param pattern The pattern.
- * @param text The text.
- * @returns `"maybe"` where the text could run what the pattern is for.
  */
 export function restrictsCommand(pattern: string, text: ShellText): Match {
   const items = itemsOf(pattern);

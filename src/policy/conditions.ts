@@ -21,14 +21,7 @@ import {
 import type { PathJudge } from "./paths.ts";
 import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
 
-/**
- * Matches a call's arguments.
- *
- * @param conditions The conditions by JSON pointer.
- * @param args The arguments.
- * @param paths Says where paths are.
- * @returns Whether all conditions hold.
- */
+/** Matches a call's arguments. */
 export function matchArguments(
   conditions: Readonly<Record<string, ArgumentCondition>>,
   args: ExactObject,

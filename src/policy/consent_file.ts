@@ -62,10 +62,6 @@ export class ConsentFile implements ConsentStore {
 
   /**
    * Opens the file of a workspace. One that is broken is told to the log, and nothing in it counts.
-   *
-   * @param workspace The workspace.
-   * @param log Told why consents do not count.
-   * @returns The open file.
    */
   static async open(workspace: string, log: Logger = silentLogger): Promise<ConsentFile> {
     const file = new ConsentFile(workspace, await OwnEntries.open(workspace, "consents"), log);
@@ -80,34 +76,19 @@ export class ConsentFile implements ConsentStore {
     this.#known = new Set(counting.map((consent) => JSON.stringify(consent)));
   }
 
-  /**
-   * Whether a consent counts on this machine: what denies does wherever it was decided.
-   *
-   * @param consent The consent.
-   * @returns Whether it does.
-   */
+  /** Whether a consent counts on this machine: what denies does wherever it was decided. */
   isOwn(consent: Consent): boolean {
     return consent.decision === "deny" || this.#own.has(consent.id, consent);
   }
 
-  /**
-   * Gives the consents that count.
-   *
-   * @returns They are none where the file is broken.
-   */
+  /** Gives the consents that count. */
   async list(): Promise<readonly Consent[]> {
     if (this.#known.size === 0) return [];
     const all = await this.#readable();
     return all.filter((consent) => this.#known.has(JSON.stringify(consent)));
   }
 
-  /**
-   * Adds a consent. It is in the file, as a whole, when this is done.
-   *
-   * @param consent The consent.
-   * @param replaced Whether it takes the place of another one.
-   * @throws {ConfigError} The file is broken; it stays as it is.
-   */
+  /** Adds a consent. It is in the file, as a whole, when this is done. */
   async add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
     const parsed = consentSchema.parse(JSON.parse(JSON.stringify(consent)));
     const gone: Consent[] = [];
@@ -120,13 +101,7 @@ export class ConsentFile implements ConsentStore {
     this.#known.add(JSON.stringify(parsed));
   }
 
-  /**
-   * Takes consents out.
-   *
-   * @param isForgotten Which ones.
-   * @returns Those that are gone.
-   * @throws {ConfigError} The file is broken; it stays as it is.
-   */
+  /** Takes consents out. */
   async forget(isForgotten: (consent: Consent) => boolean): Promise<Consent[]> {
     const forgotten: Consent[] = [];
     if (!await isPlainFolder(this.#folder)) return forgotten;
@@ -138,12 +113,7 @@ export class ConsentFile implements ConsentStore {
     return forgotten;
   }
 
-  /**
-   * Reads all that is in the file.
-   *
-   * @returns The consents, whether or not they count.
-   * @throws {ConfigError} The file is broken.
-   */
+  /** Reads all that is in the file. */
   async read(): Promise<Consent[]> {
     if (!await isPlainFolder(this.#folder)) return [];
     const text = await readHostileFile(this.#path);

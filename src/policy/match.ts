@@ -53,10 +53,6 @@ const MAX_STEPS = 2 ** 22;
  * and a backslash takes the next character as it is.
  *
  * Patterns meet hostile text: nothing is copied, and what takes too many steps is left open.
- *
- * @param pattern The pattern.
- * @param text The text, all of which must match.
- * @returns Whether it does; `"maybe"` where that takes too long to find out.
  */
 export function matchesGlob(pattern: string, text: string): Match {
   const items = globItems(pattern);

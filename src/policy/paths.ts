@@ -28,10 +28,6 @@ export interface PathJudgeOptions {
  * Only absolute paths of usual characters can be judged. A relative one starts wherever its server has
  * it start, which need not be its working directory: a server may look in each folder that it is
  * allowed. And servers may trim, expand or decode the others.
- *
- * @param folders The folders that the policy names.
- * @param options The workspace and the home folder.
- * @returns The judge.
  */
 export function pathJudge(folders: Iterable<string>, options: PathJudgeOptions): PathJudge {
   const { workspace, home } = options;

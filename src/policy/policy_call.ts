@@ -3,12 +3,7 @@ import { sealObject, toExact } from "../json/exact.ts";
 import type { PolicyRules } from "./policy_rules.ts";
 import type { PolicyCall, PolicyEffect, PolicyTest } from "./schema.ts";
 
-/**
- * Makes the call that approvals would see of one that a person wrote down.
- *
- * @param call The call.
- * @returns The call.
- */
+/** Makes the call that approvals would see of one that a person wrote down. */
 export function approvalCall(call: PolicyCall): ApprovalCall {
   const { kind, command, annotations } = call;
   const isShell = kind === "shell" || kind === "shell_magic";
@@ -36,13 +31,7 @@ export interface PolicyTestResult {
   readonly call: ApprovalCall;
 }
 
-/**
- * Runs the tests that a policy's files have, each against all of them.
- *
- * @param policy The policy.
- * @param known Adds to a call what is known of its tool.
- * @returns The outcomes.
- */
+/** Runs the tests that a policy's files have, each against all of them. */
 export async function runPolicyTests(
   policy: PolicyRules,
   known: (call: ApprovalCall) => Promise<ApprovalCall>,

@@ -110,13 +110,7 @@ export function joinPolicies(
   return sources.length === 0 ? undefined : new PolicyRules(sources, { workspace, home });
 }
 
-/**
- * Remembers that the person accepts the text of a workspace's policy.
- *
- * @param workspace The workspace.
- * @param text The text.
- * @returns Whether it could be remembered.
- */
+/** Remembers that the person accepts the text of a workspace's policy. */
 export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
   await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
   return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
@@ -144,12 +138,7 @@ function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
   return { name, document: { ...document, rules, trustedServers: [] } };
 }
 
-/**
- * The policy files that count for a workspace, whether or not they exist.
- *
- * @param workspace The workspace.
- * @returns The path of each by the name that decisions call it.
- */
+/** The policy files that count for a workspace, whether or not they exist. */
 export function policyFiles(workspace: string | undefined): Map<string, string> {
   const files = new Map<string, string>();
   if (workspace !== undefined) {

@@ -237,11 +237,7 @@ export const policySchema: z.ZodType<PolicyDocument> = z.strictObject({
   description: "Which tool calls and shell commands are allowed, asked about or denied",
 });
 
-/**
- * Gives the JSON Schema of policy files, for editors.
- *
- * @returns The schema.
- */
+/** Gives the JSON Schema of policy files, for editors. */
 export function policyJsonSchema(): Record<string, unknown> {
   return { ...z.toJSONSchema(policySchema, { io: "input" }) };
 }

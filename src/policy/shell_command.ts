@@ -44,12 +44,7 @@ const SINGLE_QUOTED = /'[^']*'/y;
 const DOUBLE_QUOTED = /"(?:[^"\\$`]|\\["\\$`])*"/y;
 const BLANKS = /[ \t]+/y;
 
-/**
- * Reads a text for a shell.
- *
- * @param text The text.
- * @returns The simple command that it is to sh, dash, bash and zsh alike, or why it is something else.
- */
+/** Reads a text for a shell. */
 export function readShell(text: string): ShellText {
   const mentioned = text.length > MAX_TEXT ? [] : wordsIn(text);
   const other = (reason: string): OtherText => ({ type: "other", reason, mentioned });

@@ -29,14 +29,7 @@ export class ControlGroup implements AsyncDisposable {
     this.#folders = folders;
   }
 
-  /**
-   * Takes a process, and with it all that it starts from now on, into a group of its own.
-   *
-   * @param pid The process.
-   * @param limits What it may take.
-   * @param signal Gives up.
-   * @returns The group, or `undefined` where there can be none.
-   */
+  /** Takes a process, and with it all that it starts from now on, into a group of its own. */
   static async take(
     pid: number,
     limits: GroupLimits,

@@ -41,13 +41,7 @@ export class HeldFolder implements AsyncDisposable {
     this.#lock = lock;
   }
 
-  /**
-   * Makes a folder, and removes those of dead processes.
-   *
-   * @param options Where it is made, and who is told of those that could not be removed.
-   * @returns The folder.
-   * @throws {ConfigError} Other users could put another one in its place.
-   */
+  /** Makes a folder, and removes those of dead processes. */
   static async create({ parent, log = silentLogger }: HeldFolderOptions = {}): Promise<HeldFolder> {
     const options = { prefix: PREFIX, ...(parent === undefined ? {} : { dir: parent }) };
     const path = await Deno.realPath(await Deno.makeTempDir(options));
@@ -109,9 +103,6 @@ async function removeAbandoned(own: string, log: Logger): Promise<void> {
 
 /**
  * Visits the folders of this user's processes that could not remove them because they were killed.
- *
- * @param place Where they are, and the user's id.
- * @param visit Gets each of them, while no other process can remove it.
  */
 export async function forEachAbandoned(
   { parent, uid }: { readonly parent: string; readonly uid: number | null },
@@ -147,9 +138,6 @@ async function abandonedLock(root: string, uid: number | null): Promise<Disposab
 /**
  * Removes a folder that a {@linkcode HeldFolder} was, for the holder of its lock. Code writes to folders
  * in it, and may still do so for a moment after its host was killed.
- *
- * @param root The folder.
- * @param signal Stops it. What is left can be removed later.
  */
 export async function removeHeld(root: string, signal?: AbortSignal): Promise<void> {
   try {

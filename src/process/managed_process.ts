@@ -52,18 +52,6 @@ const DRAIN_MS = 250;
  *
  * What is left of its group is killed when it ends, where Deno's permissions allow that (unscoped
  * `--allow-run`); otherwise signals reach the process itself only.
- *
- * @example
- * ```ts
- * import { ManagedProcess } from "./managed_process.ts";
- * import { namedProgram } from "./program.ts";
- *
- * await using process = ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} });
- * await process.pipes.write(new TextEncoder().encode("hello"));
- * await process.pipes.end();
- * console.error(new TextDecoder().decode(await process.pipes.read() ?? undefined));
- * console.error(await process.exited);
- * ```
  */
 export class ManagedProcess implements AsyncDisposable {
   /** The program that was started. */
@@ -89,14 +77,7 @@ export class ManagedProcess implements AsyncDisposable {
     this.exited = this.#untilExited();
   }
 
-  /**
-   * Starts a process.
-   *
-   * @param options The program, its arguments and its whole environment.
-   * @returns The running process.
-   * @throws {Deno.errors.NotFound} The program, or the working directory, does not exist.
-   * @throws {Deno.errors.NotCapable} Deno's permissions do not allow it.
-   */
+  /** Starts a process. */
   static spawn(options: ManagedProcessOptions): ManagedProcess {
     return new ManagedProcess(spawnChild(options), options);
   }
@@ -122,8 +103,6 @@ export class ManagedProcess implements AsyncDisposable {
   /**
    * Ends the process: its stdin ends, then it gets SIGTERM, then SIGKILL. Every call gives the
    * same promise.
-   *
-   * @returns How it ended.
    */
   stop(): Promise<ExitStatus> {
     return this.#stopping ??= this.#stop();
@@ -132,8 +111,6 @@ export class ManagedProcess implements AsyncDisposable {
   /**
    * Sends a signal to the process's group, or to the process alone where Deno's permissions do not
    * allow more. A process that has ended is left alone.
-   *
-   * @param signal The signal.
    */
   signal(signal: Deno.Signal): void {
     if (this.#signalGroup(signal)) return;

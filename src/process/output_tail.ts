@@ -11,9 +11,6 @@ const MAX_LINE = 8 * 1024;
 /**
  * Removes terminal escape sequences and control characters, which must not reach a terminal or a
  * log from a process that is not trusted.
- *
- * @param text One line.
- * @returns The line as plain text.
  */
 export function stripTerminalEscapes(text: string): string {
   return text.replace(ESCAPES, "").replace(CONTROLS, "");
@@ -27,11 +24,7 @@ export class OutputTail {
   #length = 0;
   #open = "";
 
-  /**
-   * Begins with nothing.
-   *
-   * @param limit How many characters are kept, in whole lines.
-   */
+  /** Begins with nothing. */
   constructor(limit: number = 16 * 1024) {
     this.#limit = limit;
   }
@@ -41,21 +34,12 @@ export class OutputTail {
     return this.#lines.map((line) => line + "\n").join("") + stripTerminalEscapes(this.#open);
   }
 
-  /**
-   * Takes the next bytes of the output.
-   *
-   * @param bytes The bytes, cut anywhere.
-   * @returns The lines that they complete.
-   */
+  /** Takes the next bytes of the output. */
   push(bytes: Uint8Array): string[] {
     return this.#take(this.#decoder.decode(bytes, { stream: true }), false);
   }
 
-  /**
-   * Takes the end of the output.
-   *
-   * @returns The last line, when no newline ended it.
-   */
+  /** Takes the end of the output. */
   end(): string[] {
     return this.#take(this.#decoder.decode(), true);
   }

@@ -1,29 +1,18 @@
 /**
  * Whether Deno's permissions allow something. What ipybox can do without is asked for here first: Deno
  * would stop a script at a terminal for a prompt, and count the time as ours.
- *
- * @param permission What it is.
- * @returns Whether it is allowed without a prompt.
  */
 export function isGranted(permission: Deno.PermissionDescriptor): boolean {
   return Deno.permissions.querySync(permission).state === "granted";
 }
 
-/**
- * Whether Deno's permissions allow to look at a path, like {@linkcode isGranted}.
- *
- * @param path The path.
- * @returns Whether they do.
- */
+/** Whether Deno's permissions allow to look at a path, like {@linkcode isGranted}. */
 export function mayRead(path: string): boolean {
   return isGranted({ name: "read", path });
 }
 
 /**
  * Whether Deno's permissions allow to read and to write in a folder, like {@linkcode isGranted}.
- *
- * @param folder The folder.
- * @returns Whether they do.
  */
 export function mayUse(folder: string): boolean {
   return mayRead(folder) && isGranted({ name: "write", path: folder });

@@ -23,15 +23,7 @@ export class PrivateFolder implements AsyncDisposable {
     this.path = `${held.path}/empty`;
   }
 
-  /**
-   * Makes a folder.
-   *
-   * @param untrusted Absolute folders that executed code can write to, besides all workspaces.
-   * @param log Told what of killed processes could not be removed.
-   * @returns The folder.
-   * @throws {ConfigError} Other users could replace it.
-   * @throws {Deno.errors.NotCapable} Deno's permissions do not allow it.
-   */
+  /** Makes a folder. */
   static async create(
     untrusted: readonly string[] = [],
     log: Logger = silentLogger,

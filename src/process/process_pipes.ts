@@ -22,10 +22,6 @@ export class ProcessPipes implements ByteStream {
   #buffer: Uint8Array<ArrayBuffer> | undefined;
   #wasRead = false;
 
-  /**
-   * @param command The program, for errors.
-   * @param child The process, with both piped.
-   */
   constructor(command: string, child: Deno.ChildProcess) {
     this.#command = command;
     this.#input = child.stdin.getWriter();

@@ -23,11 +23,7 @@ export interface ProgramSearch {
 /** Where programs are where `PATH` is not set, or may not be read. */
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
-/**
- * The host's own search path.
- *
- * @returns It, as it is: with folders that must not be searched.
- */
+/** The host's own search path. */
 export function hostPath(): string {
   return hostEnv("PATH") ?? DEFAULT_PATH;
 }
@@ -39,11 +35,6 @@ export function ownProgram(): ProgramPath {
 
 /**
  * Deno: the one that runs this program, unless that is compiled, or may only run what is called `deno`.
- *
- * @param search Where to look for another one.
- * @returns It.
- * @throws {Deno.errors.NotFound} There is none.
- * @throws {Deno.errors.NotCapable} Deno's permissions do not allow to run it.
  */
 export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPath> {
   const own = ownProgram();
@@ -53,11 +44,6 @@ export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPa
 
 /**
  * A program that somebody who may decide on it has named by its path: the user, or ipybox itself.
- *
- * @param path The path. A relative one is relative to `folder`.
- * @param folder The current folder by default.
- * @returns The program, which need not exist.
- * @throws {TypeError} It is a bare name, which has to be looked for.
  */
 export function namedProgram(path: string, folder: string = "."): ProgramPath {
   if (!path.includes("/")) throw new TypeError(`"${path}" is the name of a program, not its path`);
@@ -70,10 +56,6 @@ export function namedProgram(path: string, folder: string = "."): ProgramPath {
  * through such a folder.
  *
  * Where Deno's permissions do not let one look, it is the one that they allow to be run.
- *
- * @param name Its name.
- * @param search Where to look.
- * @returns The program, or `undefined` where there is none.
  */
 export async function findProgram(
   name: string,
@@ -83,13 +65,7 @@ export async function findProgram(
   return undefined;
 }
 
-/**
- * Like {@linkcode findProgram}, for all programs of that name.
- *
- * @param name Their name.
- * @param search Where to look.
- * @returns The programs, in the order of the search path.
- */
+/** Like {@linkcode findProgram}, for all programs of that name. */
 export async function* findPrograms(
   name: string,
   search: ProgramSearch = {},
@@ -99,15 +75,7 @@ export async function* findPrograms(
   }
 }
 
-/**
- * Like {@linkcode findProgram}, where it has to be there.
- *
- * @param name Its name.
- * @param search Where to look.
- * @returns The program.
- * @throws {Deno.errors.NotFound} There is none; the message names those that were left alone.
- * @throws {Deno.errors.NotCapable} Deno's permissions do not allow to run it.
- */
+/** Like {@linkcode findProgram}, where it has to be there. */
 export async function requireProgram(
   name: string,
   search: ProgramSearch = {},
@@ -133,15 +101,7 @@ export async function requireProgram(
   throw new Deno.errors.NotFound([`${name} is not on the PATH`, ...problems].join("; "));
 }
 
-/**
- * The program that a user's command means: the one at its path, or the one of its name.
- *
- * @param command The path, or the name.
- * @param search Where to look for a name; and what a relative path is relative to.
- * @returns The program. One that was named by its path need not exist.
- * @throws {Deno.errors.NotFound} There is none of that name.
- * @throws {Deno.errors.NotCapable} Deno's permissions do not allow to run it.
- */
+/** The program that a user's command means: the one at its path, or the one of its name. */
 export async function programOf(
   command: string,
   search: ProgramSearch & { readonly folder?: string } = {},

@@ -36,11 +36,6 @@ const MAX_LINKS = 40;
 /**
  * Follows a path that the host relies on: a program it runs, settings it obeys. A link in the workspace
  * is refused, because executed code could put something else in its place.
- *
- * @param path The path.
- * @param options The workspace, and what the path is.
- * @returns Where it leads, without links.
- * @throws {ConfigError} The way leads through something that code could replace.
  */
 export async function reliablePath(path: string, options: ReliablePathOptions): Promise<string> {
   const workspace = await realOr(resolve(options.workspace));
@@ -61,10 +56,6 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
 /**
  * Whether code that works in a workspace could change a file, or where its path leads: the way to it
  * passes through the workspace, and not through `.ipybox`.
- *
- * @param path The file. It may be missing.
- * @param folder The workspace.
- * @returns Whether it could.
  */
 export async function isInReach(path: string, folder: string): Promise<boolean> {
   const workspace = await realOr(resolve(folder));
@@ -117,9 +108,6 @@ async function linkTarget(path: string): Promise<string | undefined> {
 
 /**
  * Looks at a place above a workspace, which permissions may close, without asking a person for them.
- *
- * @param path The place. A link is not followed.
- * @returns What is there; `undefined` for nothing, and for what may not be looked at.
  */
 export async function lstatIfAllowed(path: string): Promise<Deno.FileInfo | undefined> {
   if (!mayRead(path)) return undefined;

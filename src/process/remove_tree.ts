@@ -39,13 +39,7 @@ const FOLDERS = 8;
 /** How many folders are remembered, rather than found again. */
 const MAX_FOUND = 10_000;
 
-/**
- * Removes everything that is in a folder.
- *
- * @param folder The folder, an absolute path. Code can change what is in its folders, and not it.
- * @param options What stays, and what stops it.
- * @throws {Error} Something cannot be removed; what can be is.
- */
+/** Removes everything that is in a folder. */
 export async function emptyFolder(folder: string, options: EmptyOptions = {}): Promise<void> {
   let triedAll = false;
   for (;;) {
@@ -59,13 +53,7 @@ export async function emptyFolder(folder: string, options: EmptyOptions = {}): P
   }
 }
 
-/**
- * Removes a file or a folder with all that is in it.
- *
- * @param path What is removed. It may be missing.
- * @param options Through which folder, and what stops it.
- * @throws {Error} It cannot be removed. Then it is no longer at its path, if it could be moved.
- */
+/** Removes a file or a folder with all that is in it. */
 export async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
   const { through, signal } = options;
   await makeFolder(through);
@@ -80,10 +68,6 @@ export async function removeTree(path: string, options: RemoveTreeOptions): Prom
 
 /**
  * Removes something of a workspace: through a folder in its `.ipybox`, where no code in a sandbox writes.
- *
- * @param path What is removed. It may be missing.
- * @param workspace The workspace. Where it has no `.ipybox`, no code has run in it.
- * @param signal Stops it. What is left is removed by the next one.
  */
 export async function removeFromWorkspace(
   path: string,
@@ -211,9 +195,6 @@ async function openUp(path: string): Promise<void> {
 /**
  * Gives the owner all rights to what is in a folder. Deno has nothing for a folder that may not be read
  * that would not follow a link in its place. `chmod` might, so nothing else can be changed where it runs.
- *
- * @param folder The folder.
- * @returns Whether it could be done, which Deno's permissions may not allow.
  */
 async function openAll(folder: string): Promise<boolean> {
   if (Deno.build.os !== "linux") return false;

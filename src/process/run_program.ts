@@ -46,16 +46,7 @@ export interface ProgramEnd {
   readonly stderr: string;
 }
 
-/**
- * Runs a program to its end.
- *
- * @param program The program.
- * @param options How.
- * @returns How it ended.
- * @throws {Deno.errors.NotFound} It does not exist.
- * @throws {Deno.errors.NotCapable} Deno's permissions do not allow it.
- * @throws {unknown} The signal's reason when it aborts.
- */
+/** Runs a program to its end. */
 export async function runProgram(
   program: ProgramPath,
   options: RunProgramOptions = {},
@@ -74,13 +65,7 @@ export async function runProgram(
   return { success, code, stdout, stderr };
 }
 
-/**
- * Starts a program that goes on by itself, and shows nothing of it.
- *
- * @param program The program.
- * @param args Its arguments.
- * @throws {Deno.errors.NotFound} It does not exist.
- */
+/** Starts a program that goes on by itself, and shows nothing of it. */
 export async function startProgram(program: ProgramPath, args: readonly string[]): Promise<void> {
   const command = await commandOf(program, { args }, "null");
   command.spawn().unref();

@@ -5,11 +5,6 @@ import { isGranted, mayRead } from "./permission.ts";
 /**
  * Leaves out of a search path what others than this user and the system may write to. Package runners
  * put such folders in front, as `npx` does with the working directory's `node_modules/.bin`.
- *
- * @param path The search path.
- * @param untrusted Absolute folders that executed code can write to, besides all workspaces.
- * @returns The path without those folders, what is in them, any `node_modules/.bin`, and folders
- * relative to whatever the working directory is.
  */
 export async function trustedPath(
   path: string,
@@ -24,10 +19,6 @@ export async function trustedPath(
 /**
  * Whether a path is a folder or in it, whatever dots and slashes they are written with. Symbolic links
  * are not looked at.
- *
- * @param path The path, absolute.
- * @param folder The folder, absolute.
- * @returns Whether it is.
  */
 export function isInside(path: string, folder: string): boolean {
   const below = relative(resolve(folder), resolve(path));
@@ -52,11 +43,6 @@ export class PathTrust {
     this.#user = user;
   }
 
-  /**
-   * @param untrusted Absolute folders that executed code can write to, besides all workspaces.
-   * @param user The id of this user, which Deno's permissions may keep from being asked for.
-   * @returns What judges paths as they are now.
-   */
   static async create(
     untrusted: readonly string[] = [],
     user: number | undefined = ownId(),
@@ -65,12 +51,7 @@ export class PathTrust {
     return new PathTrust([...new Set([...untrusted, ...real])], user);
   }
 
-  /**
-   * Whether a folder of a search path can be searched.
-   *
-   * @param folder The folder, as it is written there.
-   * @returns Why not; `undefined` where it can.
-   */
+  /** Whether a folder of a search path can be searched. */
   async whyNotSearched(folder: string): Promise<string | undefined> {
     if (!isAbsolute(folder)) return "it depends on the current folder";
     if (/\/node_modules\/\.bin(\/|$)/.test(resolve(folder))) {
@@ -83,13 +64,7 @@ export class PathTrust {
     return (mode & 0o002) !== 0 ? `other users can write to ${folder}` : undefined;
   }
 
-  /**
-   * Follows a path, link by link, through every folder that decides where it leads.
-   *
-   * @param path The path, absolute.
-   * @returns Why something else could be there tomorrow; `undefined` where only this user and the
-   * system decide, as far as Deno's permissions let one see.
-   */
+  /** Follows a path, link by link, through every folder that decides where it leads. */
   async whyShared(path: string): Promise<string | undefined> {
     const names = path.split("/");
     let [at, links] = ["/", 0];
@@ -188,12 +163,7 @@ async function lookThrough(path: string): Promise<Deno.FileInfo | undefined> {
   return await look(real);
 }
 
-/**
- * Where a path leads.
- *
- * @param path The path.
- * @returns It without links; itself where nothing is there, or Deno's permissions do not let one look.
- */
+/** Where a path leads. */
 export async function realPathIfSeen(path: string): Promise<string> {
   if (!mayRead(path)) return path;
   return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere

@@ -1,12 +1,7 @@
 import { isAbsolute, join } from "node:path";
 import { hostEnv } from "./host_env.ts";
 
-/**
- * The folder that holds the logins to remote MCP servers. Executed code must never see it.
- *
- * @returns `$XDG_STATE_HOME/ipybox/logins`, by default below `~/.local/state`; `undefined` where
- * neither variable is set or may be read.
- */
+/** The folder that holds the logins to remote MCP servers. Executed code must never see it. */
 export function loginsFolder(): string | undefined {
   const state = stateFolder();
   return state === undefined ? undefined : join(state, "logins");
@@ -16,20 +11,12 @@ export function loginsFolder(): string | undefined {
  * The folder of what ipybox remembers for the user, such as logins, which servers they
  * registered and which policies of workspaces they accepted.
  * Executed code must never see it.
- *
- * @returns `$XDG_STATE_HOME/ipybox`, by default below `~/.local/state`; `undefined` where neither
- * variable is set or may be read.
  */
 export function stateFolder(): string | undefined {
   return ownFolder("XDG_STATE_HOME", ".local/state");
 }
 
-/**
- * Whether an error says that the user's folders cannot be written to, as in some containers.
- *
- * @param error The error.
- * @returns Whether it does.
- */
+/** Whether an error says that the user's folders cannot be written to, as in some containers. */
 export function isUnwritable(error: unknown): boolean {
   return error instanceof Deno.errors.PermissionDenied ||
     (error instanceof Error && "code" in error && error.code === "EROFS");
@@ -38,19 +25,12 @@ export function isUnwritable(error: unknown): boolean {
 /**
  * The folder of what the user has set for all workspaces, such as a policy. Executed code must never
  * write there.
- *
- * @returns `$XDG_CONFIG_HOME/ipybox`, by default below `~/.config`; `undefined` where neither variable
- * is set or may be read.
  */
 export function settingsFolder(): string | undefined {
   return ownFolder("XDG_CONFIG_HOME", ".config");
 }
 
-/**
- * The folder that says which sessions of `ipybox mcp` run. Executed code must never see it.
- *
- * @returns The folder, in that of what ipybox remembers; `undefined` where there is none.
- */
+/** The folder that says which sessions of `ipybox mcp` run. Executed code must never see it. */
 export function sessionsFolder(): string | undefined {
   const state = stateFolder();
   return state === undefined ? undefined : join(state, "sessions");
@@ -58,20 +38,12 @@ export function sessionsFolder(): string | undefined {
 
 /**
  * The folder of what can be made again: Python environments, and folders in which programs are started.
- *
- * @returns `$XDG_CACHE_HOME/ipybox`, by default below the platform's usual place for caches;
- * `undefined` where neither variable is set or may be read.
  */
 export function cacheFolder(): string | undefined {
   return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");
 }
 
-/**
- * The folder of what belongs to the user and is no setting, such as the workspaces of projects.
- *
- * @returns `$XDG_DATA_HOME/ipybox`, by default below `~/.local/share`; `undefined` where neither
- * variable is set or may be read.
- */
+/** The folder of what belongs to the user and is no setting, such as the workspaces of projects. */
 export function dataFolder(): string | undefined {
   return ownFolder("XDG_DATA_HOME", ".local/share");
 }

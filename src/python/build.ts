@@ -103,11 +103,7 @@ export async function buildPythonEnvironment(
   }
 }
 
-/**
- * The interpreter that a managed environment would be made of.
- *
- * @returns Its path, or `undefined` when there is none that will do.
- */
+/** The interpreter that a managed environment would be made of. */
 export async function findBasePython(): Promise<string | undefined> {
   const base = await findBaseInterpreter(await findProgram("uv") === undefined);
   return base?.executable;

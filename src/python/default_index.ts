@@ -4,12 +4,6 @@ import { installerEnvironment } from "./installer_environment.ts";
 
 /**
  * The package index that an installer uses where nothing else is configured, as its own help says.
- *
- * @param program The program that installs, such as uv.
- * @param args Its arguments, such as `["pip", "install"]`.
- * @param options What gives up.
- * @returns The index's address.
- * @throws {Error} The help does not say.
  */
 export async function defaultIndex(
   program: ProgramPath,
@@ -28,12 +22,7 @@ export async function defaultIndex(
   throw new Error(`Cannot tell which package index ${command} uses: configure one`);
 }
 
-/**
- * Finds the default index in an installer's help.
- *
- * @param help What `pip install --help` or `uv pip install --help` prints, wrapped in whatever way.
- * @returns The address, or `undefined` where there is none.
- */
+/** Finds the default index in an installer's help. */
 export function indexInHelp(help: string): string | undefined {
   return /\(\s*(?:by\s+)?default:?\s+<?(https?:\/\/[^\s<>()]+)/.exec(help)?.[1];
 }

@@ -88,13 +88,7 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
   return environment;
 }
 
-/**
- * The managed environment, if it is ready. Starts no Python.
- *
- * @param recipe What it is made of; by default what kernels need.
- * @param cacheDir The directory of the managed environments.
- * @returns The environment, or `undefined` when it has to be built.
- */
+/** The managed environment, if it is ready. Starts no Python. */
 export async function readManagedEnvironment(
   recipe: EnvironmentRecipe = kernelRecipe(),
   cacheDir: string = managedDirectory(),
@@ -133,13 +127,7 @@ export interface PythonCheck {
   readonly fix: string;
 }
 
-/**
- * Finds the Python that runs kernels and tries it, also the managed one.
- *
- * @param options Which Python.
- * @returns What works and what does not.
- * @throws {EnvironmentNotReadyError} If there is none to try.
- */
+/** Finds the Python that runs kernels and tries it, also the managed one. */
 export async function checkPython(options: FindPythonOptions = {}): Promise<PythonCheck> {
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {

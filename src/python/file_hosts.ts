@@ -30,11 +30,6 @@ const jsonPage = z.object({ files: z.array(z.object({ url: z.string() })) });
 /**
  * Asks package indexes where they have the files of a package, by the simple repository API (PEP 503
  * and PEP 691).
- *
- * @param indexes The indexes' addresses.
- * @param name The package.
- * @param options Who is told where an index does not say.
- * @returns The hosts, sorted; without those of indexes that do not know the package.
  */
 export async function fileHosts(
   indexes: readonly string[],

@@ -44,14 +44,7 @@ const OPTIONS: ReadonlySet<string> = new Set([
 /** pip's sections, the later one counting more. */
 const SECTIONS: readonly string[] = ["global", "install", ":env:"];
 
-/**
- * Reads what pip is configured to: by its files and by `PIP_…` variables.
- *
- * @param python The Python whose pip it is.
- * @param signal Gives up.
- * @returns The settings.
- * @throws {Error} pip does not tell.
- */
+/** Reads what pip is configured to: by its files and by `PIP_…` variables. */
 export async function readIndexSettings(
   python: ProgramPath,
   signal?: AbortSignal,
@@ -70,13 +63,7 @@ export async function readIndexSettings(
   return indexSettings(stdout, main);
 }
 
-/**
- * Reads what `pip config list` prints.
- *
- * @param listing Lines such as `global.index-url='https://index.example/simple'`.
- * @param main The index that counts where none is configured.
- * @returns The settings.
- */
+/** Reads what `pip config list` prints. */
 export function indexSettings(listing: string, main: string): IndexSettings {
   const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
   for (const line of listing.split("\n")) {

@@ -58,15 +58,7 @@ out.close()
 /** Importing takes 2 s from a cold disk; an interpreter that takes this long hangs. */
 const TIMEOUT_MS = 60_000;
 
-/**
- * Starts a Python interpreter and asks it what it is and what it can import.
- *
- * @param command The interpreter's path, or its name on the `PATH`.
- * @param modules The packages to import: the module by which each is imported → its name.
- * @returns What it said.
- * @throws {EnvironmentNotReadyError} If it cannot be started or is no Python.
- * @throws {Deno.errors.NotCapable} If Deno's permissions do not allow to run it.
- */
+/** Starts a Python interpreter and asks it what it is and what it can import. */
 export async function inspectInterpreter(
   command: string,
   modules: Readonly<Record<string, string>> = {},
@@ -80,24 +72,14 @@ export async function inspectInterpreter(
   throw notPython(command, lastLine === "" ? `it exited with code ${code}` : lastLine);
 }
 
-/**
- * Whether a version of Python is new enough for kernels.
- *
- * @param version The version, such as `"3.11.7"`.
- * @returns Whether it is.
- */
+/** Whether a version of Python is new enough for kernels. */
 export function isNewEnough(version: string): boolean {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const [leastMajor, leastMinor] = MINIMUM_PYTHON;
   return major > leastMajor || (major === leastMajor && minor >= leastMinor);
 }
 
-/**
- * The first interpreter on the `PATH` that virtual environments can be made of.
- *
- * @param needsVenv Whether it must have `venv` and `ensurepip` of its own.
- * @returns The interpreter, or `undefined` when there is none.
- */
+/** The first interpreter on the `PATH` that virtual environments can be made of. */
 export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpreter | undefined> {
   for (const name of ["python3", "python3.13", "python3.12", "python3.11", "python3.10"]) {
     for await (const program of findPrograms(name)) {
@@ -112,12 +94,7 @@ export async function findBaseInterpreter(needsVenv: boolean): Promise<Interpret
   return undefined;
 }
 
-/**
- * Reads what an interpreter, or a file that keeps it, says.
- *
- * @param text The JSON text.
- * @returns What it says, or `undefined` when it says nothing of use.
- */
+/** Reads what an interpreter, or a file that keeps it, says. */
 export function parseInterpreter(text: string): Interpreter | undefined {
   let value: unknown;
   try {

@@ -51,12 +51,7 @@ export function kernelRecipe(): EnvironmentRecipe {
   return { requirements: asset("environment/requirements.txt"), modules: KERNEL_MODULES };
 }
 
-/**
- * The directory of all managed environments.
- *
- * @returns `$XDG_CACHE_HOME/ipybox/python`, else the platform's usual place for caches.
- * @throws {EnvironmentNotReadyError} If the environment names neither.
- */
+/** The directory of all managed environments. */
 export function managedDirectory(): string {
   const cache = Deno.env.get("XDG_CACHE_HOME");
   // A relative path is to be ignored, says the XDG specification.
@@ -72,25 +67,14 @@ export function managedDirectory(): string {
   return join(home, ...caches, "ipybox", "python");
 }
 
-/**
- * The key under which an environment is kept.
- *
- * @param recipe What it is made of.
- * @returns A short hash of the requirements.
- */
+/** The key under which an environment is kept. */
 export async function environmentKey(recipe: EnvironmentRecipe): Promise<string> {
   const bytes = new TextEncoder().encode(recipe.requirements);
   const hash = await crypto.subtle.digest("SHA-256", bytes);
   return new Uint8Array(hash).toHex().slice(0, 16);
 }
 
-/**
- * The managed environment of a recipe, if it is ready. Starts no Python.
- *
- * @param recipe What it is made of.
- * @param directory The directory of the managed environments.
- * @returns The environment, or `undefined` when it has to be built.
- */
+/** The managed environment of a recipe, if it is ready. Starts no Python. */
 export async function readManaged(
   recipe: EnvironmentRecipe,
   directory: string,
@@ -99,13 +83,7 @@ export async function readManaged(
   return interpreter === undefined ? undefined : toEnvironment(interpreter, true);
 }
 
-/**
- * The managed environment of any recipe, by the path of its interpreter. Starts no Python.
- *
- * @param executable The interpreter's absolute path.
- * @param packages What it must have.
- * @returns The environment, or `undefined` when the path is none of a ready managed environment.
- */
+/** The managed environment of any recipe, by the path of its interpreter. Starts no Python. */
 export async function readManagedAt(
   executable: string,
   packages: readonly string[],
@@ -118,13 +96,7 @@ export async function readManagedAt(
   return toEnvironment(interpreter, true);
 }
 
-/**
- * Makes an environment the one that is ready for a recipe.
- *
- * @param recipe What it is made of.
- * @param directory The directory of the managed environments.
- * @param interpreter What its interpreter says of itself.
- */
+/** Makes an environment the one that is ready for a recipe. */
 export async function writeMarker(
   recipe: EnvironmentRecipe,
   directory: string,
@@ -136,11 +108,7 @@ export async function writeMarker(
   await Deno.rename(temporary, path);
 }
 
-/**
- * Removes what interrupted builds left. Only for the holder of the build lock.
- *
- * @param directory The directory of the managed environments.
- */
+/** Removes what interrupted builds left. Only for the holder of the build lock. */
 export async function removeLeftovers(directory: string): Promise<void> {
   const ready = new Set<string>();
   const candidates: string[] = [];

@@ -13,13 +13,7 @@ export interface OverlayEnvironment {
   readonly sitePackages: string;
 }
 
-/**
- * Makes a virtual environment where there is none. No Python is started for it.
- *
- * @param folder Its folder, whose parent exists.
- * @param python The environment whose interpreter it shares.
- * @returns The environment.
- */
+/** Makes a virtual environment where there is none. No Python is started for it. */
 export async function openOverlay(
   folder: string,
   python: PythonEnvironment,
@@ -53,13 +47,7 @@ export async function openOverlay(
   return overlay;
 }
 
-/**
- * Where the parts of a virtual environment are, whether it is there or not.
- *
- * @param folder Its folder.
- * @param python The environment whose interpreter it shares.
- * @returns The environment.
- */
+/** Where the parts of a virtual environment are, whether it is there or not. */
 export function overlayIn(folder: string, python: PythonEnvironment): OverlayEnvironment {
   return {
     executable: join(folder, "bin", "python"),
@@ -67,23 +55,12 @@ export function overlayIn(folder: string, python: PythonEnvironment): OverlayEnv
   };
 }
 
-/**
- * The folder of an environment's packages.
- *
- * @param prefix The environment's folder.
- * @param python What runs in it.
- * @returns The folder.
- */
+/** The folder of an environment's packages. */
 export function sitePackagesOf(prefix: string, python: PythonEnvironment): string {
   return join(prefix, "lib", `python${minorVersion(python)}`, "site-packages");
 }
 
-/**
- * The folders from an environment to its packages. An installer can write to each.
- *
- * @param sitePackages The folder of the packages.
- * @returns The folders, outermost first.
- */
+/** The folders from an environment to its packages. An installer can write to each. */
 export function packageLevels(sitePackages: string): string[] {
   const version = dirname(sitePackages);
   const lib = dirname(version);
@@ -93,9 +70,6 @@ export function packageLevels(sitePackages: string): string[] {
 /**
  * Whether the folder of an environment's packages is where its path says. An installer, or what it
  * builds, may have put a link to anywhere in the place of each folder on the way.
- *
- * @param sitePackages The folder of the packages. Nobody else can write to the one of the environment.
- * @returns Whether it is there; or what is in its way.
  */
 export async function judgePackages(
   sitePackages: string,
@@ -108,12 +82,7 @@ export async function judgePackages(
   return "plain";
 }
 
-/**
- * The version that decides which packages an interpreter can use.
- *
- * @param python The interpreter.
- * @returns Such as `"3.11"`.
- */
+/** The version that decides which packages an interpreter can use. */
 export function minorVersion({ version }: PythonEnvironment): string {
   return version.split(".").slice(0, 2).join(".");
 }

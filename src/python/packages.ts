@@ -165,11 +165,6 @@ export class PackageFolder {
 
   /**
    * Makes the folder where it is missing: a kernel that runs already sees what is installed later.
-   *
-   * @param workspace The workspace, as an absolute path without symbolic links.
-   * @param python The Python that the packages are for.
-   * @param options Whether the installer runs in the sandbox.
-   * @returns The folder.
    */
   static async open(
     workspace: string,
@@ -186,14 +181,7 @@ export class PackageFolder {
     return new PackageFolder(overlay, python, workspace, options);
   }
 
-  /**
-   * The folder of a workspace's packages, as far as Deno's permissions allow to look for it.
-   *
-   * @param workspace The workspace, as an absolute path without symbolic links.
-   * @param python The Python that the packages are for.
-   * @returns The folder, or `undefined` where nothing was ever installed or nothing may be read.
-   * @throws {ConfigError} An installer has put something else in its place.
-   */
+  /** The folder of a workspace's packages, as far as Deno's permissions allow to look for it. */
   static async find(workspace: string, python: PythonEnvironment): Promise<string | undefined> {
     if (!hasManagedDirectory()) return undefined;
     const folder = await folderOf(workspace);
@@ -211,27 +199,17 @@ export class PackageFolder {
   /**
    * Whether Deno's permissions allow to keep packages: their environment has a symbolic link, which
    * only programs that may read and write everywhere can make.
-   *
-   * @returns Whether {@linkcode PackageFolder.open} can make the folder.
    */
   static isPermitted(): boolean {
     return hasManagedDirectory() && isGranted({ name: "read" }) && isGranted({ name: "write" });
   }
 
-  /**
-   * Removes the packages of a workspace, for every Python.
-   *
-   * @param workspace The workspace, as an absolute path without symbolic links.
-   */
+  /** Removes the packages of a workspace, for every Python. */
   static async remove(workspace: string): Promise<void> {
     await PackageFolder.discard(await folderOf(workspace));
   }
 
-  /**
-   * Removes a folder that {@linkcode PackageFolder.abandoned} found.
-   *
-   * @param path The folder, which may be gone.
-   */
+  /** Removes a folder that {@linkcode PackageFolder.abandoned} found. */
   static async discard(path: string): Promise<void> {
     try {
       await emptyFolder(path, { keep: WORKSPACE }); // by which it is found until it is empty
@@ -241,11 +219,7 @@ export class PackageFolder {
     }
   }
 
-  /**
-   * Finds the packages of workspaces that are gone.
-   *
-   * @returns Their folders, and where the workspaces were.
-   */
+  /** Finds the packages of workspaces that are gone. */
   static async abandoned(): Promise<{ readonly path: string; readonly workspace: string }[]> {
     const root = join(managedDirectory(), "packages");
     return await isThere(root) ? await Array.fromAsync(abandonedIn(root)) : [];
@@ -258,13 +232,6 @@ export class PackageFolder {
    * The installer, and what it builds, runs in a sandbox: it writes only to this folder, and reaches
    * only the package indexes that pip or uv is configured to use and the hosts of their files, and the
    * hosts of Git repositories.
-   *
-   * @param requirements What to install, resolved together.
-   * @param options What stops it, and what receives the installer's lines.
-   * @returns What the installer wrote, its last 16 KiB.
-   * @throws {PackageInstallError} They were not installed.
-   * @throws {EnvironmentNotReadyError} There is no installer or, as a `SandboxUnavailableError`, no
-   * sandbox here.
    */
   async install(
     requirements: readonly Requirement[],
@@ -275,16 +242,7 @@ export class PackageFolder {
     return await this.#change("install", args, { ...options, requirements, what });
   }
 
-  /**
-   * Removes packages. What they needed stays.
-   *
-   * @param names Their names.
-   * @param options What stops it, and what receives the installer's lines.
-   * @returns What the installer wrote.
-   * @throws {PackageInstallError} They could not be removed.
-   * @throws {EnvironmentNotReadyError} There is no installer or, as a `SandboxUnavailableError`, no
-   * sandbox here.
-   */
+  /** Removes packages. What they needed stays. */
   async uninstall(names: readonly string[], options: InstallOptions = {}): Promise<string> {
     const what = names.join(" ");
     return await this.#change("uninstall", ["--", ...names], {
@@ -294,11 +252,7 @@ export class PackageFolder {
     });
   }
 
-  /**
-   * Lists what is installed, by name.
-   *
-   * @returns The packages. Their names are what installers made of them: hostile text.
-   */
+  /** Lists what is installed, by name. */
   async list(): Promise<InstalledPackage[]> {
     const found: InstalledPackage[] = [];
     for await (const { name, isDirectory } of Deno.readDir(this.path)) {
@@ -557,9 +511,6 @@ function hasManagedDirectory(): boolean {
 /**
  * The versions of the kernel's own packages, in the form of a constraints file. A package may have
  * several, each for some versions of Python: without what says so they would exclude each other.
- *
- * @param requirements Requirements with versions and hashes, as uv writes them.
- * @returns The same without the hashes.
  */
 export function pinnedVersions(requirements: string): string {
   return requirements.split("\n")

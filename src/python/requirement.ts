@@ -29,10 +29,6 @@ const MAX_LENGTH = 500;
 /**
  * Reads what a client wants to have installed: a package of the index, or a Git repository that is
  * reached by HTTPS. No paths, no options, no other addresses.
- *
- * @param text Such as `"pandas[excel]>=2,<3"` or `"git+https://github.com/psf/requests@v2.32.3"`.
- * @returns The requirement.
- * @throws {TypeError} It is something else.
  */
 export function parseRequirement(text: string): Requirement {
   const trimmed = text.trim();
@@ -52,14 +48,7 @@ export function parseRequirement(text: string): Requirement {
   );
 }
 
-/**
- * Reads a requirements file: a requirement a line, and comments.
- *
- * @param text The file.
- * @param source What a message calls it, such as its path.
- * @returns The requirements.
- * @throws {TypeError} A line is something else, such as an option of pip.
- */
+/** Reads a requirements file: a requirement a line, and comments. */
 export function parseRequirements(text: string, source: string): Requirement[] {
   return text.split(/\r?\n/).flatMap((line, index) => {
     const requirement = line.replace(/(^|\s)#.*/, "").trim(); // as pip has it

@@ -20,15 +20,7 @@ const PROGRESS_EVERY_MS = 2000;
 /** How many of its last lines a failure shows. */
 const LAST_LINES = 8;
 
-/**
- * Runs one program of an installation to its end.
- *
- * @param command The program.
- * @param args Its arguments.
- * @param options Its environment, and who is told of what it says.
- * @throws {EnvironmentNotReadyError} If it cannot be started or fails; with its last lines.
- * @throws {unknown} The signal's reason when it aborts. The program has ended by then.
- */
+/** Runs one program of an installation to its end. */
 export async function runStep(
   command: ProgramPath,
   args: readonly string[],

@@ -38,14 +38,7 @@ export interface UvTable {
   readonly "no-index"?: boolean | undefined;
 }
 
-/**
- * Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more.
- *
- * @param env The host's variables.
- * @param main The index that counts where none is configured.
- * @returns The settings.
- * @throws {ConfigError} A file is damaged.
- */
+/** Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more. */
 export async function readUvSettings(
   env: Readonly<Record<string, string>>,
   main: string,
@@ -58,14 +51,7 @@ export async function readUvSettings(
   return uvSettings(await Promise.all(files.map(readConfig)), env, main);
 }
 
-/**
- * Combines what uv is configured to.
- *
- * @param configs Its files, the later one counting more.
- * @param env The host's variables.
- * @param fallback The index that counts where none is configured.
- * @returns The settings.
- */
+/** Combines what uv is configured to. */
 export function uvSettings(
   configs: readonly UvConfig[],
   env: Readonly<Record<string, string>>,

@@ -80,11 +80,6 @@ export interface ParseSandboxConfigOptions {
 /**
  * Checks a user's sandbox configuration. `srt` itself ignores keys that it does not know, so that
  * a typing mistake would leave open what was meant to be closed.
- *
- * @param value What the user gave.
- * @param options What it is called, and whether it may take protection away.
- * @returns The configuration.
- * @throws {ConfigError} It has an unknown key, a wrong type, or takes protection away.
  */
 export function parseSandboxConfig(
   value: unknown,
@@ -111,15 +106,7 @@ export interface ReadSandboxConfigOptions extends ParseSandboxConfigOptions {
   workspace: string;
 }
 
-/**
- * Reads a user's sandbox configuration from a JSON file.
- *
- * @param path The file.
- * @param options Where code writes, and whether the file may take protection away.
- * @returns The configuration.
- * @throws {ConfigError} The file is missing, is not JSON, or says what it must not; or executed code
- * could put another one in its place.
- */
+/** Reads a user's sandbox configuration from a JSON file. */
 export async function readSandboxConfig(
   path: string,
   { workspace, ...options }: ReadSandboxConfigOptions,

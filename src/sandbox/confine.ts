@@ -33,14 +33,7 @@ export interface ConfinedProgram {
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
   .flatMap((name) => [name, name.toLowerCase()]);
 
-/**
- * Says how a program is started in a sandbox of its own.
- *
- * @param program What it may do. All paths are absolute and free of symbolic links.
- * @param options Where it says what it does, and what ends the preparation.
- * @returns The command, its arguments and its whole environment.
- * @throws {SandboxUnavailableError} The sandbox runtime is not there.
- */
+/** Says how a program is started in a sandbox of its own. */
 export async function confine(
   program: ConfinedProgram,
   options: { readonly log: Logger; readonly signal: AbortSignal },

@@ -6,11 +6,7 @@ import { join } from "node:path";
  */
 export const DOTENV_NOTE = ".ipybox/no-dotenv";
 
-/**
- * Notes that a workspace has no `.env`, before code can write one.
- *
- * @param workspace The workspace, whose `.ipybox` is there and is a folder.
- */
+/** Notes that a workspace has no `.env`, before code can write one. */
 export async function noteAbsentDotenv(workspace: string): Promise<void> {
   try {
     await Deno.lstat(join(workspace, ".env"));

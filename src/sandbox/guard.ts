@@ -17,10 +17,6 @@ const BLOCK = 512;
 /**
  * Has a command look first, from inside, whether its sandbox holds. Kernels have a launcher that does
  * this.
- *
- * @param command The command, by its path, and its arguments.
- * @param options Where it starts, and what it may take.
- * @returns The command that looks, and starts the other one.
  */
 export async function guarded(
   command: readonly string[],

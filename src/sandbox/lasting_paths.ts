@@ -28,10 +28,6 @@ type Entries = z.infer<typeof recordSchema>;
  *
  * Therefore each sandbox that may write to a workspace, and each look before the first one, leaves a
  * record in the user's state folder, which code does not reach. It can only become smaller.
- *
- * @param workspace The workspace, without symbolic links in its path.
- * @param present What is protected there by its name now.
- * @returns What of it has been so in all sandboxes. Without a record that can be kept, it is nothing.
  */
 export async function lastingPaths(
   workspace: string,

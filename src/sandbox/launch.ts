@@ -31,9 +31,6 @@ export interface SandboxLaunch {
 
 /**
  * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
- *
- * @param input The settings and what runs under them.
- * @returns How the sandbox is started.
  */
 export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
   const { srt, hostPrivate, command } = input;

@@ -54,14 +54,7 @@ const DEFAULTS = {
 /** Which limits are in force; `null` for none. */
 export type EffectiveLimits = { readonly [Name in keyof ResourceLimits]-?: number | null };
 
-/**
- * Fills in the defaults.
- *
- * @param limits The limits that differ from them, or `false` for none at all.
- * @param options Whether there is a sandbox.
- * @returns All limits.
- * @throws {RangeError} A limit is not a positive whole number.
- */
+/** Fills in the defaults. */
 export function effectiveLimits(
   limits: ResourceLimits | false | undefined,
   options: { readonly sandboxed: boolean },
@@ -86,12 +79,7 @@ export function effectiveLimits(
   };
 }
 
-/**
- * Turns limits into what the launcher sets.
- *
- * @param limits The limits in force.
- * @returns The value of each `RLIMIT_…`. Core dumps, which would hold secrets, are always off.
- */
+/** Turns limits into what the launcher sets. */
 export function rlimits(limits: EffectiveLimits): Rlimits {
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
   const all = { RLIMIT_AS: memoryBytes, RLIMIT_NPROC: processes, RLIMIT_FSIZE: fileBytes };

@@ -11,10 +11,6 @@ const EXAMPLES = 3;
 
 /**
  * Refuses settings that bubblewrap could not take, as code can make files that have to be protected.
- *
- * @param settings The settings.
- * @param workspace The folder where code makes files.
- * @throws {ConfigError} There are too many; the message names the folder that most of them are in.
  */
 export function refuseTooManyMounts({ filesystem }: SandboxSettings, workspace: string): void {
   const { denyRead, denyWrite, allowRead, allowWrite } = filesystem;

@@ -34,13 +34,7 @@ export interface NamespaceFailure {
 const CONTAINER = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
   "--security-opt systempaths=unconfined, or take the container as the sandbox (--no-sandbox)";
 
-/**
- * Says why bubblewrap could not make its namespaces.
- *
- * @param stderr What bubblewrap wrote.
- * @param settings The kernel's settings.
- * @returns The reason and the fix.
- */
+/** Says why bubblewrap could not make its namespaces. */
 export function explainNamespaceFailure(
   stderr: string,
   settings: NamespaceSettings,

@@ -5,23 +5,13 @@ import { isInside } from "../process/trusted_path.ts";
 import { lstatIfAllowed } from "../process/reliable_path.ts";
 import { STATE_FOLDER } from "./protected_paths.ts";
 
-/**
- * Whether a folder is too wide for a workspace: code could read the whole home directory.
- *
- * @param folder The folder, without symbolic links in its path.
- * @returns Whether it is the home directory, or above it.
- */
+/** Whether a folder is too wide for a workspace: code could read the whole home directory. */
 export function isWide(folder: string): boolean {
   const home = hostEnv("HOME");
   return folder === "/" || (home !== undefined && isInside(home, folder));
 }
 
-/**
- * Finds the workspaces that a file or folder lies in.
- *
- * @param path The file or folder, absolute.
- * @returns Their folders, the innermost first.
- */
+/** Finds the workspaces that a file or folder lies in. */
 export async function workspacesAbove(path: string): Promise<string[]> {
   const found: string[] = [];
   const owner = (await lstatIfAllowed(path))?.uid;
@@ -33,9 +23,6 @@ export async function workspacesAbove(path: string): Promise<string[]> {
 
 /**
  * Refuses a workspace in another one: the code of that one could write what this one's host obeys.
- *
- * @param workspace The workspace, without symbolic links in its path.
- * @throws {ConfigError} It lies in another one.
  */
 export async function refuseNested(workspace: string): Promise<void> {
   const [outer] = await workspacesAbove(workspace);
@@ -49,13 +36,7 @@ export async function refuseNested(workspace: string): Promise<void> {
   );
 }
 
-/**
- * Refuses a workspace with others in it, whose files its code could change.
- *
- * @param workspace The workspace.
- * @param states The folders of ipybox's own that were found in it, besides its own.
- * @throws {ConfigError} There are any.
- */
+/** Refuses a workspace with others in it, whose files its code could change. */
 export function refuseNesting(workspace: string, states: readonly string[]): void {
   const [first] = states;
   if (first === undefined) return;

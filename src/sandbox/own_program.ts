@@ -17,10 +17,6 @@ export interface OwnProgramOptions {
  * Refuses a program that executed code may have put there. One in a workspace must be in what every
  * session so far has protected, such as a virtual environment that was there before the first, by a way
  * without links; the last of it may be one, as an environment's `bin/python` is.
- *
- * @param program The program's path. A name without a slash is left to the search path.
- * @param options The workspace, and what the program is.
- * @throws {ConfigError} Code may have put it there.
  */
 export async function requireOwnProgram(
   program: string,

@@ -59,9 +59,7 @@ export interface PolicyInput {
   openReads?: boolean;
   /** What the user adds. */
   config?: SandboxConfig;
-  /**
-   * The home directory, for `~` in the user's paths.
-   */
+  /** The home directory, for `~` in the user's paths. */
   home?: string;
 }
 
@@ -106,9 +104,6 @@ const SYSTEM: Readonly<Record<string, readonly string[]>> = {
  * Makes the sandbox's settings: nothing can be read but the system's programs and what is named;
  * nothing can be written but the writable folders, and not what in them the host or another program
  * would act upon; there is no network.
- *
- * @param input The folders of this sandbox and what the user adds.
- * @returns The settings for `srt`.
  */
 export function sandboxSettings(input: PolicyInput): SandboxSettings {
   const { writable, config = {}, openReads = false } = input;
@@ -153,12 +148,7 @@ export function sandboxSettings(input: PolicyInput): SandboxSettings {
   };
 }
 
-/**
- * Where `srt` keeps its sockets.
- *
- * @param hostPrivate The host's own folder of the session.
- * @returns The folder.
- */
+/** Where `srt` keeps its sockets. */
 export function proxyFolder(hostPrivate: string): string {
   return `${hostPrivate}/proxy`;
 }

@@ -44,9 +44,6 @@ const TOOLS: readonly Tool[] = [
  * Checks what the sandbox needs: its programs, on Linux also working user namespaces, and whether
  * root runs it. Takes some 10 ms. `srt` itself is checked
  * by `checkSrt`.
- *
- * @returns What was found, in a fixed order.
- * @throws {Deno.errors.NotCapable} If Deno's permissions do not allow to run the programs.
  */
 export async function checkSandbox(): Promise<Prerequisite[]> {
   switch (Deno.build.os) {
@@ -62,12 +59,7 @@ export async function checkSandbox(): Promise<Prerequisite[]> {
   }
 }
 
-/**
- * Makes sure that this machine can start the sandbox.
- *
- * @throws {SandboxUnavailableError} If something is missing: it names all of it, and `fix` says how
- * to get it.
- */
+/** Makes sure that this machine can start the sandbox. */
 export async function requireSandboxPrerequisites(): Promise<void> {
   const missing = (await checkSandbox()).filter(({ state }) => state === "missing");
   if (missing.length === 0) return;
@@ -109,11 +101,7 @@ async function checkNamespaces(): Promise<Prerequisite> {
   return { ...common, state: "missing", ...reason };
 }
 
-/**
- * Tries what bounds the processes of a session together.
- *
- * @returns What was found.
- */
+/** Tries what bounds the processes of a session together. */
 export async function checkSessionLimits(): Promise<Prerequisite> {
   const common = { name: "limits of a session", version: null } as const;
   await using waiting = ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} });

@@ -5,10 +5,6 @@ import { isInside } from "../process/trusted_path.ts";
 /**
  * Finds what must be readable for a program to start: itself, and the installation that it belongs to,
  * such as a Node.js or a virtual environment below the home directory.
- *
- * @param file The program.
- * @param home The home directory, of which no program gets the whole.
- * @returns The files and folders that there are; nothing where the program is not there.
  */
 export async function programFiles(
   file: ProgramPath,
@@ -25,13 +21,7 @@ export async function programFiles(
   return [...files];
 }
 
-/**
- * Whether a folder holds too much to be opened because something in it is named.
- *
- * @param folder The folder, absolute.
- * @param home The home directory.
- * @returns Whether it is the home directory, above it, or a place where others keep their data, too.
- */
+/** Whether a folder holds too much to be opened because something in it is named. */
 export function isBroad(folder: string, home: string | undefined): boolean {
   if (SHARED.includes(folder)) return true;
   return home !== undefined && (isInside(home, folder) || folder === join(home, ".local"));

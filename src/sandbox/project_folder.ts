@@ -21,12 +21,6 @@ export interface ProjectPaths {
  *
  * The workspace may lie in the project's own `.ipybox`, which is out of sight: so do those of sessions
  * over HTTP.
- *
- * @param project The project's folder.
- * @param workspace The workspace, without symbolic links in its path.
- * @returns What can be read, and what of it cannot.
- * @throws {ConfigError} The project holds the workspace, the home directory or the user's folders, or
- * lies in the workspace.
  */
 export async function projectPaths(project: string, workspace: string): Promise<ProjectPaths> {
   const folder = await Deno.realPath(project);
@@ -50,10 +44,6 @@ export async function projectPaths(project: string, workspace: string): Promise<
 /**
  * Makes the workspace that belongs to a project, where it is missing. It is apart from the project, in
  * the user's data folder.
- *
- * @param project The project's folder.
- * @returns The workspace, without symbolic links in its path.
- * @throws {ConfigError} The user has no data folder.
  */
 export async function projectWorkspace(project: string): Promise<string> {
   const data = dataFolder();

@@ -203,9 +203,6 @@ const ENVIRONMENT_PARTS: ReadonlySet<string> = new Set(
 /**
  * Makes the folders of a workspace that the host relies on, so that sandboxed code cannot make
  * them first.
- *
- * @param workspace The workspace, without symbolic links in its path.
- * @throws {ConfigError} One of them is a symbolic link or a file.
  */
 export async function makeOwnFolders(workspace: string): Promise<void> {
   for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
@@ -228,13 +225,6 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
  *
  * Nothing can keep code from replacing a link in a folder that it may write to. So the folder of a link
  * with such a name becomes read-only, and what it leads to is protected as if it had that name.
- *
- * @param workspace The workspace, without symbolic links in its path.
- * @param options How far to look.
- * @returns The paths.
- * @throws {ConfigError} There are too many entries to look at, a link of the workspace's own has such a
- * name, or a folder cannot be looked into as its name is no text. Nothing is left out silently, as code
- * could fill the workspace so that its protected parts are not reached.
  */
 export async function findProtectedPaths(
   workspace: string,
@@ -282,12 +272,7 @@ export async function findProtectedPaths(
   return { unreadable, readOnly, otherStates };
 }
 
-/**
- * Whether a path is that of the host's own state of a workspace.
- *
- * @param path The path.
- * @returns Whether it is.
- */
+/** Whether a path is that of the host's own state of a workspace. */
 export function isState(path: string): boolean {
   return path.endsWith(`/${STATE_FOLDER}`);
 }
@@ -305,10 +290,6 @@ function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
 /**
  * Whether something of a workspace must not be in a copy of it for other code: what code must not read,
  * and links that no workspace may have, as code could replace them.
- *
- * @param entry The file, folder or link.
- * @param isTop Whether it is directly in the workspace.
- * @returns Whether it is left out.
  */
 export function isUncopied(entry: Deno.DirEntry, isTop: boolean): boolean {
   const guard = guardOf(entry, isTop);

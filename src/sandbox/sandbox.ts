@@ -85,16 +85,7 @@ const NO_PROJECT: ProjectPaths = { readable: [], unreadable: [] };
 const PROXY_VARIABLES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
   .flatMap((name) => [name, name.toLowerCase()]);
 
-/**
- * Writes the sandbox's settings and says how a command is started inside it.
- *
- * @param folders What is inside, and how.
- * @param command The command, by its path, and its arguments.
- * @param options What the user changed.
- * @returns The command that starts the sandbox with the command.
- * @throws {ConfigError} The workspace or the user's settings would give the sandbox away.
- * @throws {SandboxUnavailableError} The sandbox runtime is not there.
- */
+/** Writes the sandbox's settings and says how a command is started inside it. */
 export async function prepareSandbox(
   folders: SandboxFolders,
   command: readonly string[],
@@ -165,14 +156,7 @@ export async function prepareSandbox(
   };
 }
 
-/**
- * Decides whether the sandbox holds.
- *
- * @param report What the launcher saw inside.
- * @param config The settings that the user added.
- * @param log Where it says what is weaker for root.
- * @throws {SandboxUnavailableError} It does not hold.
- */
+/** Decides whether the sandbox holds. */
 export function requireSandbox(report: SelfTestReport, config: SandboxConfig, log: Logger): void {
   const failures = selfTestFailures(report, {
     allowUnixSockets: config.network?.allowAllUnixSockets ?? false,
@@ -192,12 +176,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
   }
 }
 
-/**
- * Says what to do when the sandbox did not start.
- *
- * @param stderr What it said.
- * @returns The step that fixes it.
- */
+/** Says what to do when the sandbox did not start. */
 export function sandboxFix(stderr: string): string {
   if (/while the sandbox was made|in mount table/.test(stderr)) {
     return "Run it again: files of the workspace were moved while the sandbox was made";

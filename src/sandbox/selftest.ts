@@ -67,13 +67,7 @@ export interface SelfTestOptions {
   ambiguousProcess?: boolean;
 }
 
-/**
- * Judges a report.
- *
- * @param report What was seen inside.
- * @param options What may be open.
- * @returns A sentence for each thing that should have been refused; none when the sandbox holds.
- */
+/** Judges a report. */
 export function selfTestFailures(
   report: SelfTestReport,
   options: SelfTestOptions = {},

@@ -66,12 +66,6 @@ export interface ServerSandboxOptions {
  * It can read the system's programs, its own installation, and what its arguments name; it can write
  * its own folder; it has no network. A settings file adds to that. What executed code must not see
  * of the workspace, it does not see either.
- *
- * @param program The program.
- * @param options Its folders and settings.
- * @returns The program that starts the sandbox with it.
- * @throws {ConfigError} The settings file is missing or says what it must not.
- * @throws {SandboxUnavailableError} The sandbox runtime is not there.
  */
 export async function sandboxServer(
   program: ServerProgram,

@@ -56,13 +56,7 @@ export interface FindSrtOptions extends ProgramSearch {
   offline?: boolean;
 }
 
-/**
- * The arguments of `srt`.
- *
- * @param settings The path of its settings file.
- * @param command What runs inside, by its path, and its arguments.
- * @returns The arguments.
- */
+/** The arguments of `srt`. */
 export function srtArguments(settings: string, command: readonly string[]): string[] {
   // srt looks for its own options everywhere before "--", even behind the command.
   return ["--settings", settings, "--", ...command];
@@ -71,10 +65,6 @@ export function srtArguments(settings: string, command: readonly string[]): stri
 /**
  * Finds the sandbox runtime: `srt` on the PATH, else the pinned package through Deno, which
  * downloads it when it is used for the first time.
- *
- * @param options Where to look.
- * @returns How it is started.
- * @throws {SandboxUnavailableError} It is not there and cannot be downloaded.
  */
 export async function findSrt(options: FindSrtOptions): Promise<SrtCommand> {
   const [srt, programs] = await allDone([
@@ -166,13 +156,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
   };
 }
 
-/**
- * The Deno that runs the sandbox runtime.
- *
- * @param search Where to look for it.
- * @returns The program.
- * @throws {SandboxUnavailableError} It is not there.
- */
+/** The Deno that runs the sandbox runtime. */
 export async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   try {
     return await denoProgram(search);

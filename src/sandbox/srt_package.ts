@@ -11,12 +11,7 @@ import { findSrt, SRT_PACKAGE, SRT_VERSION, type SrtCommand, srtDeno } from "./s
 
 const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
-/**
- * Starts the `srt` that the sandbox would use, without downloading anything.
- *
- * @returns What was found.
- * @throws {Deno.errors.NotCapable} If Deno's permissions do not allow to run it.
- */
+/** Starts the `srt` that the sandbox would use, without downloading anything. */
 export async function checkSrt(): Promise<Prerequisite> {
   try {
     const srt = await findSrt({ log: silentLogger, offline: true });
@@ -33,13 +28,7 @@ export async function checkSrt(): Promise<Prerequisite> {
   return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SPECIFIER}` };
 }
 
-/**
- * Puts the pinned `srt` into Deno's cache.
- *
- * @param signal Ends the download.
- * @throws {EnvironmentNotReadyError} If it cannot be downloaded.
- * @throws {unknown} The signal's reason when it aborts.
- */
+/** Puts the pinned `srt` into Deno's cache. */
 export async function cacheSrt(signal?: AbortSignal): Promise<void> {
   const { success, stderr } = await runProgram(await srtDeno(), {
     args: ["cache", "--no-config", SPECIFIER],

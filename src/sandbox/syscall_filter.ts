@@ -178,10 +178,6 @@ type Instruction = readonly [code: number, ifTrue: number, ifFalse: number, valu
 /**
  * Makes the filter for this machine's architecture. Calls in the manner of another one, such as those
  * of 32-bit programs, are all refused, as they have other numbers.
- *
- * @param options What it lets through.
- * @param architecture The architecture, by Deno's name.
- * @returns The program, as `bwrap --add-seccomp-fd` reads it; `undefined` for an unknown architecture.
  */
 export function syscallFilter(
   options: SyscallFilterOptions,

@@ -72,11 +72,7 @@ export const PACKAGE_MANAGERS: readonly PackageManager[] = [
   },
 ];
 
-/**
- * The package manager of this machine.
- *
- * @returns It, or `undefined` when none is known or its program may not be looked for.
- */
+/** The package manager of this machine. */
 export async function findPackageManager(): Promise<PackageManager | undefined> {
   for (const manager of PACKAGE_MANAGERS) {
     if (await presentPath(manager) !== undefined) return manager;
@@ -89,13 +85,7 @@ async function presentPath({ paths }: PackageManager): Promise<string | undefine
   return undefined;
 }
 
-/**
- * The command that installs programs, as a person types it.
- *
- * @param tools The programs.
- * @param options The package manager, or `undefined` where it is not known; and who types.
- * @returns The command.
- */
+/** The command that installs programs, as a person types it. */
 export function installCommand(
   tools: readonly SystemTool[],
   options: { manager: PackageManager | undefined; root: boolean },
@@ -132,11 +122,6 @@ export interface InstallOptions {
 /**
  * Installs programs with the system's package manager, if that is possible without a prompt: as
  * root, or with `yes` and passwordless sudo. Says what it runs before it runs it.
- *
- * @param tools The programs.
- * @param options Whether sudo may be used.
- * @throws {EnvironmentNotReadyError} If it is not possible or fails; `fix` is the exact command.
- * @throws {unknown} The signal's reason when it aborts.
  */
 export async function installSystemPackages(
   tools: readonly SystemTool[],
@@ -161,10 +146,6 @@ export async function installSystemPackages(
 class InstallError extends Error {
   override readonly name: string = "InstallError";
 
-  /**
-   * @param tried Whether the package manager was run.
-   * @param message Why.
-   */
   constructor(readonly tried: boolean, message: string) {
     super(message);
   }
@@ -172,12 +153,6 @@ class InstallError extends Error {
 
 /**
  * Installs packages, if that is possible without a prompt: see {@linkcode installSystemPackages}.
- *
- * @param manager The package manager.
- * @param packages The packages, as it calls them.
- * @param options Whether sudo may be used.
- * @throws {Error} It is not possible or fails; the message says why.
- * @throws {unknown} The signal's reason when it aborts.
  */
 export async function installPackages(
   manager: PackageManager,
@@ -206,11 +181,7 @@ export async function installPackages(
   throw new InstallError(true, message);
 }
 
-/**
- * Whether this process runs as root.
- *
- * @returns It, or `undefined` where Deno's permissions (`--allow-sys=uid`) hide it.
- */
+/** Whether this process runs as root. */
 export function isRoot(): boolean | undefined {
   return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() === 0 : undefined;
 }

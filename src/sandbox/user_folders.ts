@@ -7,8 +7,6 @@ import { settingsFolder, stateFolder } from "../process/user_folders.ts";
 /**
  * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings say: that of what
  * ipybox remembers, such as logins to MCP servers, and that of the settings for all workspaces.
- *
- * @returns The folders that are there, without symbolic links in their paths.
  */
 export async function userFolders(): Promise<string[]> {
   const folders = [stateFolder(), settingsFolder()].filter((folder) => folder !== undefined);
@@ -16,12 +14,7 @@ export async function userFolders(): Promise<string[]> {
   return real.filter((folder) => folder !== undefined);
 }
 
-/**
- * Checks that code with a workspace could not make the user's folders, or what is in them.
- *
- * @param workspace The workspace, without symbolic links in its path.
- * @throws {ConfigError} One is in the workspace, or would be.
- */
+/** Checks that code with a workspace could not make the user's folders, or what is in them. */
 export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   const kept = [
     ["logins to MCP servers are", stateFolder()],

@@ -42,14 +42,7 @@ export interface WallOptions {
   readonly home?: string | undefined;
 }
 
-/**
- * Writes what makes the inner sandbox.
- *
- * @param settings What both sandboxes are to allow.
- * @param options Where it is written, and the `bwrap` that is run.
- * @returns The settings of the outer one.
- * @throws {SandboxUnavailableError} There is no filter for this machine's architecture.
- */
+/** Writes what makes the inner sandbox. */
 export async function buildWall(
   settings: SandboxSettings,
   { hostPrivate, workspace, bwrap, home }: WallOptions,

@@ -31,10 +31,6 @@ export interface SettledPathsOptions {
  * What appears in a folder while programs may write there is theirs anyway. It is protected again by
  * the first sandbox that is made while none of them runs. The host's own state is never left out: it
  * is a folder, on which nothing is made, and the sandbox is not used if it can be seen in there.
- *
- * @param paths What would be protected.
- * @param options What the new sandbox may write to itself.
- * @returns What of it can be.
  */
 export async function settledPaths(
   paths: readonly string[],

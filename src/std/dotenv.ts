@@ -21,20 +21,7 @@ export interface LoadOptions {
   export?: boolean;
 }
 
-/**
- * Parses the text of a `.env` file.
- *
- * @param text The text of the file.
- * @returns The variables by name.
- *
- * @example
- * ```ts
- * import { parse } from "@std/dotenv";
- * import { assertEquals } from "@std/assert";
- *
- * assertEquals(parse("A=1\nB='two words'"), { A: "1", B: "two words" });
- * ```
- */
+/** Parses the text of a `.env` file. */
 export function parse(text: string): Record<string, string> {
   const variables: Record<string, string> = {};
   for (const [name, value] of Object.entries(parseEnv(text))) {
@@ -43,12 +30,7 @@ export function parse(text: string): Record<string, string> {
   return variables;
 }
 
-/**
- * Reads a `.env` file; a file that does not exist has no variables.
- *
- * @param options Which file, and whether the process gets its variables too.
- * @returns The variables of the file by name.
- */
+/** Reads a `.env` file; a file that does not exist has no variables. */
 export async function load(options: LoadOptions = {}): Promise<Record<string, string>> {
   const { envPath = ".env" } = options;
   const variables = envPath === null ? {} : parse(await readIfPresent(envPath));

@@ -21,12 +21,6 @@ export interface McpRequest {
 /**
  * Makes a request to an MCP server within a span, by OpenTelemetry's conventions for MCP clients. The
  * span says nothing of arguments, URIs of resources, or texts of servers.
- *
- * @param request The request.
- * @param work Makes it.
- * @param failed Whether a result says that the request failed.
- * @returns What `work` returns.
- * @throws {unknown} What `work` throws.
  */
 export async function traceMcpRequest<T>(
   request: McpRequest,

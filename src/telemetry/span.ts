@@ -39,13 +39,7 @@ export async function loadTelemetry(): Promise<void> {
   if (REGISTRY in globalThis) api ??= await import("@opentelemetry/api");
 }
 
-/**
- * Begins a span, as a part of the one that is running.
- *
- * @param name A name of which there are few.
- * @param options What is known of it.
- * @returns The span, to be disposed when the work has ended.
- */
+/** Begins a span, as a part of the one that is running. */
 export function startSpan(name: string, options: SpanOptions = {}): Span {
   return api === undefined ? NO_SPAN : new RecordedSpan(api, name, options);
 }
@@ -58,11 +52,7 @@ export function recordsSpans(): boolean {
 /** Does something as a part of what was running at an earlier time. */
 export type Within = <T>(work: () => T) => T;
 
-/**
- * Keeps which span is running.
- *
- * @returns Does something as a part of it, at any time.
- */
+/** Keeps which span is running. */
 export function captureTrace(): Within {
   if (api === undefined) return (work) => work();
   const { context } = api;
@@ -73,8 +63,6 @@ export function captureTrace(): Within {
 /**
  * Tells which span is running, in the form that goes to other processes: W3C Trace Context. Baggage,
  * which may hold anything, is left out.
- *
- * @returns `traceparent` and perhaps `tracestate`; empty where nothing is recorded.
  */
 export function traceContext(): Readonly<Record<string, string>> {
   if (api === undefined) return {};

@@ -39,11 +39,7 @@ export class AnswerWriter {
     this.#stream = stream;
   }
 
-  /**
-   * Sends a line that comes before the answer, unless too many are unread.
-   *
-   * @param line The line, with its end.
-   */
+  /** Sends a line that comes before the answer, unless too many are unread. */
   tell(line: string): void {
     const body = encoder.encode(line);
     if (this.#unread + body.length > MAX_UNREAD) return;
@@ -55,14 +51,7 @@ export class AnswerWriter {
     written.then(() => this.#unread -= body.length, () => {}); // the caller is gone, as reading tells
   }
 
-  /**
-   * Sends the answer itself.
-   *
-   * @param answer The answer. Its status is not sent any more where lines were.
-   * @param body Its text in UTF-8.
-   * @param keep Whether another request may follow.
-   * @throws {Error} The caller is gone.
-   */
+  /** Sends the answer itself. */
   async end({ status }: DoorAnswer, body: Uint8Array, keep: boolean): Promise<void> {
     if (this.#lines === undefined) {
       return await this.#write(

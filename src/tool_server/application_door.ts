@@ -58,9 +58,6 @@ export class ApplicationDoor {
    * | `/page/…` | the approval page, for browsers: see {@linkcode PageDoor} |
    *
    * All but the page needs the token, and refuses whatever comes from a page.
-   *
-   * @param request The request.
-   * @returns The response.
    */
   async handle(request: Request): Promise<Response> {
     // Not by parsing: the host is not checked yet, and may be none.
@@ -74,11 +71,7 @@ export class ApplicationDoor {
     }
   }
 
-  /**
-   * Closes the approval WebSockets, and those of pages.
-   *
-   * @returns Resolves when the other sides have closed them too.
-   */
+  /** Closes the approval WebSockets, and those of pages. */
   async close(): Promise<void> {
     await Promise.all([this.#pages.close(), this.#sockets.close()]);
   }

@@ -14,12 +14,6 @@ const MAX_FRAME_CHARACTERS = 15 * 2 ** 20;
 
 /**
  * Makes a WebSocket the approver of a channel. Its end detaches it, and refuses what is undecided.
- *
- * @param request The request for an upgrade, already checked.
- * @param channel The channel.
- * @param log Told of answers that are none.
- * @returns The response that upgrades, and the socket, to be closed at the end.
- * @throws {Refused} It is no such request, or another approver stays.
  */
 export async function upgradeApprover(
   request: Request,

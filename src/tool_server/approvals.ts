@@ -61,26 +61,12 @@ export class Approvals {
     this.#gate = new ApprovalGate(policy, channel, this.#consents);
   }
 
-  /**
-   * Refuses a call that the policy denies whatever else is known of it.
-   *
-   * @param call The call, without what its server says of it.
-   * @param onDecision Told of the refusal.
-   * @throws {ToolCallError} The policy denies it.
-   */
+  /** Refuses a call that the policy denies whatever else is known of it. */
   refuseDenied(call: ApprovalCall, onDecision: AuthorizeOptions["onDecision"]): void {
     this.#gate.refuseDenied(call, onDecision);
   }
 
-  /**
-   * Decides a tool call.
-   *
-   * @param call The call.
-   * @param target The server, and the tool as it lists it.
-   * @param options What withdraws the request, and who is told.
-   * @returns The arguments to use.
-   * @throws {ToolCallError} It is refused.
-   */
+  /** Decides a tool call. */
   async authorizeTool(
     call: ApprovalCall,
     target: { readonly params: ServerParams; readonly tool: Tool | undefined },
@@ -100,15 +86,7 @@ export class Approvals {
     });
   }
 
-  /**
-   * Decides a request for a resource, a prompt or a completion.
-   *
-   * @param call The request.
-   * @param target The server, and what it is asked.
-   * @param options What withdraws the request, and who is told.
-   * @returns The parameters to use.
-   * @throws {ToolCallError} It is refused.
-   */
+  /** Decides a request for a resource, a prompt or a completion. */
   async authorizeCatalog(
     call: ApprovalCall,
     target: { readonly params: ServerParams; readonly method: CatalogMethod },
@@ -122,48 +100,24 @@ export class Approvals {
     });
   }
 
-  /**
-   * Decides a shell command.
-   *
-   * @param call The command.
-   * @param options What withdraws the request, and who is told.
-   * @returns The arguments to use.
-   * @throws {ToolCallError} It is refused.
-   */
+  /** Decides a shell command. */
   async authorizeShell(call: ApprovalCall, options: DecisionOptions): Promise<ExactObject> {
     return await this.#gate.authorize(call, options);
   }
 
-  /**
-   * Decides whether a server is started that the person has not registered.
-   *
-   * @param call What is started.
-   * @param options What withdraws the request, and who is told.
-   * @throws {ToolCallError} It is not to be.
-   */
+  /** Decides whether a server is started that the person has not registered. */
   async authorizeStart(call: ApprovalCall, options: DecisionOptions): Promise<void> {
     const check = () => "it is started as it is registered, or not at all";
     await this.#gate.authorize(call, { ...options, check });
   }
 
-  /**
-   * Tells whether a server's question is to be declined without asking.
-   *
-   * @param source Who asks.
-   * @param question What is asked.
-   * @returns The reason, or `undefined` where the question is passed on.
-   */
+  /** Tells whether a server's question is to be declined without asking. */
   refusalOf(source: ElicitationSource, question: ElicitationQuestion): string | undefined {
     const { mode, reason } = this.#policy.decide(questionCall(source, question));
     return mode === "deny" ? reason ?? "Denied by the approval policy" : undefined;
   }
 
-  /**
-   * Begins an execution.
-   *
-   * @param code Its code.
-   * @returns Disposing it ends the execution, and forgets what was decided for it.
-   */
+  /** Begins an execution. */
   enterCell(code: string): Disposable {
     this.#code = code;
     this.#lineStarts = undefined;
@@ -177,12 +131,7 @@ export class Approvals {
     };
   }
 
-  /**
-   * Gives a line of the code that is executed.
-   *
-   * @param line Its number from 1, which may be anything.
-   * @returns The line, or `undefined` where there is none of that number.
-   */
+  /** Gives a line of the code that is executed. */
   sourceAt(line: number): CallSource | undefined {
     if (this.#code === undefined) return undefined;
     this.#lineStarts ??= lineStarts(this.#code);

@@ -75,14 +75,7 @@ export class ApprovedCalls {
     this.#options = options;
   }
 
-  /**
-   * Runs a tool.
-   *
-   * @param call The call.
-   * @param options What cancels the call, and who is told of progress.
-   * @returns The tool's result.
-   * @throws {ToolCallError} There is no result; its type says why.
-   */
+  /** Runs a tool. */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
     const { registry, pool, approvals, reporter, events, changes } = this.#options;
     const { serverName, toolName } = call;
@@ -154,11 +147,6 @@ export class ApprovedCalls {
   /**
    * Asks a server for a resource, a prompt, a completion, or a list of what it has. Lists, which send
    * nothing of the caller's, are only refused where the policy denies.
-   *
-   * @param call What is asked.
-   * @param options What cancels it.
-   * @returns The server's result; a list comes whole, as `items`.
-   * @throws {ToolCallError} There is no result; its type says why.
    */
   async catalog(
     call: CatalogCall,
@@ -194,14 +182,7 @@ export class ApprovedCalls {
     });
   }
 
-  /**
-   * Has a shell command approved. Nothing is run.
-   *
-   * @param call What is to be approved.
-   * @param signal Withdraws the request.
-   * @returns The arguments to use, which an approver may have edited.
-   * @throws {ToolCallError} It is refused; the type says why.
-   */
+  /** Has a shell command approved. Nothing is run. */
   approveShell(call: ApprovalCall, signal: AbortSignal | undefined): Promise<ExactObject> {
     const { approvals, reporter } = this.#options;
     return reporter.report(

@@ -12,35 +12,18 @@ export class CallReporter {
   readonly #events: ServerEvents;
   #withinExecution: Within = (work) => work();
 
-  /**
-   * @param audit Where calls are noted; without it they are not.
-   * @param events Who follows calls.
-   */
   constructor(audit: AuditLog | undefined, events: ServerEvents) {
     this.#trail = new AuditTrail(audit);
     this.#events = events;
   }
 
-  /**
-   * Tells which code makes the calls from now on. The span that is running is its execution's.
-   *
-   * @param code The code.
-   */
+  /** Tells which code makes the calls from now on. The span that is running is its execution's. */
   enterCell(code: string): void {
     this.#trail.setCode(code); // threads that it leaves go on calling
     this.#withinExecution = captureTrace();
   }
 
-  /**
-   * Makes a call and tells of it.
-   *
-   * @param call The call.
-   * @param run Makes it. It tells what was decided, and when it sends something.
-   * @param statusOf The status of a result.
-   * @returns What `run` returns.
-   * @throws {ToolCallError} It was allowed, but that cannot be noted.
-   * @throws {unknown} What `run` throws.
-   */
+  /** Makes a call and tells of it. */
   report<T>(
     call: ApprovalCall,
     run: (notes: RequestNotes) => Promise<T>,
@@ -51,14 +34,6 @@ export class CallReporter {
 
   /**
    * Makes a call that is a request to a server, within a span that tells what was decided of it.
-   *
-   * @param call The call.
-   * @param request The request, as its span tells of it.
-   * @param run Makes it. It tells what was decided, and when it sends something.
-   * @param failed Whether a result says that the call failed.
-   * @returns What `run` returns.
-   * @throws {ToolCallError} It was allowed, but that cannot be noted.
-   * @throws {unknown} What `run` throws.
    */
   reportRequest<T>(
     call: ApprovalCall,

@@ -13,12 +13,7 @@ export class CallWatch implements Disposable {
   #decision: GateDecision | undefined;
   #waitMs: number | undefined;
 
-  /**
-   * Tells that the call has begun.
-   *
-   * @param events Who is told.
-   * @param call The call.
-   */
+  /** Tells that the call has begun. */
   constructor(events: ServerEvents, call: ApprovalCall) {
     const { kind, serverName, toolName, callId = crypto.randomUUID() } = call;
     this.#events = events;
@@ -26,25 +21,14 @@ export class CallWatch implements Disposable {
     events.tellCall({ type: "call_started", callId, kind, serverName, toolName });
   }
 
-  /**
-   * Takes what was decided, and passes it on.
-   *
-   * @param decision The decision.
-   * @param next Who else takes it.
-   */
+  /** Takes what was decided, and passes it on. */
   decided(decision: GateDecision, next: (decision: GateDecision) => void): void {
     this.#decision = decision;
     this.#waitMs = performance.now() - this.#startedAt;
     next(decision);
   }
 
-  /**
-   * Runs the call and takes how it fails.
-   *
-   * @param call Runs it.
-   * @returns What it returns.
-   * @throws {unknown} What it throws.
-   */
+  /** Runs the call and takes how it fails. */
   async run<T>(call: () => Promise<T>): Promise<T> {
     try {
       return await call();

@@ -15,10 +15,6 @@ import { sameToken } from "../net/same_token.ts";
 export class Refused extends Error {
   override readonly name: string = "Refused";
 
-  /**
-   * @param status The HTTP status.
-   * @param message Why, for whoever asked.
-   */
   constructor(readonly status: number, message: string) {
     super(message);
   }
@@ -52,9 +48,6 @@ export interface DoorRequest {
 /**
  * Refuses requests of web pages: those for another host, as after DNS rebinding, and those with an
  * origin, because no page is a legitimate caller.
- *
- * @param request The request.
- * @throws {Refused} It may come from a page.
  */
 export function refusePages(request: DoorRequest): void {
   const host = request.headers.get("host") ?? "";
@@ -62,35 +55,18 @@ export function refusePages(request: DoorRequest): void {
   if (request.headers.has("origin")) throw new Refused(403, "Requests of web pages are refused");
 }
 
-/**
- * Refuses requests without the right bearer token.
- *
- * @param request The request.
- * @param token The token.
- * @throws {Refused} It has none or another one.
- */
+/** Refuses requests without the right bearer token. */
 export function requireToken(request: DoorRequest, token: string): void {
   const given = /^Bearer (.+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
   if (given === undefined || !sameToken(given, token)) throw new Refused(401, "Wrong token");
 }
 
-/**
- * Refuses requests with another method.
- *
- * @param request The request.
- * @param method The only one.
- * @throws {Refused} It has another one.
- */
+/** Refuses requests with another method. */
 export function requireMethod(request: DoorRequest, method: string): void {
   if (request.method !== method) throw new Refused(405, `Use ${method}`);
 }
 
-/**
- * Refuses requests whose body is not declared as JSON, as those of web forms are not.
- *
- * @param request The request.
- * @throws {Refused} It is something else.
- */
+/** Refuses requests whose body is not declared as JSON, as those of web forms are not. */
 export function requireJson(request: DoorRequest): void {
   const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
   if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
@@ -99,11 +75,6 @@ export function requireJson(request: DoorRequest): void {
 /**
  * Reads a JSON body. Its size is counted while it comes in, whatever its headers say, and its values
  * before anybody parses it.
- *
- * @param request The request.
- * @param maxBytes The largest size.
- * @returns The bytes.
- * @throws {Refused} It is not declared as JSON, it is too large, or it comes too slowly.
  */
 export async function readJsonBody(request: Request, maxBytes: number): Promise<Uint8Array> {
   requireJson(request);
@@ -137,13 +108,7 @@ async function readBody(request: Request, maxBytes: number): Promise<Uint8Array>
     });
 }
 
-/**
- * Answers with JSON.
- *
- * @param text The JSON text.
- * @param status The HTTP status.
- * @returns The response.
- */
+/** Answers with JSON. */
 export function jsonResponse(text: string, status = 200): Response {
   return new Response(text, { status, headers: JSON_HEADERS });
 }

@@ -14,13 +14,7 @@ const ANSWERS = 256 * 2 ** 20;
 const PER_BYTE = 3;
 const PER_VALUE = 400;
 
-/**
- * What a request takes once it is parsed.
- *
- * @param body Its body.
- * @param values How many values that has.
- * @returns Bytes.
- */
+/** What a request takes once it is parsed. */
 export function requestCost(body: Uint8Array, values: number): number {
   return body.length * PER_BYTE + values * PER_VALUE;
 }
@@ -37,13 +31,7 @@ export class DoorBudget {
   readonly #requests = new Semaphore(REQUESTS);
   readonly #answers = new Semaphore(ANSWERS);
 
-  /**
-   * Waits until a body may be read.
-   *
-   * @param length Its size in bytes.
-   * @param signal Gives up.
-   * @returns To be disposed when its bytes are dropped.
-   */
+  /** Waits until a body may be read. */
   async forBody(length: number, signal: AbortSignal): Promise<Disposable> {
     return length <= SMALL_BODY ? FREE : await this.#bodies.acquire(signal, length);
   }
@@ -51,11 +39,6 @@ export class DoorBudget {
   /**
    * Waits until a body may be parsed. Who waits here has what it needs of the other shares, so those
    * who wait never wait for each other.
-   *
-   * @param body The body.
-   * @param signal Gives up.
-   * @returns To be disposed when the request is done with.
-   * @throws {Refused} It has too many values to be parsed at all.
    */
   async forRequest(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
@@ -65,12 +48,7 @@ export class DoorBudget {
     return cost <= SMALL_REQUEST ? FREE : await this.#requests.acquire(signal, cost);
   }
 
-  /**
-   * Takes what an answer needs until the code in the kernel has read it.
-   *
-   * @param length Its size in bytes.
-   * @returns To be disposed once it is read; `undefined` where too much is unread.
-   */
+  /** Takes what an answer needs until the code in the kernel has read it. */
   forAnswer(length: number): Disposable | undefined {
     return length <= SMALL_BODY ? FREE : this.#answers.tryAcquire(length);
   }

@@ -24,10 +24,6 @@ export class DoorConnection {
   #kept = false;
   #ending = false;
 
-  /**
-   * @param stream The connection, which is closed at its end.
-   * @param options Who answers, and limits.
-   */
   constructor(stream: ByteStream, options: DoorConnectionOptions) {
     this.#stream = stream;
     this.#options = options;
@@ -54,11 +50,7 @@ export class DoorConnection {
     });
   }
 
-  /**
-   * Refuses whatever comes. Never rejects.
-   *
-   * @param refused Why.
-   */
+  /** Refuses whatever comes. Never rejects. */
   async refuse(refused: Refused): Promise<void> {
     await this.#untilGone(async () => {
       await this.#refuse(refused);

@@ -57,11 +57,7 @@ export class DoorServer implements AsyncDisposable {
     this.#options = options;
   }
 
-  /**
-   * Listens on a free port of 127.0.0.1.
-   *
-   * @returns The port.
-   */
+  /** Listens on a free port of 127.0.0.1. */
   listen(): number {
     const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     this.#listener = listener;
@@ -72,12 +68,7 @@ export class DoorServer implements AsyncDisposable {
     return listener.addr.port;
   }
 
-  /**
-   * Answers the requests that come on a connection.
-   *
-   * @param stream The connection, which is closed at the end.
-   * @returns Resolves, never rejects, when nothing of them is left.
-   */
+  /** Answers the requests that come on a connection. */
   async serve(stream: ByteStream): Promise<void> {
     const { maxConnections = MAX_CONNECTIONS, headTimeoutMs = HEAD_TIMEOUT_MS } = this.#options;
     const count = this.#connections.size;

@@ -11,13 +11,7 @@ export interface IncomingRequest extends DoorRequest {
   readonly target: string;
   /** Aborts when whoever asked has gone. */
   readonly signal: AbortSignal;
-  /**
-   * Reads the body and parses it. Its memory is counted until the request is answered.
-   *
-   * @param parse Makes something of the bytes, which it does not keep.
-   * @returns What was made of it.
-   * @throws {Refused} It is too large, has too many values, or comes too slowly.
-   */
+  /** Reads the body and parses it. Its memory is counted until the request is answered. */
   readBody<T>(parse: (body: Uint8Array) => T): Promise<T>;
   /** Sends a line that comes before the answer. Whoever does not read misses some. */
   tell(line: string): void;
@@ -55,10 +49,6 @@ export class Exchange implements IncomingRequest, Disposable {
   #offence: Refused | undefined;
   #answering = false;
 
-  /**
-   * @param head The request's head.
-   * @param options The connection and its limits.
-   */
   constructor(head: RequestHead, options: ExchangeOptions) {
     this.method = head.method;
     this.target = head.target;
@@ -91,13 +81,7 @@ export class Exchange implements IncomingRequest, Disposable {
     this.#gone.abort(new DOMException("The caller has gone", "AbortError"));
   }
 
-  /**
-   * Answers.
-   *
-   * @param given The answer.
-   * @returns Whether another request may follow.
-   * @throws {Error} The caller is gone.
-   */
+  /** Answers. */
   async finish(given: DoorAnswer): Promise<boolean> {
     if (this.signal.aborted && this.#offence === undefined) return false;
     this.#answering = true; // what comes from here on is the next request

@@ -46,11 +46,6 @@ export class FirstStarts {
   /**
    * Decides whether a server may be started. A yes is remembered, and counts until its registration
    * changes, or what that refers to: variables of the `.env`, settings of its sandbox, files.
-   *
-   * @param serverName The server.
-   * @param params How it is started or reached.
-   * @param signal Withdraws the question.
-   * @throws {ToolCallError} It may not.
    */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
     const { registry, approvals, reporter } = this.#options;

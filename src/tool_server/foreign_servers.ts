@@ -25,11 +25,6 @@ const EDITOR_VARIABLE = /^(?:env:(\w+)|(userHome)|([A-Za-z]+:[^]*))$/;
  * Reads servers from a file of another program, such as `{"mcpServers": {…}}`, `.vscode/mcp.json` or
  * VS Code's `settings.json`. It may have comments and trailing commas. Names need not be Python's:
  * `brave-search` becomes `brave_search`. `${env:VAR}` becomes `${VAR}`.
- *
- * @param path The file, for errors.
- * @param text Its text.
- * @returns The servers, which of them have other names here, and which cannot be used.
- * @throws {ConfigError} It is not JSON, with line and column, or there are no servers in it.
  */
 export function parseServersFile(path: string, text: string): ForeignServers {
   const servers = new Map<string, ServerParams>();

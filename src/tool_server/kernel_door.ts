@@ -61,11 +61,7 @@ export class KernelDoor implements AsyncDisposable {
     return this.#token;
   }
 
-  /**
-   * Has another kernel come through the door.
-   *
-   * @returns Its token. The one before is refused, and its requests are cancelled.
-   */
+  /** Has another kernel come through the door. */
   renew(): string {
     this.#token = randomToken();
     this.#server.hangUp();

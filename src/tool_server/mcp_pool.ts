@@ -64,14 +64,7 @@ export class McpPool implements AsyncDisposable {
     this.#log = log;
   }
 
-  /**
-   * Lists a server's tools as they are now.
-   *
-   * @param serverName The registered server.
-   * @param signal Gives up.
-   * @returns What the server lists, as it comes.
-   * @throws {ToolCallError} The server cannot be reached or does not give its list.
-   */
+  /** Lists a server's tools as they are now. */
   async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
     return await this.#use(
       serverName,
@@ -80,14 +73,7 @@ export class McpPool implements AsyncDisposable {
     );
   }
 
-  /**
-   * Asks a server for all that an API is made of, once it reports no more changes of its tools.
-   *
-   * @param serverName The registered server.
-   * @param signal Gives up.
-   * @returns Its tools as they come, and what it says of itself.
-   * @throws {ToolCallError} The server cannot be reached or does not give its list.
-   */
+  /** Asks a server for all that an API is made of, once it reports no more changes of its tools. */
   async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
     return await this.#use(
       serverName,
@@ -96,13 +82,7 @@ export class McpPool implements AsyncDisposable {
     );
   }
 
-  /**
-   * Finds a file that a result names and that lies where only its server can reach it.
-   *
-   * @param serverName The server.
-   * @param result The result.
-   * @returns The file's path, as the server says it; `undefined` where there is none.
-   */
+  /** Finds a file that a result names and that lies where only its server can reach it. */
   async ownFileIn(serverName: string, result: ToolResult): Promise<string | undefined> {
     return await this.#slots.get(serverName)?.connected?.ownFileIn(result);
   }
@@ -112,15 +92,7 @@ export class McpPool implements AsyncDisposable {
     return this.#slots.get(serverName)?.connected?.knownNames ?? [];
   }
 
-  /**
-   * Finds a tool in a server's list.
-   *
-   * @param serverName The server.
-   * @param toolName The tool's name on the wire.
-   * @param signal Gives up.
-   * @returns The tool, or `undefined` where it is not listed.
-   * @throws {ToolCallError} The server is not there, or does not give its list.
-   */
+  /** Finds a tool in a server's list. */
   async findTool(
     serverName: string,
     toolName: string,
@@ -137,16 +109,7 @@ export class McpPool implements AsyncDisposable {
     return known;
   }
 
-  /**
-   * Calls a tool, at most once: it was approved once. Nothing here asks for approval.
-   *
-   * @param serverName The server.
-   * @param toolName The tool's name on the wire.
-   * @param args The arguments, sent as they are.
-   * @param options What cancels the call.
-   * @returns The tool's result.
-   * @throws {ToolCallError} There is no result; its type says why.
-   */
+  /** Calls a tool, at most once: it was approved once. Nothing here asks for approval. */
   async callTool(
     serverName: string,
     toolName: string,
@@ -158,16 +121,7 @@ export class McpPool implements AsyncDisposable {
     });
   }
 
-  /**
-   * Asks a server for what it offers beside tools. Nothing here asks for approval.
-   *
-   * @param serverName The server.
-   * @param method What is asked.
-   * @param params The parameters, already checked.
-   * @param options What cancels it.
-   * @returns The result; a list comes whole, as `items`.
-   * @throws {ToolCallError} There is no result; its type says why.
-   */
+  /** Asks a server for what it offers beside tools. Nothing here asks for approval. */
   async catalog(
     serverName: string,
     method: CatalogMethod,
@@ -188,11 +142,7 @@ export class McpPool implements AsyncDisposable {
     await Promise.all(this.#ending);
   }
 
-  /**
-   * Stops one server, as after it was removed from the registry.
-   *
-   * @param serverName The server.
-   */
+  /** Stops one server, as after it was removed from the registry. */
   async drop(serverName: string): Promise<void> {
     this.#end(serverName);
     await Promise.all(this.#ending);
@@ -246,13 +196,7 @@ export class McpPool implements AsyncDisposable {
     }
   }
 
-  /**
-   * Makes sure that there is such a server, before anybody is asked about it.
-   *
-   * @param serverName The server.
-   * @returns How it is started or reached.
-   * @throws {ToolCallError} It is not registered.
-   */
+  /** Makes sure that there is such a server, before anybody is asked about it. */
   requireRegistered(serverName: string): ServerParams {
     const params = this.#registry.get(serverName);
     if (params === undefined) throw unknownServer(serverName, this.#registry.names);

@@ -4,14 +4,7 @@ const MAX_NAMES = 2000;
 /** Below that, names have nothing to do with each other. */
 const LEAST = 0.3;
 
-/**
- * Finds the names that look most like another one.
- *
- * @param name The name.
- * @param names Those to choose from.
- * @param count How many at most.
- * @returns The nearest, best first.
- */
+/** Finds the names that look most like another one. */
 export function nearestNames(name: string, names: readonly string[], count: number): string[] {
   const wanted = pairsOf(name);
   return names.slice(0, MAX_NAMES)

@@ -5,11 +5,7 @@ const GOING_AWAY = 1001;
 export class OpenSockets {
   readonly #closed = new Map<WebSocket, Promise<void>>();
 
-  /**
-   * Keeps a socket until it is closed.
-   *
-   * @param socket The socket, which is not closed yet.
-   */
+  /** Keeps a socket until it is closed. */
   add(socket: WebSocket): void {
     const closed = Promise.withResolvers<void>();
     this.#closed.set(socket, closed.promise);
@@ -19,11 +15,7 @@ export class OpenSockets {
     });
   }
 
-  /**
-   * Says at the other sides that this is the end.
-   *
-   * @returns Resolves when all of them have closed too. A side that does not answer is waited for in vain.
-   */
+  /** Says at the other sides that this is the end. */
   async close(): Promise<void> {
     for (const socket of this.#closed.keys()) socket.close(GOING_AWAY);
     await Promise.all(this.#closed.values());

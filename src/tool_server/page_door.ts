@@ -56,12 +56,7 @@ export class PageDoor {
     this.#options = options;
   }
 
-  /**
-   * Answers a request below `/page`.
-   *
-   * @param request The request.
-   * @returns The response.
-   */
+  /** Answers a request below `/page`. */
   async handle(request: Request): Promise<Response> {
     try {
       if (request.headers.get("host") !== this.#options.host()) {
@@ -74,11 +69,7 @@ export class PageDoor {
     }
   }
 
-  /**
-   * Tells open pages that this is the end.
-   *
-   * @returns Resolves when they have taken note.
-   */
+  /** Tells open pages that this is the end. */
   async close(): Promise<void> {
     await this.#sockets.close();
   }

@@ -28,10 +28,6 @@ const LENGTH = /^\d{1,15}$/;
  * Reads the head of an HTTP/1.1 request. It takes less than HTTP allows: what two readers could
  * understand in two ways is refused, and so is whatever our own client never sends, such as chunked
  * bodies and repeated headers.
- *
- * @param text The head without the empty line at its end, each byte a character.
- * @returns The head.
- * @throws {Refused} It is not one that is answered.
  */
 export function parseHead(text: string): RequestHead {
   const end = text.indexOf("\r\n");

@@ -28,12 +28,7 @@ export class RequestReader implements Disposable {
     this.#stream = stream;
   }
 
-  /**
-   * Waits for the first bytes of a request.
-   *
-   * @param timeoutMs The longest wait.
-   * @returns Whether there are any.
-   */
+  /** Waits for the first bytes of a request. */
   async begin(timeoutMs: number): Promise<boolean> {
     if (this.#rest.length > 0) return true;
     const came = await this.#take(performance.now() + timeoutMs);
@@ -42,14 +37,7 @@ export class RequestReader implements Disposable {
     return true;
   }
 
-  /**
-   * Reads a head.
-   *
-   * @param timeoutMs How long it may take.
-   * @returns The head, parsed.
-   * @throws {Refused} It is malformed, too long, or comes too slowly.
-   * @throws {Error} The connection ended within it.
-   */
+  /** Reads a head. */
   async readHead(timeoutMs: number): Promise<RequestHead> {
     const deadline = performance.now() + timeoutMs;
     for (let searched = 0;;) {
@@ -70,14 +58,7 @@ export class RequestReader implements Disposable {
     }
   }
 
-  /**
-   * Reads a body.
-   *
-   * @param length Its size in bytes.
-   * @returns The bytes.
-   * @throws {Refused} It comes too slowly.
-   * @throws {Error} The connection ended within it.
-   */
+  /** Reads a body. */
   async readBody(length: number): Promise<Uint8Array> {
     if (this.#rest.length >= length) return this.#cut(length);
     const body = new Uint8Array(length);
@@ -95,11 +76,7 @@ export class RequestReader implements Disposable {
     }
   }
 
-  /**
-   * Waits for what comes after a request, without taking it.
-   *
-   * @returns Whether anything comes, before the caller is gone. Never rejects.
-   */
+  /** Waits for what comes after a request, without taking it. */
   async peek(): Promise<boolean> {
     if (this.#rest.length > 0) return true;
     try {

@@ -21,9 +21,6 @@ const launchTexts = new WeakMap<ServerParams, string>();
  * Writes how a server is started or reached: its command line with its environment variables, or its
  * URL with the names of its headers. `${VAR}` stays. Nothing is left out but values whose names say
  * that they are secret, as all else can change what runs.
- *
- * @param params The registered parameters.
- * @returns One line for people.
  */
 export function launchText(params: ServerParams): string {
   const known = launchTexts.get(params);
@@ -45,12 +42,7 @@ function writeLaunch(params: ServerParams): string {
   return headers.length === 0 ? url : `${url} (headers: ${names})`;
 }
 
-/**
- * Lists what a consent to a server's tools is bound to, as the server is registered.
- *
- * @param params The registered parameters. What `${VAR}` stands for is not looked at.
- * @returns The facets; values that may be secret are not shown.
- */
+/** Lists what a consent to a server's tools is bound to, as the server is registered. */
 export function serverFacets(params: ServerParams): Facet[] {
   if ("command" in params) {
     const { command, args = [], env = {}, cwd, sandbox, protocol, ...rest } = params;
@@ -83,12 +75,7 @@ export function serverFacets(params: ServerParams): Facet[] {
 /** By the definitions, which do not change: each call that may have been allowed before asks for it. */
 const facetsOfTools = new WeakMap<Tool, readonly Facet[]>();
 
-/**
- * Lists what a consent to a tool is bound to.
- *
- * @param tool Its definition, or `undefined` where its server does not list it.
- * @returns The facets.
- */
+/** Lists what a consent to a tool is bound to. */
 export function toolFacets(tool: Tool | undefined): readonly Facet[] {
   if (tool === undefined) return [shown("tool", "definition", "none")];
   const known = facetsOfTools.get(tool);

@@ -30,12 +30,7 @@ export class ServerMessages {
     this.#options = options;
   }
 
-  /**
-   * Makes what a connection to a server needs.
-   *
-   * @param serverName The server.
-   * @returns What takes all that it says.
-   */
+  /** Makes what a connection to a server needs. */
   hooks(serverName: string): ServerHooks {
     const { events, changes, sampling, roots } = this.#options;
     return {

@@ -191,14 +191,7 @@ export class ServerRegistry {
   }
 }
 
-/**
- * Parses the text of a file in the usual `{"mcpServers": {…}}` format.
- *
- * @param path The file, for errors.
- * @param text Its text.
- * @returns The whole file; the servers in it are not checked yet.
- * @throws {ConfigError} It is not JSON, with line and column, or not that format.
- */
+/** Parses the text of a file in the usual `{"mcpServers": {…}}` format. */
 function parseRegistry(path: string, text: string): RegistryFile {
   const file = parseFile(path, text).value;
   if (!isRecord(file)) throw new ConfigError(`Invalid registry ${path}: it must be a JSON object`);

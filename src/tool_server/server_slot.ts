@@ -51,12 +51,7 @@ export class ServerSlot implements AsyncDisposable {
     this.#turns = new Semaphore(options.maxConcurrentCalls);
   }
 
-  /**
-   * Waits for a turn, and keeps the server from being stopped as idle meanwhile.
-   *
-   * @param signal Gives up the wait.
-   * @returns Disposing it ends the turn.
-   */
+  /** Waits for a turn, and keeps the server from being stopped as idle meanwhile. */
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
     this.#users++;

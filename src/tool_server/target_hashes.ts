@@ -11,10 +11,6 @@ const known = new WeakMap<object, string>();
 /**
  * Tells by which it can be seen later whether a call went to the same server and the same tool as
  * another one.
- *
- * @param params How the server is registered.
- * @param tool The tool, as the server lists it.
- * @returns Hashes of what approvers see of the server, and of the tool's definition.
  */
 export function targetHashes(params: ServerParams, tool?: Tool): AuditTarget {
   return {

@@ -31,11 +31,7 @@ export class ToolChanges implements AsyncDisposable {
     return [...this.#changed].sort();
   }
 
-  /**
-   * Has changes followed from now on.
-   *
-   * @param renew Called when a server's tools have changed, for each server one after the other.
-   */
+  /** Has changes followed from now on. */
   follow(renew: Renew): void {
     this.#renew = renew;
   }
@@ -58,11 +54,7 @@ export class ToolChanges implements AsyncDisposable {
     this.#changeable.delete(serverName);
   }
 
-  /**
-   * Waits for a while until changes have been followed.
-   *
-   * @param serverName The server; all by default.
-   */
+  /** Waits for a while until changes have been followed. */
   async settled(serverName?: string): Promise<void> {
     if (serverName === undefined) { for (const name of this.#changed) this.#begin(name); }
     else if (this.#changed.has(serverName)) this.#begin(serverName);

@@ -70,13 +70,7 @@ export interface RunRequest {
   readonly progress: boolean;
 }
 
-/**
- * Reads the body of `POST /run`.
- *
- * @param body The bytes, which are parsed this once: what is read is what is shown and sent.
- * @returns The call, and how it is made.
- * @throws {TypeError} It is not that request, or has a key that it must not have.
- */
+/** Reads the body of `POST /run`. */
 export function parseRunRequest(body: Uint8Array): RunRequest {
   const { server, tool, arguments: args, timeout_ms, progress = false } = parse(runRequest, body);
   const call = { serverName: server, toolName: tool, arguments: sealed(args) };
@@ -91,13 +85,7 @@ export interface CatalogRequest {
   readonly timeoutMs: number | undefined;
 }
 
-/**
- * Reads the body of `POST /catalog`.
- *
- * @param body The bytes, which are parsed this once.
- * @returns The request, its parameters checked.
- * @throws {TypeError} It is not that request, or has a key that it must not have.
- */
+/** Reads the body of `POST /catalog`. */
 export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
   const { server, method, params, timeout_ms } = parse(catalogRequest, body);
   const call = { serverName: server, method, params: checkCatalogParams(method, params) };
@@ -109,13 +97,7 @@ export function progressLine({ progress, total, message }: ToolProgress): string
   return JSON.stringify({ progress: { progress, total, message } }) + "\n";
 }
 
-/**
- * Reads the body of `POST /approve`, by which only shell commands are approved.
- *
- * @param body The bytes, which are parsed this once.
- * @returns What is to be approved.
- * @throws {TypeError} It is not that request, or has a key that it must not have.
- */
+/** Reads the body of `POST /approve`, by which only shell commands are approved. */
 export function parseApproveRequest(body: Uint8Array): ApprovalCall {
   const { kind, arguments: args } = parse(approveRequest, body);
   return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
@@ -138,9 +120,6 @@ export function errorText(error: WireError): string {
 
 /**
  * Tells the kernel of an error: what the error says for it, and nothing that it does not say for it.
- *
- * @param error What was thrown.
- * @returns The error on the wire.
  */
 export function wireError(error: unknown): WireError {
   if (!(error instanceof ToolCallError)) {

@@ -20,13 +20,7 @@ export interface WorkspaceFiles {
   readonly consentFile: ConsentFile | undefined;
 }
 
-/**
- * Looks at what there is in the workspace of a runner that starts.
- *
- * @param registry The workspace's servers.
- * @param options Those of the runner.
- * @returns What counts of it.
- */
+/** Looks at what there is in the workspace of a runner that starts. */
 export async function openWorkspaceFiles(
   registry: ServerRegistry,
   options: ToolRunnerOptions,

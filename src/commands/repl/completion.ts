@@ -17,10 +17,6 @@ const MAX_CHOICES = 100;
  * Completes code as far as that is clear.
  *
  * Names can be chosen by executed code: those that would not be seen as they are, are left out.
- *
- * @param code The code.
- * @param completions What can stand in it.
- * @returns The code, completed.
  */
 export function completed(code: string, completions: CodeCompletions): Completed {
   const { start, end } = completions;
@@ -37,13 +33,7 @@ export function completed(code: string, completions: CodeCompletions): Completed
   return { text, cursor: start + longer.length, choices };
 }
 
-/**
- * Shows choices in columns.
- *
- * @param choices The choices.
- * @param columns How wide the terminal is.
- * @returns Rows, each with its end.
- */
+/** Shows choices in columns. */
 export function choiceRows(choices: readonly string[], columns: number): string {
   const common = choices.reduce(commonStart);
   const skipped = common.slice(0, common.lastIndexOf(".") + 1).length;

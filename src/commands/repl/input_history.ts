@@ -6,12 +6,7 @@ const MAX_LENGTH = 20_000;
 /** A file beyond that is not ours. */
 const MAX_FILE_BYTES = 64 * 1024 ** 2;
 
-/**
- * Where history is kept: `~/.local/state/ipybox/history`, or below `XDG_STATE_HOME`.
- *
- * @param workspace A folder in which it must not be: executed code reads and writes there.
- * @returns The path, or `undefined` where there is none.
- */
+/** Where history is kept: `~/.local/state/ipybox/history`, or below `XDG_STATE_HOME`. */
 export async function historyPath(workspace: string): Promise<string | undefined> {
   const home = Deno.env.get("HOME");
   const state = Deno.env.get("XDG_STATE_HOME") || (home && join(home, ".local", "state"));
@@ -35,12 +30,7 @@ export class InputHistory {
     this.entries = entries;
   }
 
-  /**
-   * Reads a history.
-   *
-   * @param path Its file, with one JSON string a line; `undefined` for a history of this session.
-   * @returns The history. Lines that are none are left out.
-   */
+  /** Reads a history. */
   static async open(path: string | undefined): Promise<InputHistory> {
     if (path === undefined) return new InputHistory(undefined, []);
     const lines = (await readHistory(path)).split("\n").filter((line) => line !== "");

@@ -43,13 +43,7 @@ export class LineEditor {
     this.#screen = new LineScreen(options.write, options.size);
   }
 
-  /**
-   * Reads code.
-   *
-   * @param prompt What the first line begins with.
-   * @param signal Gives up.
-   * @returns The code, empty after Ctrl-C; `undefined` after Ctrl-D, or when the terminal has gone.
-   */
+  /** Reads code. */
   async read(prompt: string, signal: AbortSignal): Promise<string | undefined> {
     const { write, keys, history } = this.#options;
     this.#prompt = prompt;

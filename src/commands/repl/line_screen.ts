@@ -24,10 +24,6 @@ const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
 /**
  * Lays code out on rows. The last column stays empty: terminals differ in what they do behind it.
- *
- * @param view What is shown.
- * @param columns How wide the terminal is.
- * @returns The rows.
  */
 export function layout(view: LineView, columns: number): Layout {
   const { prompt, continuation, text, cursor } = view;

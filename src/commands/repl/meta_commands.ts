@@ -28,13 +28,7 @@ const KEYS: readonly (readonly [keys: string, help: string])[] = [
   ["NAME?, NAME??", "Show the documentation, or the source, of an object"],
 ];
 
-/**
- * Runs a command of the session.
- *
- * @param line What was typed.
- * @param context Where.
- * @returns Whether the kernel was reset.
- */
+/** Runs a command of the session. */
 export async function runMetaCommand(
   line: string,
   { io, workspace, executor }: MetaContext,

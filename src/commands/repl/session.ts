@@ -78,12 +78,7 @@ export class ReplSession implements Disposable {
     this.#editor.aside(write);
   }
 
-  /**
-   * Runs cells until the person ends that.
-   *
-   * @param started Runs the cells. A person can type the first one before it is there.
-   * @throws {unknown} Why it did not start.
-   */
+  /** Runs cells until the person ends that. */
   async run(started: Promise<CodeExecutor>): Promise<void> {
     const { io, history } = this.#options;
     this.#started = started;
@@ -136,10 +131,6 @@ export class ReplSession implements Disposable {
   /**
    * Asks the kernel about what is typed, for as long as the person waits: on a busy machine a time
    * limit would run code that goes on.
-   *
-   * @param ask Asks.
-   * @param otherwise The answer of a kernel that has died: running the code tells more of that.
-   * @returns The answer; `undefined` after Ctrl-C.
    */
   async #help<T>(
     ask: (executor: CodeExecutor, options: TypedCodeOptions) => Promise<T>,

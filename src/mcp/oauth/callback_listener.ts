@@ -39,13 +39,7 @@ export class CallbackListener implements AsyncDisposable {
     this.redirectUri = `http://${this.#host}${PATH}`;
   }
 
-  /**
-   * Listens.
-   *
-   * @param state What the request that counts carries.
-   * @param port The port, or 0 for any.
-   * @returns The listener, or `undefined` where the port is taken.
-   */
+  /** Listens. */
   static open(state: string, port: number): CallbackListener | undefined {
     try {
       return new CallbackListener(port, state);
@@ -55,12 +49,7 @@ export class CallbackListener implements AsyncDisposable {
     }
   }
 
-  /**
-   * Waits for the browser.
-   *
-   * @param signal Gives up.
-   * @returns What it brought.
-   */
+  /** Waits for the browser. */
   async received(signal: AbortSignal): Promise<Callback> {
     return await abortable(this.#received.promise, signal);
   }

@@ -10,12 +10,7 @@ export interface Challenge {
   readonly resourceMetadataUrl?: URL | undefined;
 }
 
-/**
- * Reads what a server answered to a request.
- *
- * @param response The answer.
- * @returns What it wants, or `undefined` where it is no login.
- */
+/** Reads what a server answered to a request. */
 export function readChallenge(response: Response): Challenge | undefined {
   const { scope, error, resourceMetadataUrl } = extractWWWAuthenticateParams(response);
   if (response.status === 401) return { kind: "login", scope, resourceMetadataUrl };

@@ -30,12 +30,6 @@ export interface ClientSources {
 /**
  * Chooses the client of a login: the one that the user has set, a client-ID metadata document, the one
  * that was registered before, or a new one.
- *
- * @param authority The authorization server.
- * @param sources Where clients come from.
- * @param fetchFn Fetches.
- * @returns The client.
- * @throws {OAuthHttpError} There is none; the message says what the user can do.
  */
 export async function chooseClient(
   authority: Authority,

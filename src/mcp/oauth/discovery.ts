@@ -25,13 +25,6 @@ export interface Authority {
 /**
  * Finds out who gives the tokens for a server: by its metadata (RFC 9728), then by that of the
  * authorization server (RFC 8414, OpenID Connect Discovery).
- *
- * @param server The server's address.
- * @param challenge What it said.
- * @param params What the user has set.
- * @param fetchFn Fetches.
- * @returns The authorization server, and what to ask it for.
- * @throws {TypeError} The metadata must not be used; the message is safe to show.
  */
 export async function discoverAuthority(
   server: URL,

@@ -18,10 +18,6 @@ const TIMEOUT_MS = 20_000;
  * Makes the `fetch` for metadata and tokens: only to addresses that the server may send us to, with a
  * limit of time and size, without following redirects by itself, and without the headers that the
  * user has set for the server.
- *
- * @param server The server's address.
- * @param signal Gives up.
- * @returns The function. What it throws is safe to show; the SDK lets `TypeError`s through.
  */
 export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
   return async (input, init) => {

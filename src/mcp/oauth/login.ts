@@ -71,11 +71,6 @@ const TIMEOUT_MS = 5 * 60_000;
  *
  * All that belongs together stays together in this function, so that the answer of one authorization
  * server, or of another login, is never taken for that of another.
- *
- * @param authority The authorization server.
- * @param context What the login is made from.
- * @returns The login, which is not stored yet.
- * @throws {OAuthHttpError} It failed; the message is safe to show.
  */
 export async function logIn(authority: Authority, context: LoginContext): Promise<Login> {
   const { serverName, server, params, scope, before, login, fetchFn } = context;

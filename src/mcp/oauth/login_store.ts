@@ -85,15 +85,7 @@ export class LoginStore {
     this.#server = server;
   }
 
-  /**
-   * Finds the place of a server's login.
-   *
-   * @param server The server's address.
-   * @param options What else it depends on.
-   * @returns The place, or `undefined` where there is none: no home directory, or one that may not be
-   * used.
-   * @throws {LoginFileError} It would be in the workspace.
-   */
+  /** Finds the place of a server's login. */
   static async find(
     server: URL,
     options: FindLoginOptions = {},
@@ -111,12 +103,7 @@ export class LoginStore {
     return new LoginStore(join(folder, `${name}.json`), server.href);
   }
 
-  /**
-   * Reads the login.
-   *
-   * @returns It, or `undefined` where there is none.
-   * @throws {LoginFileError} Others can read the file, or it is none of ours.
-   */
+  /** Reads the login. */
   async read(): Promise<Login | undefined> {
     const file = await ifPresent(Deno.open(this.path));
     if (file === undefined) return undefined;
@@ -135,21 +122,13 @@ export class LoginStore {
     throw new LoginFileError(`${this.path} holds no login: delete it and log in again`);
   }
 
-  /**
-   * Replaces the login, at once. Whoever changes what it has read holds the lock.
-   *
-   * @param login The new one.
-   */
+  /** Replaces the login, at once. Whoever changes what it has read holds the lock. */
   async write(login: Login): Promise<void> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
     await replaceHostileFile(this.path, JSON.stringify(login) + "\n");
   }
 
-  /**
-   * Deletes the login.
-   *
-   * @returns Whether there was one.
-   */
+  /** Deletes the login. */
   async remove(): Promise<boolean> {
     try {
       await Deno.remove(this.path);
@@ -163,9 +142,6 @@ export class LoginStore {
   /**
    * Keeps all other processes from changing the login. The system gives the lock back if this one
    * ends.
-   *
-   * @param signal Gives up.
-   * @returns Disposing it gives the lock back.
    */
   async lock(signal?: AbortSignal): Promise<Disposable> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });

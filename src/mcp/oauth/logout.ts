@@ -24,11 +24,6 @@ export interface LogoutOptions {
 /**
  * Ends a login: revokes its tokens where the authorization server offers it (RFC 7009), and deletes
  * them in any case.
- *
- * @param serverName The registered server.
- * @param params How it is reached.
- * @param options Where variables come from.
- * @returns What became of it.
  */
 export async function forgetLogin(
   serverName: string,

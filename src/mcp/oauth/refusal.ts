@@ -25,9 +25,6 @@ const CODES: readonly string[] = [
 /**
  * Says why an authorization server's part failed. Only what is known to hold no token is said: the
  * SDK's own errors carry whole bodies.
- *
- * @param error What was thrown.
- * @returns Some words, safe to show and to log.
  */
 export function refusalOf(error: unknown): string {
   if (error instanceof OAuthError) {

@@ -4,12 +4,7 @@ import { computeScopeUnion } from "../sdk.ts";
 const SCOPES = /^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/;
 const MAX_LENGTH = 4096;
 
-/**
- * Checks scopes that a server named.
- *
- * @param text The scopes.
- * @returns The same, or `undefined` where they are none.
- */
+/** Checks scopes that a server named. */
 export function checkedScope(text: string | undefined): string | undefined {
   const scope = text?.trim();
   return scope !== undefined && scope.length <= MAX_LENGTH && SCOPES.test(scope)
@@ -33,12 +28,7 @@ export interface ScopeSources {
   readonly offered?: readonly string[] | undefined;
 }
 
-/**
- * Chooses the scopes of a login: no more than the server asks for, and no less than before.
- *
- * @param sources Where scopes come from.
- * @returns The scopes, or `undefined` to leave them to the authorization server.
- */
+/** Chooses the scopes of a login: no more than the server asks for, and no less than before. */
 export function chooseScope(sources: ScopeSources): string | undefined {
   const { configured, challenged, lacking, supported, before, offered } = sources;
   const asked = checkedScope(challenged) ?? checkedScope(supported?.join(" "));

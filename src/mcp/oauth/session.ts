@@ -66,13 +66,7 @@ export class OAuthSession {
     this.#fetch = exactFetch(options.owner);
   }
 
-  /**
-   * Takes up the login, where there is one.
-   *
-   * @param options The server, and what the user has set.
-   * @returns The session.
-   * @throws {ConfigError} What is stored cannot be used.
-   */
+  /** Takes up the login, where there is one. */
   static async open(options: OAuthSessionOptions): Promise<OAuthSession> {
     const { server, params: { clientId }, workspace, loginsFolder: folder, login } = options;
     const store = await LoginStore.find(server, { clientId, workspace, folder });

@@ -14,13 +14,7 @@ import type { OAuthParams } from "./params.ts";
 /** What of an answer with tokens is kept. */
 export type Tokens = Pick<Login, "accessToken" | "refreshToken">;
 
-/**
- * Checks an answer with tokens.
- *
- * @param tokens The answer.
- * @returns What is kept of it.
- * @throws {OAuthHttpError} They are not what can be sent to a server. The message has none of them.
- */
+/** Checks an answer with tokens. */
 export function checkTokens(tokens: OAuthTokens): Tokens {
   const { access_token: accessToken, refresh_token: refreshToken, token_type } = tokens;
   const isBearer = token_type.toLowerCase() === "bearer";
@@ -31,15 +25,7 @@ export function checkTokens(tokens: OAuthTokens): Tokens {
   throw new OAuthHttpError("its authorization server gives no bearer token");
 }
 
-/**
- * Gets new tokens for old ones.
- *
- * @param login The login. The authorization server may take its refresh token only once.
- * @param authority The authorization server.
- * @param params What the user has set.
- * @param fetchFn Fetches.
- * @returns The new login.
- */
+/** Gets new tokens for old ones. */
 export async function refreshLogin(
   login: Login & { readonly refreshToken: string },
   authority: Authority,
@@ -62,15 +48,7 @@ export async function refreshLogin(
   return { ...login, ...checkTokens(tokens) };
 }
 
-/**
- * Gets a token for the client itself, with its secret or key.
- *
- * @param authority The authorization server.
- * @param params What the user has set.
- * @param scope The scopes.
- * @param fetchFn Fetches.
- * @returns The access token. There is no other: the client can ask at any time.
- */
+/** Gets a token for the client itself, with its secret or key. */
 export async function fetchClientToken(
   authority: Authority,
   params: OAuthParams,

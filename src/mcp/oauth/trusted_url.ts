@@ -14,16 +14,7 @@ export class UntrustedUrlError extends TypeError {
   override readonly name: string = "UntrustedUrlError";
 }
 
-/**
- * Checks an address that a server, or the metadata it led to, has named.
- *
- * @param what What it is the address of, for the error.
- * @param text The address.
- * @param server The server's own address, which the user gave.
- * @returns The address.
- * @throws {UntrustedUrlError} It is not https (or http, where the server itself is on this machine),
- * names a user, or is on this machine or its network where the server is not.
- */
+/** Checks an address that a server, or the metadata it led to, has named. */
 export function trustedUrl(what: string, text: string | URL, server: URL): URL {
   const url = URL.parse(text);
   const refuse = (why: string): never => {

@@ -4,10 +4,6 @@ import { sameToken } from "../../net/same_token.ts";
 export class BearerTokens {
   readonly #owners: readonly (readonly [token: string, owner: string])[];
 
-  /**
-   * @param tokens The tokens.
-   * @throws {TypeError} There is none, or one is too easy to guess.
-   */
   constructor(tokens: readonly string[]) {
     if (tokens.length === 0) throw new TypeError("An HTTP server needs a bearer token at least");
     for (const token of tokens) {
@@ -25,12 +21,7 @@ export class BearerTokens {
     return this.#owners.length;
   }
 
-  /**
-   * Says whose a request is.
-   *
-   * @param request The request.
-   * @returns The owner, or `undefined` for a request without one of the tokens.
-   */
+  /** Says whose a request is. */
   ownerOf(request: Request): string | undefined {
     const given = /^Bearer +(\S+)$/i.exec(request.headers.get("authorization") ?? "")?.[1] ?? "";
     let found: string | undefined;

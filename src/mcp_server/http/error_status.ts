@@ -17,9 +17,6 @@ const answer = z.object({
 /**
  * Gives an answer the HTTP status of the error that it consists of. Answers are streams, which begin
  * before it is known what is in them, so that long cells keep their connections alive.
- *
- * @param response The answer.
- * @returns The same, or the error with its status.
  */
 export async function withErrorStatus(response: Response): Promise<Response> {
   const { body, headers } = response;

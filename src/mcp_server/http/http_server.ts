@@ -52,12 +52,7 @@ export class HttpMcpServer implements AsyncDisposable {
   readonly #server: LastingServer;
   readonly #budget: RequestBudget;
 
-  /**
-   * Begins to listen.
-   *
-   * @param options The sessions, and who may use them.
-   * @throws {Deno.errors.AddrInUse} The port is taken.
-   */
+  /** Begins to listen. */
   constructor(options: HttpMcpServerOptions) {
     const { pool, version, extend, log, hostname, port, allowedHosts } = options;
     this.#options = options;

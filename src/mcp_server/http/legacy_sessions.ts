@@ -18,24 +18,12 @@ export class LegacySessions implements AsyncDisposable {
   readonly #told: ServerForOptions;
   readonly #connected = new Map<string, Connected>();
 
-  /**
-   * @param pool The sessions.
-   * @param told What clients are told.
-   */
   constructor(pool: SessionPool, told: ServerForOptions) {
     this.#pool = pool;
     this.#told = told;
   }
 
-  /**
-   * Answers a request.
-   *
-   * @param request The request.
-   * @param owner Who asks.
-   * @param body Its parsed body, if it has one.
-   * @returns The response.
-   * @throws {TooManySessionsError} There are too many sessions for another one.
-   */
+  /** Answers a request. */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
     const id = request.headers.get("mcp-session-id");
     if (id === null && !isInitializeRequest(body)) {

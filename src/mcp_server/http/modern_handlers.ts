@@ -58,26 +58,13 @@ export class ModernHandlers implements AsyncDisposable {
   readonly #owned = new Map<string, Owned>();
   readonly #serving = new WeakMap<Request, PooledSession>();
 
-  /**
-   * @param pool The sessions.
-   * @param told What clients are told.
-   * @param log Told of requests that are refused.
-   */
   constructor(pool: SessionPool, told: ServerForOptions, log: Logger) {
     this.#pool = pool;
     this.#told = told;
     this.#log = log;
   }
 
-  /**
-   * Answers a request.
-   *
-   * @param request The request.
-   * @param owner Who asks.
-   * @param body Its parsed body.
-   * @returns The response.
-   * @throws {TooManySessionsError} There are too many sessions for another one.
-   */
+  /** Answers a request. */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
     if (body !== undefined && !message.safeParse(body).success) {
       return rpcError(400, -32600, "The body is no JSON-RPC request"); // no session for that

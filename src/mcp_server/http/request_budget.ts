@@ -28,47 +28,22 @@ export class RequestBudget {
     this.#share = Math.max(LEAST_SHARE, Math.floor(TOTAL / owners));
   }
 
-  /**
-   * Takes what a body needs while it comes.
-   *
-   * @param owner Whose request it is.
-   * @param length Its size in bytes, or the most that it may have.
-   * @returns To be disposed when its bytes are dropped.
-   * @throws {Refused} There is no room.
-   */
+  /** Takes what a body needs while it comes. */
   forBody(owner: string, length: number): Disposable {
     return this.#take(owner, length);
   }
 
-  /**
-   * Takes what a request needs once its body is parsed.
-   *
-   * @param owner Whose request it is.
-   * @param body The body.
-   * @returns To be disposed when the request is answered.
-   * @throws {Refused} There is no room.
-   */
+  /** Takes what a request needs once its body is parsed. */
   forRequest(owner: string, body: Uint8Array): Disposable {
     return this.#take(owner, requestCost(body, measureJson(body).values));
   }
 
-  /**
-   * Takes what a file needs while it comes or goes.
-   *
-   * @param owner Whose request it is.
-   * @returns To be disposed when the file is through.
-   * @throws {Refused} There is no room.
-   */
+  /** Takes what a file needs while it comes or goes. */
   forFile(owner: string): Disposable {
     return this.#take(owner, FILE_BYTES);
   }
 
-  /**
-   * Gives the limit of how many small pieces all files of an owner may come in.
-   *
-   * @param owner Whose files they are.
-   * @returns The limit.
-   */
+  /** Gives the limit of how many small pieces all files of an owner may come in. */
   piecesOf(owner: string): RateLimit {
     const known = this.#pieces.get(owner);
     if (known !== undefined) return known;

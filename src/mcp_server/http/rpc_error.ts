@@ -1,12 +1,4 @@
-/**
- * A response for a request that never reaches an MCP server.
- *
- * @param status The HTTP status.
- * @param code The JSON-RPC error code.
- * @param message What is wrong, and what helps.
- * @param headers Further headers.
- * @returns The response.
- */
+/** A response for a request that never reaches an MCP server. */
 export function rpcError(
   status: number,
   code: number,

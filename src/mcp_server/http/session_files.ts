@@ -21,12 +21,6 @@ const GENERATED = "mcptools";
 /**
  * Answers requests for the files of a session, at `/sessions/ID/files/PATH`: `GET` gives a file, `PUT`
  * makes or replaces one.
- *
- * @param request The request.
- * @param owner Who asks.
- * @param services The sessions, and what requests may take.
- * @returns The response, or `undefined` for another path.
- * @throws {Refused} There is no such session or file, or it cannot be used.
  */
 export async function serveFiles(
   request: Request,

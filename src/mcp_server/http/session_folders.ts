@@ -34,22 +34,12 @@ const LOCK = ".ipybox/in-use";
 /**
  * The folders of a workspace's sessions. They are in its `.ipybox`, where neither the workspace's own
  * code nor that of other sessions sees them.
- *
- * @param workspace The workspace.
- * @returns The folder that they are in.
  */
 export function sessionFolders(workspace: string): string {
   return join(workspace, ".ipybox", "sessions");
 }
 
-/**
- * Makes a session's folder.
- *
- * @param workspace The workspace.
- * @param id The session.
- * @returns The folder, which nobody cleans up before it is disposed of or this process dies.
- * @throws {ConfigError} Something else is where the folders should be.
- */
+/** Makes a session's folder. */
 export async function makeSessionFolder(workspace: string, id: string): Promise<SessionFolder> {
   const folders = sessionFolders(workspace);
   await makePlainFolder(dirname(folders));
@@ -76,14 +66,7 @@ export async function makeSessionFolder(workspace: string, id: string): Promise<
   };
 }
 
-/**
- * Does something with the old folders of a workspace's ended sessions.
- *
- * @param workspace The workspace.
- * @param old Which are old.
- * @param visit What is done with each of them.
- * @returns How many sessions have not ended, and were left alone.
- */
+/** Does something with the old folders of a workspace's ended sessions. */
 export async function forEachOldSession(
   workspace: string,
   { before, keep = Infinity }: OldSessions,

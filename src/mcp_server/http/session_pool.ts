@@ -78,25 +78,12 @@ export class SessionPool implements AsyncDisposable {
     this.#cleanup.begin();
   }
 
-  /**
-   * Opens a session. Its kernel starts in the background.
-   *
-   * @param owner Whose it is.
-   * @returns The session.
-   * @throws {TooManySessionsError} There are too many already.
-   * @throws {ConfigError} The workspace's registry cannot be read.
-   */
+  /** Opens a session. Its kernel starts in the background. */
   async open(owner: string): Promise<PooledSession> {
     return await this.#open(owner);
   }
 
-  /**
-   * The session of an owner who names none; opened when it is first asked for.
-   *
-   * @param owner Whose it is.
-   * @returns The session.
-   * @throws {TooManySessionsError} There are too many already.
-   */
+  /** The session of an owner who names none; opened when it is first asked for. */
   async default(owner: string): Promise<PooledSession> {
     const known = this.#defaults.get(owner);
     if (known !== undefined) return await known;
@@ -109,25 +96,13 @@ export class SessionPool implements AsyncDisposable {
     return await opening;
   }
 
-  /**
-   * Finds a session by its handle.
-   *
-   * @param owner Who asks.
-   * @param id The handle.
-   * @returns The session, or `undefined` where there is none of this owner's.
-   */
+  /** Finds a session by its handle. */
   find(owner: string, id: string): PooledSession | undefined {
     const entry = this.#entries.get(id);
     return entry?.owner === owner ? entry : undefined;
   }
 
-  /**
-   * Closes a session: its kernel and its MCP servers end.
-   *
-   * @param owner Who asks.
-   * @param id The handle.
-   * @returns Whether there was one of this owner's.
-   */
+  /** Closes a session: its kernel and its MCP servers end. */
   async close(owner: string, id: string): Promise<boolean> {
     const entry = this.#entries.get(id);
     if (entry?.owner !== owner) return false;

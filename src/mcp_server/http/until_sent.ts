@@ -10,10 +10,6 @@ export interface UntilSentOptions {
  * Follows a response to its end: when its body has been sent, or nobody reads it any more.
  *
  * The request's own signal cannot tell: in Deno it also aborts after responses that were sent.
- *
- * @param response The response.
- * @param options What happens then.
- * @returns The response, to be sent instead.
  */
 export function untilSent(response: Response, options: UntilSentOptions): Response {
   const { use, onGone } = options;

@@ -13,11 +13,6 @@ const SMALL_BYTES = 4096;
 /**
  * Gives the bytes of an upload as they come, but no more small pieces than the client may send: each
  * costs steps that all others wait for.
- *
- * @param body The body.
- * @param pace How many small pieces the client may send.
- * @returns The bytes.
- * @throws {Refused} There are too many bytes, or they come too slowly.
  */
 export async function* uploadedPieces(
   body: ReadableStream<Uint8Array>,

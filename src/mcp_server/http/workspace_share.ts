@@ -15,15 +15,7 @@ export type WorkspaceShare = "read-only" | "copy";
 const MAX_BYTES = 2 ** 30;
 const MAX_ENTRIES = 20_000;
 
-/**
- * Refuses to share a workspace in which others would see too much.
- *
- * @param workspace The workspace, without symbolic links in its path.
- * @param share How it is to be shared.
- * @param sandbox The sandbox of sessions.
- * @throws {ConfigError} It is the home directory or holds the user's own folders, or nothing would keep
- * code from writing to it.
- */
+/** Refuses to share a workspace in which others would see too much. */
 export async function refuseUnshareable(
   workspace: string,
   share: WorkspaceShare,
@@ -48,11 +40,6 @@ export async function refuseUnshareable(
 /**
  * Gives a session's folder a copy of its workspace's files, whole or nothing at all: not the host's own
  * state, the secrets, links out of the workspace, and what is neither file nor folder.
- *
- * @param workspace The workspace, without symbolic links in its path.
- * @param folder The session's folder, which no code has written to yet.
- * @param signal Ends it.
- * @throws {ConfigError} The workspace must not be shared, or is too large to be copied.
  */
 export async function copyWorkspace(
   workspace: string,

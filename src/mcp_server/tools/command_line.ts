@@ -1,13 +1,7 @@
 import type { ServerParams } from "../../mcp/server_params.ts";
 import { shellWord } from "../../mcp/shell_word.ts";
 
-/**
- * The command with which a user registers a server himself.
- *
- * @param name The server's name.
- * @param params How it is started or reached.
- * @returns A line for a shell.
- */
+/** The command with which a user registers a server himself. */
 export function registerCommand(name: string, params: ServerParams): string {
   const { connectTimeoutMs } = params;
   const time = connectTimeoutMs === undefined

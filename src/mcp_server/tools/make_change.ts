@@ -48,16 +48,7 @@ type Decided =
   | { readonly decision: GateDecision; readonly refusal?: ToolCallError }
   | { readonly decision: undefined; readonly asked: InputRequiredResult };
 
-/**
- * Makes a change, once it is approved and noted in the audit log.
- *
- * @param change What is to be done.
- * @param request Who asks, and what is told meanwhile.
- * @param make Does it.
- * @returns What `make` returns, or what to ask the client's user.
- * @throws {ToolCallError} It is not approved, nobody can be asked, or it cannot be noted.
- * @throws {unknown} What `make` throws.
- */
+/** Makes a change, once it is approved and noted in the audit log. */
 export async function makeChange<T>(
   change: Change,
   request: ChangeRequest,

@@ -49,12 +49,7 @@ const MAX_CHARS = 12_000;
 const DETAILS = ["names", "signatures", "full"] as const;
 type Detail = typeof DETAILS[number];
 
-/**
- * Adds `search_tools`.
- *
- * @returns Has its description name these servers from now on. Clients are not told, as a changed
- * tool costs them all that their provider has cached.
- */
+/** Adds `search_tools`. */
 export function registerSearch(
   server: SdkMcpServer,
   session: Session,
