@@ -11,7 +11,7 @@
  * @module
  */
 import { runCommandLine } from "./src/commands/mod.ts";
-import { Terminal } from "./src/commands/terminal.ts";
+import { Terminal } from "./src/commands/terminal/terminal.ts";
 import config from "./deno.json" with { type: "json" };
 
 /**

@@ -44,14 +44,14 @@ export type {
   InputEvent,
   NoteEvent,
   ResultEvent,
-} from "./src/executor/events.ts";
-export { generateMcpSources } from "./src/apigen/sources.ts";
-export type { GenerateMcpSourcesOptions } from "./src/apigen/sources.ts";
+} from "./src/executor/options.ts";
+export { generateMcpSources } from "./src/apigen/generate.ts";
+export type { GenerateMcpSourcesOptions } from "./src/apigen/generate.ts";
 export type { GeneratedTool } from "./src/apigen/generate.ts";
-export type { StaleTools } from "./src/apigen/stale.ts";
-export { ApprovalPage, type PageAskOptions } from "./src/approval_page/approval_page.ts";
-export type { ApprovalPageOptions } from "./src/approval_page/page_desk.ts";
-export type { PageState } from "./src/approval_page/presence.ts";
+export type { StaleTools } from "./src/apigen/layout.ts";
+export { ApprovalPage, type PageAskOptions } from "./src/approval/page/page.ts";
+export type { ApprovalPageOptions } from "./src/approval/page/desk.ts";
+export type { PageState } from "./src/approval/page/desk.ts";
 export { ApprovalChannel } from "./src/approval/channel.ts";
 export type {
   ApprovalChannelOptions,
@@ -85,17 +85,17 @@ export type {
   ApprovalSetting,
   PolicyVerdict,
 } from "./src/approval/policy.ts";
-export { AuditLog } from "./src/audit/audit_log.ts";
-export type { AuditLogOptions } from "./src/audit/audit_log.ts";
-export type { AuditEntry, AuditOutcome } from "./src/audit/audit_entry.ts";
-export { readAuditLog, verifyAuditLog } from "./src/audit/audit_reader.ts";
-export type { AuditVerdict } from "./src/audit/audit_reader.ts";
-export { loadPolicy, parsePolicy } from "./src/policy/policy_file.ts";
-export type { LoadPolicyOptions } from "./src/policy/policy_file.ts";
-export type { Match } from "./src/policy/match.ts";
-export type { PathJudgeOptions } from "./src/policy/paths.ts";
-export { PolicyRules } from "./src/policy/policy_rules.ts";
-export type { PolicyExplanation, PolicySource, RuleFinding } from "./src/policy/policy_rules.ts";
+export { AuditLog } from "./src/approval/audit/log.ts";
+export type { AuditLogOptions } from "./src/approval/audit/log.ts";
+export type { AuditEntry, AuditOutcome } from "./src/approval/audit/entry.ts";
+export { readAuditLog, verifyAuditLog } from "./src/approval/audit/reader.ts";
+export type { AuditVerdict } from "./src/approval/audit/reader.ts";
+export { loadPolicy, parsePolicy } from "./src/approval/rules/file.ts";
+export type { LoadPolicyOptions } from "./src/approval/rules/file.ts";
+export type { Match } from "./src/approval/rules/match.ts";
+export type { PathJudgeOptions } from "./src/approval/rules/paths.ts";
+export { PolicyRules } from "./src/approval/rules/rules.ts";
+export type { PolicyExplanation, PolicySource, RuleFinding } from "./src/approval/rules/rules.ts";
 export type {
   AnnotationName,
   ArgumentCondition,
@@ -107,38 +107,38 @@ export type {
   PolicyRule,
   PolicyTest,
   PolicyValue,
-} from "./src/policy/schema.ts";
-export * from "./src/errors.ts";
+} from "./src/approval/rules/schema.ts";
+export * from "./src/base/errors.ts";
 export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
 export type { ShellGuard } from "./src/kernel/bootstrap.ts";
 export { KernelClient } from "./src/kernel/client.ts";
-export type { KernelClientOptions } from "./src/kernel/client_options.ts";
+export type { KernelClientOptions } from "./src/kernel/client.ts";
 export { Execution } from "./src/kernel/execution.ts";
 export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
-export type { OutputChunk } from "./src/kernel/chunk_queue.ts";
+export type { OutputChunk } from "./src/kernel/spill_file.ts";
 export { KernelGateway } from "./src/kernel/gateway.ts";
 export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
-export type { ByteStream } from "./src/net/byte_stream.ts";
+export type { ByteStream } from "./src/base/streams.ts";
 export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
 export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
 export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
-export { silentLogger, stderrLogger } from "./src/log.ts";
-export type { Logger, LogLevel } from "./src/log.ts";
+export { silentLogger, stderrLogger } from "./src/base/log.ts";
+export type { Logger, LogLevel } from "./src/base/log.ts";
 export type { ConnectOptions } from "./src/mcp/connect.ts";
 export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
-export type { OAuthParams } from "./src/mcp/oauth/params.ts";
-export type { CallToolOptions, ToolProgress } from "./src/mcp/call_options.ts";
+export type { OAuthParams } from "./src/mcp/oauth/client.ts";
+export type { CallToolOptions, ToolProgress } from "./src/mcp/hooks.ts";
 export type { ServerDescription } from "./src/mcp/connection.ts";
-export type { ContentBlock, ToolResult } from "./src/mcp/content.ts";
-export { type InputQuestion, InputRequest } from "./src/kernel/input_request.ts";
-export { ElicitationRequest } from "./src/mcp/elicitation.ts";
+export type { ContentBlock, ToolResult } from "./src/mcp/results.ts";
+export { type InputQuestion, InputRequest } from "./src/kernel/execution.ts";
+export { ElicitationRequest } from "./src/mcp/questions.ts";
 export type {
   ElicitationAnswer,
   ElicitationQuestion,
   ElicitationSource,
   FormQuestion,
   UrlQuestion,
-} from "./src/mcp/elicitation.ts";
+} from "./src/mcp/questions.ts";
 export type {
   BooleanField,
   ChoiceField,
@@ -149,7 +149,7 @@ export type {
   FormValue,
   NumberField,
   TextField,
-} from "./src/mcp/form.ts";
+} from "./src/mcp/questions.ts";
 export type {
   Root,
   SamplingHandler,
@@ -157,14 +157,14 @@ export type {
   SamplingResult,
   ServerHooks,
   ServerLogMessage,
-} from "./src/mcp/server_hooks.ts";
+} from "./src/mcp/hooks.ts";
 export type {
   HttpServerParams,
   McpProtocol,
   ServerParams,
   StdioServerParams,
   VariableLookup,
-} from "./src/mcp/server_params.ts";
+} from "./src/mcp/params.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
 export type {
   McpHttpEndpoint,
@@ -182,9 +182,9 @@ export type {
 export type { SandboxConfig } from "./src/sandbox/config.ts";
 export type { EffectiveLimits, ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
-export { ElicitationChannel } from "./src/tool_server/elicitation_channel.ts";
-export type { Answerer, ElicitationChannelOptions } from "./src/tool_server/elicitation_channel.ts";
-export { ServerEvents } from "./src/tool_server/server_events.ts";
+export { ElicitationChannel } from "./src/servers/questions.ts";
+export type { Answerer, ElicitationChannelOptions } from "./src/servers/questions.ts";
+export { ServerEvents } from "./src/servers/events.ts";
 export type {
   CallEndedEvent,
   CallEvent,
@@ -193,12 +193,12 @@ export type {
   ProgressEvent,
   ServerEvent,
   ToolsChangedEvent,
-} from "./src/tool_server/server_events.ts";
-export { ServerRegistry } from "./src/tool_server/server_registry.ts";
-export type { ServerRegistryOptions } from "./src/tool_server/server_registry.ts";
-export { ToolRunner } from "./src/tool_server/tool_runner.ts";
-export type { CatalogCall, ToolCall } from "./src/tool_server/approved_calls.ts";
-export type { ToolRunnerOptions } from "./src/tool_server/tool_runner_options.ts";
+} from "./src/servers/events.ts";
+export { ServerRegistry } from "./src/servers/registry.ts";
+export type { ServerRegistryOptions } from "./src/servers/registry.ts";
+export { ToolRunner } from "./src/calls/runner.ts";
+export type { CatalogCall, ToolCall } from "./src/calls/calls.ts";
+export type { ToolRunnerOptions } from "./src/calls/runner.ts";
 export type { CatalogMethod } from "./src/mcp/catalog.ts";
-export { ToolServer } from "./src/tool_server/tool_server.ts";
-export type { Door, ToolServerOptions } from "./src/tool_server/tool_server.ts";
+export { ToolServer } from "./src/calls/tool_server.ts";
+export type { Door, ToolServerOptions } from "./src/calls/tool_server.ts";

@@ -9,7 +9,7 @@
  * @module
  */
 import { isObject, toJson } from "../src/apigen/json.ts";
-import { type IndexedTool, ToolRanking } from "../src/apigen/tool_index.ts";
+import { type IndexedTool, ToolRanking } from "../src/apigen/search.ts";
 import { REQUESTS, type SearchRequest } from "./search_requests.ts";
 
 /** The least share of requests whose tool is among the first five. */

@@ -6,7 +6,7 @@
  * @module
  */
 import { setUp } from "../src/commands/setup.ts";
-import { EnvironmentNotReadyError } from "../src/errors.ts";
+import { EnvironmentNotReadyError } from "../src/base/errors.ts";
 import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
 import { installChromium } from "./support/browser.ts";
 import { closingLine, summarize, type TestSummary } from "./support/test_summary.ts";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { Bm25, wordsOf } from "./bm25.ts";
+import { Bm25, wordsOf } from "./search.ts";
 
 function search(query: string, ...texts: string[]): string[] {
   const index = new Bm25(texts, (text) => [{ text, weight: 1 }]);

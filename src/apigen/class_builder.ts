@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { allowsNull, followReference } from "./branches.ts";
+import { allowsNull, followReference } from "./merge.ts";
 import type { Json } from "./json.ts";
 import {
   ANY,
@@ -16,11 +16,10 @@ import {
   type PyType,
   STR,
 } from "./model.ts";
-import { fieldNames } from "./names.ts";
+import { fieldNames, singular } from "./names.ts";
 import { translatePattern } from "./pattern.ts";
 import { quoted } from "./python.ts";
 import { BEYOND_TYPES, constraintsOf, type Schema, type SchemaNode } from "./schema.ts";
-import { singular } from "./singular.ts";
 import type { TypeBuilder } from "./type_builder.ts";
 import { fits, type Mode } from "./value_types.ts";
 import { spend, spendText } from "./work.ts";

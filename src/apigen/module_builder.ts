@@ -13,7 +13,7 @@ import type { Schema, SchemaNode } from "./schema.ts";
 import { SchemaReader } from "./schema_reader.ts";
 import { settled } from "./settle.ts";
 import { TypeBuilder } from "./type_builder.ts";
-import { typeText } from "./type_text.ts";
+import { typeText } from "./value_types.ts";
 import { spendText } from "./work.ts";
 
 /** Where a module comes from and goes to. */

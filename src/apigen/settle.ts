@@ -4,12 +4,17 @@
  *
  * @module
  */
-import type { ClassDefinition, Definition, Field, PyType } from "./model.ts";
-import { membersOf, renamed } from "./model.ts";
-import { ClassNames, pascalCase } from "./names.ts";
+import {
+  type ClassDefinition,
+  type Definition,
+  type Field,
+  membersOf,
+  type PyType,
+  renamed,
+} from "./model.ts";
+import { ClassNames, pascalCase, singular } from "./names.ts";
 import { literal } from "./python.ts";
-import { singular } from "./singular.ts";
-import { typeText } from "./type_text.ts";
+import { typeText } from "./value_types.ts";
 import { spendText } from "./work.ts";
 
 /** How long listed values are, in characters, before they get a name if several fields take them. */

@@ -8,7 +8,7 @@ import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts"
 import { JsonNumber, type JsonObject } from "./json.ts";
 import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import { literal } from "./python.ts";
-import { typeText } from "./type_text.ts";
+import { typeText } from "./value_types.ts";
 import { TOOL_WORK, withWork } from "./work.ts";
 
 /** How much of a result's classes a signature shows, beside the fields of the result itself. */

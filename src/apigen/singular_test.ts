@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { singular } from "./singular.ts";
+import { singular } from "./names.ts";
 
 Deno.test("singular() gives what English has for one of several", () => {
   const nouns =

@@ -3,9 +3,8 @@
  *
  * @module
  */
-import { areApart, distinctiveNames, followReference, tagHint, tagOf } from "./branches.ts";
+import { areApart, distinctiveNames, followReference, Merger, tagHint, tagOf } from "./merge.ts";
 import { ClassBuilder, itemHint, undeclared } from "./class_builder.ts";
-import { Merger } from "./merge.ts";
 import {
   annotated,
   ANY,
@@ -18,7 +17,7 @@ import {
   type PyType,
   unionOf,
 } from "./model.ts";
-import type { ClassNames } from "./names.ts";
+import { type ClassNames, singular } from "./names.ts";
 import {
   ANNOTATIONS,
   ARRAY_KEYWORDS,
@@ -31,8 +30,6 @@ import {
   type Schema,
   type SchemaNode,
 } from "./schema.ts";
-import { singular } from "./singular.ts";
-import { typeText } from "./type_text.ts";
 import {
   field,
   listedTypes,
@@ -40,6 +37,7 @@ import {
   numberType,
   sizeLimits,
   stringType,
+  typeText,
 } from "./value_types.ts";
 import { spend } from "./work.ts";
 

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { relatedTo, stem } from "./word_forms.ts";
+import { relatedTo, stem } from "./search.ts";
 
 Deno.test("stem() gives the forms of a word one form", () => {
   const forms = [

@@ -1,4 +1,11 @@
-import { type ExactJson, isExactObject, isRawNumber, parseExact } from "../json/exact.ts";
+import { sha256 } from "../json/digest.ts";
+import {
+  type ExactJson,
+  isExactObject,
+  isRawNumber,
+  parseExact,
+  stringifyExact,
+} from "../json/exact.ts";
 import type { ApprovalCall, ApprovalRequest } from "./request.ts";
 
 /**
@@ -20,7 +27,7 @@ export function describeArgument(name: string, value: ExactJson): string {
 }
 
 /** What a call names: server and tool. */
-export interface CallName {
+interface CallName {
   /** The registered server. */
   readonly serverName: string;
   /** The tool. */
@@ -147,4 +154,53 @@ function escapeCharacter(character: string): string {
   if (code < 0x100) return `\\x${code.toString(16).padStart(2, "0")}`;
   if (code < 0x10000) return `\\u${code.toString(16).padStart(4, "0")}`;
   return `\\U${code.toString(16).padStart(8, "0")}`;
+}
+
+/**
+ * Makes the id of a request: random, and bound to the call by its hash, so that an answer names the
+ * very call that it is about.
+ */
+export function requestId(call: ApprovalCall): string {
+  return `${crypto.randomUUID()}.${callHash(call)}`;
+}
+
+/** Checks that an id is that of a call. */
+export function isIdOf(id: string, call: ApprovalCall): boolean {
+  const [, hash] = id.split(".", 2);
+  return hash === undefined || hash === callHash(call);
+}
+
+/** The hash of all that is run: what asks, at which server, which tool, and the arguments as sent. */
+function callHash({ kind, serverName, toolName, arguments: args }: ApprovalCall): string {
+  return sha256(stringifyExact([kind, serverName, toolName, args]));
+}
+
+/** The longest call that a person is asked about, as bytes of JSON: more than anybody reads. */
+export const MAX_SHOWN_BYTES: number = 256 * 1024;
+
+/** Whether a call is too large to be shown to a person. Takes little time for calls of any size. */
+export function isTooLargeToShow({ serverName, toolName, arguments: args }: ApprovalCall): boolean {
+  const shown = [serverName, toolName, args];
+  if (lengthUpTo(MAX_SHOWN_BYTES, shown) > MAX_SHOWN_BYTES) return true;
+  return new TextEncoder().encode(stringifyExact(shown)).length > MAX_SHOWN_BYTES;
+}
+
+/** At most as long as the JSON of a value; stops counting above a limit. */
+function lengthUpTo(limit: number, value: ExactJson): number {
+  if (typeof value === "string") return value.length;
+  if (isExactObject(value)) {
+    let length = 1;
+    for (const name in value) {
+      length += name.length + lengthUpTo(limit, value[name] ?? null);
+      if (length > limit) break;
+    }
+    return length;
+  }
+  if (!Array.isArray(value)) return 1;
+  let length = 1;
+  for (const item of value) {
+    length += lengthUpTo(limit, item);
+    if (length > limit) break;
+  }
+  return length;
 }

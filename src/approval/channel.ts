@@ -1,6 +1,6 @@
-import { abortable, LONGEST_TIMER_MS } from "../async/signals.ts";
-import { type Logger, silentLogger } from "../log.ts";
-import { startSpan } from "../telemetry/span.ts";
+import { abortable, LONGEST_TIMER_MS } from "../base/signals.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { startSpan } from "../base/telemetry.ts";
 import {
   type ApprovalCall,
   ApprovalRequest,

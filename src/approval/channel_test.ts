@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertFalse, assertRejects, assertThrows } from "@std/assert";
-import { ToolCallError } from "../errors.ts";
+import { ToolCallError } from "../base/errors.ts";
 import { parseExact, sealObject } from "../json/exact.ts";
 import { ApprovalChannel } from "./channel.ts";
 import { ApprovalGate } from "./gate.ts";

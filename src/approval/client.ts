@@ -1,10 +1,9 @@
-import { settledWithin } from "../async/signals.ts";
-import { AsyncQueue } from "../async/queue.ts";
-import { type Logger, stderrLogger } from "../log.ts";
-import { directClient } from "../net/direct_client.ts";
+import { settledWithin } from "../base/signals.ts";
+import { AsyncQueue } from "../base/queue.ts";
+import { type Logger, stderrLogger } from "../base/log.ts";
+import { directClient } from "../base/http.ts";
 import type { Approver } from "./channel.ts";
-import { isIdOf } from "./call_id.ts";
-import { describeCall } from "./call_text.ts";
+import { describeCall, isIdOf } from "./call_text.ts";
 import { type ApprovalCall, ApprovalRequest } from "./request.ts";
 import { answerText, APPROVAL_PROTOCOL, type ApproveMessage, parseServerMessage } from "./wire.ts";
 

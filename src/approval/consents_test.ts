@@ -1,10 +1,17 @@
 import { assert, assertEquals, assertFalse, assertMatch, assertRejects } from "@std/assert";
-import { ToolCallError } from "../errors.ts";
+import { ToolCallError } from "../base/errors.ts";
 import { parseExact, sealObject } from "../json/exact.ts";
-import type { Logger } from "../log.ts";
+import type { Logger } from "../base/log.ts";
 import { ApprovalChannel } from "./channel.ts";
-import { changesSince, type Consent, type Facet, isFor, makeConsent } from "./consent.ts";
-import { Consents, type ConsentStore } from "./consents.ts";
+import {
+  changesSince,
+  type Consent,
+  Consents,
+  type ConsentStore,
+  type Facet,
+  isFor,
+  makeConsent,
+} from "./consents.ts";
 import { ApprovalGate, type GateDecision } from "./gate.ts";
 import { approvalPolicy } from "./policy.ts";
 import type { ApprovalCall, ApprovalRequest, Remember } from "./request.ts";

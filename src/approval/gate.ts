@@ -1,10 +1,9 @@
-import { ToolCallError } from "../errors.ts";
+import { ToolCallError } from "../base/errors.ts";
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
-import { anySignal } from "../async/signals.ts";
+import { anySignal } from "../base/signals.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
-import type { Facet } from "./consent.ts";
-import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_size.ts";
-import { type Cell, Consents } from "./consents.ts";
+import { type Cell, Consents, type Facet } from "./consents.ts";
+import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import type { ApprovalPolicy } from "./policy.ts";
 import type { ApprovalCall, ApprovalResponse, RefusalType } from "./request.ts";
 

@@ -6,8 +6,7 @@ import {
   toExact,
   toPlain,
 } from "../json/exact.ts";
-import { requestId } from "./call_id.ts";
-import { describeCall } from "./call_text.ts";
+import { describeCall, requestId } from "./call_text.ts";
 
 /**
  * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request

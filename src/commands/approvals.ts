@@ -1,15 +1,15 @@
 import { ApprovalClient } from "../approval/client.ts";
-import { Mutex } from "../async/mutex.ts";
-import { settledWithin } from "../async/signals.ts";
+import { Mutex } from "../base/mutex.ts";
+import { settledWithin } from "../base/signals.ts";
 import {
   pageLinkOf,
   type RunningSession,
   runningSessions,
 } from "../mcp_server/running_sessions.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { printable } from "./printable.ts";
+import { printable } from "./terminal/columns.ts";
 import { workspaceOf } from "./shared.ts";
-import { TerminalApprover } from "./terminal_approver.ts";
+import { TerminalApprover } from "./terminal/approver.ts";
 
 /** `ipybox approvals`: decides what running MCP sessions ask. */
 export const approvals: Command = {

@@ -1,8 +1,8 @@
 import { visibleCode } from "../approval/call_text.ts";
-import type { Fields } from "../audit/audit_entry.ts";
-import { AuditFolder } from "../audit/audit_folder.ts";
-import { verifyAuditLog } from "../audit/audit_reader.ts";
-import { auditChanges, AuditTail } from "../audit/audit_tail.ts";
+import type { Fields } from "../approval/audit/entry.ts";
+import { AuditFolder } from "../approval/audit/folder.ts";
+import { verifyAuditLog } from "../approval/audit/reader.ts";
+import { auditChanges, AuditTail } from "../approval/audit/tail.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 

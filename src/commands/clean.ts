@@ -1,14 +1,14 @@
 import { dirname, join } from "node:path";
-import { folderUsage } from "../mcp/folder_usage.ts";
-import { isPlainFolder } from "../mcp/hostile_files.ts";
+import { folderUsage } from "../files/copy_beneath.ts";
+import { isPlainFolder } from "../files/safe.ts";
 import { forEachOldSession, KEPT_DAYS } from "../mcp_server/http/session_folders.ts";
-import { forEachAbandoned, removeHeld } from "../process/held_folder.ts";
-import { removeFromWorkspace } from "../process/remove_tree.ts";
-import { cacheFolder } from "../process/user_folders.ts";
+import { forEachAbandoned, removeHeld } from "../files/private_folder.ts";
+import { removeFromWorkspace } from "../files/remove_tree.ts";
+import { cacheFolder } from "../files/user_folders.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { formatBytes } from "../kernel/text.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
-import { printable } from "./printable.ts";
+import { printable } from "./terminal/columns.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox clean`: removes what is left over. */

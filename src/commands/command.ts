@@ -4,8 +4,8 @@
  * @module
  */
 import { parseArgs, unicodeWidth } from "@std/cli";
-import { USUAL_COLUMNS } from "./columns.ts";
-import type { Logger } from "../log.ts";
+import { USUAL_COLUMNS } from "./terminal/columns.ts";
+import type { Logger } from "../base/log.ts";
 
 /** The meaning of ipybox's exit codes. */
 export const EXIT = {

@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import { CodeExecutor } from "../executor/code_executor.ts";
-import { HeldFolder } from "../process/held_folder.ts";
+import { HeldFolder } from "../files/private_folder.ts";
 import { type Command, type CommandIo, parseCommandLine } from "./command.ts";
-import { runAction } from "./code_action.ts";
+import { runAction } from "./actions/code_action.ts";
 import { KERNEL, kernelOptions, sandboxOf } from "./executor_options.ts";
 import { setUp } from "./setup.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
-import { TerminalApprover } from "./terminal_approver.ts";
+import { TerminalApprover } from "./terminal/approver.ts";
 
 /** `ipybox demo`: the main job end to end. */
 export const demo: Command = {

@@ -1,10 +1,24 @@
 import { unicodeWidth } from "@std/cli";
-import type { Prerequisite } from "../sandbox/preflight.ts";
+import { resolve } from "node:path";
+import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
+import { CodeExecutor } from "../executor/code_executor.ts";
+import { HeldFolder } from "../files/private_folder.ts";
+import { wantedSandbox } from "../mcp/launch.ts";
+import {
+  fillVariables,
+  type ServerParams,
+  type VariableLookup,
+  variableLookup,
+} from "../mcp/params.ts";
+import { programOf } from "../process/program.ts";
+import { checkPython, KERNEL_PACKAGES, type PythonCheck } from "../python/environment.ts";
+import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/prerequisites.ts";
+import { checkSrt } from "../sandbox/srt.ts";
+import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
-import { checkKernel, checkPrerequisites } from "./prerequisites.ts";
-import { printable } from "./printable.ts";
-import { checkServers } from "./server_needs.ts";
 import { workspaceOf } from "./shared.ts";
+import { printable } from "./terminal/columns.ts";
 
 /** `ipybox doctor`: says what works, what is missing, and the command that fixes it. */
 export const doctor: Command = {
@@ -78,4 +92,141 @@ function verdict(prerequisites: readonly Prerequisite[]): string {
   if (missing === 0) return "ipybox is ready";
   const things = missing === 1 ? "1 thing is" : `${missing} things are`;
   return `ipybox is not ready: ${things} missing. \`ipybox setup\` installs what it can`;
+}
+
+// Everything that ipybox needs of a machine, checked by trying it.
+
+/** The oldest Deno that ipybox is tested with. */
+const MINIMUM_DENO = "2.9.0";
+
+/** Checks all prerequisites. Takes about two seconds: the Python packages are really imported. */
+export async function checkPrerequisites(
+  options: { python?: string | undefined } = {},
+): Promise<Prerequisite[]> {
+  const [python, srt, sandbox, limits] = await Promise.all([
+    pythonRows(options),
+    checkSrt(),
+    checkSandbox(),
+    checkSessionLimits(),
+  ]);
+  return [denoRow(), ...python, srt, ...sandbox, limits];
+}
+
+/** Starts a kernel in the sandbox, which tests itself, and runs code in it. Takes a few seconds. */
+export async function checkKernel(
+  { python, signal }: { python: string | undefined; signal: AbortSignal },
+): Promise<Prerequisite> {
+  const row = { name: "kernel", version: null } as const;
+  const start = performance.now();
+  try {
+    await using folder = await HeldFolder.create();
+    const workspace = `${folder.path}/workspace`;
+    await Deno.mkdir(workspace);
+    await using executor = await CodeExecutor.start({
+      workspace,
+      python,
+      packages: false,
+      approval: "deny",
+      spareKernel: false,
+      log: silentLogger,
+      signal,
+    });
+    await executor.execute("pass", { signal });
+    const seconds = ((performance.now() - start) / 1000).toFixed(1);
+    return { ...row, state: "ok", detail: `runs code in the sandbox (${seconds} s)`, fix: null };
+  } catch (error) {
+    if (!(error instanceof Error) || signal.aborted) throw error;
+    const fix = error instanceof EnvironmentNotReadyError ? error.fix : null;
+    return { ...row, state: "missing", detail: error.message, fix };
+  }
+}
+
+function denoRow(): Prerequisite {
+  const version = Deno.version.deno;
+  const common = { name: "Deno", version } as const;
+  if (version.localeCompare(MINIMUM_DENO, "en", { numeric: true }) >= 0) {
+    return { ...common, state: "ok", detail: Deno.execPath(), fix: null };
+  }
+  const detail = `is older than ${MINIMUM_DENO}, the oldest that ipybox is tested with`;
+  return { ...common, state: "warn", detail, fix: "deno upgrade" };
+}
+
+async function pythonRows(options: { python?: string | undefined }): Promise<Prerequisite[]> {
+  let check: PythonCheck;
+  try {
+    check = await checkPython(options);
+  } catch (error) {
+    if (!(error instanceof EnvironmentNotReadyError)) throw error;
+    const { message: detail, fix } = error;
+    const missing = { state: "missing", version: null, fix } as const;
+    return [
+      { ...missing, name: "Python", detail },
+      ...KERNEL_PACKAGES.map((name) => ({ ...missing, name, detail: "needs the Python above" })),
+    ];
+  }
+  const { environment, problem, fix } = check;
+  const { version, executable, managed, packages } = environment;
+  const python: Prerequisite = {
+    name: "Python",
+    state: problem === undefined ? "ok" : "missing",
+    version,
+    detail: problem ?? `${executable} (${managed ? "managed" : "named"})`,
+    path: executable,
+    fix: problem === undefined ? null : fix,
+  };
+  const present = Object.entries(packages).map(([name, version]): Prerequisite => ({
+    name,
+    state: "ok",
+    version,
+    detail: "can be imported",
+    fix: null,
+  }));
+  const missing = Object.entries(check.missing).map(([name, detail]): Prerequisite => ({
+    name,
+    state: "missing",
+    version: null,
+    detail,
+    fix,
+  }));
+  return [python, ...present, ...missing];
+}
+
+/**
+ * Checks what the registered servers of a workspace need: their programs and variables. None is
+ * started or connected to.
+ */
+export async function checkServers(workspace: string): Promise<Prerequisite[]> {
+  const registry = await ServerRegistry.open({ workspace });
+  if (registry.names.length === 0) return [];
+  const lookup = await variableLookup(workspace);
+  return await Promise.all(
+    registry.entries.map(([name, params]) => checkServer(name, params, { workspace, lookup })),
+  );
+}
+
+async function checkServer(
+  server: string,
+  params: ServerParams,
+  { workspace, lookup }: { readonly workspace: string; readonly lookup: VariableLookup },
+): Promise<Prerequisite> {
+  const row = { name: `server ${server}`, version: null, fix: null } as const;
+  try {
+    const filled = fillVariables(server, params, lookup);
+    if (!("command" in filled)) {
+      return { ...row, state: "ok", detail: `${new URL(filled.url).origin} (not tried)` };
+    }
+    const { command } = wantedSandbox(server, filled);
+    const program = await programOf(command, {
+      path: filled.env?.PATH,
+      untrusted: [workspace],
+      folder: resolve(workspace, filled.cwd ?? "."),
+    });
+    await Deno.stat(program);
+    return { ...row, state: "ok", detail: program };
+  } catch (error) {
+    const expected = error instanceof ConfigError || error instanceof TypeError ||
+      error instanceof Deno.errors.NotFound;
+    if (!expected) throw error;
+    return { ...row, state: "warn", detail: error.message };
+  }
 }

@@ -1,11 +1,55 @@
 import type { ApprovalRequest } from "../approval/request.ts";
-import { ConfigError, McpConnectionError, ToolCallError } from "../errors.ts";
-import type { HttpServerParams, ServerParams } from "../mcp/server_params.ts";
-import { ToolRunner } from "../tool_server/tool_runner.ts";
-import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { LOGIN_OPTIONS, loginAt } from "./login_page.ts";
+import { ConfigError, McpConnectionError, ToolCallError } from "../base/errors.ts";
+import { ToolRunner } from "../calls/runner.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
+import type { HttpServerParams, ServerParams } from "../mcp/params.ts";
+import { requireProgram } from "../process/program.ts";
+import { startProgram } from "../process/run_program.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  type OptionSpec,
+  parseCommandLine,
+  type ParsedArgs,
+  UsageError,
+} from "./command.ts";
 import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
-import { TerminalApprover } from "./terminal_approver.ts";
+import { TerminalApprover } from "./terminal/approver.ts";
+import { printable } from "./terminal/columns.ts";
+
+/** Options of every command that logs in. */
+export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
+  open: { help: "At a terminal, also open the page of a login in the browser" },
+  "login-timeout": {
+    value: "SECONDS",
+    help: "How long to wait for a login in the browser (default: 300)",
+  },
+};
+
+/** Lets the person at the command line log in. */
+export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
+  return {
+    timeoutMs: parsed.milliseconds("login-timeout"),
+    show: async ({ serverName, url }) => {
+      io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
+      io.err(`\n  ${printable(url.href)}\n`);
+      if (parsed.has("open") && io.interactive) await openInBrowser(url, io);
+      io.err("Waiting for the browser to come back. Ctrl-C gives up.");
+    },
+  };
+}
+
+/** Without a shell: the address is the server's. */
+async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
+  const program = Deno.build.os === "darwin" ? "open" : "xdg-open";
+  try {
+    await startProgram(await requireProgram(program), [url.href]); // some browsers stay
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    io.err(`${reason}: open the page yourself.`);
+  }
+}
 
 /** `ipybox login`: logs in to a registered server anew. */
 export const login: Command = {

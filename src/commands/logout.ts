@@ -1,7 +1,7 @@
-import { McpConnectionError } from "../errors.ts";
+import { McpConnectionError } from "../base/errors.ts";
 import { forgetLogin } from "../mcp/oauth/logout.ts";
-import type { HttpServerParams } from "../mcp/server_params.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
+import type { HttpServerParams } from "../mcp/params.ts";
+import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
 import { requireRemote } from "./login.ts";
 import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";

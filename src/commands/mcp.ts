@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
-import { settledWithin } from "../async/signals.ts";
+import { settledWithin } from "../base/signals.ts";
 import {
   type McpHttpServerOptions,
   McpServer,
@@ -23,9 +23,9 @@ import {
   kernelOptions,
   SESSION,
 } from "./executor_options.ts";
-import { ifPresent } from "../mcp/hostile_files.ts";
+import { ifPresent } from "../files/safe.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { projectWorkspace } from "../sandbox/project_folder.ts";
+import { projectWorkspace } from "../sandbox/workspace.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
 

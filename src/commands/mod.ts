@@ -15,7 +15,7 @@ import {
   McpLoginRequiredError,
   PackageInstallError,
   ToolCallError,
-} from "../errors.ts";
+} from "../base/errors.ts";
 import {
   type Command,
   type CommandIo,
@@ -25,8 +25,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { outputColumns } from "./columns.ts";
-import { printable, printableTraceback } from "./printable.ts";
+import { outputColumns, printable, printableTraceback } from "./terminal/columns.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
@@ -116,7 +115,7 @@ export const COMMANDS: readonly Entry[] = [
   {
     name: "actions",
     summary: "List, show, check and run saved code actions",
-    load: async () => (await import("./actions.ts")).actions,
+    load: async () => (await import("./actions/actions.ts")).actions,
   },
   {
     name: "mcp",

@@ -1,4 +1,4 @@
-import type { OAuthParams } from "../mcp/oauth/params.ts";
+import type { OAuthParams } from "../mcp/oauth/client.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
 /** How to log in to a remote server, where it does not tell all of it itself. */

@@ -1,5 +1,5 @@
-import { PackageInstallError } from "../errors.ts";
-import { listColumns } from "./columns.ts";
+import { PackageInstallError } from "../base/errors.ts";
+import { listColumns, printable } from "./terminal/columns.ts";
 import {
   type Command,
   type CommandIo,
@@ -10,7 +10,6 @@ import {
 } from "./command.ts";
 import { EXECUTOR } from "./executor_options.ts";
 import { packagesOf } from "./install.ts";
-import { printable } from "./printable.ts";
 
 /** `ipybox packages`: lists and removes the packages of a workspace. */
 export const packages: Command = {

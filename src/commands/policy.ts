@@ -1,11 +1,16 @@
 import { z } from "zod";
-import { type PackageTool, readPackage } from "../apigen/package_reader.ts";
+import { type PackageTool, readPackage } from "../apigen/package.ts";
 import { describeCall } from "../approval/call_text.ts";
 import { approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import { approvalCall, runPolicyTests } from "../policy/policy_call.ts";
-import { ConfigError } from "../errors.ts";
-import { isServerName } from "../mcp/server_name.ts";
+import {
+  approvalCall,
+  type PolicyExplanation,
+  PolicyRules,
+  runPolicyTests,
+} from "../approval/rules/rules.ts";
+import { ConfigError } from "../base/errors.ts";
+import { isServerName } from "../mcp/params.ts";
 import {
   acceptPolicy,
   findPolicies,
@@ -14,9 +19,8 @@ import {
   loadPolicy,
   notAccepted,
   policyFiles,
-} from "../policy/policy_file.ts";
-import { type PolicyExplanation, PolicyRules } from "../policy/policy_rules.ts";
-import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../policy/schema.ts";
+} from "../approval/rules/file.ts";
+import { type PolicyCall, policyCallSchema, policyJsonSchema } from "../approval/rules/schema.ts";
 import {
   type Command,
   type CommandIo,
@@ -29,12 +33,12 @@ import {
   type ConsentFinding,
   findConsents,
   forgetConsents,
+  grantsOf,
+  isUnconditional,
   listConsents,
 } from "./policy_consents.ts";
 import { foreignText } from "./foreign_rows.ts";
-import { grantsOf, isUnconditional } from "./policy_grants.ts";
-import { printable } from "./printable.ts";
-import { terminalSize } from "./terminal_size.ts";
+import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox policy`: what the policy files say. */

@@ -1,16 +1,15 @@
 import { visible } from "../approval/call_text.ts";
 import { isAbsolute, relative, resolve } from "node:path";
-import type { GeneratedTool } from "../apigen/generate.ts";
-import { generateMcpSources } from "../apigen/sources.ts";
-import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../errors.ts";
+import { type GeneratedTool, generateMcpSources } from "../apigen/generate.ts";
+import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../base/errors.ts";
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
-import type { Logger } from "../log.ts";
-import { parseServerParams, type ServerParams } from "../mcp/server_params.ts";
-import { startEvidence } from "../mcp/start_evidence.ts";
-import { parseServersFile } from "../tool_server/foreign_servers.ts";
-import { launchText } from "../tool_server/server_facets.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
+import type { Logger } from "../base/log.ts";
+import { parseServerParams, type ServerParams } from "../mcp/params.ts";
+import { startEvidence } from "../servers/first_starts.ts";
+import { parseServersFile } from "../servers/foreign.ts";
+import { launchText } from "../servers/facets.ts";
+import { ServerRegistry } from "../servers/registry.ts";
 import {
   type Command,
   type CommandIo,
@@ -19,13 +18,12 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { LOGIN_OPTIONS, loginAt } from "./login_page.ts";
+import { LOGIN_OPTIONS, loginAt } from "./login.ts";
 import { OAUTH_OPTIONS, oauthOf } from "./oauth_options.ts";
 import { foreignText } from "./foreign_rows.ts";
-import { printable } from "./printable.ts";
+import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
-import { shellWord } from "../mcp/shell_word.ts";
-import { terminalSize } from "./terminal_size.ts";
+import { shellWord } from "../mcp/launch.ts";
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {

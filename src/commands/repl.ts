@@ -1,10 +1,10 @@
 import { CodeExecutor } from "../executor/code_executor.ts";
-import { type Logger, stderrLogger } from "../log.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
-import { askAtTerminal } from "./ask_at_terminal.ts";
+import { type Logger, stderrLogger } from "../base/log.ts";
+import { ServerRegistry } from "../servers/registry.ts";
+import { askAtTerminal } from "./terminal/answerer.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
-import { printable } from "./printable.ts";
+import { printable } from "./terminal/columns.ts";
 import { historyPath, InputHistory } from "./repl/input_history.ts";
 import { ReplSession } from "./repl/session.ts";
 import { workspaceOf } from "./shared.ts";

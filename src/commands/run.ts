@@ -1,5 +1,9 @@
 import { resolve } from "node:path";
+import { visible } from "../approval/call_text.ts";
+import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
+import type { ApprovalRequest } from "../approval/request.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
+import { runAction } from "./actions/code_action.ts";
 import {
   type Command,
   type CommandIo,
@@ -7,11 +11,9 @@ import {
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
-import { askAtTerminal } from "./ask_at_terminal.ts";
-import { runAction } from "./code_action.ts";
 import { APPROVE, APPROVE_SHELL, executorOptions, SESSION } from "./executor_options.ts";
-import { PageApprover } from "./page_approver.ts";
 import { readUserFile, workspaceOf } from "./shared.ts";
+import { askAtTerminal } from "./terminal/answerer.ts";
 
 /** `ipybox run`: executes a code action. */
 export const run: Command = {
@@ -90,4 +92,29 @@ async function scriptOf(
   const text = await readUserFile(file);
   // Python, too, takes a byte order mark for what it is.
   return { code: text.replace(/^\uFEFF/, ""), argv: [file, ...rest], file: resolve(file) };
+}
+
+/** Asks the person at the approval page, who need not be at a terminal. */
+export class PageApprover {
+  readonly #io: CommandIo;
+  readonly #page: ApprovalPage;
+  readonly #link: PageLink;
+
+  /** Prints a link to the page. */
+  constructor(io: CommandIo, page: ApprovalPage) {
+    this.#io = io;
+    this.#page = page;
+    this.#link = new PageLink(page, (link) => io.err(`Approvals: ${link}`));
+    this.#link.refresh();
+  }
+
+  /** Leaves a call to the page, with a new link where the one before leads nowhere any more. */
+  async decide(request: ApprovalRequest): Promise<void> {
+    this.#link.refresh();
+    await this.#page.decide(request);
+    const response = await request.response;
+    if (!response.accepted && response.type === "approval_rejected") {
+      this.#io.err(`Refused ${request}: ${visible(response.reason)}`);
+    }
+  }
 }

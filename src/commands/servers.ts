@@ -1,6 +1,6 @@
-import { launchText } from "../tool_server/server_facets.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
-import { listColumns } from "./columns.ts";
+import { launchText } from "../servers/facets.ts";
+import { ServerRegistry } from "../servers/registry.ts";
+import { listColumns } from "./terminal/columns.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 

@@ -6,9 +6,12 @@ import {
   type PythonEnvironment,
   readManagedEnvironment,
 } from "../python/environment.ts";
-import { checkSandbox, missingTools, requireSandboxPrerequisites } from "../sandbox/preflight.ts";
-import { SRT_VERSION } from "../sandbox/srt.ts";
-import { cacheSrt, checkSrt } from "../sandbox/srt_package.ts";
+import {
+  checkSandbox,
+  missingTools,
+  requireSandboxPrerequisites,
+} from "../sandbox/prerequisites.ts";
+import { cacheSrt, checkSrt, SRT_VERSION } from "../sandbox/srt.ts";
 import {
   findPackageManager,
   installSystemPackages,

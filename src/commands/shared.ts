@@ -4,7 +4,7 @@
  * @module
  */
 import { join, resolve } from "node:path";
-import { checkServerName } from "../mcp/server_name.ts";
+import { checkServerName } from "../mcp/params.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
 /** `--workspace DIR`, an option of every command that works on one. */

@@ -1,9 +1,9 @@
 import { join } from "node:path";
-import { readPackage } from "../apigen/package_reader.ts";
-import { readHostileFile } from "../mcp/hostile_files.ts";
-import { isServerName } from "../mcp/server_name.ts";
+import { readPackage } from "../apigen/package.ts";
+import { readHostileFile } from "../files/safe.ts";
+import { isServerName } from "../mcp/params.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
-import { printable } from "./printable.ts";
+import { printable } from "./terminal/columns.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox show`: prints one tool's Python API. */

@@ -1,7 +1,7 @@
 import { firstSentence } from "../apigen/generate.ts";
-import { ToolIndex } from "../apigen/tool_index.ts";
+import { ToolIndex } from "../apigen/search.ts";
 import { visible } from "../approval/call_text.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { ServerRegistry } from "../servers/registry.ts";
 import {
   type Command,
   type CommandIo,
@@ -10,7 +10,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { listColumns } from "./columns.ts";
+import { listColumns } from "./terminal/columns.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox tools`: lists or searches the tools of the registered servers. */

@@ -1,5 +1,5 @@
-import { removePackage } from "../apigen/remove_package.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
+import { removePackage } from "../apigen/package.ts";
+import { ServerRegistry } from "../servers/registry.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { endLogin } from "./logout.ts";
 import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";

@@ -1,11 +1,9 @@
 import type { GeneratedTool } from "../apigen/generate.ts";
-import type { StaleTools } from "../apigen/stale.ts";
-import type { ApprovalPage } from "../approval_page/approval_page.ts";
-import { allDone } from "../async/all.ts";
-import { Deadline } from "../async/deadline.ts";
-import { Mutex } from "../async/mutex.ts";
-import { abortable, anySignal } from "../async/signals.ts";
-import { CodeExecutionError, EnvironmentNotReadyError, type KernelState } from "../errors.ts";
+import type { StaleTools } from "../apigen/layout.ts";
+import type { ApprovalPage } from "../approval/page/page.ts";
+import { abortable, allDone, anySignal, Deadline } from "../base/signals.ts";
+import { Mutex } from "../base/mutex.ts";
+import { CodeExecutionError, EnvironmentNotReadyError, type KernelState } from "../base/errors.ts";
 import type { KernelClient } from "../kernel/client.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import {
@@ -14,24 +12,24 @@ import {
   TYPED_CODE_TIMEOUT_MS,
   type TypedCodeOptions,
 } from "../kernel/typed_code.ts";
-import { stderrLogger } from "../log.ts";
-import type { ServerParams } from "../mcp/server_params.ts";
+import { stderrLogger } from "../base/log.ts";
+import type { ServerParams } from "../mcp/params.ts";
 import type { PackageFolder } from "../python/packages.ts";
 import { parseRequirement } from "../python/requirement.ts";
-import { startSpan } from "../telemetry/span.ts";
-import type { Door, ToolServer } from "../tool_server/tool_server.ts";
-import { CodeRun } from "./code_run.ts";
-import type { ExecutionEvent, NoteEvent } from "./events.ts";
-import type { KernelSession } from "./kernel_session.ts";
+import { startSpan } from "../base/telemetry.ts";
+import type { Door, ToolServer } from "../calls/tool_server.ts";
+import { CodeRun, type RunningParts, startParts } from "./run.ts";
 import type {
   CodeExecutorOptions,
   ExecuteOptions,
+  ExecutionEvent,
   InstallPackagesOptions,
+  NoteEvent,
   RegisterServerOptions,
   StreamOptions,
 } from "./options.ts";
-import { type RunningParts, startParts } from "./parts.ts";
-import { ServerApis } from "./server_apis.ts";
+import type { KernelSession } from "./kernel_session.ts";
+import { ServerApis } from "./apis.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends

@@ -1,5 +1,5 @@
-import type { Waiting } from "../async/time_budget.ts";
-import type { InputRequest } from "../kernel/input_request.ts";
+import type { Waiting } from "../base/time_budget.ts";
+import type { InputRequest } from "../kernel/execution.ts";
 
 /** What {@linkcode CodeInputs} need. */
 export interface CodeInputsOptions {

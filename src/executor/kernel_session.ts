@@ -1,5 +1,4 @@
-import { KernelClient } from "../kernel/client.ts";
-import type { KernelClientOptions } from "../kernel/client_options.ts";
+import { KernelClient, type KernelClientOptions } from "../kernel/client.ts";
 import { KernelGateway, type KernelGatewayOptions } from "../kernel/gateway.ts";
 import type { ExecuteOptions, Execution } from "../kernel/execution.ts";
 

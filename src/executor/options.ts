@@ -1,10 +1,15 @@
 import type { ApprovalSetting } from "../approval/policy.ts";
-import type { Logger } from "../log.ts";
+import type { ApprovalRequest } from "../approval/request.ts";
+import type { Logger } from "../base/log.ts";
+import type { InputRequest } from "../kernel/execution.ts";
+import type { ExecutionResult } from "../kernel/outputs.ts";
+import type { Root, SamplingHandler } from "../mcp/hooks.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
-import type { Root, SamplingHandler } from "../mcp/server_hooks.ts";
-import type { ServerParams, VariableLookup } from "../mcp/server_params.ts";
+import type { ServerParams, VariableLookup } from "../mcp/params.ts";
+import type { ElicitationRequest } from "../mcp/questions.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
+import type { CallEvent, ServerEvent } from "../servers/events.ts";
 
 /** Options of `CodeExecutor.start()`. */
 export interface CodeExecutorOptions {
@@ -242,3 +247,66 @@ export interface RegisterServerOptions {
   /** Gives up. */
   signal?: AbortSignal | undefined;
 }
+
+// What an execution tells its caller while it runs.
+
+/** A piece of output as it was produced. */
+export interface ChunkEvent {
+  /** Tells it from the other events. */
+  readonly type: "chunk";
+  /** Where the code wrote it. Results and displays count as stdout. */
+  readonly stream: "stdout" | "stderr";
+  /** The text, as it came. */
+  readonly text: string;
+}
+
+/** A tool call or a shell command waits for a decision. The time limit stands still meanwhile. */
+export interface ApprovalEvent {
+  /** Tells it from the other events. */
+  readonly type: "approval";
+  /** What is asked for; answer it by `accept()` or `reject()`. */
+  readonly request: ApprovalRequest;
+}
+
+/** An MCP server asks a question. The time limit stands still meanwhile. */
+export interface ElicitationEvent {
+  /** Tells it from the other events. */
+  readonly type: "elicitation";
+  /** What is asked; answer it by `accept()`, `decline()` or `cancel()`. */
+  readonly request: ElicitationRequest;
+}
+
+/** The code asks for a line. The time limit stands still meanwhile. */
+export interface InputEvent {
+  /** Tells it from the other events. */
+  readonly type: "input";
+  /** What it asks for; answer it by `answer()` or `end()`. */
+  readonly request: InputRequest;
+}
+
+/** Something that whoever writes the code should know of the servers that it calls. */
+export interface NoteEvent {
+  /** Tells it from the other events. */
+  readonly type: "note";
+  /** It, in a line, such as which tools a server has now that it did not have before. */
+  readonly text: string;
+}
+
+/** The code has run to its end. */
+export interface ResultEvent {
+  /** Tells it from the other events. */
+  readonly type: "result";
+  /** What it produced. */
+  readonly result: ExecutionResult;
+}
+
+/** An event of `CodeExecutor.stream()`; `type` tells which. */
+export type ExecutionEvent =
+  | ChunkEvent
+  | ApprovalEvent
+  | ResultEvent
+  | NoteEvent
+  | ElicitationEvent
+  | InputEvent
+  | CallEvent
+  | ServerEvent;

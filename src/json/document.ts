@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { ConfigError } from "../errors.ts";
+import { ConfigError } from "../base/errors.ts";
 
 /** A place in a text, counted from 1. */
 export interface Place {

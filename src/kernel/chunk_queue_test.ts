@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { ChunkQueue } from "./chunk_queue.ts";
+import { ChunkQueue } from "./spill_file.ts";
 
 Deno.test("ChunkQueue delivers chunks in order and ends", async () => {
   const queue = new ChunkQueue();

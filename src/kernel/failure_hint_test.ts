@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { failureHint, missingModule } from "./failure_hint.ts";
+import { failureHint, missingModule } from "./traceback.ts";
 
 const raised = (ename: string, evalue: string) => ({ ename, evalue, traceback: "" });
 

@@ -1,23 +1,29 @@
-import { abortable, anySignal } from "../async/signals.ts";
-import { GatewayStartError, type ProcessEvidence } from "../errors.ts";
-import { LinkPort } from "../link/port.ts";
-import { type Logger, silentLogger } from "../log.ts";
-import { randomToken } from "../net/random_token.ts";
+import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { hostEnv } from "../base/permission.ts";
+import { abortable, anySignal } from "../base/signals.ts";
+import type { ByteStream } from "../base/streams.ts";
+import { randomToken } from "../base/tokens.ts";
+import { LinkPort } from "../link/link.ts";
 import { ControlGroup } from "../process/control_group.ts";
-import { hostEnv } from "../process/host_env.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
-import { type EffectiveLimits, effectiveLimits } from "../sandbox/limits.ts";
-import { requireOwnProgram } from "../sandbox/own_program.ts";
-import { type PreparedSandbox, prepareSandbox, requireSandbox } from "../sandbox/sandbox.ts";
-import { untilAnswers } from "./gateway_answer.ts";
-import type { KernelGatewayOptions } from "./gateway_options.ts";
-import { gatewaySpec } from "./gateway_spec.ts";
+import {
+  type EffectiveLimits,
+  effectiveLimits,
+  type ResourceLimits,
+  rlimits,
+} from "../sandbox/limits.ts";
+import {
+  type PreparedSandbox,
+  prepareSandbox,
+  requireSandbox,
+  type SandboxOptions,
+} from "../sandbox/sandbox.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { launch, type Launched, untilReady, untilUp } from "./launch.ts";
-import { locatePython } from "./python_files.ts";
-import { SessionFolder } from "./session_folder.ts";
-
-export type { KernelDoorTarget, KernelGatewayOptions } from "./gateway_options.ts";
+import { locatePython, type PythonFiles } from "./python_files.ts";
+import { KERNEL_FOLDERS, SessionFolder } from "./session_folder.ts";
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
@@ -242,3 +248,157 @@ async function realFolder(path: string): Promise<string> {
   if ((await Deno.stat(real)).isDirectory) return real;
   throw new Deno.errors.NotADirectory(`Cannot use ${path} as workspace: it is not a folder`);
 }
+
+/**
+ * Waits until a gateway answers a request. It is sent once: what listens is there from the start,
+ * and answers as soon as the gateway is up.
+ *
+ * This is plain HTTP over a plain socket, because `fetch` might go through a proxy of the user's.
+ */
+async function untilAnswers(
+  port: number,
+  token: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const connection = await Deno.connect({ hostname: "127.0.0.1", port });
+  const close = () => connection.close();
+  signal.addEventListener("abort", close, { once: true });
+  try {
+    const lines = [
+      "GET /api HTTP/1.1",
+      `Host: 127.0.0.1:${port}`,
+      `Authorization: token ${token}`,
+      "Connection: close",
+    ];
+    await connection.write(new TextEncoder().encode(lines.join("\r\n") + "\r\n\r\n"));
+    const answer = await readAnswer(connection);
+    if (!answer.startsWith("HTTP/1.1 200 ")) {
+      throw new Error(`The kernel gateway answers, but says: ${answer.split("\r\n")[0]}`);
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", close);
+    if (!signal.aborted) close();
+  }
+}
+
+/** Reads an answer to its end, but not more than a gateway would say. */
+async function readAnswer(connection: Deno.TcpConn): Promise<string> {
+  const buffer = new Uint8Array(8192);
+  let length = 0;
+  while (length < buffer.length) {
+    const count = await connection.read(buffer.subarray(length));
+    if (count === null) break;
+    length += count;
+  }
+  return new TextDecoder().decode(buffer.subarray(0, length));
+}
+
+/** What a gateway is made of. */
+interface GatewayParts {
+  readonly options: KernelGatewayOptions;
+  readonly python: PythonFiles;
+  readonly folder: SessionFolder;
+  readonly workspace: string;
+  readonly prepared: PreparedSandbox | undefined;
+  readonly limits: EffectiveLimits;
+  readonly token: string;
+  readonly path: string;
+  /** Whether kernels can be kept from tracing and signalling each other. */
+  readonly kernelsApart: boolean;
+}
+
+/** What the launcher is told to start. Only its stdin carries the token. */
+function gatewaySpec(parts: GatewayParts): unknown {
+  const { options, python, folder, workspace, prepared, token, path } = parts;
+  const { kernelEnv = {}, kernelToken, packages = [] } = options;
+  const limits = rlimits(parts.limits);
+  const bin = python.executable.slice(0, python.executable.lastIndexOf("/"));
+  const env = { PATH: `${bin}:${path}`, LANG: "C.UTF-8", JUPYTER_NO_CONFIG: "1" };
+  const pythonPath = [folder.runtime, workspace, ...packages];
+  if (kernelEnv.PYTHONPATH !== undefined) pythonPath.push(kernelEnv.PYTHONPATH);
+  return {
+    argv: [python.executable, "-I", `${folder.launcher}/gateway.py`],
+    cwd: workspace,
+    env: { ...env, ...folder.environment() },
+    door: options.kernelDoor !== undefined,
+    inherit: prepared?.proxyVariables ?? [],
+    limits: limits.all,
+    input: {
+      token,
+      kernel_env: {
+        ...env,
+        ...(kernelToken === undefined ? {} : { IPYBOX_TOOL_TOKEN: kernelToken }),
+        ...kernelEnv,
+        PYTHONPATH: pythonPath.join(":"),
+      },
+      kernel_script: `${folder.launcher}/kernel.py`,
+      kernel_limits: limits.kernel,
+      kernels_apart: parts.kernelsApart,
+      kernels_dir: folder.kernels,
+      kernel_folders: KERNEL_FOLDERS,
+      resource_dir: folder.launcher,
+    },
+  };
+}
+
+/** Options of `KernelGateway.start()`. */
+export interface KernelGatewayOptions {
+  /** The path of a Python that has `jupyter_kernel_gateway` and `ipykernel`. */
+  python: string;
+  /** The working directory of kernels. It exists. */
+  workspace: string;
+  /**
+   * Whether kernels run in the sandbox, and how it differs from its defaults.
+   *
+   * @default {true}
+   */
+  sandbox?: boolean | SandboxOptions | undefined;
+  /**
+   * Accepts other workspaces in this one, whose files its code could change.
+   *
+   * @default {false}
+   */
+  nestedWorkspace?: boolean | undefined;
+  /**
+   * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   *
+   * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
+   */
+  limits?: ResourceLimits | false | undefined;
+  /**
+   * Folders with further Python packages for kernels, which can only read them. They exist.
+   *
+   * @default {[]}
+   */
+  packages?: readonly string[] | undefined;
+  /** Further environment variables of kernels. */
+  kernelEnv?: Readonly<Record<string, string>> | undefined;
+  /**
+   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
+   * their connections without there being an address.
+   */
+  kernelDoor?: KernelDoorTarget | undefined;
+  /**
+   * What code in all its kernels shows there, from `IPYBOX_TOOL_TOKEN`. One for each kernel is what
+   * `KernelClientOptions.toolToken` gives.
+   */
+  kernelToken?: string | undefined;
+  /**
+   * How long the start may take.
+   *
+   * @default {60000}
+   */
+  startTimeoutMs?: number | undefined;
+  /** Ends the start. */
+  signal?: AbortSignal | undefined;
+  /** Where the gateway says what is weaker than it could be. */
+  log?: Logger | undefined;
+}
+
+/** Where connections of code in kernels lead: to an address of the host, or to a function. */
+export type KernelDoorTarget =
+  | { readonly hostname: string; readonly port: number }
+  | ((stream: ByteStream) => Promise<void>);

@@ -1,6 +1,5 @@
-import type { ProcessEvidence } from "../errors.ts";
-import { directClient } from "../net/direct_client.ts";
-import { bodyOf } from "../net/body_of.ts";
+import type { ProcessEvidence } from "../base/errors.ts";
+import { bodyOf, directClient } from "../base/http.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
 

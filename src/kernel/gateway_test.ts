@@ -15,8 +15,8 @@ import {
   EnvironmentNotReadyError,
   GatewayStartError,
   SandboxUnavailableError,
-} from "../errors.ts";
-import type { Logger } from "../log.ts";
+} from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
 import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
 
 /** A log that can be asked what was said. */

@@ -12,6 +12,7 @@
 import { createMessage, type IMessage } from "@jupyterlab/services/lib/kernel/messages.js";
 import { serialize } from "@jupyterlab/services/lib/kernel/serialize.js";
 import { validateMessage } from "@jupyterlab/services/lib/kernel/validate.js";
+import { settledWithin } from "../base/signals.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 
 /** The WebSocket subprotocol in which a message is binary and its text is not escaped twice. */
@@ -194,4 +195,168 @@ function textIn(value: unknown): string | undefined {
 /** Whether a value is a JSON object. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** How long a closing handshake may take before the socket is left to the process's end. */
+const CLOSE_TIMEOUT_MS = 1000;
+
+/** The open WebSocket of a kernel's channels. */
+export class KernelSocket implements AsyncDisposable {
+  /** Resolves, with what is known of the reason, when the socket is closed for whatever reason. */
+  readonly closed: Promise<string>;
+  readonly #socket: WebSocket;
+
+  private constructor(socket: WebSocket, closed: Promise<string>) {
+    this.#socket = socket;
+    this.closed = closed;
+  }
+
+  /** Waits until a socket is open. */
+  static async open(
+    socket: WebSocket,
+    onMessage: (data: ArrayBuffer) => void,
+    signal: AbortSignal,
+  ): Promise<KernelSocket> {
+    const opened = Promise.withResolvers<void>();
+    const closed = Promise.withResolvers<string>();
+    let failure = "";
+    socket.onopen = () => opened.resolve();
+    socket.onerror = (event) => {
+      if (event instanceof ErrorEvent) failure = event.message;
+    };
+    socket.onclose = (event) => {
+      const reason = event.reason || failure || `WebSocket closed with code ${event.code}`;
+      closed.resolve(reason);
+      opened.reject(new Error(`Cannot connect to the kernel: ${reason}`));
+    };
+    socket.onmessage = ({ data }) => {
+      if (data instanceof ArrayBuffer) onMessage(data);
+    };
+    const abort = () => {
+      opened.reject(signal.reason);
+      socket.close();
+    };
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+    const kernelSocket = new KernelSocket(socket, closed.promise);
+    try {
+      await opened.promise;
+      if (socket.protocol !== KERNEL_PROTOCOL) {
+        throw new Error(
+          `The kernel gateway does not speak ${KERNEL_PROTOCOL}; use jupyter_server 2 or newer`,
+        );
+      }
+      return kernelSocket;
+    } catch (error) {
+      await kernelSocket[Symbol.asyncDispose]();
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", abort);
+    }
+  }
+
+  /** Sends a message. After the socket was closed it is dropped; {@linkcode closed} tells. */
+  send(data: string | ArrayBuffer): void {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(data);
+  }
+
+  /** Whether all that was sent has left. */
+  get isDrained(): boolean {
+    return this.#socket.bufferedAmount === 0;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#socket.onmessage = null;
+    this.#socket.close();
+    await settledWithin(this.closed, CLOSE_TIMEOUT_MS);
+  }
+}
+
+/** Who hears of what a request leads to. */
+export interface RequestListeners {
+  /**
+   * Takes each message on iopub, besides the status, and what threads and tasks of earlier requests
+   * have said since those ended.
+   */
+  readonly onOutput?: (message: JupyterMessage) => void;
+  /** Takes what the code asks. */
+  readonly onInput?: ((content: JsonObject) => void) | undefined;
+}
+
+/**
+ * A request that a kernel works on.
+ *
+ * It is over at its reply on the shell channel *and* the kernel's `idle` on iopub, which come in
+ * either order: who stops at the reply loses output.
+ */
+export class KernelRequest {
+  readonly #listeners: RequestListeners;
+  readonly #begun = Promise.withResolvers<void>();
+  readonly #idle = Promise.withResolvers<void>();
+  readonly #reply = Promise.withResolvers<JsonObject>();
+  /** Resolves with the reply's content at reply and idle; rejects when the kernel ends before. */
+  readonly done: Promise<JsonObject>;
+
+  #isIdle = false;
+
+  /** @param listeners Who hears of what it leads to. */
+  constructor(listeners: RequestListeners = {}) {
+    this.#listeners = listeners;
+    this.done = Promise.all([this.#reply.promise, this.#idle.promise]).then(([reply]) => reply);
+    for (const promise of [this.done, this.begun, this.idle]) {
+      promise.catch(() => {}); // each caller waits for some of them
+    }
+  }
+
+  /** Resolves when the kernel runs the code, from when on an interrupt reaches it. */
+  get begun(): Promise<void> {
+    return this.#begun.promise;
+  }
+
+  /** Resolves when the kernel has turned to other work, in an interruption also without a reply. */
+  get idle(): Promise<void> {
+    return this.#idle.promise;
+  }
+
+  /** Whether {@linkcode idle} has resolved. */
+  get isIdle(): boolean {
+    return this.#isIdle;
+  }
+
+  /** Whether somebody takes its output, and it may still come. */
+  get takesOutput(): boolean {
+    return this.#listeners.onOutput !== undefined && !this.#isIdle;
+  }
+
+  /** Takes a message that belongs to this request. */
+  receive(message: JupyterMessage): void {
+    const { channel, type, content } = message;
+    if (channel === "shell" || channel === "control") {
+      this.#reply.resolve(content);
+    } else if (channel === "iopub" && type === "status") {
+      if (content.execution_state === "idle") {
+        this.#isIdle = true;
+        this.#begun.resolve();
+        this.#idle.resolve();
+      }
+    } else if (channel === "iopub") {
+      if (type === "execute_input") this.#begun.resolve();
+      this.#listeners.onOutput?.(message);
+    }
+  }
+
+  /** Takes what its code asks. */
+  ask(content: JsonObject): boolean {
+    const { onInput } = this.#listeners;
+    if (onInput === undefined || this.#isIdle) return false;
+    onInput(content);
+    return true;
+  }
+
+  /** Ends the request with the reason why the kernel will not answer any more. */
+  fail(reason: unknown): void {
+    this.#begun.reject(reason);
+    this.#idle.reject(reason);
+    this.#reply.reject(reason);
+  }
 }

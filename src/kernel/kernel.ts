@@ -1,7 +1,9 @@
-import { abortable, anySignal, settledWithin } from "../async/signals.ts";
-import { KernelDiedError, type ProcessEvidence } from "../errors.ts";
-import type { Logger } from "../log.ts";
+import { constants } from "node:os";
+import { KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import { beginCode, bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
+import { END_OF_INPUT } from "./execution.ts";
 import type { GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import {
   decodeMessage,
@@ -9,16 +11,14 @@ import {
   encodeRequest,
   type JsonObject,
   type JupyterMessage,
+  KernelRequest,
+  KernelSocket,
   type RequestContent,
+  type RequestListeners,
 } from "./jupyter.ts";
-import { KernelRequest, type RequestListeners } from "./kernel_request.ts";
-import { KernelSocket } from "./kernel_socket.ts";
-import { describeExit, exitStatus } from "./exit_status.ts";
-import { END_OF_INPUT } from "./input_request.ts";
-import { isOutput, LateOutput } from "./late_output.ts";
-import { deathHint } from "./limit_hint.ts";
-import { lastWords } from "./last_words.ts";
 import { messageOf } from "./spill_file.ts";
+import { formatBytes } from "./text.ts";
+import { deathHint } from "./traceback.ts";
 
 /** How a kernel is started. */
 export interface KernelOptions {
@@ -343,4 +343,112 @@ async function deleteKernel(
 
 function isDeath(state: unknown): boolean {
   return state === "restarting" || state === "dead";
+}
+
+/** The most that is kept between two executions, in bytes of messages. */
+const MAX_BYTES = 1024 ** 2;
+
+/**
+ * What threads and tasks say while no execution is under way. The next execution gets it, as a
+ * terminal would show it below.
+ */
+class LateOutput {
+  #messages: JupyterMessage[] = [];
+  #bytes = 0;
+  #leftOut = 0;
+
+  /** Keeps a message, of a size in bytes. */
+  add(message: JupyterMessage, size: number): void {
+    if (this.#bytes + size > MAX_BYTES) {
+      this.#leftOut += size;
+      return;
+    }
+    this.#bytes += size;
+    this.#messages.push(message);
+  }
+
+  /** Gives what is kept, and forgets it. */
+  take(): JupyterMessage[] {
+    const messages = this.#messages;
+    if (this.#leftOut > 0) messages.push(note(this.#leftOut));
+    this.#messages = [];
+    this.#bytes = this.#leftOut = 0;
+    return messages;
+  }
+}
+
+/** Whether a message is output that stands for itself. */
+function isOutput({ channel, type }: JupyterMessage): boolean {
+  return channel === "iopub" && ["stream", "display_data", "update_display_data"].includes(type);
+}
+
+function note(bytes: number): JupyterMessage {
+  const text = `[ipybox: ${formatBytes(bytes)} of output between executions left out]\n`;
+  return {
+    channel: "iopub",
+    type: "stream",
+    parentId: undefined,
+    parentSession: undefined,
+    content: { name: "stderr", text },
+  };
+}
+
+/** The frames of a fatal error's stack that run the user's code, from the innermost one on. */
+const OWN_FRAMES =
+  /(\n {2}File "[^"\n]*\/IPython\/core\/interactiveshell\.py", line \d+ in run_code)(?:\n {2}File [^\n]*)*/g;
+
+/** The modules that are loaded in every kernel, which follow such a stack. */
+const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
+
+/**
+ * What a process has said since an earlier moment, as far as it helps to understand its end: of the
+ * stack of a crash, only the frames that are the user's.
+ */
+export function lastWords(before: string, now: string): string {
+  return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
+}
+
+/** What was added to a text of which only whole lines at the end are kept. */
+function writtenSince(before: string, now: string): string {
+  for (let start = 0;;) {
+    const kept = before.slice(start);
+    if (now.startsWith(kept)) return now.slice(kept.length);
+    const end = before.indexOf("\n", start);
+    if (end === -1) return now;
+    start = end + 1;
+  }
+}
+
+/** How a process ended: one of both, or neither where nothing is known. */
+interface ExitStatus {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+/** What is likely behind a signal. */
+const HINTS: Readonly<Record<string, string>> = {
+  SIGKILL: "it was killed (SIGKILL), perhaps as it ran out of memory",
+  SIGSEGV: "it crashed (SIGSEGV)",
+  SIGBUS: "it crashed (SIGBUS)",
+  SIGABRT: "it aborted (SIGABRT)",
+  SIGXCPU: "it exceeded its limit of CPU time (SIGXCPU)",
+  SIGXFSZ: "it exceeded its limit of file size (SIGXFSZ)",
+};
+
+/** Reads the return code of a Python `Popen`, in which a signal is negative. */
+export function exitStatus(returnCode: unknown): ExitStatus {
+  if (typeof returnCode !== "number") return { exitCode: null, signal: null };
+  if (returnCode >= 0) return { exitCode: returnCode, signal: null };
+  const [name = `signal ${-returnCode}`] = Object.entries(constants.signals)
+    .find(([, number]) => number === -returnCode) ?? [];
+  return { exitCode: null, signal: name };
+}
+
+/** Says how a process ended, with what is likely behind it. */
+export function describeExit({ exitCode, signal }: ExitStatus): string {
+  // A shell, and the sandbox, tell a signal as 128 and its number.
+  const name = signal ??
+    (exitCode !== null && exitCode > 128 ? exitStatus(128 - exitCode).signal : null);
+  if (name === null) return `it exited with code ${exitCode}`;
+  return HINTS[name] ?? `it was ended by ${name}`;
 }

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { lastWords } from "./last_words.ts";
+import { lastWords } from "./kernel.ts";
 
 Deno.test("lastWords() gives what was written since, however much was forgotten", () => {
   const rows: readonly [before: string, now: string, since: string][] = [

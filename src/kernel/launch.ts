@@ -3,19 +3,21 @@
  *
  * @module
  */
-import { abortable, settledWithin } from "../async/signals.ts";
-import { GatewayStartError, type ProcessEvidence, SandboxUnavailableError } from "../errors.ts";
+import { abortable, settledWithin } from "../base/signals.ts";
+import {
+  GatewayStartError,
+  type ProcessEvidence,
+  SandboxUnavailableError,
+} from "../base/errors.ts";
 import { Link } from "../link/link.ts";
-import type { Logger } from "../log.ts";
-import type { ByteStream } from "../net/byte_stream.ts";
-import { joinStreams } from "../net/join_streams.ts";
-import { TcpStream } from "../net/tcp_stream.ts";
+import type { Logger } from "../base/log.ts";
+import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { namedProgram } from "../process/program.ts";
-import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
+import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
 import { type PreparedSandbox, sandboxFix } from "../sandbox/sandbox.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
-import type { KernelDoorTarget } from "./gateway_options.ts";
+import type { KernelDoorTarget } from "./gateway.ts";
 
 /** A launcher that runs, and the link to it. */
 export interface Launched {

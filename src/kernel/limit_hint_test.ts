@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { deathHint, limitHint } from "./limit_hint.ts";
+import { deathHint, limitHint } from "./traceback.ts";
 
 const LIMITS = { memoryBytes: 1024 ** 3, processes: 60, fileBytes: 1000, cpuSeconds: 5 };
 const NONE = { memoryBytes: null, processes: null, fileBytes: null, cpuSeconds: null };

@@ -1,14 +1,12 @@
-import type { PartialResult } from "../errors.ts";
-import { weightOf } from "../json/weight.ts";
-import type { ArtifactFolder } from "./artifact_folder.ts";
-import type { OutputChunk } from "./chunk_queue.ts";
-import { hasImage, shownText, writeImage } from "./image_file.ts";
+import type { PartialResult } from "../base/errors.ts";
+import { weightOf } from "../json/exact.ts";
+import type { ArtifactFolder } from "../files/artifact_folder.ts";
+import { messageOf, type OutputChunk, SpillFile } from "./spill_file.ts";
+import { hasImage, type MimeBundle, shownText, writeImage } from "./outputs.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
-import type { MimeBundle } from "./outputs.ts";
-import { messageOf, SpillFile } from "./spill_file.ts";
 import { cut, formatBytes } from "./text.ts";
-import { type Raised, raisedIn } from "./raised.ts";
+import { type Raised, raisedIn } from "./traceback.ts";
 
 /** Where the parts of an execution's output go, and how much of it is kept. */
 export interface CollectorOptions {

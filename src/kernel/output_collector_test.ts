@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertThrows } from "@std/assert";
 import { join } from "node:path";
-import { ArtifactFolder } from "./artifact_folder.ts";
+import { ArtifactFolder } from "../files/artifact_folder.ts";
 import { type CollectorOptions, OutputCollector } from "./output_collector.ts";
 import type { MimeBundle } from "./outputs.ts";
 

@@ -1,5 +1,4 @@
-import type { MimeBundle, Output } from "./outputs.ts";
-import { shownText } from "./image_file.ts";
+import { type MimeBundle, type Output, shownText } from "./outputs.ts";
 import { byteLength, collapseCarriageReturns, firstBytes, formatBytes, lastBytes } from "./text.ts";
 
 /** A stream's text, or a part of it. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { EnvironmentNotReadyError } from "../errors.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { programOf } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 

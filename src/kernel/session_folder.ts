@@ -1,7 +1,7 @@
-import { allDone } from "../async/all.ts";
+import { allDone } from "../base/signals.ts";
 import { asset, assetTree } from "../assets/mod.ts";
-import type { Logger } from "../log.ts";
-import { HeldFolder } from "../process/held_folder.ts";
+import type { Logger } from "../base/log.ts";
+import { HeldFolder } from "../files/private_folder.ts";
 
 /**
  * The folders of one gateway, readable by nobody else, outside the workspace. Disposing removes

@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { FakeTime } from "../../tests/support/fake_time.ts";
-import { silentLogger } from "../log.ts";
-import { SpareKernel } from "./spare_kernel.ts";
+import { silentLogger } from "../base/log.ts";
+import { SpareKernel } from "./keeper.ts";
 
 for (const spare of [true, false]) {
   Deno.test(`SpareKernel with spare: ${spare} starts ${spare ? "one, and after the first" : "none"}`, () => {

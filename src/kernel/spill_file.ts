@@ -1,4 +1,5 @@
-import { type ArtifactFolder, writeAll } from "./artifact_folder.ts";
+import { AsyncQueue } from "../base/queue.ts";
+import { type ArtifactFolder, writeAll } from "../files/artifact_folder.ts";
 import type { WholeText } from "./outputs.ts";
 import { formatBytes } from "./text.ts";
 
@@ -74,4 +75,98 @@ export class SpillFile implements Disposable {
 /** What an error says, of whatever kind it is. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** A piece of an execution's text, as it was produced. */
+export interface OutputChunk {
+  /** Tells it from other events. */
+  readonly type: "chunk";
+  /** Where it came from; `"result"` is the text of a result, a display or its update. */
+  readonly stream: "stdout" | "stderr" | "result";
+  /** The text, as it came. */
+  readonly text: string;
+}
+
+/** The most characters of output that wait for a reader of the chunks. */
+export const MAX_UNREAD: number = 16 * 1024 ** 2;
+
+/** What a value costs besides its text: code can print its output one character at a time. */
+const VALUE_COST = 128;
+
+/**
+ * The chunks between an execution and its consumer, and what else happens, in order.
+ *
+ * A consumer may be slow or absent and the socket cannot be held back, so the unread part is
+ * bounded: chunks that come on top of it are left out, and a chunk says how much. Other values
+ * are not.
+ */
+export class ChunkQueue<Other = never> {
+  readonly #queue = new AsyncQueue<
+    { readonly value: OutputChunk | Other; readonly cost: number }
+  >();
+  readonly #limit: number;
+  #unread = 0;
+  #leftOut = 0;
+
+  /** @param limit The most that waits to be read: about so many characters. */
+  constructor(limit: number = MAX_UNREAD) {
+    this.#limit = limit;
+  }
+
+  /** Adds a chunk. */
+  push(stream: OutputChunk["stream"], text: string): void {
+    if (text === "") return;
+    const cost = text.length + VALUE_COST;
+    if (!this.hasRoom(cost)) {
+      this.#leftOut += text.length;
+      return;
+    }
+    this.#sayLeftOut();
+    this.#add({ type: "chunk", stream, text }, cost);
+  }
+
+  /** Adds another value. */
+  add(value: Other, size = 0): void {
+    this.#sayLeftOut();
+    this.#add(value, size + VALUE_COST);
+  }
+
+  /** Whether something of a size may wait besides what does. */
+  hasRoom(size: number): boolean {
+    return this.#unread === 0 || this.#unread + size <= this.#limit;
+  }
+
+  /** Ends the queue once all is read. */
+  end(): void {
+    this.#sayLeftOut();
+    this.#queue.end();
+  }
+
+  /** Ends the queue with an error once all is read. */
+  fail(error: unknown): void {
+    this.#sayLeftOut();
+    this.#queue.fail(error);
+  }
+
+  /** The next value, or `undefined` at the end. */
+  async next(): Promise<OutputChunk | Other | undefined> {
+    const { value: next, done } = await this.#queue.next();
+    if (done) return undefined;
+    this.#unread -= next.cost;
+    return next.value;
+  }
+
+  #add(value: OutputChunk | Other, cost: number): void {
+    this.#unread += cost;
+    this.#queue.push({ value, cost });
+  }
+
+  #sayLeftOut(): void {
+    if (this.#leftOut === 0) return;
+    const text =
+      `\n[ipybox: ${this.#leftOut} characters were not streamed, as they were not read ` +
+      "fast enough; the result has them]\n";
+    this.#leftOut = 0;
+    this.#add({ type: "chunk", stream: "result", text }, text.length + VALUE_COST);
+  }
 }

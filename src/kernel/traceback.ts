@@ -1,3 +1,8 @@
+import type { EffectiveLimits } from "../sandbox/limits.ts";
+import type { GatewayAddress } from "./gateway_connection.ts";
+import type { JsonObject } from "./jupyter.ts";
+import { cut, formatBytes } from "./text.ts";
+
 /**
  * Makes a traceback show what the user wrote: without frames of ipybox, and with `!command`,
  * `%magic` and `%%magic` instead of the calls that IPython makes of them.
@@ -31,7 +36,7 @@ function isCurrentCall(line: string): boolean {
 }
 
 /** Shows `!command`, `%magic` and `%%magic` instead of the calls that IPython makes of them. */
-export function showMagics(entry: string): string {
+function showMagics(entry: string): string {
   let shown = "";
   let done = 0;
   for (let at = entry.indexOf(SHELL), next; at !== -1; at = entry.indexOf(SHELL, next)) {
@@ -115,3 +120,133 @@ function unquote(literal: string): string {
 }
 
 const LAST_CODE_POINT = 0x10ffff;
+
+/** An exception, as a kernel tells it. */
+export interface Raised {
+  readonly ename: string;
+  readonly evalue: string;
+  readonly traceback: readonly string[];
+}
+
+/** The longest name of an exception. */
+const MAX_NAME_BYTES = 1024;
+/** More entries are not looked at one by one. */
+const MAX_ENTRIES = 1000;
+
+/**
+ * Reads an exception from a message, which executed code may have forged: all of it is cut before
+ * anything is looked for in it.
+ */
+export function raisedIn(content: JsonObject, limit: number): Raised {
+  const { ename, evalue, traceback, status } = content;
+  return {
+    ename: typeof ename === "string" ? cut(ename, MAX_NAME_BYTES) : "Error",
+    evalue: typeof evalue === "string"
+      ? cut(evalue, limit)
+      : `The kernel answered ${
+        typeof status === "string" ? cut(status, MAX_NAME_BYTES) : "nothing"
+      }`,
+    traceback: tracebackIn(traceback, limit),
+  };
+}
+
+function tracebackIn(traceback: unknown, limit: number): readonly string[] {
+  const entries = Array.isArray(traceback)
+    ? traceback.filter((entry) => typeof entry === "string")
+    : [];
+  const whole = entries.join("\n");
+  const shortened = cut(whole, limit);
+  return shortened === whole && entries.length <= MAX_ENTRIES
+    ? cleanTraceback(entries)
+    : [showMagics(shortened)]; // frames cannot be told apart in it
+}
+
+/** What of a gateway explains why code fails. */
+export type HintContext = Pick<GatewayAddress, "limits" | "sandboxed">;
+
+/** Says what ipybox has to do with an exception, and what helps. */
+export function failureHint(raised: RaisedException, context: HintContext): string | undefined {
+  const { limits, sandboxed = false } = context;
+  return (limits && limitHint(raised, limits)) ?? moduleHint(raised) ??
+    (sandboxed ? networkHint(raised) : undefined);
+}
+
+/**
+ * Names the module that code lacked where installing packages may help. Who reads the error knows how
+ * that is done: by a command, a tool or a method.
+ */
+export function missingModule(
+  { ename, evalue }: Pick<RaisedException, "ename" | "evalue">,
+): string | undefined {
+  const name = missing(ename, evalue)?.name ?? "";
+  return ["", "mcptools", "gentools", "mcpparse"].includes(name) ? undefined : name;
+}
+
+function missing(ename: string, evalue: string): { name?: string; inner?: string } | undefined {
+  if (ename !== "ModuleNotFoundError") return undefined;
+  return /^No module named '(?<name>[A-Za-z_]\w{0,99})(?:\.(?<inner>\w{1,100}))?/.exec(evalue)
+    ?.groups;
+}
+
+function moduleHint({ ename, evalue }: RaisedException): string | undefined {
+  const { name, inner } = missing(ename, evalue) ?? {};
+  if (name !== "mcptools") return undefined;
+  return inner === undefined
+    ? "[ipybox] No MCP server is registered here: see `ipybox register --help`"
+    : `[ipybox] No MCP server "${inner}" is registered here: see \`ipybox servers\``;
+}
+
+function networkHint({ evalue }: RaisedException): string | undefined {
+  if (!UNREACHABLE.some((words) => evalue.includes(words))) return undefined;
+  return "[ipybox] No network: the sandbox reaches only hosts in network.allowedDomains of " +
+    "--sandbox-config (docs/network.md)";
+}
+
+/** What a lookup, a connection and the sandbox's proxy say of hosts that are not allowed. */
+const UNREACHABLE: readonly string[] = [
+  "name resolution",
+  "Name or service not known",
+  "nodename nor servname",
+  "Network is unreachable",
+  "Tunnel connection failed: 403",
+];
+
+/** An exception, as a kernel tells it. */
+interface RaisedException {
+  readonly ename: string;
+  readonly evalue: string;
+  readonly traceback: string;
+}
+
+/** Names the limit that made code fail, and the option that raises it. */
+export function limitHint(raised: RaisedException, limits: EffectiveLimits): string | undefined {
+  const { ename, evalue, traceback } = raised;
+  const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
+  if (memoryBytes !== null && (/MemoryError$/.test(ename) || /Errno 12\]/.test(evalue))) {
+    return hint("memoryBytes", `one process may take ${formatBytes(memoryBytes)} of memory`);
+  }
+  if (fileBytes !== null && /Errno 27\]|SIGXFSZ/.test(evalue)) {
+    return hint("fileBytes", `one file may have ${formatBytes(fileBytes)}`);
+  }
+  // A socket that would block raises the same exception as a fork that is refused.
+  const isFork = /Errno 11\]/.test(evalue) && /fork/.test(traceback);
+  if (processes !== null && (isFork || /can't start new thread/.test(evalue))) {
+    return hint("processes", `there may be ${processes} processes and threads`);
+  }
+  if (cpuSeconds !== null && /SIGXCPU/.test(evalue)) {
+    return hint("cpuSeconds", `one process may take ${cpuSeconds} s of CPU time`);
+  }
+  return undefined;
+}
+
+/** Names the limit that may have ended a kernel. */
+export function deathHint(signal: string | null, limits: EffectiveLimits): string | undefined {
+  const { cpuSeconds } = limits;
+  if (cpuSeconds === null || (signal !== "SIGXCPU" && signal !== "SIGKILL")) return undefined;
+  return hint("cpuSeconds", `one process may take ${cpuSeconds} s of CPU time`);
+}
+
+function hint(option: keyof EffectiveLimits, limit: string): string {
+  return `[ipybox] A limit is in force: ${limit}. Raise it by limits.${option}, or by ` +
+    `--limit ${option}=N on the command line`;
+}

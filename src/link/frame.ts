@@ -4,7 +4,7 @@
  * @module
  */
 
-import { joinBytes } from "../net/byte_buffer.ts";
+import { joinBytes } from "../base/bytes.ts";
 
 /** What a frame says. The launcher has the same numbers. */
 export const FrameType = {

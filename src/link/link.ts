@@ -1,9 +1,8 @@
-import { joinBytes } from "../net/byte_buffer.ts";
-import type { ByteStream } from "../net/byte_stream.ts";
-import { joinStreams } from "../net/join_streams.ts";
-import { TcpStream } from "../net/tcp_stream.ts";
-import type { ExitStatus } from "../process/managed_process.ts";
 import { z } from "zod";
+import { joinBytes } from "../base/bytes.ts";
+import { acceptAll } from "../base/lasting_server.ts";
+import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
+import type { ExitStatus } from "../process/managed_process.ts";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
 import { LinkStream, type StreamCarrier } from "./link_stream.ts";
 
@@ -20,7 +19,7 @@ const MAX_OUTBOX = 64 << 20;
 const MAX_BATCH = 1 << 18;
 
 /** What {@linkcode Link.open} needs. */
-export interface LinkOptions {
+interface LinkOptions {
   /** What the launcher writes and reads, which the link owns from here. */
   pipes: ByteStream;
   /**
@@ -249,4 +248,35 @@ function parseExit(payload: Uint8Array): ExitStatus {
   const exit = exitSchema.safeParse(parseJson(payload));
   if (!exit.success) throw new LinkError("The link carried an EXIT that says nothing");
   return { exitCode: exit.data.code, signal: exit.data.signal };
+}
+
+/** A loopback port of the host whose connections lead through a link. Disposing it closes it. */
+export class LinkPort implements AsyncDisposable {
+  readonly #listener: Deno.TcpListener;
+  readonly #accepting: Promise<void>;
+
+  private constructor(link: Link) {
+    this.#listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    this.#accepting = acceptAll(this.#listener, (connection) => link.connect(connection));
+  }
+
+  /** Listens on a free port of 127.0.0.1. */
+  static open(link: Link): LinkPort {
+    return new LinkPort(link);
+  }
+
+  /** The port's number. */
+  get number(): number {
+    return this.#listener.addr.port;
+  }
+
+  /** Closes the port. Connections that were made stay. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      this.#listener.close();
+    } catch {
+      // A failure of its own has closed it already.
+    }
+    await this.#accepting;
+  }
 }

@@ -3,14 +3,11 @@ import fc from "fast-check";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { asset } from "../assets/mod.ts";
-import { settledWithin } from "../async/signals.ts";
+import { settledWithin } from "../base/signals.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import { encodeCredit, encodeFrame, FrameType, LinkError } from "./frame.ts";
-import type { ByteStream } from "../net/byte_stream.ts";
-import { joinStreams } from "../net/join_streams.ts";
-import { TcpStream } from "../net/tcp_stream.ts";
-import { Link } from "./link.ts";
-import { LinkPort } from "./port.ts";
+import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
+import { Link, LinkPort } from "./link.ts";
 
 /** A server as the launcher starts them: settings on stdin, a listening socket at a descriptor. */
 const ECHO = `

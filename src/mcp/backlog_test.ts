@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { ToolCallError } from "../errors.ts";
-import { limitBacklog } from "./backlog.ts";
+import { ToolCallError } from "../base/errors.ts";
+import { limitBacklog } from "./client.ts";
 import { connectMcp } from "./connect.ts";
 import { StreamableHTTPClientTransport } from "./sdk.ts";
 

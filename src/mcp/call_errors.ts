@@ -6,12 +6,12 @@ import {
   ToolCallError,
   type ToolCallErrorDetails,
   type ToolErrorType,
-} from "../errors.ts";
-import { LoginFileError } from "./oauth/login_store.ts";
-import { messageOf } from "./problems.ts";
-import { mayQuoteSecrets, type ServerParams } from "./server_params.ts";
+} from "../base/errors.ts";
+import { LoginFileError } from "./oauth/store.ts";
+import { messageOf } from "./results.ts";
+import { mayQuoteSecrets, type ServerParams } from "./params.ts";
 import { ProtocolError, ProtocolErrorCode, SdkError, SdkErrorCode, SdkHttpError } from "./sdk.ts";
-import type { StdioTransport } from "./stdio_transport.ts";
+import type { StdioTransport } from "./stdio.ts";
 
 /** How a failed call ended on our side, which the SDK's errors do not tell. */
 export interface CallEnd {

@@ -1,8 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError } from "../base/errors.ts";
 import { startFailure } from "./call_errors.ts";
-import { LoginStore } from "./oauth/login_store.ts";
+import { LoginStore } from "./oauth/store.ts";
 
 const url = "https://mcp.example.com/mcp";
 const HIDDEN = `MCP server "remote" cannot be started: ipybox's log says why`;

@@ -4,10 +4,12 @@
  * @module
  */
 import { z } from "zod";
-import { ToolCallError } from "../errors.ts";
-import { weightOf } from "../json/weight.ts";
-import { problemOf } from "./problems.ts";
-import { openEntry } from "./tool_list.ts";
+import { ToolCallError } from "../base/errors.ts";
+import { RateLimit } from "../base/rate_limit.ts";
+import { weightOf } from "../json/exact.ts";
+import type { ServerParams } from "./params.ts";
+import { problemOf } from "./results.ts";
+import { openEntry } from "./tools.ts";
 
 const text = z.string().max(65_536);
 const texts = z.record(z.string().max(1024), text);
@@ -155,4 +157,24 @@ export function parseCatalogResult(
   raw: unknown,
 ): Readonly<Record<string, unknown>> | undefined {
   return RESULTS[method].safeParse(raw).data;
+}
+
+/** Reading 16 MiB takes some tenths of a second. Usual lists take less than one MiB. */
+const BYTES_PER_SECOND = 2 ** 20;
+const BYTES_AT_ONCE = 32 * 2 ** 20;
+
+/** By the parameters, which stay the same from one start of a server to the next. */
+const limits = new WeakMap<ServerParams, RateLimit>();
+
+/**
+ * Gives the limit of how much one server may list, in bytes of memory. One that reports a change after
+ * each call has its list asked for again for each, and what reads it holds up all other servers and
+ * sessions.
+ */
+export function listingLimit(params: ServerParams): RateLimit {
+  const known = limits.get(params);
+  if (known !== undefined) return known;
+  const limit = new RateLimit(BYTES_PER_SECOND, BYTES_AT_ONCE);
+  limits.set(params, limit);
+  return limit;
 }

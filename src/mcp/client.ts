@@ -1,18 +1,19 @@
-import { Semaphore } from "../async/semaphore.ts";
-import { type Logger, silentLogger } from "../log.ts";
-import { parseElicitation } from "./elicitation.ts";
-import type { FormValue } from "./form.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { Semaphore } from "../base/mutex.ts";
+import { weightOf } from "../json/exact.ts";
+import type { Root, ServerHooks } from "./hooks.ts";
+import type { McpProtocol } from "./params.ts";
+import { type FormValue, parseElicitation } from "./questions.ts";
 import {
   Client,
   type ClientCapabilities,
   type CreateMessageResult,
+  type Transport,
   type VersionNegotiationOptions,
 } from "./sdk.ts";
-import type { Root, ServerHooks } from "./server_hooks.ts";
-import type { McpProtocol } from "./server_params.ts";
 
 /** Options of {@linkcode makeClient}. */
-export interface ClientMakeOptions {
+interface ClientMakeOptions {
   /** The era of the protocol. */
   readonly protocol: McpProtocol;
   /** What the server may tell and ask. */
@@ -125,4 +126,35 @@ export const LOG_REQUEST: Readonly<Record<string, string>> = {
 
 function negotiation(protocol: McpProtocol): VersionNegotiationOptions {
   return { mode: protocol === "2026-07-28" ? { pin: protocol } : protocol };
+}
+
+/** The most memory of messages that wait until the server takes them: more than all calls of a kernel take. */
+const MAX_MIB = 128;
+/** What each of them takes besides what it holds. */
+const MESSAGE_BYTES = 4096;
+
+/**
+ * Bounds what waits to be sent to a server. One that asks all the time, and takes no answers, would fill
+ * the memory with them.
+ */
+export function limitBacklog(transport: Transport, fail: (error: Error) => void): void {
+  const send = transport.send.bind(transport);
+  let bytes = 0;
+  transport.send = async (message, options) => {
+    // Before it is counted, so that a message may be of any size where nothing else waits.
+    if (bytes >= MAX_MIB * 2 ** 20) {
+      const error = new Error(
+        `An MCP server does not take what it is sent: ${MAX_MIB} MiB wait for it`,
+      );
+      fail(error);
+      throw error;
+    }
+    const size = MESSAGE_BYTES + weightOf(message);
+    bytes += size;
+    try {
+      await send(message, options);
+    } finally {
+      bytes -= size;
+    }
+  };
 }

@@ -1,12 +1,31 @@
-import { abortable, anySignal, LONGEST_TIMER_MS } from "../async/signals.ts";
-import type { RateLimit } from "../async/rate_limit.ts";
-import { TimeBudget } from "../async/time_budget.ts";
-import { ConfigError, McpConnectionError, type ProcessEvidence } from "../errors.ts";
-import { type Logger, silentLogger } from "../log.ts";
-import { limitedLogger } from "../log_limit.ts";
-import { limitBacklog } from "./backlog.ts";
-import { makeClient } from "./client.ts";
+import { basename } from "node:path";
+import { ConfigError, McpConnectionError, type ProcessEvidence } from "../base/errors.ts";
+import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
+import { mayRead } from "../base/permission.ts";
+import type { RateLimit } from "../base/rate_limit.ts";
+import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
+import { TimeBudget } from "../base/time_budget.ts";
+import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
+import { listingLimit } from "./catalog.ts";
+import { limitBacklog, makeClient } from "./client.ts";
 import { McpConnection } from "./connection.ts";
+import { exactFetch } from "./exact_fetch.ts";
+import type { ServerHooks } from "./hooks.ts";
+import { launchStdio } from "./launch.ts";
+import type { LoginOptions } from "./oauth/login.ts";
+import { OAuthSession } from "./oauth/session.ts";
+import {
+  checkServerName,
+  fillVariables,
+  type HttpServerParams,
+  type McpProtocol,
+  type ServerParams,
+  SlowStartError,
+  type StdioServerParams,
+  type VariableLookup,
+  variableLookup,
+} from "./params.ts";
+import { messageOf } from "./results.ts";
 import {
   type Client,
   ProtocolError,
@@ -17,28 +36,8 @@ import {
   StreamableHTTPClientTransport,
   type Transport,
 } from "./sdk.ts";
-import { listingLimit } from "./listing_limit.ts";
-import { requireSandboxPrerequisites } from "../sandbox/preflight.ts";
-import { exactFetch } from "./exact_fetch.ts";
-import type { LoginOptions } from "./oauth/login.ts";
-import { OAuthSession } from "./oauth/session.ts";
-import { PackageFetch } from "./package_fetch.ts";
-import { messageOf } from "./problems.ts";
-import type { ServerHooks } from "./server_hooks.ts";
-import { checkServerName } from "./server_name.ts";
-import {
-  fillVariables,
-  type HttpServerParams,
-  type McpProtocol,
-  type ServerParams,
-  SlowStartError,
-  type StdioServerParams,
-  type VariableLookup,
-} from "./server_params.ts";
-import { launchStdio } from "./stdio_launch.ts";
-import { pacedStreams, scheduleRetry } from "./stream_pace.ts";
-import { StdioTransport } from "./stdio_transport.ts";
-import { variableLookup } from "./variables.ts";
+import { StdioTransport } from "./stdio.ts";
+import { pacedStreams, scheduleRetry } from "./streams.ts";
 
 /** Options of {@linkcode connectMcp}. */
 export interface ConnectOptions {
@@ -356,4 +355,67 @@ function networkReasonOf(error: unknown): string {
   if (error instanceof Error && error.cause instanceof Error) return networkReasonOf(error.cause);
   // The whole address may hold a secret, and the message has it without its query.
   return messageOf(error).replace(/^error sending request for url \(\S*\): /, "");
+}
+
+/** Programs that fetch a server where it is not there yet, and then start it as their child. */
+const RUNNERS: ReadonlySet<string> = new Set(["npm", "npx", "uv", "uvx"]);
+
+/** No process tells its parent about its children. */
+const POLL_MS = 250;
+/** A runner that has nothing to show for it after this long does not fetch any more. */
+const LONGEST_FETCH_MS = 600_000;
+
+/**
+ * Leaves the time that a package runner takes to fetch a server out of the server's time to start.
+ *
+ * The server has started once the runner has a child. Where that cannot be seen (only Linux shows it,
+ * and Deno only to programs with all permissions), all of the time counts.
+ */
+class PackageFetch implements Disposable {
+  readonly #pid: () => number | null;
+  readonly #budget: TimeBudget;
+  readonly #since: number = performance.now();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #disposed = false;
+  #underWay = false;
+
+  constructor(command: string, pid: () => number | null, budget: TimeBudget) {
+    this.#pid = pid;
+    this.#budget = budget;
+    const isSeen = Deno.build.os === "linux" && mayRead("/proc");
+    if (isSeen && RUNNERS.has(basename(command))) this.#look();
+  }
+
+  /** Whether the server is being fetched. */
+  get underWay(): boolean {
+    return this.#underWay;
+  }
+
+  [Symbol.dispose](): void {
+    this.#disposed = true;
+    clearTimeout(this.#timer);
+  }
+
+  async #look(): Promise<void> {
+    const pid = this.#pid();
+    const waits = performance.now() - this.#since < LONGEST_FETCH_MS;
+    const fetches = waits && pid !== null && await isChildless(pid);
+    if (this.#disposed) return;
+    this.#underWay = fetches;
+    this.#budget.setPending(fetches ? 1 : 0);
+    if (waits) this.#timer = setTimeout(() => this.#look(), POLL_MS);
+  }
+}
+
+/** Whether a process runs and has no child. */
+async function isChildless(pid: number): Promise<boolean> {
+  const tasks = `/proc/${pid}/task`;
+  try {
+    for await (const { name } of Deno.readDir(tasks)) {
+      if (await Deno.readTextFile(`${tasks}/${name}/children`) !== "") return false;
+    }
+    return true;
+  } catch {
+    return false; // it has ended, or one may not look
+  }
 }

@@ -1,13 +1,14 @@
+import { isAbsolute, join } from "node:path";
 import { z } from "zod";
-import { traceContext } from "../telemetry/span.ts";
-import { Deadline } from "../async/deadline.ts";
-import { Mutex } from "../async/mutex.ts";
-import type { RateLimit } from "../async/rate_limit.ts";
-import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../async/signals.ts";
-import type { ToolCallError } from "../errors.ts";
-import type { ExactObject } from "../json/exact.ts";
-import { weightOf } from "../json/weight.ts";
-import type { Logger } from "../log.ts";
+import type { ToolCallError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { Mutex } from "../base/mutex.ts";
+import { mayRead } from "../base/permission.ts";
+import type { RateLimit } from "../base/rate_limit.ts";
+import { anySignal, Deadline, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
+import { traceContext } from "../base/telemetry.ts";
+import { type ExactObject, weightOf } from "../json/exact.ts";
+import { isInside } from "../process/trusted_path.ts";
 import {
   type CallEnd,
   explainAnswer,
@@ -16,7 +17,6 @@ import {
   explainUnreachable,
   isForgottenSession,
 } from "./call_errors.ts";
-import { listenForChanges, LOG_REQUEST, requestLog } from "./client.ts";
 import {
   type CatalogMethod,
   isListMethod,
@@ -25,26 +25,33 @@ import {
   malformed,
   parseCatalogResult,
 } from "./catalog.ts";
-import type { CallToolOptions, ListToolsOptions } from "./call_options.ts";
-import { parseToolResult, type ToolResult } from "./content.ts";
+import { listenForChanges, LOG_REQUEST, requestLog } from "./client.ts";
+import type { CallToolOptions, ListToolsOptions, ServerHooks } from "./hooks.ts";
+import type { OAuthSession } from "./oauth/session.ts";
+import { parseElicitation } from "./questions.ts";
+import { parseToolResult, type ToolResult } from "./results.ts";
 import {
   type Client,
   type Implementation,
+  ProtocolError,
+  ProtocolErrorCode,
   type RequestOptions,
   StreamableHTTPClientTransport,
   type Transport,
 } from "./sdk.ts";
-import type { OAuthSession } from "./oauth/session.ts";
-import { headerProblem } from "./header_parameters.ts";
-import { fileNamedIn } from "./named_file.ts";
-import { openRequiredUrls } from "./required_urls.ts";
-import type { ServerHooks } from "./server_hooks.ts";
-import { StdioTransport } from "./stdio_transport.ts";
-import { offersTasks, requiresTask, runTask } from "./tasks.ts";
-import { readTool, sealToolLists, type Tool } from "./tool_list.ts";
+import { StdioTransport } from "./stdio.ts";
+import {
+  headerProblem,
+  offersTasks,
+  readTool,
+  requiresTask,
+  runTask,
+  sealToolLists,
+  type Tool,
+} from "./tools.ts";
 
 /** What a {@linkcode McpConnection} is made of. */
-export interface McpConnectionParts {
+interface McpConnectionParts {
   /** The server's registered name. */
   readonly serverName: string;
   /** The client, connected. */
@@ -410,4 +417,70 @@ function asMeta(
 function defined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   const entries = Object.entries(value).filter(([, inner]) => inner !== undefined);
   return Object.fromEntries(entries) as { [K in keyof T]: Exclude<T[K], undefined> };
+}
+
+/** More than a person would open for one call. */
+const MAX_ADDRESSES = 5;
+
+const required = z.object({
+  elicitations: z.array(z.looseObject({ mode: z.literal("url") })).min(1).max(MAX_ADDRESSES),
+});
+
+/**
+ * Asks for the addresses that have to be opened before a server does what it was asked, such as to
+ * sign in.
+ */
+async function openRequiredUrls(
+  error: unknown,
+  elicit: ServerHooks["elicit"],
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (!(error instanceof ProtocolError) || elicit === undefined) return false;
+  if (error.code !== ProtocolErrorCode.UrlElicitationRequired) return false;
+  const { elicitations = [] } = required.safeParse(error.data).data ?? {};
+  for (const params of elicitations) {
+    const question = parseElicitation(params);
+    if (typeof question === "string") return false;
+    if ((await elicit(question, signal)).action !== "accept") return false;
+  }
+  return elicitations.length > 0;
+}
+
+/** How much of a text, and how many files that it may name, are looked at: a server decides on both. */
+const MAX_TEXT = 64 * 1024;
+const MAX_FILES = 50;
+const MAX_LENGTH = 500;
+
+/** What stands between the words of a text, and around the paths in them. */
+const SEPARATORS = /[\s"'`()[\]{}<>,;|]/;
+
+/** Finds a file that a server wrote into its own folder and speaks of by its path. */
+async function fileNamedIn(folder: string, text: string): Promise<string | undefined> {
+  if (!mayRead(folder)) return undefined;
+  const paths = new Set<string>();
+  for (const word of text.slice(0, MAX_TEXT).split(SEPARATORS)) {
+    if (paths.size >= MAX_FILES) break;
+    const path = pathIn(folder, word);
+    if (path !== undefined) paths.add(path);
+  }
+  for (const path of paths) if (await isFile(join(folder, path))) return path;
+  return undefined;
+}
+
+/** The path below a folder that a word stands for, if it may be one. */
+function pathIn(folder: string, word: string): string | undefined {
+  if (word.length > MAX_LENGTH || !/[./]/.test(word)) return undefined;
+  const path = (isInside(word, folder) ? word.slice(folder.length + 1) : word)
+    .replace(/[.:!?]{1,3}$/, "").replace(/^\.\//, "");
+  const isBelow = path !== "" && !isAbsolute(path) && !path.includes("\0") &&
+    !path.split("/").includes("..");
+  return isBelow ? path : undefined;
+}
+
+async function isFile(path: string): Promise<boolean> {
+  try {
+    return (await Deno.lstat(path)).isFile;
+  } catch {
+    return false; // the server decides what is there; most words are no files
+  }
 }

@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import fc from "fast-check";
-import { EventStream } from "./event_stream.ts";
-import { MessageRoom } from "./message_room.ts";
+import { EventStream } from "./exact_fetch.ts";
+import { MessageRoom } from "./message.ts";
 
 const encoder = new TextEncoder();
 

@@ -1,10 +1,22 @@
-import { type ExactJson, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
-import { isRecord } from "../json/record.ts";
-import { bodyOf } from "../net/body_of.ts";
-import { readWhole } from "../net/byte_buffer.ts";
-import { EventStream } from "./event_stream.ts";
-import { checkMessage, MAX_MESSAGE_BYTES, tooLong, UnusableMessageError } from "./message.ts";
-import { hostRoom, type IncomingMessage } from "./message_room.ts";
+import { ByteBuffer, joinBytes, readWhole } from "../base/bytes.ts";
+import { bodyOf } from "../base/http.ts";
+import {
+  type ExactJson,
+  isExactObject,
+  isRecord,
+  parseExact,
+  stringifyExact,
+} from "../json/exact.ts";
+import { JsonMeter } from "../json/measure.ts";
+import {
+  checkMessage,
+  checkSize,
+  hostRoom,
+  type IncomingMessage,
+  MAX_MESSAGE_BYTES,
+  tooLong,
+  UnusableMessageError,
+} from "./message.ts";
 import type { FetchLike } from "./sdk.ts";
 
 /**
@@ -110,4 +122,184 @@ function markText(text: string): string {
 
 function marked(value: ExactJson): string {
   return MARK + stringifyExact(value);
+}
+
+/** What an {@linkcode EventStream} needs. */
+interface EventStreamOptions {
+  /** Counts what comes, which the stream owns from here. */
+  readonly incoming: IncomingMessage;
+  /** What stands for the data of an event. */
+  readonly data: (text: string) => string;
+  /** The data that stands for an event which cannot be taken. It may throw, which ends the stream. */
+  readonly instead: (error: unknown) => string;
+}
+
+/**
+ * Reads a stream of events and writes each again once it is whole. So what reads them next sees fields
+ * that were measured and nothing else, and keeps no part of an event.
+ *
+ * @see {@link https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream}
+ */
+export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
+  /** @param options What is done with events. */
+  constructor({ incoming, data, instead }: EventStreamOptions) {
+    const reader = new EventReader(incoming, data);
+    super({
+      start(controller) {
+        incoming.dropped.addEventListener("abort", () => {
+          end(incoming.dropped.reason, controller);
+        }, { once: true });
+      },
+      transform(chunk, controller) {
+        try {
+          for (const event of reader.read(chunk)) controller.enqueue(event);
+        } catch (error) {
+          if (!incoming.dropped.aborted) end(error, controller);
+        }
+      },
+      flush: () => incoming.end(), // an event that is not whole is none
+      cancel: () => incoming.end(),
+    });
+
+    function end(error: unknown, controller: TransformStreamDefaultController<Uint8Array>): void {
+      incoming.end();
+      try {
+        controller.enqueue(encoder.encode(`data: ${instead(error)}\n\n`));
+        controller.terminate();
+      } catch (thrown) {
+        controller.error(thrown);
+      }
+    }
+  }
+}
+
+const LINE_FEED = 10;
+const CARRIAGE_RETURN = 13;
+const SPACE = 32;
+const COLON = 58;
+/** What begins a stream, and means nothing. */
+const BYTE_ORDER_MARK = "\xef\xbb\xbf";
+const FIELDS: readonly string[] = ["data", "event", "id", "retry"];
+/** Names are read to here; no longer one is known. */
+const MAX_NAME = 16;
+/** The most lines of data of one event: those who read it next join them one by one. */
+const MAX_LINES = 100_000;
+
+/** A stream that a server ends and wants back at once would keep the host busy. */
+const MIN_RETRY_MS = 250;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** Reads events, whose lines end with a line feed, a carriage return or both. */
+class EventReader {
+  readonly #incoming: IncomingMessage;
+  readonly #write: (text: string) => string;
+  #fields = new Map<string, ByteBuffer>();
+  #lines = 0;
+  #meter = new JsonMeter();
+  /** The name in this line so far, each byte a character. */
+  #name = "";
+  /** Whether the name is at its end. */
+  #named = false;
+  /** Where the value in this line goes: nowhere where the name is not known. */
+  #value: ByteBuffer | undefined;
+  #atValue = false;
+  #isFirstLine = true;
+  #afterReturn = false;
+
+  constructor(incoming: IncomingMessage, write: (text: string) => string) {
+    this.#incoming = incoming;
+    this.#write = write;
+  }
+
+  /** Takes what comes next and gives the events that are whole; throws where one is too large. */
+  *read(chunk: Uint8Array): Generator<Uint8Array> {
+    for (let at = 0; at < chunk.length;) {
+      const end = lineEnd(chunk, at);
+      // The line feed after a carriage return ends no line of its own.
+      const isRest = end === at && chunk[at] === LINE_FEED && this.#afterReturn;
+      if (end > at) this.#take(chunk.subarray(at, end));
+      if (end === chunk.length) {
+        this.#afterReturn = false;
+        return;
+      }
+      if (!isRest) {
+        const event = this.#endLine();
+        if (event !== undefined) yield event;
+      }
+      this.#afterReturn = chunk[end] === CARRIAGE_RETURN;
+      at = end + 1;
+    }
+  }
+
+  #take(part: Uint8Array): void {
+    let at = 0;
+    while (!this.#named && at < part.length) this.#takeName(part[at++]!);
+    if (this.#atValue && at < part.length) {
+      if (part[at] === SPACE) at++;
+      this.#atValue = false;
+    }
+    const value = part.subarray(at);
+    if (this.#value === undefined || value.length === 0) return;
+    this.#incoming.add(value.length);
+    checkSize(this.#incoming.bytes);
+    this.#value.add(value);
+    if (this.#name !== "data") return;
+    this.#meter.add(value);
+    checkMessage(this.#meter);
+  }
+
+  #takeName(byte: number): void {
+    if (byte === COLON) return this.#endName();
+    if (this.#name.length < MAX_NAME) this.#name += String.fromCharCode(byte);
+    if (this.#isFirstLine && this.#name === BYTE_ORDER_MARK) this.#name = "";
+  }
+
+  #endName(): void {
+    [this.#named, this.#atValue] = [true, true];
+    if (!FIELDS.includes(this.#name)) return;
+    const lines = this.#name === "data" ? this.#fields.get("data") : undefined;
+    this.#value = lines ?? new ByteBuffer(); // a later one of the others counts
+    this.#fields.set(this.#name, this.#value);
+    if (lines === undefined) return;
+    lines.add(encoder.encode("\n"));
+    if (++this.#lines >= MAX_LINES) {
+      throw new UnusableMessageError(
+        `An MCP server sent an event of more than ${MAX_LINES} lines`,
+      );
+    }
+  }
+
+  /** Ends a line, and gives the event that ends with it. */
+  #endLine(): Uint8Array | undefined {
+    const isEmpty = this.#name === "" && !this.#named;
+    if (!isEmpty && !this.#named) this.#endName();
+    [this.#name, this.#named, this.#atValue] = ["", false, false];
+    [this.#value, this.#isFirstLine] = [undefined, false];
+    if (!isEmpty) return undefined;
+    const fields = this.#fields;
+    [this.#fields, this.#meter, this.#lines] = [new Map(), new JsonMeter(), 0];
+    this.#incoming.end();
+    if (fields.size === 0) return undefined;
+    const parts = [...fields].map(([name, value]) => this.#field(name, value.take()));
+    return joinBytes(...parts, encoder.encode("\n"));
+  }
+
+  #field(name: string, value: Uint8Array): Uint8Array {
+    if (name === "retry") return encoder.encode(`retry: ${retryOf(decoder.decode(value))}\n`);
+    if (name !== "data") return joinBytes(encoder.encode(`${name}: `), value, encoder.encode("\n"));
+    const text = this.#write(decoder.decode(value));
+    return encoder.encode(`data: ${text.replaceAll("\n", "\ndata: ")}\n`);
+  }
+}
+
+/** How long a server wants its reader to wait before the next connection; other texts mean nothing. */
+function retryOf(text: string): number | string {
+  return /^\d+$/.test(text) ? Math.max(MIN_RETRY_MS, Number(text)) : text;
+}
+
+function lineEnd(chunk: Uint8Array, at: number): number {
+  while (at < chunk.length && chunk[at] !== LINE_FEED && chunk[at] !== CARRIAGE_RETURN) at++;
+  return at;
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { checkForm, type FormField, parseForm } from "./form.ts";
+import { checkForm, type FormField, parseForm } from "./questions.ts";
 
 function form(properties: Record<string, unknown>, required: string[] = []): readonly FormField[] {
   const fields = parseForm({ type: "object", properties, required });

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { headerProblem } from "./header_parameters.ts";
+import { headerProblem } from "./tools.ts";
 
 const region = { type: "string", "x-mcp-header": "Region" };
 

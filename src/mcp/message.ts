@@ -53,3 +53,106 @@ function structuredContent(message: ExactJson): ExactJson | undefined {
   if (!isExactObject(message) || !isExactObject(message.result)) return undefined;
   return message.result.structuredContent;
 }
+
+/** What the messages of all servers that are on their way to this host may take together. */
+const MAX_BYTES = 256 * 2 ** 20;
+
+/**
+ * Room for messages while they come, until each is whole. Servers decide how many come at a time and how
+ * long they take, and a few hundred bytes on the wire can be a megabyte here.
+ *
+ * Where it is full, the largest message of the owner who takes most of it is dropped. So nobody waits,
+ * and who takes little loses nothing to the others.
+ */
+export class MessageRoom {
+  readonly #maxBytes: number;
+  readonly #messages = new Set<IncomingMessage>();
+  #bytes = 0;
+
+  /** @param maxBytes How much there is. */
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Begins to take a message. */
+  begin(owner: object): IncomingMessage {
+    const message: IncomingMessage = new IncomingMessage(owner, (count) => {
+      if (message.bytes === 0) this.#messages.delete(message);
+      else this.#messages.add(message);
+      this.#bytes += count;
+      while (this.#bytes > this.#maxBytes) this.#dropOne();
+    });
+    return message;
+  }
+
+  #dropOne(): void {
+    const taken = new Map<object, number>();
+    for (const { owner, bytes } of this.#messages) {
+      taken.set(owner, (taken.get(owner) ?? 0) + bytes);
+    }
+    const most = Math.max(...taken.values());
+    const those = [...this.#messages].filter(({ owner }) => taken.get(owner) === most);
+    those.reduce((one, other) => other.bytes > one.bytes ? other : one).drop(
+      new UnusableMessageError(
+        `The messages of MCP servers that are on their way take more than ${this.#maxBytes} bytes ` +
+          "together, and this is the largest of them: make fewer calls at a time, or ask for less",
+      ),
+    );
+  }
+}
+
+/** The room of this host. */
+export const hostRoom: MessageRoom = new MessageRoom(MAX_BYTES);
+
+/** A message while it comes, or one after the other of a stream. Disposing it gives its room back. */
+export class IncomingMessage implements Disposable {
+  /** For whom it is. */
+  readonly owner: object;
+  readonly #resized: (count: number) => void;
+  readonly #dropped = new AbortController();
+  #bytes = 0;
+
+  constructor(owner: object, resized: (count: number) => void) {
+    this.owner = owner;
+    this.#resized = resized;
+  }
+
+  /** How much it takes. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Aborts, with an error as its reason, when the message is dropped for want of room. */
+  get dropped(): AbortSignal {
+    return this.#dropped.signal;
+  }
+
+  /** Takes room for what comes next. */
+  add(count: number): void {
+    this.dropped.throwIfAborted();
+    this.#resize(this.#bytes + count);
+    this.dropped.throwIfAborted();
+  }
+
+  /** The message is whole; another may follow. */
+  end(): void {
+    this.#resize(0);
+  }
+
+  /** Gives its room back, and has whoever reads it stop. */
+  drop(reason: UnusableMessageError): void {
+    this.#resize(0);
+    this.#dropped.abort(reason);
+  }
+
+  [Symbol.dispose](): void {
+    this.#resize(0);
+  }
+
+  #resize(bytes: number): void {
+    const count = bytes - this.#bytes;
+    if (count === 0) return;
+    this.#bytes = bytes;
+    this.#resized(count);
+  }
+}

@@ -1,6 +1,5 @@
 import { assert, assertEquals, assertThrows } from "@std/assert";
-import { UnusableMessageError } from "./message.ts";
-import { MessageRoom } from "./message_room.ts";
+import { MessageRoom, UnusableMessageError } from "./message.ts";
 
 Deno.test("MessageRoom drops the largest message of who takes most", () => {
   const room = new MessageRoom(1000);

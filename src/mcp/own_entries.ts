@@ -1,20 +1,19 @@
-import { join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { z } from "zod";
+import { ConfigError } from "../base/errors.ts";
+import { mayRead, mayUse } from "../base/permission.ts";
+import { ifPresent, lockPlainFolder, readHostileFile, replaceHostileFile } from "../files/safe.ts";
+import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
-import {
-  ifPresent,
-  lockPlainFolder,
-  readHostileFile,
-  replaceHostileFile,
-} from "./hostile_files.ts";
-import { mayUse } from "../process/permission.ts";
-import { isUnwritable, stateFolder } from "../process/user_folders.ts";
+import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 
 const digests = z.record(z.string(), z.string());
 
 /** What of a workspace a person can have decided on. */
-export type OwnKind = "registrations" | "policies" | "consents";
+type OwnKind = "registrations" | "policies" | "consents";
 
 /**
  * Which entries of a workspace's files the person has made or accepted on this machine, such as
@@ -99,5 +98,257 @@ async function readDigests(path: string): Promise<Readonly<Record<string, string
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof Deno.errors.PermissionDenied) return {};
     throw error;
+  }
+}
+
+/** A server's process as it is to be started outside any sandbox. */
+interface HostCommand {
+  /** The server, for errors. */
+  readonly serverName: string;
+  /** The program, as it was written or found. */
+  readonly command: string;
+  /** Its arguments. */
+  readonly args: readonly string[];
+  /** The variables that its registration sets. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Where it starts. */
+  readonly cwd: string;
+  /** The folder where executed code writes, if one is known. */
+  readonly workspace: string | undefined;
+}
+
+/** How programs of a kind find the code that they run. */
+interface Runner {
+  /** Their names, without a version. */
+  readonly names: readonly string[];
+  /** The argument that says what is run, so that those after it are data. */
+  readonly decides?: RegExp;
+  /** Whether they look for code in the working directory. @default {"unnamed"} where no file is named */
+  readonly searchesCwd?: "always" | "unnamed";
+  /** Whether they look in the folders above, too: for packages, settings, or programs to run. */
+  readonly searchesAbove?: boolean;
+}
+
+const RUNNERS: readonly Runner[] = [
+  { names: ["python", "pythonw", "pypy"], decides: /^-[A-Za-z]*[cm]$/ },
+  {
+    names: ["node", "nodejs"],
+    decides: /^(-[a-z]*[ep]|--eval|--print)$/,
+    searchesAbove: true,
+  },
+  { names: ["deno"], decides: /^(eval$|npm:|jsr:|https?:)/, searchesAbove: true },
+  { names: ["ruby", "perl", "lua", "luajit", "Rscript", "julia"], decides: /^-[A-Za-z]*[eE]$/ },
+  {
+    names: [
+      ..."php java jbang jshell kotlin groovy scala clojure clj bb elixir erl escript".split(" "),
+      ..."awk gawk mawk nawk sed pwsh powershell tclsh wish expect osascript octave".split(" "),
+      ..."racket guile sbcl emacs gdb runghc gjs qjs raku R".split(" "),
+    ],
+  },
+  { names: ["sh", "bash", "dash", "zsh", "ksh", "fish"], decides: /^-[a-z]*c$/ },
+  {
+    names: ["bun", "npm", "pnpm", "yarn", "uv", "poetry", "pdm", "hatch", "pipenv"],
+    decides: /^(exec|dlx|x|tool)$/,
+    searchesCwd: "always",
+    searchesAbove: true,
+  },
+  {
+    // They run `sh` or `node` with the node_modules/.bin of the working directory and of the folders
+    // above in front of the search path, read settings there, or prefer packages of those folders.
+    names: ["npx", "uvx", "bunx", "pnpx", "pipx"],
+    decides: /^(?!run$)[@\w]/, // the name of a package; this or a path of one is what they run
+    searchesCwd: "always",
+    searchesAbove: true,
+  },
+  {
+    names: [
+      ..."tsx ts-node make just cargo go mvn gradle sbt lein dotnet bundle rake composer".split(
+        " ",
+      ),
+      ..."mix pixi rye mise direnv docker podman docker-compose podman-compose".split(" "),
+      ..."swift dart flutter nix nix-shell stack cabal zig crystal nim".split(" "),
+      // What these start may be any of the others.
+      ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),
+    ],
+    searchesCwd: "always",
+    searchesAbove: true,
+  },
+];
+
+/** Names that code has, whatever runs it. */
+const CODE = new RegExp(
+  "\\.(py|pyw|pyc|pyz|js|mjs|cjs|jsx|ts|mts|cts|tsx|node|wasm|rb|pl|php|lua|r|jl|jar|class|sh|bash|zsh|fish|so)$",
+  "i",
+);
+
+/** Names of data. What code writes under any other name may be a program to something. */
+const DATA = new RegExp(
+  "\\.(db|sqlite|sqlite3|duckdb|json|jsonl|ndjson|geojson|csv|tsv|parquet|arrow|feather|avro|xls|xlsx|ods|" +
+    "doc|docx|odt|ppt|pptx|odp|pdf|epub|txt|text|md|markdown|rst|log|bib|eml|mbox|ics|vcf|png|jpe?g|gif|" +
+    "svg|webp|bmp|tiff?|ico|mp3|wav|ogg|flac|m4a|mp4|webm|mov|mkv|npy|npz|h5|hdf5|gpkg|shp|kml|gpx|" +
+    "zip|gz|bz2|xz|zst|tar|7z|pem|crt|key)$",
+  "i",
+);
+
+/** Names of code whose interpreters look for its packages and settings in the folders above it. */
+const SEARCHES_ABOVE = /\.([mc]?[jt]s|[jt]sx)$/i;
+
+/** What makes Deno look for no settings: what its code imports is then what it says. */
+const NO_CONFIG = "--no-config";
+
+/** Variables by which interpreters and the loader find code. */
+const CODE_VARIABLE =
+  /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
+
+/** Options of Node that load modules, which it looks for in the working directory. */
+const LOADS =
+  /^(-r|--require|--import|--loader|--experimental-loader|--experimental-default-config-file)(=|$)/;
+
+/** What an option lets a program touch is not what it runs. */
+const PERMISSION = /^(--(allow|deny)-|-[A-Z]=)/;
+
+/** As many bytes as Linux takes: what is longer, such as a text, names no file. */
+const MAX_NAME = 255;
+const MAX_PATH = 4096;
+
+/**
+ * Refuses to start a program on the host whose code executed code can change: by a file that an
+ * argument names, by a search path, or by the working directory.
+ */
+export async function requireOwnArguments(server: HostCommand): Promise<void> {
+  const { serverName, args, cwd, env } = server;
+  const check = { server, what: `argument of MCP server "${serverName}"` };
+  const runner = await runnerOf(server.command);
+  if (SEARCHES_ABOVE.test(server.command)) {
+    await refuseAbove(server.command, { ...check, arg: server.command });
+  }
+  let decided = false; // whether what follows is the program's own data
+  let file = false;
+  let closed = false; // whether Deno is told to look for nothing above
+  for (const arg of args) {
+    if (!decided && runner?.decides?.test(arg)) {
+      decided = true;
+      continue;
+    }
+    closed ||= !decided && arg === NO_CONFIG && runner?.names.includes("deno") === true;
+    const option = arg.startsWith("-");
+    const text = option ? valueOf(arg) : arg;
+    const path = pathOf(text, cwd);
+    if (path === undefined) continue;
+    const isThere = await lstatIfAllowed(path) !== undefined;
+    const mayRun = runner !== undefined && !decided && !PERMISSION.test(arg) &&
+      (isThere || /^(\/|\.\.?\/|file:)/i.test(text));
+    if (mayRun || await namesCode(path) || await mayBeCode(path)) {
+      await refuseInReach(path, { ...check, arg });
+      const searched = (mayRun && runner.searchesAbove) || SEARCHES_ABOVE.test(path);
+      if (searched && !closed) await refuseAbove(path, { ...check, arg });
+    }
+    if (mayRun && isThere && !option) decided = file = true;
+  }
+  for (const [name, value] of Object.entries(env)) {
+    if (!CODE_VARIABLE.test(name)) continue;
+    for (const part of value.split(/[\s:=]/)) {
+      const path = part.startsWith("-") ? undefined : pathOf(part, cwd);
+      if (path === undefined) continue;
+      if (!part.includes("/") && await lstatIfAllowed(path) === undefined) continue;
+      const what = `${name} of MCP server "${serverName}"`;
+      await refuseInReach(path, { server, what, arg: part });
+    }
+  }
+  if (runner === undefined) return;
+  const { searchesCwd = "unnamed" } = runner;
+  if (searchesCwd === "unnamed" && file && !args.some((arg) => LOADS.test(arg))) return;
+  const what =
+    `working directory of MCP server "${serverName}", whose ${basename(server.command)} ` +
+    "looks for code there";
+  await refuseInReach(cwd, { server, what, arg: cwd });
+  if (runner.searchesAbove && !closed) await refuseAbove(cwd, { server, what, arg: cwd });
+}
+
+async function runnerOf(command: string): Promise<Runner | undefined> {
+  const names = [command, await realPathIfSeen(command)].map((path) =>
+    basename(path).replace(/[\d.]{1,16}$/, "")
+  );
+  return RUNNERS.find((runner) => names.some((name) => runner.names.includes(name)));
+}
+
+/** What follows an option's `=`, or a short option without a blank, as in `-f/path`. */
+function valueOf(option: string): string {
+  const at = option.indexOf("=");
+  if (at !== -1) return option.slice(at + 1);
+  return /^-[A-Za-z]\.{0,2}\//.test(option) ? option.slice(2) : "";
+}
+
+function pathOf(text: string, cwd: string): string | undefined {
+  const path = /^file:/i.test(text) ? fileOf(text) : text;
+  if (path === "" || path.includes("\0")) return undefined;
+  const full = resolve(cwd, path);
+  const lengthOf = (text: string) => new TextEncoder().encode(text).length;
+  if (lengthOf(full) >= MAX_PATH) return undefined;
+  return full.split("/").some((name) => lengthOf(name) > MAX_NAME) ? undefined : full;
+}
+
+function fileOf(url: string): string {
+  try {
+    return fileURLToPath(url);
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof URIError) return ""; // names no file
+    throw error;
+  }
+}
+
+/** Whether a file has the name of code, or leads to one that has. A folder is data. */
+export async function namesCode(path: string): Promise<boolean> {
+  const status = await lstatIfAllowed(path);
+  if (status?.isDirectory) return false;
+  if (CODE.test(path)) return true;
+  return status?.isSymlink === true && CODE.test(await realPathIfSeen(path));
+}
+
+/** Whether a file has no name of data. A folder is data, and so is what is not there. */
+async function mayBeCode(path: string): Promise<boolean> {
+  if (DATA.test(path)) return false;
+  const status = await lstatIfAllowed(path);
+  if (status === undefined || status.isDirectory) return false;
+  return !status.isSymlink || !(await isFolder(await realPathIfSeen(path)));
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return (await lstatIfAllowed(path))?.isDirectory === true;
+}
+
+/** What is checked. */
+interface Checked {
+  readonly server: HostCommand;
+  readonly what: string;
+  readonly arg: string;
+}
+
+/** Refuses what is in the workspace below what code can write to, however protected it is itself. */
+async function refuseAbove(path: string, checked: Checked): Promise<void> {
+  for (const start of new Set([path, await realPathIfSeen(path)])) {
+    for (let folder = dirname(start); folder !== dirname(folder); folder = dirname(folder)) {
+      await refuseInReach(folder, checked);
+    }
+  }
+}
+
+async function refuseInReach(path: string, { server, what, arg }: Checked): Promise<void> {
+  if (!mayRead(path)) return; // a workspace can be read
+  const status = await lstatIfAllowed(path);
+  // Of a folder it is what is in it that counts, and that of the workspace itself, too.
+  const inside = status?.isDirectory ? join(path, "_") : path;
+  try {
+    await requireOwnProgram(inside, { workspace: server.workspace, what });
+  } catch (cause) {
+    if (!(cause instanceof ConfigError)) throw cause;
+    const [kind] = what.split(" of MCP server ");
+    throw new ConfigError(
+      `Cannot start MCP server "${server.serverName}": executed code could replace what its ` +
+        `${kind} ${arg} leads to, and the server would run it outside ` +
+        "the sandbox. Move it out of the workspace (Python and shell scripts also into .ipybox/, " +
+        `which code cannot see), or register the server with \`sandbox: true\` (--sandbox) (${cause.message})`,
+      { cause },
+    );
   }
 }

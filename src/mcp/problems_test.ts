@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { z } from "zod";
-import { messageOf, problemOf } from "./problems.ts";
+import { messageOf, problemOf } from "./results.ts";
 
 const shape = z.object({ tools: z.array(z.object({ name: z.string(), size: z.number() })) });
 const { error } = shape.safeParse({ tools: [{ name: 1, size: "x" }] });

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { ConfigError } from "../errors.ts";
-import { parseSrtCommand } from "./srt_command.ts";
+import { ConfigError } from "../base/errors.ts";
+import { parseSrtCommand } from "./launch.ts";
 
 Deno.test("parseSrtCommand() finds the settings and the command, as srt does", () => {
   const parse = (...args: string[]) => parseSrtCommand("x", "srt", args);

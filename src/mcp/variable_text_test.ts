@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { replaceVariables } from "./variable_text.ts";
+import { replaceVariables } from "./params.ts";
 
 const shout = (body: string) => /^[a-z]+$/.test(body) ? body.toUpperCase() : undefined;
 

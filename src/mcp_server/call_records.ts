@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { visible } from "../approval/call_text.ts";
-import type { CallEvent } from "../tool_server/server_events.ts";
+import type { CallEvent } from "../servers/events.ts";
 
 /** A call that a cell has made, for the client. */
 export const callRecordSchema: z.ZodType<CallRecord> = z.object({

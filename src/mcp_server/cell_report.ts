@@ -5,24 +5,23 @@
  */
 import { basename } from "node:path";
 import { z } from "zod";
+import { visible } from "../approval/call_text.ts";
 import {
   CodeExecutionError,
   ExecutionTimeoutError,
   KernelDiedError,
   type PartialResult,
-} from "../errors.ts";
-import { missingModule } from "../kernel/failure_hint.ts";
-import { readHostileBytes } from "../mcp/hostile_files.ts";
-import type { Artifact } from "./artifacts.ts";
+} from "../base/errors.ts";
+import { readHostileBytes } from "../files/safe.ts";
+import { missingModule } from "../kernel/traceback.ts";
 import { type CallRecord, callRecordSchema } from "./call_records.ts";
 import type { CellOutcome } from "./cell_run.ts";
-import { inlineImage } from "./inline_image.ts";
+import { type Artifact, inlineImage } from "./images.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import type { Session } from "./session.ts";
-import { truncateMiddle } from "./truncate.ts";
 
 /** What `execute_ipython_cell` gives as data. */
-export interface CellReport {
+interface CellReport {
   status: "ok" | "error" | "timeout" | "cancelled" | "died";
   text: string;
   omitted_chars: number;
@@ -229,4 +228,57 @@ function imageList(images: readonly ReportedImage[]): string {
   const rest = images.length - lines.length;
   if (rest > 0) lines.push(`- and ${rest} more`);
   return `Generated images:\n\n${lines.join("\n")}`;
+}
+
+/** A text within a limit, and what was left out of it. */
+interface Truncated {
+  /** The text, or its head and tail around a line that says how much was left out. */
+  readonly text: string;
+  /** How many characters were left out. */
+  readonly omitted: number;
+}
+
+/**
+ * Cuts a long text in the middle, so that both its beginning and its end are kept.
+ *
+ * The end is where results and exceptions stand, the beginning says what the text is.
+ */
+export function truncateMiddle(
+  text: string,
+  limit: number,
+  whole: number = text.length,
+): Truncated {
+  if (text.length <= limit) return { text, omitted: 0 };
+  const head = wholeUntil(text, Math.ceil(limit / 2));
+  const tail = wholeFrom(text, text.length - Math.floor(limit / 2));
+  const omitted = whole - (head + text.length - tail);
+  const note = `[Output truncated: exceeded ${limit} character limit, ` +
+    `${omitted} of ${whole} characters left out here]`;
+  return { text: `${text.slice(0, head)}\n\n${note}\n\n${text.slice(tail)}`, omitted };
+}
+
+/** The last cut at or before `index` that splits no surrogate pair. */
+function wholeUntil(text: string, index: number): number {
+  return isLowSurrogate(text, index) ? index - 1 : index;
+}
+
+/** The first cut at or after `index` that splits no surrogate pair. */
+function wholeFrom(text: string, index: number): number {
+  return isLowSurrogate(text, index) ? index + 1 : index;
+}
+
+function isLowSurrogate(text: string, index: number): boolean {
+  const code = text.charCodeAt(index);
+  return code >= 0xdc00 && code <= 0xdfff;
+}
+
+/**
+ * Shows what code or a server wrote within a text for a person, so that it cannot pass for ours, and
+ * with nothing in it hidden.
+ *
+ * Each line begins with four spaces and a mark. Markdown takes that for a block of code, shown as it
+ * is: comments, links and quotes in it mean nothing, and nothing in it can end the block.
+ */
+export function foreignBlock(lines: readonly string[]): string {
+  return lines.map((line) => `    | ${visible(line)}`).join("\n");
 }

@@ -4,10 +4,9 @@ import { registerResources } from "./resources.ts";
 import { SdkMcpServer } from "./sdk.ts";
 import type { Session } from "./session.ts";
 import { forClients, withSession } from "./tool_input.ts";
-import { registerExecute } from "./tools/execute.ts";
+import { registerExecute, registerReset } from "./tools/execute.ts";
 import { registerInstall } from "./tools/install.ts";
 import { registerRegister } from "./tools/register.ts";
-import { registerReset } from "./tools/reset.ts";
 import { registerSearch } from "./tools/search.ts";
 import { registerUnregister } from "./tools/unregister.ts";
 

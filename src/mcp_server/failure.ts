@@ -1,4 +1,4 @@
-import { EnvironmentNotReadyError, PackageInstallError } from "../errors.ts";
+import { EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
 import type { CallToolResult } from "./sdk.ts";
 
 /** A failed tool call. */

@@ -1,8 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { imageSize } from "./image_size.ts";
+import { imageSize, inlineImage } from "./images.ts";
 import { Stalls } from "../../tests/support/stalls.ts";
-import { inlineImage } from "./inline_image.ts";
 
 /** Draws an empty picture. */
 async function picture(width: number, height: number, type: string) {

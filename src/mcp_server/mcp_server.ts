@@ -1,11 +1,11 @@
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
-import { stderrLogger } from "../log.ts";
-import { randomToken } from "../net/random_token.ts";
-import { refuseNested } from "../sandbox/nested_workspace.ts";
+import { stderrLogger } from "../base/log.ts";
+import { randomToken } from "../base/tokens.ts";
+import { refuseNested } from "../sandbox/workspace.ts";
 import { serverFor } from "./connection.ts";
 import { BearerTokens } from "./http/bearer_tokens.ts";
-import { HttpMcpServer } from "./http/http_server.ts";
-import { SessionPool } from "./http/session_pool.ts";
+import { HttpMcpServer } from "./http/server.ts";
+import { SessionPool } from "./http/sessions.ts";
 import { refuseUnshareable, type WorkspaceShare } from "./http/workspace_share.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { Session, type SessionOptions } from "./session.ts";

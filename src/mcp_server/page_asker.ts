@@ -1,9 +1,8 @@
-import { settledWithin } from "../async/signals.ts";
+import { settledWithin } from "../base/signals.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
-import type { ApprovalPage } from "../approval_page/approval_page.ts";
-import { PageLink } from "../approval_page/page_link.ts";
-import type { Logger } from "../log.ts";
-import { shellWord } from "../mcp/shell_word.ts";
+import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
+import type { Logger } from "../base/log.ts";
+import { shellWord } from "../mcp/launch.ts";
 
 /** How long a page is waited for that is expected: clients give up on calls that take long. */
 const PATIENCE_MS = 15_000;

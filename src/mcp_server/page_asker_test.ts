@@ -2,10 +2,10 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { FakeTime } from "../../tests/support/fake_time.ts";
 import { ApprovalChannel } from "../approval/channel.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import { ApprovalPage } from "../approval_page/approval_page.ts";
-import { PageDesk } from "../approval_page/page_desk.ts";
+import { ApprovalPage } from "../approval/page/page.ts";
+import { PageDesk } from "../approval/page/desk.ts";
 import { sealObject } from "../json/exact.ts";
-import { silentLogger } from "../log.ts";
+import { silentLogger } from "../base/log.ts";
 import { PageAsker } from "./page_asker.ts";
 
 const change: ApprovalCall = {

@@ -1,4 +1,4 @@
-import type { Logger } from "../log.ts";
+import type { Logger } from "../base/log.ts";
 import type { ServerContext } from "./sdk.ts";
 import type { Session, SessionParts } from "./session.ts";
 

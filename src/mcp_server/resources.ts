@@ -4,8 +4,8 @@
  * @module
  */
 import { basename, join } from "node:path";
-import { readHostileFile } from "../mcp/hostile_files.ts";
-import type { Artifact, ArtifactKind } from "./artifacts.ts";
+import { readHostileFile } from "../files/safe.ts";
+import type { Artifact, ArtifactKind } from "./images.ts";
 import {
   type ListResourcesResult,
   type ReadResourceResult,

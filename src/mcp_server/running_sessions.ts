@@ -8,10 +8,9 @@
  */
 import { join } from "node:path";
 import { z } from "zod";
-import { bodyOf } from "../net/body_of.ts";
-import { directClient } from "../net/direct_client.ts";
+import { bodyOf, directClient } from "../base/http.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { sessionsFolder } from "../process/user_folders.ts";
+import { sessionsFolder } from "../files/user_folders.ts";
 
 /** A session that runs. */
 export interface RunningSession {

@@ -1,22 +1,23 @@
 import { join, resolve } from "node:path";
+import type { z } from "zod";
+import { ToolIndex, type ToolMatches } from "../apigen/search.ts";
+import { AuditLog } from "../approval/audit/log.ts";
+import { AuditTrail } from "../approval/audit/trail.ts";
 import type { ApprovalMode } from "../approval/policy.ts";
-import { AuditLog } from "../audit/audit_log.ts";
-import { AuditTrail } from "../audit/audit_trail.ts";
-import { ToolIndex, type ToolMatches } from "../apigen/tool_index.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { type Logger, stderrLogger } from "../base/log.ts";
+import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
-import { EnvironmentNotReadyError } from "../errors.ts";
-import { ArtifactFolder } from "../kernel/artifact_folder.ts";
-import { type Logger, stderrLogger } from "../log.ts";
+import { ArtifactFolder } from "../files/artifact_folder.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
-import { ServerRegistry } from "../tool_server/server_registry.ts";
-import { Answers } from "./answers.ts";
-import { ApprovalRounds } from "./approval_rounds.ts";
-import { type Artifact, Artifacts } from "./artifacts.ts";
-import { CellPlaces } from "./cell_places.ts";
+import { ServerRegistry } from "../servers/registry.ts";
+import { ApprovalRounds } from "./approvals.ts";
 import { CellRun } from "./cell_run.ts";
-import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
+import { type Artifact, Artifacts } from "./images.ts";
 import { PageAsker } from "./page_asker.ts";
+import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
+import type { CallToolResult, ContentBlock } from "./sdk.ts";
 
 /** What the tools of one MCP session work with. */
 export interface SessionParts {
@@ -285,4 +286,89 @@ export class Session implements AsyncDisposable {
 
 function doorOf({ applicationDoor: { url, token } }: CodeExecutor): { url: string; token: string } {
   return { url: url.href, token };
+}
+
+/** How many cells of a session may run or wait for their turn, and how long their code may be together. */
+const MAX_CELLS = 32;
+const MAX_CODE = 16 * 2 ** 20;
+
+/** A session has as many cells under way as it may have. */
+class TooManyCellsError extends Error {
+  override readonly name: string = "TooManyCellsError";
+}
+
+/**
+ * The places for a session's cells that have not ended. A client that asks for more than it waits for
+ * is refused, as each waiting cell takes memory, even when its client has gone.
+ */
+class CellPlaces {
+  readonly #cells = new Semaphore(MAX_CELLS);
+  readonly #code = new Semaphore(MAX_CODE);
+
+  /** Takes a place. */
+  admit(code: string): Disposable {
+    using taken = new DisposableStack();
+    if (taken.use(this.#cells.tryAcquire()) === undefined) throw refusal(`${MAX_CELLS} cells`);
+    if (taken.use(this.#code.tryAcquire(code.length)) === undefined) {
+      throw refusal("Cells with much code");
+    }
+    return taken.move();
+  }
+}
+
+function refusal(what: string): TooManyCellsError {
+  return new TooManyCellsError(
+    `${what} run or wait for their turn in this session already: wait for their results, then run this one`,
+  );
+}
+
+/** Under which key of `_meta` programs find the same as data. No client shows `_meta` to its model. */
+export const REPORT_KEY = "io.github.ipybox/report";
+
+/** What a tool has to say. */
+interface Answer<Report> {
+  /** For the model. */
+  readonly text: string;
+  readonly images?: readonly ContentBlock[];
+  /** The same for programs. */
+  readonly report: Report;
+  /** Whether the tool could not do what it was asked for. */
+  readonly isError?: boolean;
+}
+
+/** How tools declare what they give. */
+type Declared<Report> = { outputSchema?: z.ZodType<Report> };
+
+/**
+ * The form in which tools answer: one text, then images, which is what every client shows its model.
+ *
+ * Structured content is sent only on request: clients that know it show it instead of the text and the
+ * images, or in addition to them, and send output schemas to the model with every request. Links to
+ * resources are not sent at all: some clients read them into the context, or break.
+ */
+class Answers {
+  readonly #structured: boolean;
+
+  /** @param structured Whether the report is sent as structured content, too. */
+  constructor(structured: boolean) {
+    this.#structured = structured;
+  }
+
+  /** The part of a tool's definition that says what its reports are like. */
+  declare<Report>(outputSchema: z.ZodType<Report>): Declared<Report> {
+    return this.#structured ? { outputSchema } : {};
+  }
+
+  /** Makes the result of a tool call. */
+  of<Report extends object>(
+    { text, images = [], report, isError = false }: Answer<Report>,
+  ): CallToolResult {
+    const data = Object.fromEntries<unknown>(Object.entries(report));
+    return {
+      content: [{ type: "text", text }, ...images],
+      _meta: { [REPORT_KEY]: data },
+      ...(this.#structured ? { structuredContent: data } : {}),
+      ...(isError ? { isError } : {}),
+    };
+  }
 }

@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { truncateMiddle } from "./truncate.ts";
+import { truncateMiddle } from "./cell_report.ts";
 
 Deno.test("truncateMiddle() keeps a text within the limit as it is", () => {
   assertEquals(truncateMiddle("abc", 3).text, "abc");

@@ -5,8 +5,7 @@
  * @module
  */
 import { join } from "node:path";
-import { hostEnv } from "./host_env.ts";
-import { isGranted, mayRead } from "./permission.ts";
+import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { findProgram } from "./program.ts";
 import { runProgram } from "./run_program.ts";
 

@@ -1,8 +1,6 @@
-import { settledWithin } from "../async/signals.ts";
-import type { ByteStream } from "../net/byte_stream.ts";
-import { isGranted } from "./permission.ts";
-import { OutputTail } from "./output_tail.ts";
-import { ProcessPipes } from "./process_pipes.ts";
+import { isGranted } from "../base/permission.ts";
+import { settledWithin } from "../base/signals.ts";
+import type { ByteStream } from "../base/streams.ts";
 import type { ProgramPath } from "./program.ts";
 
 /** How a process ended. Exactly one of the two is not `null`. */
@@ -209,5 +207,158 @@ function isDirectory(path: string): boolean {
     return Deno.statSync(path).isDirectory;
   } catch {
     return false; // also where it may not be read: the caller only words a message with it
+  }
+}
+
+/** How much is read at once. */
+const CHUNK = 1 << 16;
+/** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
+const SMALL = 1 << 13;
+
+/**
+ * The standard input and output of a process as a stream of bytes. What it writes waits in its pipe
+ * until it is read, so that a process that nobody reads waits too.
+ */
+export class ProcessPipes implements ByteStream {
+  readonly closed: Promise<void>;
+  /** Resolves when the output has been read to its end, or nobody will read it any more. */
+  readonly outputEnded: Promise<void>;
+
+  readonly #command: string;
+  readonly #input: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #output: ReadableStreamBYOBReader;
+  readonly #gone = Promise.withResolvers<void>();
+  readonly #ended = Promise.withResolvers<void>();
+  #buffer: Uint8Array<ArrayBuffer> | undefined;
+  #wasRead = false;
+
+  constructor(command: string, child: Deno.ChildProcess) {
+    this.#command = command;
+    this.#input = child.stdin.getWriter();
+    this.#input.closed.catch(() => {}); // each write reports its own failure
+    this.#output = child.stdout.getReader({ mode: "byob" });
+    this.closed = this.#gone.promise;
+    this.outputEnded = this.#ended.promise;
+  }
+
+  /** Whether anybody has begun to read the output. */
+  get wasRead(): boolean {
+    return this.#wasRead;
+  }
+
+  async read(): Promise<Uint8Array | null> {
+    this.#wasRead = true;
+    const given = this.#buffer ?? new Uint8Array(CHUNK);
+    this.#buffer = undefined; // the stream takes it
+    const { value, done } = await this.#output.read(given).catch(() => OUTPUT_ENDED);
+    if (done || value === undefined) {
+      this.#ended.resolve();
+      return null;
+    }
+    if (value.length > SMALL) return value;
+    this.#buffer = new Uint8Array(value.buffer);
+    return value.slice();
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    try {
+      await this.#input.write(bytes);
+    } catch (cause) {
+      throw new Error(`Cannot write to ${this.#command}: its stdin is closed`, { cause });
+    }
+  }
+
+  end(): Promise<void> {
+    this.#input.close().catch(() => {}); // already closed, or the process no longer reads
+    return Promise.resolve();
+  }
+
+  close(): void {
+    this.end();
+    this.#ended.resolve();
+    this.#output.cancel().catch(() => {}); // there may be nothing to cancel
+    this.#gone.resolve();
+  }
+
+  /** Gives up what waits to be written, because the process has ended. */
+  dropInput(): void {
+    this.#input.abort().catch(() => {}); // nobody reads it any more
+  }
+}
+
+/** A pipe that fails has ended: the other side is gone. */
+const OUTPUT_ENDED: { readonly value?: undefined; readonly done: true } = { done: true };
+
+/** Terminal escape sequences, then every control character but the tab. */
+const ESCAPES =
+  // deno-lint-ignore no-control-regex -- control characters are what is looked for
+  /\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]?/g;
+// deno-lint-ignore no-control-regex -- as above
+const CONTROLS = /[\x00-\x08\x0a-\x1f\x7f-\x9f]/g;
+
+/** The longest line that is kept whole; what follows it counts as the next line. */
+const MAX_LINE = 8 * 1024;
+
+/**
+ * Removes terminal escape sequences and control characters, which must not reach a terminal or a
+ * log from a process that is not trusted.
+ */
+export function stripTerminalEscapes(text: string): string {
+  return text.replace(ESCAPES, "").replace(CONTROLS, "");
+}
+
+/** Splits a process's output into plain lines and keeps the last of them. */
+export class OutputTail {
+  readonly #limit: number;
+  readonly #decoder = new TextDecoder();
+  #lines: string[] = [];
+  #length = 0;
+  #open = "";
+
+  /** Begins with nothing. */
+  constructor(limit: number = 16 * 1024) {
+    this.#limit = limit;
+  }
+
+  /** What is kept, ended by a newline unless it is empty or its last line still is open. */
+  get text(): string {
+    return this.#lines.map((line) => line + "\n").join("") + stripTerminalEscapes(this.#open);
+  }
+
+  /** Takes the next bytes of the output. */
+  push(bytes: Uint8Array): string[] {
+    return this.#take(this.#decoder.decode(bytes, { stream: true }), false);
+  }
+
+  /** Takes the end of the output. */
+  end(): string[] {
+    return this.#take(this.#decoder.decode(), true);
+  }
+
+  #take(text: string, atEnd: boolean): string[] {
+    const pieces = (this.#open + text).split(/\r\n|\n|\r(?!$)/);
+    this.#open = pieces.pop() ?? "";
+    if (atEnd && this.#open !== "") {
+      pieces.push(this.#open);
+      this.#open = "";
+    }
+    while (this.#open.length > MAX_LINE) {
+      pieces.push(this.#open.slice(0, MAX_LINE));
+      this.#open = this.#open.slice(MAX_LINE);
+    }
+    const lines = pieces.map(stripTerminalEscapes);
+    for (const line of lines) this.#keep(line);
+    return lines;
+  }
+
+  #keep(line: string): void {
+    const kept = line.slice(-this.#limit);
+    this.#lines.push(kept);
+    this.#length += kept.length + 1;
+    let dropped = 0;
+    while (this.#length > this.#limit && dropped < this.#lines.length - 1) {
+      this.#length -= (this.#lines[dropped++]?.length ?? 0) + 1;
+    }
+    if (dropped > 0) this.#lines = this.#lines.slice(dropped);
   }
 }

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
-import { bytesOf } from "../net/byte_stream.ts";
+import { bytesOf } from "../base/streams.ts";
 import { ManagedProcess, type ManagedProcessOptions } from "./managed_process.ts";
 import { namedProgram } from "./program.ts";
 

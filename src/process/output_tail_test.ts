@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { OutputTail, stripTerminalEscapes } from "./output_tail.ts";
+import { OutputTail, stripTerminalEscapes } from "./managed_process.ts";
 
 const encoder = new TextEncoder();
 

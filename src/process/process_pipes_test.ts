@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects } from "@std/assert";
-import { bytesOf } from "../net/byte_stream.ts";
-import { ProcessPipes } from "./process_pipes.ts";
+import { bytesOf } from "../base/streams.ts";
+import { ProcessPipes } from "./managed_process.ts";
 
 /** A shell script whose stdin and stdout are pipes; disposing it ends it. */
 class Shell implements AsyncDisposable {

@@ -1,6 +1,5 @@
 import { delimiter, isAbsolute, join, resolve } from "node:path";
-import { hostEnv } from "./host_env.ts";
-import { isGranted, mayRead } from "./permission.ts";
+import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { PathTrust } from "./trusted_path.ts";
 
 declare const isProgram: unique symbol;

@@ -1,4 +1,4 @@
-import { LinkedSignal } from "../async/linked_signal.ts";
+import { LinkedSignal } from "../base/signals.ts";
 import { hostPath, type ProgramPath } from "./program.ts";
 import { trustedPath } from "./trusted_path.ts";
 

@@ -2,7 +2,7 @@ import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/
 import { SilentIndex } from "../../tests/support/silent_index.ts";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
 import { remoteRecipe, tinyRecipe } from "../../tests/support/tiny_recipe.ts";
-import { EnvironmentNotReadyError } from "../errors.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { buildPythonEnvironment, readManagedEnvironment } from "./environment.ts";
 import type { EnvironmentRecipe } from "./managed.ts";
 

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { EnvironmentNotReadyError } from "../errors.ts";
-import { type Logger, silentLogger } from "../log.ts";
-import { requireOwnProgram } from "../sandbox/own_program.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
 import {
   type EnvironmentRecipe,

@@ -1,6 +1,6 @@
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
-import { EnvironmentNotReadyError } from "../errors.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { checkPython, findPython } from "./environment.ts";
 import { isNewEnough } from "./interpreter.ts";
 import { environmentKey, kernelRecipe } from "./managed.ts";

@@ -4,10 +4,10 @@
  * @module
  */
 import { z } from "zod";
-import { anySignal } from "../async/signals.ts";
-import { bodyOf } from "../net/body_of.ts";
-import { readWhole } from "../net/byte_buffer.ts";
-import { type Logger, silentLogger } from "../log.ts";
+import { anySignal } from "../base/signals.ts";
+import { bodyOf } from "../base/http.ts";
+import { readWhole } from "../base/bytes.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
 
 /** Options of {@linkcode fileHosts}. */
 export interface FileHostsOptions {

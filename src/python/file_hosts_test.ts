@@ -1,8 +1,8 @@
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { testIf } from "../../tests/support/skip.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { silentLogger } from "../log.ts";
-import { indexInHelp } from "./default_index.ts";
+import { silentLogger } from "../base/log.ts";
+import { indexInHelp } from "./indexes.ts";
 import { fileHosts } from "./file_hosts.ts";
 
 const JSON_PAGE = { "content-type": "application/vnd.pypi.simple.v1+json" };

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { EnvironmentNotReadyError } from "../errors.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { findPrograms, programOf } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 

@@ -12,7 +12,7 @@
  */
 import { basename, join } from "node:path";
 import { asset } from "../assets/mod.ts";
-import { EnvironmentNotReadyError } from "../errors.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Interpreter, parseInterpreter } from "./interpreter.ts";
 
 /** A Python that can run kernels. */

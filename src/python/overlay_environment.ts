@@ -1,5 +1,5 @@
 import { dirname, join } from "node:path";
-import { removeTree } from "../process/remove_tree.ts";
+import { removeTree } from "../files/remove_tree.ts";
 import type { PythonEnvironment } from "./managed.ts";
 
 /**

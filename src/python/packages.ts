@@ -5,28 +5,29 @@
  */
 import { dirname, join } from "node:path";
 import { asset } from "../assets/mod.ts";
-import { Mutex } from "../async/mutex.ts";
-import { abortable, anySignal } from "../async/signals.ts";
-import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../errors.ts";
-import { type Logger, silentLogger } from "../log.ts";
-import { bytesOf } from "../net/byte_stream.ts";
-import { hostEnv } from "../process/host_env.ts";
-import { ManagedProcess } from "../process/managed_process.ts";
-import { HeldFolder } from "../process/held_folder.ts";
-import { OutputTail } from "../process/output_tail.ts";
-import { isGranted, mayRead } from "../process/permission.ts";
-import { PrivateFolder } from "../process/private_folder.ts";
-import { emptyFolder } from "../process/remove_tree.ts";
+import { Mutex } from "../base/mutex.ts";
+import { abortable, anySignal } from "../base/signals.ts";
+import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { bytesOf } from "../base/streams.ts";
+import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
+import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
+import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
+import { emptyFolder } from "../files/remove_tree.ts";
 import { findProgram, hostPath, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { defaultIndex } from "./default_index.ts";
+import {
+  defaultIndex,
+  type IndexSettings,
+  installerEnvironment,
+  readIndexSettings,
+  readUvSettings,
+} from "./indexes.ts";
 import { fileHosts } from "./file_hosts.ts";
-import { type IndexSettings, readIndexSettings } from "./index_settings.ts";
-import { installerEnvironment } from "./installer_environment.ts";
 import { managedDirectory, type PythonEnvironment } from "./managed.ts";
 import {
   judgePackages,
@@ -37,7 +38,6 @@ import {
   sitePackagesOf,
 } from "./overlay_environment.ts";
 import type { Requirement } from "./requirement.ts";
-import { readUvSettings } from "./uv_settings.ts";
 
 /** A package that was installed for a workspace. */
 export interface InstalledPackage {

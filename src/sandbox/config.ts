@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { ConfigError } from "../errors.ts";
-import { reliablePath } from "../process/reliable_path.ts";
+import { ConfigError } from "../base/errors.ts";
+import { reliablePath } from "../process/trusted_path.ts";
 
 /**
  * What a user adds to the sandbox's own settings, in the words of `srt`'s settings file. Lists are

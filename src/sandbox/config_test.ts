@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError } from "../base/errors.ts";
 import { parseSandboxConfig, readSandboxConfig } from "./config.ts";
 
 Deno.test("parseSandboxConfig() takes what it knows", () => {

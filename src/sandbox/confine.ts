@@ -1,11 +1,11 @@
-import { hostEnv } from "../process/host_env.ts";
+import { hostEnv } from "../base/permission.ts";
 import { hostPath, type ProgramPath } from "../process/program.ts";
-import type { Logger } from "../log.ts";
+import type { Logger } from "../base/log.ts";
 import type { SandboxConfig } from "./config.ts";
-import { guarded } from "./guard.ts";
-import { writeSettings } from "./launch.ts";
+import { guarded } from "./sandbox.ts";
+import { writeSettings } from "./wall.ts";
 import { effectiveLimits } from "./limits.ts";
-import { sandboxSettings } from "./policy.ts";
+import { sandboxSettings } from "./settings.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { findSrt } from "./srt.ts";
 

@@ -1,7 +1,6 @@
 import { assertEquals, assertStringIncludes, assertThrows } from "@std/assert";
-import { ConfigError } from "../errors.ts";
-import { refuseTooManyMounts } from "./mount_count.ts";
-import { sandboxSettings } from "./policy.ts";
+import { ConfigError } from "../base/errors.ts";
+import { refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 
 function settingsWith(secrets: readonly string[]) {
   return sandboxSettings({

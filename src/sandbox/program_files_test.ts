@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { isBroad, programFiles } from "./program_files.ts";
+import { isBroad, programFiles } from "./servers.ts";
 import { namedProgram } from "../process/program.ts";
 
 async function write(path: string, text = ""): Promise<void> {

@@ -1,23 +1,27 @@
 import { resolve } from "node:path";
-import { allDone } from "../async/all.ts";
-import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
-import { ConfigError, SandboxUnavailableError } from "../errors.ts";
-import { hostEnv } from "../process/host_env.ts";
-import type { Logger } from "../log.ts";
+import { asset } from "../assets/mod.ts";
+import { ConfigError, SandboxUnavailableError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { hostEnv } from "../base/permission.ts";
+import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
-import { noteAbsentDotenv } from "./dotenv_note.ts";
-import { writeSettings } from "./launch.ts";
-import { lastingPaths } from "./lasting_paths.ts";
-import { refuseTooManyMounts } from "./mount_count.ts";
-import { sandboxSettings } from "./policy.ts";
-import { isWide, refuseNesting } from "./nested_workspace.ts";
-import { type ProjectPaths, projectPaths } from "./project_folder.ts";
-import { findProtectedPaths, makeOwnFolders } from "./protected_paths.ts";
-import { findSrt } from "./srt.ts";
-import { refuseUserFoldersIn, userFolders } from "./user_folders.ts";
-import { settledPaths } from "./writers.ts";
+import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import type { EffectiveLimits } from "./limits.ts";
+import { findProtectedPaths, lastingPaths, makeOwnFolders } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
+import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
+import { findSrt } from "./srt.ts";
+import { writeSettings } from "./wall.ts";
+import {
+  isWide,
+  type ProjectPaths,
+  projectPaths,
+  refuseNesting,
+  refuseUserFoldersIn,
+  userFolders,
+} from "./workspace.ts";
+import { settledPaths } from "./writers.ts";
 
 /** How the sandbox differs from its defaults. */
 export interface SandboxOptions {
@@ -39,7 +43,7 @@ export interface SandboxOptions {
 }
 
 /** The folders that a sandbox is made for. All are absolute and free of symbolic links. */
-export interface SandboxFolders {
+interface SandboxFolders {
   /** What code inside may write, and the working directory of the sandbox itself. */
   session: string;
   /** Parts of it and of the workspace that may only be read. */
@@ -53,7 +57,7 @@ export interface SandboxFolders {
 }
 
 /** What {@linkcode prepareSandbox} needs besides the folders. */
-export interface PrepareSandboxOptions extends SandboxOptions {
+interface PrepareSandboxOptions extends SandboxOptions {
   /** Where it says what it does. */
   log: Logger;
   /** Ends the preparation. */
@@ -248,4 +252,40 @@ function refuseWideWorkspace(workspace: string): void {
         "choose a folder of its own",
     );
   }
+}
+
+/** What {@linkcode guarded} is told. */
+interface GuardOptions {
+  /** What only the host sees. It exists. */
+  readonly hostPrivate: string;
+  /** The command's working directory. */
+  readonly cwd: string;
+  /** What each of its processes may take. */
+  readonly limits?: EffectiveLimits;
+}
+
+/** What POSIX counts the sizes of files in. */
+const BLOCK = 512;
+
+/**
+ * Has a command look first, from inside, whether its sandbox holds. Kernels have a launcher that does
+ * this.
+ */
+export async function guarded(
+  command: readonly string[],
+  { hostPrivate, cwd, limits }: GuardOptions,
+): Promise<string[]> {
+  const canary = `${hostPrivate}/canary`;
+  await Deno.writeTextFile(canary, "nobody inside sees this", { mode: 0o600 });
+  const ulimits = [
+    inUnits(limits?.memoryBytes, 1024),
+    inUnits(limits?.processes, 1),
+    inUnits(limits?.fileBytes, BLOCK),
+  ];
+  const check = ["-c", asset("wall/check.sh"), "sh", Deno.build.os, canary, cwd, ...ulimits];
+  return ["/bin/sh", ...check, ...command];
+}
+
+function inUnits(limit: number | null | undefined, unit: number): string {
+  return typeof limit === "number" ? String(Math.ceil(limit / unit)) : "unlimited";
 }

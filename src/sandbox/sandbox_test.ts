@@ -1,7 +1,7 @@
 import { assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { ConfigError } from "../errors.ts";
-import { silentLogger } from "../log.ts";
+import { ConfigError } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
 import { prepareSandbox } from "./sandbox.ts";
 
 Deno.test("prepareSandbox() refuses a workspace around what only the host may see", async () => {

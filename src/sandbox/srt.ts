@@ -1,7 +1,7 @@
 import { z } from "zod";
-import { allDone } from "../async/all.ts";
-import { SandboxUnavailableError } from "../errors.ts";
-import type { Logger } from "../log.ts";
+import { EnvironmentNotReadyError, SandboxUnavailableError } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { allDone } from "../base/signals.ts";
 import {
   denoProgram,
   findProgram,
@@ -10,6 +10,7 @@ import {
   type ProgramSearch,
 } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
+import type { Prerequisite } from "./prerequisites.ts";
 
 /** The sandbox runtime's name on npm. */
 export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
@@ -36,14 +37,14 @@ export interface SrtCommand {
 }
 
 /** The part of its settings that says where its programs are. Those that are not found are left out. */
-export interface SrtPrograms {
+interface SrtPrograms {
   readonly bwrapPath?: ProgramPath;
   readonly socatPath?: ProgramPath;
   readonly ripgrep?: { readonly command: ProgramPath };
 }
 
 /** What {@linkcode findSrt} is told. */
-export interface FindSrtOptions extends ProgramSearch {
+interface FindSrtOptions extends ProgramSearch {
   /** Where it says what it does. */
   log: Logger;
   /** Ends the search. */
@@ -157,7 +158,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
 }
 
 /** The Deno that runs the sandbox runtime. */
-export async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
+async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   try {
     return await denoProgram(search);
   } catch (cause) {
@@ -195,4 +196,45 @@ async function denoOutput(
     `Cannot get the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${end.stderr.trim()}`,
     `deno cache npm:${SRT_PACKAGE}@${SRT_VERSION}`,
   );
+}
+
+// The sandbox runtime, `srt`, as a thing to check and to install.
+
+const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
+
+/** Starts the `srt` that the sandbox would use, without downloading anything. */
+export async function checkSrt(): Promise<Prerequisite> {
+  try {
+    const srt = await findSrt({ log: silentLogger, offline: true });
+    const version = await startedVersion(srt);
+    const detail = srt.args.length === 0 ? srt.command : "in Deno's cache";
+    if (version !== undefined) return { name: "srt", state: "ok", version, detail, fix: null };
+  } catch (error) {
+    if (!(error instanceof EnvironmentNotReadyError)) throw error;
+    const { message: detail, fix } = error;
+    return { name: "srt", state: "missing", version: null, detail, fix };
+  }
+  // A download that was interrupted leaves the package without what it depends on.
+  const detail = "srt is there, but does not start";
+  return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SPECIFIER}` };
+}
+
+/** Puts the pinned `srt` into Deno's cache. */
+export async function cacheSrt(signal?: AbortSignal): Promise<void> {
+  const { success, stderr } = await runProgram(await srtDeno(), {
+    args: ["cache", "--no-config", SPECIFIER],
+    env: { NO_COLOR: "1" },
+    signal,
+  });
+  if (success) return;
+  const lines = stderr.split("\n").filter((line) => line.trim() !== "");
+  throw new EnvironmentNotReadyError(
+    `Cannot download ${SPECIFIER}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
+    "Connect to the network, or to the npm registry of your .npmrc, and run: ipybox setup",
+  );
+}
+
+async function startedVersion({ command, args, env }: SrtCommand): Promise<string | undefined> {
+  const { success, stdout } = await runProgram(command, { args: [...args, "--version"], env });
+  return success ? stdout.trim() || undefined : undefined;
 }

@@ -1,7 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import manifest from "../../deno.json" with { type: "json" };
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { silentLogger } from "../log.ts";
+import { silentLogger } from "../base/log.ts";
 import { findSrt, SRT_PACKAGE, SRT_VERSION, srtArguments } from "./srt.ts";
 
 /** An installation as npm makes it: a link in a folder of the PATH. */

@@ -4,8 +4,8 @@
  *
  * @module
  */
-import { EnvironmentNotReadyError } from "../errors.ts";
-import { isGranted, mayRead } from "../process/permission.ts";
+import { EnvironmentNotReadyError } from "../base/errors.ts";
+import { isGranted, mayRead } from "../base/permission.ts";
 import { findProgram, namedProgram, type ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
 

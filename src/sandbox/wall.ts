@@ -12,26 +12,27 @@
  * @module
  */
 import { asset } from "../assets/mod.ts";
-import { allDone } from "../async/all.ts";
-import { SandboxUnavailableError } from "../errors.ts";
-import { mayRead } from "../process/permission.ts";
+import { SandboxUnavailableError } from "../base/errors.ts";
+import { mayRead } from "../base/permission.ts";
+import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { isState, SHARED_BY_SANDBOXES } from "./protected_paths.ts";
+import { isState, SHARED_BY_SANDBOXES } from "./protect.ts";
 import {
   literal,
   PATTERN,
   proxyFolder,
   type SandboxSettings,
   type SettingsPath,
-} from "./policy.ts";
+} from "./settings.ts";
+import { srtArguments, type SrtCommand } from "./srt.ts";
 import { syscallFilter } from "./syscall_filter.ts";
 
 /** How much each of the folders in memory can take that programs may write: `/tmp`, `/dev/shm`. */
-export const TEMPORARY_BYTES: number = 1024 ** 3;
+const TEMPORARY_BYTES: number = 1024 ** 3;
 
 /** What {@linkcode buildWall} is told. */
-export interface WallOptions {
+interface WallOptions {
   /** What only the host sees. It exists. */
   readonly hostPrivate: string;
   /** The folder that code writes to: a link in there leads to nothing that may be shown. */
@@ -43,7 +44,7 @@ export interface WallOptions {
 }
 
 /** Writes what makes the inner sandbox. */
-export async function buildWall(
+async function buildWall(
   settings: SandboxSettings,
   { hostPrivate, workspace, bwrap, home }: WallOptions,
 ): Promise<SandboxSettings> {
@@ -224,4 +225,53 @@ async function sharedFolder(shown: readonly string[]): Promise<string[]> {
   if (!mayRead(path)) return [];
   const found = await Deno.stat(path).then(({ isDirectory }) => isDirectory, () => false);
   return found ? ["--tmpfs", path, "--remount-ro", path] : [];
+}
+
+/** What {@linkcode writeSettings} is given. */
+interface WriteSettingsInput {
+  /** The sandbox runtime. */
+  readonly srt: SrtCommand;
+  /** Its settings. */
+  readonly settings: SandboxSettings;
+  /** What only the host sees. It exists, and has nothing of a sandbox yet. */
+  readonly hostPrivate: string;
+  /** The folder that code writes to, without symbolic links in its path. */
+  readonly workspace: string;
+  /** What runs inside, by its path, and its arguments. */
+  readonly command: readonly string[];
+  /** Its home directory, where that is neither the session's nor the host's. */
+  readonly home?: string | undefined;
+}
+
+/** How the sandbox is started. */
+interface SandboxLaunch {
+  /** The program. */
+  readonly command: ProgramPath;
+  /** Its arguments. */
+  readonly args: readonly string[];
+  /** What leads it to its own folder. */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/**
+ * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
+ */
+export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
+  const { srt, hostPrivate, command } = input;
+  const file = `${hostPrivate}/srt.json`;
+  await Deno.mkdir(proxyFolder(hostPrivate));
+  const settings = Deno.build.os === "linux"
+    ? await buildWall(input.settings, {
+      hostPrivate,
+      workspace: input.workspace,
+      bwrap: srt.programs.bwrapPath,
+      home: input.home,
+    })
+    : input.settings;
+  await Deno.writeTextFile(file, JSON.stringify({ ...srt.programs, ...settings }));
+  return {
+    command: srt.command,
+    args: [...srt.args, ...srtArguments(file, command)],
+    env: { TMPDIR: proxyFolder(hostPrivate) },
+  };
 }

@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { z } from "zod";
-import { mayUse } from "../process/permission.ts";
+import { mayUse } from "../base/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
-import { isState } from "./protected_paths.ts";
-import { isUnwritable, stateFolder } from "../process/user_folders.ts";
+import { isState } from "./protect.ts";
+import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
 interface Writer {

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch } from "@std/assert";
-import { AuditLog, type AuditLogOptions } from "../../src/audit/audit_log.ts";
+import { AuditLog, type AuditLogOptions } from "../../src/approval/audit/log.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

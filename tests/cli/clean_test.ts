@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { HeldFolder } from "../../src/process/held_folder.ts";
+import { HeldFolder } from "../../src/files/private_folder.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
 import { HttpMcp } from "../support/http_mcp.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { ipybox } from "../support/cli.ts";
 import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";

@@ -1,5 +1,5 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
+import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { McpServer } from "../../src/mcp_server/mcp_server.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
-import { silentLogger } from "../../src/log.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";

@@ -1,6 +1,6 @@
 /** Arguments as real clients send them, and schemas as providers of models take them. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";

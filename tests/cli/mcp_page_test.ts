@@ -8,8 +8,8 @@ import {
 } from "@std/assert";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
-import { ConsentFile } from "../../src/policy/consent_file.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ConsentFile } from "../../src/approval/rules/consent_file.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest, type TestBrowser } from "../support/browser.ts";
 import { until } from "../support/executor.ts";

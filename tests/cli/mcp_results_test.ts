@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { z } from "zod";
-import { imageSize } from "../../src/mcp_server/image_size.ts";
+import { imageSize } from "../../src/mcp_server/images.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";

@@ -1,6 +1,6 @@
 /** `ipybox run --page`: a person decides in a browser, without a terminal. */
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { cliArguments } from "../support/cli.ts";

@@ -1,9 +1,9 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { loadPolicy } from "../../src/policy/policy_file.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { loadPolicy } from "../../src/approval/rules/file.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";
@@ -180,7 +180,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
 Deno.test("ipybox audit --follow shows what is written from then on", async () => {
   await using workspace = await TempFolder.create();
   const { cliArguments } = await import("../support/cli.ts");
-  const { AuditLog } = await import("../../src/audit/audit_log.ts");
+  const { AuditLog } = await import("../../src/approval/audit/log.ts");
   await using log = new AuditLog({ workspace: workspace.path });
   const append = (id: string) =>
     log.append({

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { join } from "node:path";
 import { OwnEntries } from "../../src/mcp/own_entries.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { untilNoneWith } from "../support/processes.ts";

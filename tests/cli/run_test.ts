@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { shellWord } from "../../src/mcp/shell_word.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { shellWord } from "../../src/mcp/launch.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";

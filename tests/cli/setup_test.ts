@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import type { Prerequisite } from "../../src/sandbox/preflight.ts";
+import type { Prerequisite } from "../../src/sandbox/prerequisites.ts";
 import { TempDirectory } from "../support/temp_directory.ts";
 import { testPython } from "../support/python.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";

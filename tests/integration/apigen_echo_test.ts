@@ -1,6 +1,6 @@
 import { assertEquals } from "@std/assert";
-import { generateMcpSources } from "../../src/apigen/sources.ts";
-import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { generateMcpSources } from "../../src/apigen/generate.ts";
+import { ToolServer } from "../../src/calls/tool_server.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

@@ -2,9 +2,9 @@
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
 import { ApprovalRequest } from "../../src/approval/request.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolServer } from "../../src/calls/tool_server.ts";
 import { rawServer, until } from "../support/mcp.ts";
 
 async function start(approvalTimeoutMs?: number): Promise<ToolServer> {

@@ -1,7 +1,7 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
-import { CodeExecutionError, ExecutionTimeoutError } from "../../src/errors.ts";
+import { CodeExecutionError, ExecutionTimeoutError } from "../../src/base/errors.ts";
 import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";

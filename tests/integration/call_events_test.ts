@@ -1,10 +1,10 @@
 /** Time limits, progress, and what servers log: from a server to Python and to the application. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import type { ExecutionEvent } from "../../src/executor/events.ts";
-import { silentLogger } from "../../src/log.ts";
-import type { ServerEvent } from "../../src/tool_server/server_events.ts";
-import { ToolServer, type ToolServerOptions } from "../../src/tool_server/tool_server.ts";
+import type { ExecutionEvent } from "../../src/executor/options.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import type { ServerEvent } from "../../src/servers/events.ts";
+import { ToolServer, type ToolServerOptions } from "../../src/calls/tool_server.ts";
 import {
   fixtureServer,
   npmServer,

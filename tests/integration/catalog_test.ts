@@ -1,9 +1,9 @@
 /** Resources, prompts and completion, from Python to real servers. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { generateMcpSources } from "../../src/apigen/sources.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolServer, type ToolServerOptions } from "../../src/tool_server/tool_server.ts";
+import { generateMcpSources } from "../../src/apigen/generate.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolServer, type ToolServerOptions } from "../../src/calls/tool_server.ts";
 import {
   fixtureServer,
   npmServer,

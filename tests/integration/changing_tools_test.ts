@@ -6,7 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { CodeExecutionError } from "../../src/errors.ts";
+import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { fixtureServer, rawServer, startHttpServer, until } from "../support/mcp.ts";

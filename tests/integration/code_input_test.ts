@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertInstanceOf, assertStringIncludes } from "@std/assert";
-import { settledWithin } from "../../src/async/signals.ts";
-import { CodeExecutionError } from "../../src/errors.ts";
+import { settledWithin } from "../../src/base/signals.ts";
+import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
-import type { InputRequest } from "../../src/kernel/input_request.ts";
+import type { InputRequest } from "../../src/kernel/execution.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rejection } from "../support/kernel.ts";
 import { stepsOf } from "../support/steps.ts";

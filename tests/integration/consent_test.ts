@@ -2,11 +2,10 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
 import type { ApprovalRequest, Remember } from "../../src/approval/request.ts";
-import { readAuditLog } from "../../src/audit/audit_reader.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
-import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
+import { readAuditLog } from "../../src/approval/audit/reader.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
 import { follow, rejection, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";

@@ -1,8 +1,8 @@
 /** Every process between the application and its code is killed, with and without the sandbox. */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertRejects } from "@std/assert";
-import { KernelDiedError } from "../../src/errors.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { rejection } from "../support/kernel.ts";
 import { testPython } from "../support/python.ts";

@@ -1,14 +1,13 @@
 /** What servers ask for while a tool runs: a person's answer, a model's, where to work. */
 import { assert, assertEquals, assertMatch, assertRejects, assertThrows } from "@std/assert";
-import { ToolCallError } from "../../src/errors.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import type { ApprovalSetting } from "../../src/approval/policy.ts";
-import type { ElicitationRequest } from "../../src/mcp/elicitation.ts";
-import { parsePolicy } from "../../src/policy/policy_file.ts";
-import { PolicyRules } from "../../src/policy/policy_rules.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
-import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
+import type { ElicitationRequest } from "../../src/mcp/questions.ts";
+import { parsePolicy } from "../../src/approval/rules/file.ts";
+import { PolicyRules } from "../../src/approval/rules/rules.ts";
+import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
 import { fixtureServer, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";

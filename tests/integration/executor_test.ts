@@ -1,5 +1,9 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../../src/errors.ts";
+import {
+  CodeExecutionError,
+  ExecutionTimeoutError,
+  KernelDiedError,
+} from "../../src/base/errors.ts";
 import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
 

@@ -1,10 +1,9 @@
 /** Servers that misbehave: their own calls may fail, nothing else does, and nothing of them stays. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import type { ToolCall } from "../../src/tool_server/approved_calls.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
-import type { ToolRunnerOptions } from "../../src/tool_server/tool_runner_options.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import type { ToolCall } from "../../src/calls/calls.ts";
+import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
 import { isAlive, rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

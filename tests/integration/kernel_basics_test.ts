@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
-import { CodeExecutionError, KernelStartError } from "../../src/errors.ts";
-import type { OutputChunk } from "../../src/kernel/chunk_queue.ts";
+import { CodeExecutionError, KernelStartError } from "../../src/base/errors.ts";
+import type { OutputChunk } from "../../src/kernel/spill_file.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
 import { rejection, TestGateway, TestKernel } from "../support/kernel.ts";
 

@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertInstanceOf, assertStrictEquals } from "@std/assert";
-import { CodeExecutionError } from "../../src/errors.ts";
+import { CodeExecutionError } from "../../src/base/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 import { until } from "../support/mcp.ts";

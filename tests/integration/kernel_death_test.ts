@@ -1,5 +1,5 @@
 import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
-import { KernelDiedError } from "../../src/errors.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 
 /** The kernel's messages leave it on a thread of their own, so it lives on until this has come. */

@@ -5,8 +5,8 @@ import {
   assertMatch,
   assertStringIncludes,
 } from "@std/assert";
-import { CodeExecutionError } from "../../src/errors.ts";
-import type { OutputChunk } from "../../src/kernel/chunk_queue.ts";
+import { CodeExecutionError } from "../../src/base/errors.ts";
+import type { OutputChunk } from "../../src/kernel/spill_file.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 import { testIf } from "../support/skip.ts";
 

@@ -1,8 +1,8 @@
 /** A kernel that cannot start, and what is said of it. */
 import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
 import { asset } from "../../src/assets/mod.ts";
-import { settledWithin } from "../../src/async/signals.ts";
-import { KernelStartError } from "../../src/errors.ts";
+import { settledWithin } from "../../src/base/signals.ts";
+import { KernelStartError } from "../../src/base/errors.ts";
 import { KernelClient } from "../../src/kernel/client.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { cliArguments, ipybox } from "../support/cli.ts";

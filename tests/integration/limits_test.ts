@@ -1,8 +1,8 @@
 /** What executed code may take, and that errors say so. */
 import { assert, assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
-import { CodeExecutionError, KernelDiedError } from "../../src/errors.ts";
+import { CodeExecutionError, KernelDiedError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import type { ResourceLimits } from "../../src/sandbox/limits.ts";
 import { rejection } from "../support/kernel.ts";
 import { testPython } from "../support/python.ts";

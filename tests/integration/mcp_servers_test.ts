@@ -1,6 +1,6 @@
 import { trustedPath } from "../../src/process/trusted_path.ts";
 import { assert, assertEquals, assertGreater, assertMatch, assertRejects } from "@std/assert";
-import { ConfigError, McpConnectionError, ToolCallError } from "../../src/errors.ts";
+import { ConfigError, McpConnectionError, ToolCallError } from "../../src/base/errors.ts";
 import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";

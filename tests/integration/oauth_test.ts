@@ -5,7 +5,7 @@ import {
   McpConnectionError,
   McpLoginRequiredError,
   ToolCallError,
-} from "../../src/errors.ts";
+} from "../../src/base/errors.ts";
 import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
 import { forgetLogin } from "../../src/mcp/oauth/logout.ts";
 import {

@@ -1,10 +1,10 @@
 /** Servers whose lists of tools are not what the protocol says: no tool costs another. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { generateMcpSources } from "../../src/apigen/sources.ts";
-import { McpConnectionError, ToolCallError } from "../../src/errors.ts";
+import { generateMcpSources } from "../../src/apigen/generate.ts";
+import { McpConnectionError, ToolCallError } from "../../src/base/errors.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
-import type { ServerParams } from "../../src/mcp/server_params.ts";
+import type { ServerParams } from "../../src/mcp/params.ts";
 import { runPython } from "../support/run_python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

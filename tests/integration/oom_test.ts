@@ -1,6 +1,6 @@
 /** The system kills a kernel for want of memory: for real, in a control group that is too small. */
 import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
-import { KernelDiedError } from "../../src/errors.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
 import { MemoryGroup } from "../support/memory_group.ts";
 import { processesWith } from "../support/processes.ts";
 import { rejection } from "../support/kernel.ts";

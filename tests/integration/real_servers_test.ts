@@ -1,7 +1,7 @@
 /** MCP servers as others publish them, registered and called from code in a kernel. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
-import type { ExecutionEvent } from "../../src/executor/events.ts";
+import type { ExecutionEvent } from "../../src/executor/options.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { npmPackage, npmServer } from "../support/mcp.ts";
 import { pythonServers } from "../support/python_servers.ts";

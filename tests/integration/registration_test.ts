@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { CodeExecutionError, ConfigError, McpConnectionError } from "../../src/errors.ts";
-import type { ServerParams } from "../../src/mcp/server_params.ts";
+import { CodeExecutionError, ConfigError, McpConnectionError } from "../../src/base/errors.ts";
+import type { ServerParams } from "../../src/mcp/params.ts";
 import { rejection, TestExecutor } from "../support/executor.ts";
 import { npmServer, rawServer } from "../support/mcp.ts";
 import { stepsOf } from "../support/steps.ts";

@@ -1,7 +1,7 @@
 /** Packages from the index, in a sandbox that lets through only its domains. */
 import { assertEquals, assertStringIncludes } from "@std/assert";
 import { fileHosts } from "../../src/python/file_hosts.ts";
-import { readIndexSettings } from "../../src/python/index_settings.ts";
+import { readIndexSettings } from "../../src/python/indexes.ts";
 import { rejection, TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";

@@ -1,11 +1,11 @@
 /** MCP servers in a sandbox of their own: what they can reach, and that nothing of them is left. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { ConfigError, McpConnectionError } from "../../src/errors.ts";
+import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
 import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
-import type { StdioServerParams } from "../../src/mcp/server_params.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import type { StdioServerParams } from "../../src/mcp/params.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { until } from "../support/mcp.ts";

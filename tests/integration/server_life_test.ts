@@ -1,10 +1,10 @@
 /** How servers are started, replaced and ended by the pool behind the tool server. */
 import { assert, assertEquals, assertGreater, assertMatch, assertRejects } from "@std/assert";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
-import type { ServerParams } from "../../src/mcp/server_params.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import type { ServerParams } from "../../src/mcp/params.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { fixtureServer, isAlive, rawServer, startHttpServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

@@ -5,7 +5,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { KernelDiedError } from "../../src/errors.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
 import type { CodeExecutorOptions } from "../../src/executor/options.ts";
 import { type Decide, ShellExecutor } from "../support/shell.ts";
 import { stepsOf } from "../support/steps.ts";

@@ -1,7 +1,7 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import type { KernelGateway } from "../../src/kernel/gateway.ts";
-import { SHORT_LIFE_MS } from "../../src/kernel/spare_kernel.ts";
-import type { Logger } from "../../src/log.ts";
+import { SHORT_LIFE_MS } from "../../src/kernel/keeper.ts";
+import type { Logger } from "../../src/base/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { until } from "../support/executor.ts";
 import { TestKernel } from "../support/kernel.ts";

@@ -6,8 +6,8 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
-import { generateMcpSources } from "../../src/apigen/sources.ts";
-import { CodeExecutionError, ConfigError } from "../../src/errors.ts";
+import { generateMcpSources } from "../../src/apigen/generate.ts";
+import { CodeExecutionError, ConfigError } from "../../src/base/errors.ts";
 import { rejection, TestExecutor } from "../support/executor.ts";
 import { npmRegistry } from "../support/npm_registry.ts";
 import { testIf } from "../support/skip.ts";

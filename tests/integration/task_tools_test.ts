@@ -1,9 +1,9 @@
 /** Tools that refuse calls that are not tasks (`execution.taskSupport: "required"`). */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { generateMcpSources } from "../../src/apigen/sources.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { generateMcpSources } from "../../src/apigen/generate.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { npmServer, rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

@@ -1,9 +1,9 @@
 /** Both halves of the wire against each other: real Python, the tool server, real MCP servers. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolServer, type ToolServerOptions } from "../../src/tool_server/tool_server.ts";
-import { TOOL_ERROR_TYPES } from "../../src/tool_server/wire.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolServer, type ToolServerOptions } from "../../src/calls/tool_server.ts";
+import { TOOL_ERROR_TYPES } from "../../src/calls/wire.ts";
 import { fixtureServer, python, pythonJson, rawServer, until } from "../support/mcp.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";

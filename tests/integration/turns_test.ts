@@ -1,6 +1,6 @@
 /** Executions that wait, are cancelled or lose their kernel, and what is said of their state. */
 import { assert, assertEquals, assertInstanceOf, assertStrictEquals } from "@std/assert";
-import { ExecutionTimeoutError } from "../../src/errors.ts";
+import { ExecutionTimeoutError } from "../../src/base/errors.ts";
 import { rejection, TestExecutor } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
 

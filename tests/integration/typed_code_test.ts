@@ -1,5 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 import { stepsOf } from "../support/steps.ts";

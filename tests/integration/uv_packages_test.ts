@@ -1,6 +1,6 @@
 /** Packages for a Python that has no pip of its own. */
 import { assertEquals, assertRejects } from "@std/assert";
-import { EnvironmentNotReadyError } from "../../src/errors.ts";
+import { EnvironmentNotReadyError } from "../../src/base/errors.ts";
 import { inspectInterpreter } from "../../src/python/interpreter.ts";
 import { PackageFolder } from "../../src/python/packages.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";

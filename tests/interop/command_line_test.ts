@@ -7,7 +7,7 @@
  * also of the one to `subscriptions/listen` that has no end, and under Deno that keeps it from reading
  * on. It needs Node 22.19 there.
  */
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { cliArguments } from "../support/cli.ts";
 import {
@@ -17,8 +17,14 @@ import {
   type ServerToCall,
 } from "../support/command_line_clients.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
-import { CELL, CELLS, checkTranscript, REGISTRATION } from "../support/interop.ts";
-import type { End, Transcript } from "../support/interop.ts";
+import {
+  CELL,
+  CELLS,
+  checkTranscript,
+  type End,
+  REGISTRATION,
+  type Transcript,
+} from "../support/interop.ts";
 import { stepsOf } from "../support/steps.ts";
 import { testPython } from "../support/python.ts";
 import { TempCache } from "../support/temp_cache.ts";

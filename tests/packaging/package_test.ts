@@ -7,7 +7,7 @@ import mcpb from "../../packaging/mcpb/manifest.json" with { type: "json" };
 import npm from "../../packaging/npm/package.json" with { type: "json" };
 import registry from "../../server.json" with { type: "json" };
 import { SRT_PACKAGE, SRT_VERSION } from "../../src/sandbox/srt.ts";
-import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
+import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { Client } from "@modelcontextprotocol/client";
 import { INITIALIZE } from "../support/initialize.ts";
 import { testIf } from "../support/skip.ts";

@@ -1,8 +1,8 @@
 /** Attacks by files that came with a repository: a person accepts one thing, and another one runs. */
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { silentLogger } from "../../src/log.ts";
-import type { StdioServerParams } from "../../src/mcp/server_params.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import type { StdioServerParams } from "../../src/mcp/params.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";

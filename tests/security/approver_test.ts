@@ -1,9 +1,9 @@
 /** Attacks on whoever decides, over the approval WebSocket and within the process. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ApprovalClient } from "../../src/approval/client.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolServer } from "../../src/calls/tool_server.ts";
 import { rejection } from "../support/executor.ts";
 import { rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";

@@ -1,12 +1,11 @@
 /** What the audit log must hold, whatever happens to the process and to the log. */
 import { createHmac } from "node:crypto";
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { AuditLog } from "../../src/audit/audit_log.ts";
-import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import type { Logger } from "../../src/log.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { AuditLog } from "../../src/approval/audit/log.ts";
+import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { type Logger, silentLogger } from "../../src/base/log.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { rejection } from "../support/executor.ts";
 import { rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";

@@ -1,9 +1,9 @@
 /** A call that was approved once reaches its server at most once. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { ToolCallError } from "../../src/errors.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
 import { sealObject } from "../../src/json/exact.ts";
-import { McpPool } from "../../src/tool_server/mcp_pool.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { McpPool } from "../../src/servers/pool.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** A server that answers calls, and lists after the first, as if it no longer knew the session. */

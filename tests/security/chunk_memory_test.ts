@@ -5,7 +5,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { sealObject } from "../../src/json/exact.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
-import { hostRoom } from "../../src/mcp/message_room.ts";
+import { hostRoom } from "../../src/mcp/message.ts";
 import { exactFetch } from "../../src/mcp/exact_fetch.ts";
 import { oauthFetch } from "../../src/mcp/oauth/http.ts";
 import { until } from "../support/mcp.ts";

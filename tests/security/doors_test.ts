@@ -1,7 +1,7 @@
 /** Attacks on the two doors, from the kernel's side and from web pages. */
 import { assertEquals, assertFalse, assertMatch } from "@std/assert";
-import { silentLogger } from "../../src/log.ts";
-import { type Door, ToolServer } from "../../src/tool_server/tool_server.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { type Door, ToolServer } from "../../src/calls/tool_server.ts";
 import { rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 

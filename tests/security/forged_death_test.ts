@@ -1,8 +1,8 @@
 /** Code that says that its kernel has died, to outlive it. */
 import { assert, assertEquals, assertInstanceOf, assertMatch, assertRejects } from "@std/assert";
-import { KernelDiedError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolServer } from "../../src/calls/tool_server.ts";
 import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith } from "../support/processes.ts";

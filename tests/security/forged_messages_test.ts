@@ -1,7 +1,7 @@
 /** Hostile code that speaks in the place of others: of the launcher on the link, and of its kernel. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
-import { KernelDiedError } from "../../src/errors.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
 import { follow, until } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
 import { attack, Siege, TOOLS } from "./siege.ts";

@@ -8,38 +8,34 @@ import fc from "fast-check";
 import { renderFiles } from "../../src/apigen/generate.ts";
 import { describeCall, visible } from "../../src/approval/call_text.ts";
 import { parseAnswer, parseServerMessage } from "../../src/approval/wire.ts";
-import { parseDecision } from "../../src/approval_page/page_wire.ts";
-import { readChainLine } from "../../src/audit/chain.ts";
-import { redactText } from "../../src/audit/redact.ts";
-import { ConfigError, ToolCallError } from "../../src/errors.ts";
+import { parseDecision } from "../../src/approval/page/wire.ts";
+import { readChainLine } from "../../src/approval/audit/file.ts";
+import { redactText } from "../../src/approval/audit/redact.ts";
+import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { parseDocument } from "../../src/json/document.ts";
-import { ArtifactFolder } from "../../src/kernel/artifact_folder.ts";
+import { ArtifactFolder } from "../../src/files/artifact_folder.ts";
 import { decodeMessage } from "../../src/kernel/jupyter.ts";
 import { OutputCollector } from "../../src/kernel/output_collector.ts";
 import { collapseCarriageReturns } from "../../src/kernel/text.ts";
 import { cleanTraceback } from "../../src/kernel/traceback.ts";
 import { encodeFrame, FrameDecoder, FrameType, LinkError } from "../../src/link/frame.ts";
-import { parseToolResult } from "../../src/mcp/content.ts";
-import { parseForm } from "../../src/mcp/form.ts";
+import { parseToolResult } from "../../src/mcp/results.ts";
+import { parseForm } from "../../src/mcp/questions.ts";
 import { parseMessage } from "../../src/mcp/message.ts";
-import { readChallenge } from "../../src/mcp/oauth/challenge.ts";
-import { trustedUrl, UntrustedUrlError } from "../../src/mcp/oauth/trusted_url.ts";
-import { fillVariables, parseServerParams } from "../../src/mcp/server_params.ts";
-import { imageSize } from "../../src/mcp_server/image_size.ts";
-import { parsePolicy } from "../../src/policy/policy_file.ts";
-import { readShell } from "../../src/policy/shell_command.ts";
+import { readChallenge } from "../../src/mcp/oauth/session.ts";
+import { trustedUrl, UntrustedUrlError } from "../../src/mcp/oauth/http.ts";
+import { fillVariables, parseServerParams } from "../../src/mcp/params.ts";
+import { imageSize } from "../../src/mcp_server/images.ts";
+import { parsePolicy } from "../../src/approval/rules/file.ts";
+import { readShell } from "../../src/approval/rules/commands.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
-import { indexSettings } from "../../src/python/index_settings.ts";
-import { Refused } from "../../src/tool_server/door.ts";
-import { parseServersFile } from "../../src/tool_server/foreign_servers.ts";
-import { parseHead } from "../../src/tool_server/request_head.ts";
-import { launchText } from "../../src/tool_server/server_facets.ts";
-import {
-  parseApproveRequest,
-  parseCatalogRequest,
-  parseRunRequest,
-} from "../../src/tool_server/wire.ts";
+import { indexSettings } from "../../src/python/indexes.ts";
+import { Refused } from "../../src/calls/door.ts";
+import { parseServersFile } from "../../src/servers/foreign.ts";
+import { parseHead } from "../../src/calls/door_http.ts";
+import { launchText } from "../../src/servers/facets.ts";
+import { parseApproveRequest, parseCatalogRequest, parseRunRequest } from "../../src/calls/wire.ts";
 
 /** How long each parser is fed. */
 const BUDGET_MS = Number(Deno.env.get("IPYBOX_FUZZ_SECONDS") ?? 1) * 1000;

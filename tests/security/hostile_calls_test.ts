@@ -1,7 +1,7 @@
 /** What hostile code can do to the calls that it may ask for: none runs that nobody allowed. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
-import { KernelDiedError } from "../../src/errors.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
 import { follow, rejection, until } from "../support/executor.ts";
 import { stepsOf } from "../support/steps.ts";
 import { attack, Siege, TOOLS } from "./siege.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
-import { ConfigError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { follow, rejection, TestExecutor } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { rawServer } from "../support/mcp.ts";

@@ -3,7 +3,7 @@
  * machine. While each goes on, a call of a gated tool waits; the tool must never run.
  */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import type { ToolServer } from "../../src/tool_server/tool_server.ts";
+import type { ToolServer } from "../../src/calls/tool_server.ts";
 import { askingServer, openPage, untilReady } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { attackFrom } from "../support/in_page.js";

@@ -1,7 +1,7 @@
 /** What is kept from other kernels, other users of the machine, and from whoever looks for tokens. */
 import { assertEquals, assertMatch } from "@std/assert";
-import { ToolServer } from "../../src/tool_server/tool_server.ts";
-import { silentLogger } from "../../src/log.ts";
+import { ToolServer } from "../../src/calls/tool_server.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testIf } from "../support/skip.ts";

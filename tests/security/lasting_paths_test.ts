@@ -1,11 +1,11 @@
 /** Attacks by code that makes, in its workspace, what has the name of a thing that code cannot write. */
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { ConfigError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { shellWord } from "../../src/mcp/shell_word.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { shellWord } from "../../src/mcp/launch.ts";
 import { findPython } from "../../src/python/environment.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";

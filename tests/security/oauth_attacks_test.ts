@@ -1,6 +1,6 @@
 /** Attacks on the login to remote servers: by the server, by its authorization server, by a page. */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { McpConnectionError } from "../../src/errors.ts";
+import { McpConnectionError } from "../../src/base/errors.ts";
 import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
 import { forgetLogin } from "../../src/mcp/oauth/logout.ts";
 import {

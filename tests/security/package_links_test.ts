@@ -1,8 +1,8 @@
 /** What an installer, or a package that it builds, does to the folders of a workspace's packages. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { dirname } from "node:path";
-import { ConfigError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { findPython, type PythonEnvironment } from "../../src/python/environment.ts";
 import { packageLevels } from "../../src/python/overlay_environment.ts";
 import { PackageFolder } from "../../src/python/packages.ts";

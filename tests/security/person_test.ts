@@ -1,11 +1,10 @@
 /** Attacks on the person who decides, by what stands on the terminal and when. */
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
-import { toExact } from "../../src/json/exact.ts";
-import { sealObject } from "../../src/json/exact.ts";
-import { parseElicitation } from "../../src/mcp/elicitation.ts";
-import { foreignBlock } from "../../src/mcp_server/foreign_block.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { sealObject, toExact } from "../../src/json/exact.ts";
+import { parseElicitation } from "../../src/mcp/questions.ts";
+import { foreignBlock } from "../../src/mcp_server/cell_report.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";

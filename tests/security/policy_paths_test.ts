@@ -1,12 +1,11 @@
 /** Paths that a server may read otherwise than the rule that is to allow them. */
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
-import { approvalCall } from "../../src/policy/policy_call.ts";
-import { loadPolicy } from "../../src/policy/policy_file.ts";
-import type { PolicyRules } from "../../src/policy/policy_rules.ts";
-import type { PolicyValue } from "../../src/policy/schema.ts";
-import { ToolCallError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { approvalCall, type PolicyRules } from "../../src/approval/rules/rules.ts";
+import { loadPolicy } from "../../src/approval/rules/file.ts";
+import type { PolicyValue } from "../../src/approval/rules/schema.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { ipybox } from "../support/cli.ts";
 import { npmServer } from "../support/mcp.ts";
 import { writeAcceptedPolicy } from "../support/policy.ts";

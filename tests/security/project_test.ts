@@ -5,9 +5,9 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import { dirname } from "node:path";
 import marketplace from "../../.claude-plugin/marketplace.json" with { type: "json" };
-import { ConfigError } from "../../src/errors.ts";
+import { ConfigError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { ipybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
 import { McpHost } from "../support/mcp_client.ts";

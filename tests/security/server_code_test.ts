@@ -1,9 +1,9 @@
 /** Attacks by code that rewrites what a server outside the sandbox would run. */
 import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
-import { ConfigError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
-import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
 import { ipybox } from "../support/cli.ts";

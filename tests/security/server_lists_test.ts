@@ -1,7 +1,7 @@
 /** Servers whose lists of tools cost the host time: what they list again and again, and at what size. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { silentLogger } from "../../src/log.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { rawServer } from "../support/mcp.ts";
 import { Stalls } from "../support/stalls.ts";
 import { TempFolder } from "../support/temp_folder.ts";

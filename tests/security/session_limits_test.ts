@@ -1,7 +1,7 @@
 /** What bounds the processes of a session together, and not only each. */
 import { assert, assertEquals, assertMatch } from "@std/assert";
-import { KernelDiedError } from "../../src/errors.ts";
-import { checkSessionLimits } from "../../src/sandbox/preflight.ts";
+import { KernelDiedError } from "../../src/base/errors.ts";
+import { checkSessionLimits } from "../../src/sandbox/prerequisites.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testIf } from "../support/skip.ts";
 

@@ -11,8 +11,8 @@ import {
 } from "@std/assert";
 import { copyWorkspace } from "../../src/mcp_server/http/workspace_share.ts";
 import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_server.ts";
-import { ConfigError } from "../../src/errors.ts";
-import { silentLogger } from "../../src/log.ts";
+import { ConfigError } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { ipybox } from "../support/cli.ts";
 import { filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";

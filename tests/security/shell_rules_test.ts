@@ -1,11 +1,10 @@
 /** Texts that rules for shell commands must not be led astray by. */
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { approvalCall } from "../../src/policy/policy_call.ts";
-import { parsePolicy } from "../../src/policy/policy_file.ts";
-import { PolicyRules } from "../../src/policy/policy_rules.ts";
-import type { PolicyEffect } from "../../src/policy/schema.ts";
-import { readShell } from "../../src/policy/shell_command.ts";
+import { approvalCall, PolicyRules } from "../../src/approval/rules/rules.ts";
+import { parsePolicy } from "../../src/approval/rules/file.ts";
+import type { PolicyEffect } from "../../src/approval/rules/schema.ts";
+import { readShell } from "../../src/approval/rules/commands.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 function decide(rules: readonly unknown[], command: string): PolicyEffect {

@@ -2,11 +2,10 @@
 import { assertEquals, assertMatch, assertRejects, assertStringIncludes } from "@std/assert";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { stripVTControlCharacters } from "node:util";
-import { ToolCallError } from "../../src/errors.ts";
-import type { Logger } from "../../src/log.ts";
-import { silentLogger } from "../../src/log.ts";
-import { loadPolicy } from "../../src/policy/policy_file.ts";
-import { ToolRunner } from "../../src/tool_server/tool_runner.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
+import { type Logger, silentLogger } from "../../src/base/log.ts";
+import { loadPolicy } from "../../src/approval/rules/file.ts";
+import { ToolRunner } from "../../src/calls/runner.ts";
 import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";

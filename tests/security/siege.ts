@@ -5,10 +5,10 @@
  */
 import { assertEquals } from "@std/assert";
 import { z } from "zod";
-import { readAuditLog, verifyAuditLog } from "../../src/audit/audit_reader.ts";
+import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
 import type { ApprovalRequest } from "../../src/approval/request.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";

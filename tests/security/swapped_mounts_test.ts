@@ -9,10 +9,10 @@ import {
   assertNotEquals,
   assertStringIncludes,
 } from "@std/assert";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { namedProgram } from "../../src/process/program.ts";
 import { prepareSandbox } from "../../src/sandbox/sandbox.ts";
-import { sandboxServer } from "../../src/sandbox/server_sandbox.ts";
+import { sandboxServer } from "../../src/sandbox/servers.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testIf } from "../support/skip.ts";
 import { TempFolder } from "../support/temp_folder.ts";

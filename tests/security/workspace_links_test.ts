@@ -10,16 +10,16 @@ import {
   assertStringIncludes,
 } from "@std/assert";
 import { dirname } from "node:path";
-import { ConfigError, McpConnectionError } from "../../src/errors.ts";
+import { ConfigError, McpConnectionError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
-import type { StdioServerParams } from "../../src/mcp/server_params.ts";
+import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { findPython } from "../../src/python/environment.ts";
 import { PackageFolder } from "../../src/python/packages.ts";
 import { parseRequirement } from "../../src/python/requirement.ts";
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { follow, TestExecutor } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";

@@ -7,7 +7,7 @@
 import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { buildPythonEnvironment } from "../../src/python/environment.ts";
-import { EnvironmentNotReadyError } from "../../src/errors.ts";
+import { EnvironmentNotReadyError } from "../../src/base/errors.ts";
 import { AgentProcess, type Launch } from "./agent_process.ts";
 import { type Fetched, fetchProgram, PLATFORM } from "./agent_programs.ts";
 

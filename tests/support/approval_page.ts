@@ -5,11 +5,11 @@
  */
 import type { BrowserContextOptions, Page } from "playwright-core";
 import type { ApprovalCall, ApprovalResponse, RememberScope } from "../../src/approval/request.ts";
-import { settledWithin } from "../../src/async/signals.ts";
-import type { ApprovalPageOptions } from "../../src/approval_page/page_desk.ts";
+import { settledWithin } from "../../src/base/signals.ts";
+import type { ApprovalPageOptions } from "../../src/approval/page/desk.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
-import { silentLogger } from "../../src/log.ts";
-import { ToolServer } from "../../src/tool_server/tool_server.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ToolServer } from "../../src/calls/tool_server.ts";
 import { rawServer } from "./mcp.ts";
 import type { TestBrowser } from "./browser.ts";
 

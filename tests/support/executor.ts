@@ -7,7 +7,7 @@ import type { ApprovalRequest } from "../../src/approval/request.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { CodeExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
 import type { ExecutionResult } from "../../src/kernel/outputs.ts";
-import { silentLogger } from "../../src/log.ts";
+import { silentLogger } from "../../src/base/log.ts";
 import { testPython } from "./python.ts";
 import { TempFolder } from "./temp_folder.ts";
 

@@ -1,6 +1,5 @@
 import { join } from "node:path";
-import { KernelClient } from "../../src/kernel/client.ts";
-import type { KernelClientOptions } from "../../src/kernel/client_options.ts";
+import { KernelClient, type KernelClientOptions } from "../../src/kernel/client.ts";
 import type { Execution } from "../../src/kernel/execution.ts";
 import { KernelGateway } from "../../src/kernel/gateway.ts";
 import { testPython } from "./python.ts";

@@ -3,11 +3,10 @@
  *
  * @module
  */
-import type { StdioServerParams } from "../../src/mcp/server_params.ts";
-import { inheritedEnvironment } from "../../src/mcp/variables.ts";
-import { bytesOf } from "../../src/net/byte_stream.ts";
+import { inheritedEnvironment, type StdioServerParams } from "../../src/mcp/params.ts";
+import { bytesOf } from "../../src/base/streams.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
-import type { Door } from "../../src/tool_server/tool_server.ts";
+import type { Door } from "../../src/calls/tool_server.ts";
 import { programOf } from "../../src/process/program.ts";
 
 const root = new URL("../../", import.meta.url).pathname;

@@ -14,8 +14,8 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
-import { REPORT_KEY } from "../../src/mcp_server/answers.ts";
-import { StdioTransport } from "../../src/mcp/stdio_transport.ts";
+import { REPORT_KEY } from "../../src/mcp_server/session.ts";
+import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
 import { ownProgram } from "../../src/process/program.ts";

@@ -1,4 +1,4 @@
-import { ServerRegistry } from "../../src/tool_server/server_registry.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
 import { rawServer } from "./mcp.ts";
 import { TempFolder } from "./temp_folder.ts";
 

@@ -9,8 +9,8 @@ import { z } from "zod";
 import { connectMcp, type ConnectOptions } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
-import type { OAuthParams } from "../../src/mcp/oauth/params.ts";
-import type { HttpServerParams } from "../../src/mcp/server_params.ts";
+import type { OAuthParams } from "../../src/mcp/oauth/client.ts";
+import type { HttpServerParams } from "../../src/mcp/params.ts";
 import { TempFolder } from "./temp_folder.ts";
 
 /** How the servers differ from what the standards want. */

@@ -1,4 +1,4 @@
-import { acceptPolicy } from "../../src/policy/policy_file.ts";
+import { acceptPolicy } from "../../src/approval/rules/file.ts";
 
 /**
  * Writes a workspace's policy and accepts it, as `ipybox policy accept` does.

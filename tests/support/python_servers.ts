@@ -1,4 +1,4 @@
-import { EnvironmentNotReadyError } from "../../src/errors.ts";
+import { EnvironmentNotReadyError } from "../../src/base/errors.ts";
 import { buildPythonEnvironment } from "../../src/python/environment.ts";
 
 const requirements = new URL("../python/servers.txt", import.meta.url);

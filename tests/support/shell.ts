@@ -5,7 +5,7 @@
  * @module
  */
 import type { ApprovalRequest } from "../../src/approval/request.ts";
-import { CodeExecutionError } from "../../src/errors.ts";
+import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { CodeExecutorOptions, StreamOptions } from "../../src/executor/options.ts";
 import { TestExecutor } from "./executor.ts";

@@ -1,6 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { unicodeWidth } from "@std/cli";
-import { choiceRows, completed } from "./completion.ts";
+import { choiceRows, completed } from "./line_editor.ts";
 
 Deno.test("code is completed as far as that is clear", () => {
   const of = (matches: string[]) => completed("x = os.ge;", { matches, start: 4, end: 9 });

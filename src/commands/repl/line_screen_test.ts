@@ -1,6 +1,6 @@
 import { unicodeWidth } from "@std/cli";
 import { assert, assertEquals } from "@std/assert";
-import { layout, LineScreen, type LineView } from "./line_screen.ts";
+import { layout, LineScreen, type LineView } from "./line_buffer.ts";
 
 function view(text: string, cursor: number = text.length): LineView {
   return { prompt: "In [1]: ", continuation: "   ...: ", text, cursor };

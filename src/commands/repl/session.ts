@@ -3,21 +3,21 @@ import {
   ConfigError,
   ExecutionTimeoutError,
   KernelDiedError,
-} from "../../errors.ts";
-import { abortable, anySignal, settledWithin } from "../../async/signals.ts";
+} from "../../base/errors.ts";
+import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../../kernel/typed_code.ts";
-import { runAction, type RunActionOptions } from "../code_action.ts";
-import { type CommandIo, UsageError } from "../command.ts";
-import { printable, printableTraceback } from "../printable.ts";
-import { terminalSize } from "../terminal_size.ts";
+import { runAction, type RunActionOptions } from "../actions/code_action.ts";
+import { type CommandIo, table, UsageError } from "../command.ts";
+import { servers } from "../servers.ts";
+import { printable, printableTraceback, terminalSize } from "../terminal/columns.ts";
+import { tools } from "../tools.ts";
 import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
-import { runMetaCommand } from "./meta_commands.ts";
 import { TypedKeys } from "./typed_keys.ts";
 
 /** What a {@linkcode ReplSession} works with. */
-export interface ReplSessionOptions {
+interface ReplSessionOptions {
   readonly io: CommandIo;
   readonly workspace: string;
   readonly history: InputHistory;
@@ -286,5 +286,61 @@ class Interrupts {
     interrupted.catch((error: unknown) => {
       if (!this.#over) this.#say(`It could not be interrupted: ${printable(String(error))}`);
     });
+  }
+}
+
+/** Where a command of the session is run. */
+interface MetaContext {
+  readonly io: CommandIo;
+  readonly workspace: string;
+  readonly executor: CodeExecutor;
+}
+
+/** No code begins with the colon of these. */
+const COMMANDS: readonly (readonly [form: string, help: string])[] = [
+  [":help", "Show this help"],
+  [":reset", "Start afresh: variables are lost, and MCP servers stop"],
+  [":servers", "List the registered MCP servers"],
+  [":tools [QUERY]", "List or search their tools"],
+  [":quit", "End the session, as Ctrl-D does"],
+];
+
+const KEYS: readonly (readonly [keys: string, help: string])[] = [
+  ["Enter", "Run the code when it is complete; an empty line ends a block"],
+  ["Alt-Enter, Ctrl-J", "Begin another line in any case"],
+  ["Up, Down, Ctrl-R", "Go to or search what was typed before"],
+  ["Tab", "Complete; at the start of a line, indent"],
+  ["Ctrl-C", "Interrupt the cell; again, end it and its kernel if need be"],
+  ["NAME?, NAME??", "Show the documentation, or the source, of an object"],
+];
+
+/** Runs a command of the session. */
+async function runMetaCommand(
+  line: string,
+  { io, workspace, executor }: MetaContext,
+): Promise<"reset" | "done"> {
+  const [, name = "", after = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
+  const rest = after.trimStart();
+  const inWorkspace = ["--workspace", workspace];
+  switch (name) {
+    case "help":
+    case "h":
+    case "?":
+    case "":
+      io.err([...table(COMMANDS), "", ...table(KEYS)].join("\n"));
+      return "done";
+    case "reset":
+      await executor.reset();
+      io.err("A fresh kernel is there; the variables are gone.");
+      return "reset";
+    case "servers":
+      await servers.run(inWorkspace, io);
+      return "done";
+    case "tools":
+      await tools.run([...(rest === "" ? [] : [rest]), ...inWorkspace], io);
+      return "done";
+    default:
+      io.err(`No command :${name}: see :help`);
+      return "done";
   }
 }

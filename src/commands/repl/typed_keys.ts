@@ -1,6 +1,6 @@
 import { emitKeypressEvents } from "node:readline";
 import { PassThrough } from "node:stream";
-import { abortable, anySignal } from "../../async/signals.ts";
+import { abortable, anySignal } from "../../base/signals.ts";
 
 /** A key that was pressed, or what was pasted. */
 export type Key =

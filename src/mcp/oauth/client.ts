@@ -1,22 +1,27 @@
+import { z } from "zod";
 import {
+  type AuthorizationServerMetadata,
+  checkResourceAllowed,
   createPrivateKeyJwtAuth,
+  discoverAuthorizationServerMetadata,
+  discoverOAuthProtectedResourceMetadata,
   type FetchLike,
   type OAuthClientProvider,
+  type OAuthProtectedResourceMetadata,
   registerClient,
 } from "../sdk.ts";
-import { type Authority, sameIssuer } from "./discovery.ts";
 import { OAuthHttpError } from "./http.ts";
-import type { Login } from "./login_store.ts";
-import type { OAuthParams } from "./params.ts";
+import type { Challenge } from "./session.ts";
+import type { Login } from "./store.ts";
 
 /** What ipybox is called at an authorization server. */
-export type OAuthClient = Pick<
+type OAuthClient = Pick<
   Login,
   "clientId" | "clientSecret" | "clientAuthMethod" | "clientSecretExpiresAt" | "redirectUri"
 >;
 
 /** What a client is chosen from. */
-export interface ClientSources {
+interface ClientSources {
   /** What the user has set. */
   readonly params: OAuthParams;
   /** The login so far, whose client may still be good. */
@@ -119,4 +124,156 @@ function isGood(before: Login, issuer: string, redirectUri: string): boolean {
 function authMethod(supported: readonly string[] = ["none"]): string {
   const wanted = ["none", "client_secret_basic", "client_secret_post"];
   return wanted.find((method) => supported.includes(method)) ?? "none";
+}
+
+/** How to log in to a remote server that asks for it. Most servers tell all of it themselves. */
+export interface OAuthParams {
+  /** The id of a client that was registered at the authorization server by hand. */
+  clientId?: string | undefined;
+  /** The secret of that client. Write it as `${VAR}`. */
+  clientSecret?: string | undefined;
+  /** The private key of that client, as PKCS #8 in PEM, in place of a secret. Write it as `${VAR}`. */
+  privateKey?: string | undefined;
+  /**
+   * The algorithm that the private key signs with.
+   *
+   * @default {"ES256"}
+   */
+  algorithm?: string | undefined;
+  /**
+   * The authorization server that the client is registered at. No other one is talked to. It is
+   * needed with a secret or a key, which another one must not get.
+   */
+  issuer?: string | undefined;
+  /** The scopes to ask for, separated by blanks, in place of those that the server names. */
+  scope?: string | undefined;
+  /** The address of a client-ID metadata document, for authorization servers that take one. */
+  clientMetadataUrl?: string | undefined;
+  /** The port that the browser comes back to, for clients registered with a fixed one. */
+  callbackPort?: number | undefined;
+  /**
+   * Whether a person logs in, or the client itself with its secret or key.
+   *
+   * @default {"authorization_code"}
+   */
+  grant?: "authorization_code" | "client_credentials" | undefined;
+}
+
+/** Asymmetric ones only: the key is PEM. */
+const ALGORITHMS = [
+  "ES256",
+  "ES384",
+  "ES512",
+  "RS256",
+  "RS384",
+  "RS512",
+  "PS256",
+  "PS384",
+  "PS512",
+];
+
+/** Reads {@linkcode OAuthParams}. */
+export const oauthParams: z.ZodType<OAuthParams> = z.strictObject({
+  clientId: z.string().min(1).optional(),
+  clientSecret: z.string().min(1).optional(),
+  privateKey: z.string().min(1).optional(),
+  algorithm: z.enum(ALGORITHMS).optional(),
+  issuer: z.url().optional(),
+  scope: z.string().min(1).optional(),
+  clientMetadataUrl: z.url({ protocol: /^https$/ }).optional(),
+  callbackPort: z.int().min(1).max(65_535).optional(),
+  grant: z.enum(["authorization_code", "client_credentials"]).optional(),
+}).superRefine((params, context) => {
+  const { clientId, clientSecret, privateKey, issuer, grant } = params;
+  const complain = (message: string) => context.addIssue({ code: "custom", message });
+  const secret = clientSecret ?? privateKey;
+  if (clientSecret !== undefined && privateKey !== undefined) {
+    complain('give either "clientSecret" or "privateKey"');
+  }
+  if (secret !== undefined && (clientId === undefined || issuer === undefined)) {
+    complain('"clientSecret" and "privateKey" need "clientId", and "issuer": who may get them');
+  }
+  if (grant === "client_credentials" && secret === undefined) {
+    complain('the grant "client_credentials" needs "clientSecret" or "privateKey"');
+  }
+});
+
+/** Who gives the tokens for a server, as the server says. */
+export interface Authority {
+  /** The authorization server's name, which everything it gave is bound to. */
+  readonly issuer: string;
+  /** What it has; servers of the oldest kind have no metadata. */
+  readonly metadata?: AuthorizationServerMetadata | undefined;
+  /** What tokens are asked for, exactly as the server writes it. */
+  readonly resource?: string | undefined;
+  /** The scopes that the server has. */
+  readonly scopes?: readonly string[] | undefined;
+}
+
+/**
+ * Finds out who gives the tokens for a server: by its metadata (RFC 9728), then by that of the
+ * authorization server (RFC 8414, OpenID Connect Discovery).
+ */
+export async function discoverAuthority(
+  server: URL,
+  challenge: Challenge,
+  params: OAuthParams,
+  fetchFn: FetchLike,
+): Promise<Authority> {
+  const resource = await protectedResource(server, challenge, fetchFn);
+  const named = resource?.authorization_servers ?? [];
+  const url = chooseServer(named, params.issuer) ?? new URL("/", server).href;
+  const metadata = await discoverAuthorizationServerMetadata(url, { fetchFn });
+  if (metadata === undefined && named.length > 0) {
+    throw new OAuthHttpError("its authorization server has no metadata");
+  }
+  if (metadata !== undefined) requirePkce(metadata);
+  const issuer = metadata?.issuer ?? url;
+  if (params.issuer !== undefined && !sameIssuer(params.issuer, issuer)) wrongIssuer(issuer);
+  return { issuer, metadata, resource: resource?.resource, scopes: resource?.scopes_supported };
+}
+
+/** Whether two names are of the same authorization server. */
+export function sameIssuer(one: string, other: string): boolean {
+  return one.replace(/\/$/, "") === other.replace(/\/$/, "");
+}
+
+async function protectedResource(
+  server: URL,
+  { resourceMetadataUrl }: Challenge,
+  fetchFn: FetchLike,
+): Promise<OAuthProtectedResourceMetadata | undefined> {
+  const options = resourceMetadataUrl === undefined ? {} : { resourceMetadataUrl };
+  const metadata = await discoverOAuthProtectedResourceMetadata(server, options, fetchFn)
+    .catch((error: unknown) => {
+      // The SDK tells a missing document from others only in words. Without one, the server itself
+      // gives the tokens, as servers of the oldest kind do.
+      if (error instanceof TypeError) throw error;
+      return undefined;
+    });
+  if (metadata === undefined) return undefined;
+  const { resource } = metadata;
+  if (!checkResourceAllowed({ requestedResource: server, configuredResource: resource })) {
+    throw new OAuthHttpError("its metadata is that of another server");
+  }
+  return metadata;
+}
+
+function chooseServer(
+  named: readonly string[],
+  wanted: string | undefined,
+): string | undefined {
+  if (wanted === undefined || named.length === 0) return named[0];
+  return named.find((url) => sameIssuer(url, wanted)) ?? wrongIssuer(named[0] ?? "");
+}
+
+function wrongIssuer(named: string): never {
+  const host = URL.parse(named)?.host ?? "another one";
+  throw new OAuthHttpError(`it names ${host}, which is not the configured authorization server`);
+}
+
+/** Without it a stolen code would be worth a token, so the standard wants us to stop. */
+function requirePkce({ code_challenge_methods_supported: methods }: AuthorizationServerMetadata) {
+  if (methods?.includes("S256")) return;
+  throw new OAuthHttpError("its authorization server does not say that it supports PKCE with S256");
 }

@@ -1,8 +1,12 @@
-import { anySignal } from "../../async/signals.ts";
-import { bodyOf } from "../../net/body_of.ts";
-import { readWhole } from "../../net/byte_buffer.ts";
-import type { FetchLike } from "../sdk.ts";
-import { trustedUrl, UntrustedUrlError } from "./trusted_url.ts";
+import { readWhole } from "../../base/bytes.ts";
+import { bodyOf } from "../../base/http.ts";
+import { anySignal } from "../../base/signals.ts";
+import {
+  type FetchLike,
+  IssuerMismatchError,
+  OAuthError,
+  RegistrationRejectedError,
+} from "../sdk.ts";
 
 /** An answer of an authorization server cannot be used. The message is safe to show. */
 export class OAuthHttpError extends TypeError {
@@ -36,7 +40,7 @@ export function oauthFetch(server: URL, signal?: AbortSignal): FetchLike {
 }
 
 /** Whether an error's message is ours, and so safe to show. */
-export function isOwnError(error: unknown): error is Error {
+function isOwnError(error: unknown): error is Error {
   return error instanceof OAuthHttpError || error instanceof UntrustedUrlError;
 }
 
@@ -59,4 +63,130 @@ function networkReason(error: unknown): string {
   if (!(error instanceof Error)) return "the network failed";
   if (error.cause instanceof Error) return networkReason(error.cause);
   return error.message.replace(/\(https?:\S*/g, "").replace(/\s+/g, " ").slice(0, 200);
+}
+
+/** The words of the standards. Anything else could be a token that a server puts there. */
+const CODES: readonly string[] = [
+  "access_denied",
+  "account_selection_required",
+  "consent_required",
+  "interaction_required",
+  "invalid_client",
+  "invalid_client_metadata",
+  "invalid_grant",
+  "invalid_redirect_uri",
+  "invalid_request",
+  "invalid_scope",
+  "invalid_target",
+  "login_required",
+  "server_error",
+  "temporarily_unavailable",
+  "unauthorized_client",
+  "unsupported_grant_type",
+  "unsupported_response_type",
+];
+
+/**
+ * Says why an authorization server's part failed. Only what is known to hold no token is said: the
+ * SDK's own errors carry whole bodies.
+ */
+export function refusalOf(error: unknown): string {
+  if (error instanceof OAuthError) {
+    return `its authorization server refuses: ${codeOf(error.code)}`;
+  }
+  if (error instanceof RegistrationRejectedError) {
+    return `its authorization server does not register ipybox: HTTP ${error.status}` +
+      codeInBody(error.body);
+  }
+  if (error instanceof IssuerMismatchError) {
+    return error.kind === "metadata"
+      ? "its authorization server calls itself by another name"
+      : "the answer came from another authorization server than the one that was asked";
+  }
+  if (isOwnError(error)) return error.message;
+  return "its authorization server cannot be understood";
+}
+
+/** An error code that a server sent, where it is one of the standards. */
+export function codeOf(code: string): string {
+  return CODES.includes(code) ? code : "for a reason that no standard knows";
+}
+
+function codeInBody(body: string): string {
+  try {
+    const { error } = Object(JSON.parse(body));
+    return typeof error === "string" ? `, ${codeOf(error)}` : "";
+  } catch {
+    return ""; // not what the standard says, and nobody has checked what it is
+  }
+}
+
+// Which addresses a server may send us to. A server's metadata is hostile: it must not make the host
+// talk to what only the host can reach.
+//
+// A name is judged as it is written, not by what it resolves to: that may be another address by the
+// time of the request. What keeps requests from a service within the network that a public name was
+// made to lead to is TLS: it would have to show a certificate for that name.
+
+/** An address that a server named must not be used. The message is safe to show. */
+export class UntrustedUrlError extends TypeError {
+  override readonly name: string = "UntrustedUrlError";
+}
+
+/** Checks an address that a server, or the metadata it led to, has named. */
+export function trustedUrl(what: string, text: string | URL, server: URL): URL {
+  const url = URL.parse(text);
+  const refuse = (why: string): never => {
+    throw new UntrustedUrlError(`the ${what} that it names ${why}`);
+  };
+  if (url === null) return refuse("is no address");
+  const place = placeOf(url.hostname);
+  const own = placeOf(server.hostname);
+  const isPlain = url.protocol === "http:" && place === "loopback" && own === "loopback";
+  if (url.protocol !== "https:" && !isPlain) return refuse("is not https");
+  if (url.username !== "" || url.password !== "") return refuse("has a user in it");
+  if (url.hostname !== server.hostname && RANK[place] > Math.min(RANK[own], RANK.loopback)) {
+    return refuse("is on this machine or its network, unlike the server");
+  }
+  return url;
+}
+
+/** Whether an address is one of this machine's own, so that nobody listens on the way to it. */
+export function isLoopback(url: URL): boolean {
+  return placeOf(url.hostname) === "loopback";
+}
+
+type Place = "public" | "private" | "loopback" | "forbidden";
+
+/** How far inside a place is. Nobody is sent further inside than where the server is. */
+const RANK: Readonly<Record<Place, number>> = { public: 0, private: 1, loopback: 2, forbidden: 3 };
+
+/** Where a host is, as far as its name tells. URLs have addresses in one form only. */
+function placeOf(hostname: string): Place {
+  const host = hostname.toLowerCase().replace(/\.$/, "");
+  if (host === "localhost" || host.endsWith(".localhost")) return "loopback";
+  if (host.startsWith("[")) return placeOfV6(host.slice(1, -1));
+  // Names that lead into the local network by definition
+  if (!host.includes(".") || /\.(local|internal|home\.arpa)$/.test(host)) return "private";
+  return /^\d+\.\d+\.\d+\.\d+$/.test(host) ? placeOfV4(host.split(".").map(Number)) : "public";
+}
+
+function placeOfV4([a = 0, b = 0]: readonly number[]): Place {
+  if (a === 127) return "loopback";
+  // Clouds keep their machines' secrets at link-local addresses.
+  if (a === 0 || (a === 169 && b === 254) || a >= 224) return "forbidden";
+  const isPrivate = a === 10 || (a === 172 && b >= 16 && b < 32) || (a === 192 && b === 168) ||
+    (a === 100 && b >= 64 && b < 128);
+  return isPrivate ? "private" : "public";
+}
+
+function placeOfV6(host: string): Place {
+  if (host === "::1") return "loopback";
+  const mapped = /^(?:::(?:ffff:(?:0:)?)?|64:ff9b::)([0-9a-f]{1,4}):([0-9a-f]{1,4})$/.exec(host);
+  if (mapped !== null) {
+    const [high, low] = [parseInt(mapped[1] ?? "", 16), parseInt(mapped[2] ?? "", 16)];
+    return placeOfV4([high >> 8, high & 255, low >> 8, low & 255]);
+  }
+  if (host === "::" || /^fe[89ab]/.test(host) || host.startsWith("ff")) return "forbidden";
+  return /^f[cde]/.test(host) ? "private" : "public";
 }

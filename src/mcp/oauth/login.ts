@@ -1,20 +1,20 @@
-import { Deadline } from "../../async/deadline.ts";
-import { anySignal } from "../../async/signals.ts";
+import { abortable, anySignal, Deadline, settledWithin } from "../../base/signals.ts";
+import { sameToken } from "../../base/tokens.ts";
 import {
   exchangeAuthorization,
   type FetchLike,
   startAuthorization,
   validateAuthorizationResponseIssuer,
 } from "../sdk.ts";
-import { CallbackListener } from "./callback_listener.ts";
-import { chooseClient, clientInformation, keyAuthentication } from "./client.ts";
-import type { Authority } from "./discovery.ts";
-import { OAuthHttpError } from "./http.ts";
-import type { Login } from "./login_store.ts";
-import type { OAuthParams } from "./params.ts";
-import { codeOf } from "./refusal.ts";
-import { checkTokens } from "./tokens.ts";
-import { trustedUrl } from "./trusted_url.ts";
+import {
+  type Authority,
+  chooseClient,
+  clientInformation,
+  keyAuthentication,
+  type OAuthParams,
+} from "./client.ts";
+import { codeOf, OAuthHttpError, trustedUrl } from "./http.ts";
+import { checkTokens, type Login } from "./store.ts";
 
 /** Where a person logs in. */
 export interface LoginRequest {
@@ -45,7 +45,7 @@ export interface LoginOptions {
 }
 
 /** What a login is made from. */
-export interface LoginContext {
+interface LoginContext {
   /** The registered server's name. */
   readonly serverName: string;
   /** Its address. */
@@ -136,4 +136,107 @@ function listen(state: string, params: OAuthParams, before: Login | undefined): 
 
 function randomText(): string {
   return crypto.getRandomValues(new Uint8Array(32)).toBase64({ alphabet: "base64url" });
+}
+
+const PATH = "/callback";
+const FAREWELL_MS = 1000;
+
+/** What the authorization server sent the browser back with. */
+interface Callback {
+  /** The code, to be exchanged for tokens. */
+  readonly code?: string | undefined;
+  /** Who it says it is (RFC 9207). */
+  readonly iss?: string | undefined;
+  /** Why there is no code. */
+  readonly error?: string | undefined;
+}
+
+/**
+ * Waits on this machine for the browser to come back from a login.
+ *
+ * Anyone on this machine, and any page in its browser, can send requests here: only the one with the
+ * login's `state` counts, and others do not end the wait.
+ */
+class CallbackListener implements AsyncDisposable {
+  /** Where the browser is to be sent. */
+  readonly redirectUri: string;
+
+  readonly #server: Deno.HttpServer<Deno.NetAddr>;
+  readonly #host: string;
+  readonly #state: string;
+  readonly #received = Promise.withResolvers<Callback>();
+
+  private constructor(port: number, state: string) {
+    this.#state = state;
+    this.#server = Deno.serve(
+      { hostname: "127.0.0.1", port, onListen() {} },
+      (request) => this.#answer(request),
+    );
+    this.#host = `127.0.0.1:${this.#server.addr.port}`;
+    this.redirectUri = `http://${this.#host}${PATH}`;
+  }
+
+  /** Listens. */
+  static open(state: string, port: number): CallbackListener | undefined {
+    try {
+      return new CallbackListener(port, state);
+    } catch (error) {
+      if (error instanceof Deno.errors.AddrInUse) return undefined;
+      throw error;
+    }
+  }
+
+  /** Waits for the browser. */
+  async received(signal: AbortSignal): Promise<Callback> {
+    return await abortable(this.#received.promise, signal);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    const ended = this.#server.shutdown(); // lets the page get to the browser
+    if (!await settledWithin(ended, FAREWELL_MS)) this.#server.unref();
+  }
+
+  #answer(request: Request): Response {
+    const url = new URL(request.url);
+    // A page of another host that its owner has made to mean this machine is not asked.
+    if (request.headers.get("host") !== this.#host) return page(421, "Wrong host.");
+    if (url.pathname !== PATH) return page(404, "There is nothing here.");
+    if (request.method !== "GET") return page(405, "This is for browsers.");
+    const one = (name: string): string | undefined => {
+      const values = url.searchParams.getAll(name);
+      return values.length === 1 ? values[0] : undefined;
+    };
+    const state = one("state");
+    if (state === undefined || !sameToken(state, this.#state)) {
+      return page(400, "This is not the login that ipybox waits for.");
+    }
+    const ambiguous = ["code", "iss", "error"].some((name) =>
+      url.searchParams.getAll(name).length > 1
+    );
+    if (ambiguous) return page(400, "The answer of the authorization server is ambiguous.");
+    const [code, iss, error] = [one("code"), one("iss"), one("error")];
+    this.#received.resolve({ code, iss, error });
+    return page(
+      200,
+      "ipybox has received the answer and goes on in the terminal. You can close this window.",
+    );
+  }
+}
+
+/** Nothing of the request is shown: it could be anybody's. */
+function page(status: number, text: string): Response {
+  return new Response(
+    `<!doctype html><meta charset="utf-8"><title>ipybox</title><p>${text}</p>\n`,
+    {
+      status,
+      headers: {
+        "cache-control": "no-store",
+        "connection": "close",
+        "content-security-policy": "default-src 'none'",
+        "content-type": "text/html; charset=utf-8",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+      },
+    },
+  );
 }

@@ -1,10 +1,13 @@
 import { type AuthorizationServerMetadata, discoverAuthorizationServerMetadata } from "../sdk.ts";
-import { fillVariables, type HttpServerParams, type VariableLookup } from "../server_params.ts";
-import { variableLookup } from "../variables.ts";
-import { keyAuthentication } from "./client.ts";
+import {
+  fillVariables,
+  type HttpServerParams,
+  type VariableLookup,
+  variableLookup,
+} from "../params.ts";
+import { keyAuthentication, type OAuthParams } from "./client.ts";
 import { oauthFetch } from "./http.ts";
-import { type Login, LoginStore } from "./login_store.ts";
-import type { OAuthParams } from "./params.ts";
+import { type Login, LoginStore } from "./store.ts";
 
 /** What became of a login that was to end. */
 export type LogoutEnd = "none" | "revoked" | "deleted" | "refused";

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { checkedScope, chooseScope } from "./scope.ts";
+import { checkedScope, chooseScope } from "./session.ts";
 
 Deno.test("chooseScope() asks for what the server wants, before what it has", () => {
   const supported = ["a", "b"];

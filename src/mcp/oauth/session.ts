@@ -1,22 +1,22 @@
-import { anySignal } from "../../async/signals.ts";
-import { Mutex } from "../../async/mutex.ts";
-import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../errors.ts";
-import { shellWord } from "../shell_word.ts";
+import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../../base/errors.ts";
+import { Mutex } from "../../base/mutex.ts";
+import { anySignal } from "../../base/signals.ts";
 import { exactFetch } from "../exact_fetch.ts";
-import { computeScopeUnion, type FetchLike, isStrictScopeSuperset, OAuthError } from "../sdk.ts";
-import { type Challenge, readChallenge } from "./challenge.ts";
-import { type Authority, discoverAuthority, sameIssuer } from "./discovery.ts";
-import { oauthFetch } from "./http.ts";
+import { shellWord } from "../launch.ts";
+import {
+  computeScopeUnion,
+  extractWWWAuthenticateParams,
+  type FetchLike,
+  isStrictScopeSuperset,
+  OAuthError,
+} from "../sdk.ts";
+import { type Authority, discoverAuthority, type OAuthParams, sameIssuer } from "./client.ts";
+import { isLoopback, oauthFetch, refusalOf } from "./http.ts";
 import { logIn, type LoginOptions } from "./login.ts";
-import { type Login, LoginStore } from "./login_store.ts";
-import type { OAuthParams } from "./params.ts";
-import { refusalOf } from "./refusal.ts";
-import { checkedScope, chooseScope } from "./scope.ts";
-import { fetchClientToken, refreshLogin } from "./tokens.ts";
-import { isLoopback } from "./trusted_url.ts";
+import { fetchClientToken, type Login, LoginStore, refreshLogin } from "./store.ts";
 
 /** Options of {@linkcode OAuthSession.open}. */
-export interface OAuthSessionOptions {
+interface OAuthSessionOptions {
   /** The registered server's name. */
   readonly serverName: string;
   /** Its address. */
@@ -280,4 +280,60 @@ function withToken(init: RequestInit | undefined, token: string | undefined): Re
   const headers = new Headers(init?.headers);
   if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
   return { ...init, headers };
+}
+
+/** Scopes as RFC 6749 has them. Others could be anything. */
+const SCOPES = /^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/;
+const MAX_LENGTH = 4096;
+
+/** Checks scopes that a server named. */
+export function checkedScope(text: string | undefined): string | undefined {
+  const scope = text?.trim();
+  return scope !== undefined && scope.length <= MAX_LENGTH && SCOPES.test(scope)
+    ? scope
+    : undefined;
+}
+
+/** What a login's scopes are chosen from. */
+interface ScopeSources {
+  /** What the user set. */
+  readonly configured?: string | undefined;
+  /** What the server asked for when it wanted a login. */
+  readonly challenged?: string | undefined;
+  /** What the server asked for when the present login did not suffice. */
+  readonly lacking?: string | undefined;
+  /** What the server has. */
+  readonly supported?: readonly string[] | undefined;
+  /** What the login so far was for, or was found to lack. */
+  readonly before?: string | undefined;
+  /** What the authorization server has. */
+  readonly offered?: readonly string[] | undefined;
+}
+
+/** Chooses the scopes of a login: no more than the server asks for, and no less than before. */
+export function chooseScope(sources: ScopeSources): string | undefined {
+  const { configured, challenged, lacking, supported, before, offered } = sources;
+  const asked = checkedScope(challenged) ?? checkedScope(supported?.join(" "));
+  const scope = computeScopeUnion(before, configured ?? asked, checkedScope(lacking));
+  // Without it some authorization servers give no refresh token, and the login soon ends.
+  const lasting = scope !== undefined && offered?.includes("offline_access");
+  return lasting ? computeScopeUnion(scope, "offline_access") : scope;
+}
+
+/** What a server said when it wanted a login. */
+export interface Challenge {
+  /** Whether a login is missing, or its scopes do not suffice. */
+  readonly kind: "login" | "scope";
+  /** The scopes that it asks for. */
+  readonly scope?: string | undefined;
+  /** Where its metadata is, when it says so. */
+  readonly resourceMetadataUrl?: URL | undefined;
+}
+
+/** Reads what a server answered to a request. */
+export function readChallenge(response: Response): Challenge | undefined {
+  const { scope, error, resourceMetadataUrl } = extractWWWAuthenticateParams(response);
+  if (response.status === 401) return { kind: "login", scope, resourceMetadataUrl };
+  if (response.status !== 403 || error !== "insufficient_scope") return undefined;
+  return { kind: "scope", scope, resourceMetadataUrl };
 }

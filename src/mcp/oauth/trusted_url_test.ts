@@ -1,5 +1,5 @@
 import { assertEquals, assertThrows } from "@std/assert";
-import { trustedUrl, UntrustedUrlError } from "./trusted_url.ts";
+import { trustedUrl, UntrustedUrlError } from "./http.ts";
 
 const PUBLIC = new URL("https://mcp.example.com/mcp");
 const INTRANET = new URL("https://10.1.2.3/mcp");

@@ -1,4 +1,4 @@
-import { sameToken } from "../../net/same_token.ts";
+import { sameToken } from "../../base/tokens.ts";
 
 /** The tokens that open an HTTP server, each for an owner of its own. */
 export class BearerTokens {

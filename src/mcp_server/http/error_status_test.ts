@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { withErrorStatus } from "./error_status.ts";
+import { withErrorStatus } from "./answers.ts";
 
 const HEADERS = { "content-type": "text/event-stream" };
 

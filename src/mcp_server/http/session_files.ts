@@ -1,13 +1,13 @@
-import { ConfigError } from "../../errors.ts";
-import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../mcp/beneath.ts";
-import { Refused, requireMethod } from "../../tool_server/door.ts";
-import type { SessionPool } from "./session_pool.ts";
-import type { RequestBudget } from "./request_budget.ts";
-import { untilSent } from "./until_sent.ts";
-import { uploadedPieces } from "./upload.ts";
+import { ConfigError } from "../../base/errors.ts";
+import type { RateLimit } from "../../base/rate_limit.ts";
+import { abortable, anySignal, Deadline } from "../../base/signals.ts";
+import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
+import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../files/beneath.ts";
+import { type RequestBudget, untilSent } from "./answers.ts";
+import type { SessionPool } from "./sessions.ts";
 
 /** What {@linkcode serveFiles} works with. */
-export interface FileServices {
+interface FileServices {
   /** The sessions. */
   readonly pool: SessionPool;
   /** What requests may take. */
@@ -70,5 +70,47 @@ function decoded(path: string): string {
     return decodeURIComponent(path);
   } catch {
     throw new Refused(400, "The path is not well-formed");
+  }
+}
+
+/** The largest file that is taken. */
+const MAX_UPLOAD_BYTES = 2 ** 30;
+/** What has to come within the time that a whole body has elsewhere. */
+const STEP_BYTES = 64 * 1024;
+/** Taking a smaller piece costs more than its bytes do. */
+const SMALL_BYTES = 4096;
+
+/**
+ * Gives the bytes of an upload as they come, but no more small pieces than the client may send: each
+ * costs steps that all others wait for.
+ */
+export async function* uploadedPieces(
+  body: ReadableStream<Uint8Array>,
+  pace: RateLimit,
+): AsyncGenerator<Uint8Array> {
+  const reader = body.getReader();
+  const next = async (signal: AbortSignal): Promise<Uint8Array | undefined> => {
+    try {
+      await pace.settled(signal);
+      return (await abortable(reader.read(), signal)).value;
+    } catch (error) {
+      throw signal.aborted ? tooSlow() : error;
+    }
+  };
+  try {
+    for (let size = 0;;) {
+      using deadline = new Deadline(BODY_TIMEOUT_MS);
+      const signal = anySignal(deadline.signal);
+      for (const end = size + STEP_BYTES; size < end;) {
+        const piece = await next(signal);
+        if (piece === undefined) return;
+        size += piece.length;
+        if (size > MAX_UPLOAD_BYTES) throw tooLarge(MAX_UPLOAD_BYTES);
+        if (piece.length < SMALL_BYTES) pace.charge(1);
+        yield piece;
+      }
+    }
+  } finally {
+    await reader.cancel().catch(() => {}); // it has failed already
   }
 }

@@ -1,8 +1,8 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { FakeTime } from "../../../tests/support/fake_time.ts";
-import { RateLimit } from "../../async/rate_limit.ts";
-import { Refused } from "../../tool_server/door.ts";
-import { uploadedPieces } from "./upload.ts";
+import { RateLimit } from "../../base/rate_limit.ts";
+import { Refused } from "../../calls/door.ts";
+import { uploadedPieces } from "./session_files.ts";
 
 Deno.test("uploadedPieces() lets no more small pieces through than there may be", async () => {
   const taken = async (length: number) => {

@@ -1,10 +1,10 @@
 import { join } from "node:path";
-import { ConfigError } from "../../errors.ts";
+import { ConfigError } from "../../base/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
-import { copyBeneath, CopyLimitError, MAX_COPY_DEPTH } from "../../mcp/copy_beneath.ts";
-import { removeFromWorkspace } from "../../process/remove_tree.ts";
-import { projectPaths } from "../../sandbox/project_folder.ts";
-import { isUncopied } from "../../sandbox/protected_paths.ts";
+import { copyBeneath, CopyLimitError, MAX_COPY_DEPTH } from "../../files/copy_beneath.ts";
+import { removeFromWorkspace } from "../../files/remove_tree.ts";
+import { projectPaths } from "../../sandbox/workspace.ts";
+import { isUncopied } from "../../sandbox/protect.ts";
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
 

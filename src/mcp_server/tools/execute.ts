@@ -1,12 +1,12 @@
 import { z } from "zod";
 import type { ApprovalRequest } from "../../approval/request.ts";
-import { leaveUnaskable } from "../approval_rounds.ts";
-import { Preparation, RequestProgress } from "../request_progress.ts";
+import { leaveUnaskable } from "../approvals.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import { explained } from "../failure.ts";
 import { filesNote } from "../instructions.ts";
+import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
@@ -68,6 +68,41 @@ export function registerExecute(
         progress.keep();
         return await rounds.ask(run, { approvals, questions }, ctx);
       }
+    } catch (error) {
+      return explained(error);
+    }
+  });
+}
+
+const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
+
+const RESET_DESCRIPTION = `
+Starts a fresh kernel; a cell that runs ends as cancelled. Variables, imports and background processes \
+are lost; files, packages and registered servers are kept.
+`.trim();
+
+/** Adds `reset`. */
+export function registerReset(server: SdkMcpServer, session: Session, declare: DeclareInput): void {
+  server.registerTool("reset", {
+    title: "Reset the kernel",
+    description: RESET_DESCRIPTION,
+    inputSchema: declare(z.object({})),
+    ...session.answers.declare(outputSchema),
+    annotations: {
+      readOnlyHint: false,
+      destructiveHint: true,
+      idempotentHint: true,
+      openWorldHint: false,
+    },
+  }, async (_args, ctx) => {
+    try {
+      const work = new Preparation(session, "Resetting the kernel");
+      using _progress = RequestProgress.of(work, ctx, session.log);
+      const { executor } = await work.kernel();
+      await executor.reset();
+      const text = "The kernel was reset: variables, imports and background processes are gone; " +
+        "files of the workspace, packages and registered servers are kept";
+      return session.answers.of({ text, report: { state: "lost", servers: executor.servers } });
     } catch (error) {
       return explained(error);
     }

@@ -5,7 +5,7 @@ import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
-import { foreignBlock } from "../foreign_block.ts";
+import { foreignBlock } from "../cell_report.ts";
 import { makeChange } from "./make_change.ts";
 
 const FROM_GIT = ', or, if the user agrees, "git+https://HOST/OWNER/REPO@TAG"';

@@ -1,6 +1,6 @@
 import type { GateDecision } from "../../approval/gate.ts";
 import type { ApprovalCall } from "../../approval/request.ts";
-import { ToolCallError } from "../../errors.ts";
+import { ToolCallError } from "../../base/errors.ts";
 import { sealObject, toExact } from "../../json/exact.ts";
 import { abilitiesOf } from "../client_abilities.ts";
 import type { Preparation, RequestProgress } from "../request_progress.ts";

@@ -1,17 +1,15 @@
 import { z } from "zod";
 import type { GeneratedTool } from "../../apigen/generate.ts";
-import { checkServerName } from "../../mcp/server_name.ts";
-import { parseServerParams } from "../../mcp/server_params.ts";
-import { launchText } from "../../tool_server/server_facets.ts";
+import { shellWord } from "../../mcp/launch.ts";
+import { checkServerName, parseServerParams, type ServerParams } from "../../mcp/params.ts";
+import { launchText } from "../../servers/facets.ts";
+import { foreignBlock } from "../cell_report.ts";
 import { explained } from "../failure.ts";
 import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
-import type { DeclareInput } from "../tool_input.ts";
-import { foreignBlock } from "../foreign_block.ts";
-import { registerCommand } from "./command_line.ts";
+import { type DeclareInput, isObject } from "../tool_input.ts";
 import { makeChange } from "./make_change.ts";
-import { serverParamsInput } from "./server_params_input.ts";
 
 const DESCRIPTION = `
 Connects to an MCP server and generates a Python module for each of its tools, in \
@@ -102,4 +100,60 @@ function registeredText(server: string, tools: readonly GeneratedTool[]): string
       : warnings.map((warning) => `${module}: ${warning}`)
   );
   return [`Registered ${server}: ${modules.join(", ") || "no tools"}`, ...notes].join("\n");
+}
+
+/**
+ * How a client names a server: as in an `mcpServers` file, with what that may hold beside. Variables and
+ * headers are declared as lists, because not every model can be given an object with keys of its own
+ * choice. Objects are taken, too.
+ */
+const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
+  command: z.string().optional().describe('Program of a local server, such as "npx"'),
+  args: z.array(z.string()).optional().describe("Arguments"),
+  env: pairs("=").optional().describe('Such as "API_KEY=${API_KEY}"'),
+  url: z.string().optional().describe("Remote server, in place of command"),
+  headers: pairs(": ").optional()
+    .describe('Such as "Authorization: Bearer ${TOKEN}"'),
+});
+
+/** A list of names with their values, or the same as an object; the latter comes of both. */
+function pairs(separator: string): z.ZodType<Record<string, string>> {
+  const mark = separator.trim();
+  const form = `expected "NAME${separator}value"`;
+  return z.preprocess(
+    (given) => isObject(given) ? Object.entries(given).map(([n, v]) => n + separator + v) : given,
+    z.array(z.string().refine((line) => line.indexOf(mark) > 0, form)),
+  ).transform((lines) =>
+    Object.fromEntries(lines.map((line) => {
+      const at = line.indexOf(mark);
+      const value = line.slice(at + mark.length);
+      return [line.slice(0, at).trim(), mark === separator ? value : value.trim()];
+    }))
+  );
+}
+
+/** The command with which a user registers a server himself. */
+function registerCommand(name: string, params: ServerParams): string {
+  const { connectTimeoutMs } = params;
+  const time = connectTimeoutMs === undefined
+    ? []
+    : ["--connect-timeout", `${connectTimeoutMs / 1000}`];
+  const start = ["ipybox", "register", name, ...time];
+  const words = "url" in params
+    ? [...start, "--url", params.url, ...options("--header", params.headers, ": ")]
+    : [
+      ...[...start, ...options("--env", params.env, "=")],
+      ...(params.cwd === undefined ? [] : ["--cwd", params.cwd]),
+      ...["--", params.command, ...(params.args ?? [])],
+    ];
+  return words.map(shellWord).join(" ");
+}
+
+/** An option for each pair. */
+function options(
+  option: string,
+  pairs: Readonly<Record<string, string>> | undefined,
+  separator: string,
+): string[] {
+  return Object.entries(pairs ?? {}).flatMap(([name, value]) => [option, name + separator + value]);
 }

@@ -1,12 +1,11 @@
 import { z } from "zod";
 import { firstSentence } from "../../apigen/generate.ts";
+import type { IndexedTool } from "../../apigen/search.ts";
 import { signatureOf, stubOf } from "../../apigen/signature.ts";
-import type { IndexedTool } from "../../apigen/tool_index.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
-import { knownServers } from "./known_servers.ts";
 
 const DESCRIPTION = `
 Finds tools of the registered MCP servers, to call in execute_ipython_cell. Returns the best matches \
@@ -151,4 +150,12 @@ function comment(text: string): string {
 
 function indented(text: string): string {
   return text.split("\n").map((line) => `    ${line}`.trimEnd()).join("\n");
+}
+
+/** Which servers there are, as a sentence for an agent. */
+export async function knownServers(session: Session): Promise<string> {
+  const servers = await session.servers();
+  if (servers.length > 0) return `Registered servers: ${servers.join(", ")}`;
+  const how = session.changes === "fixed" ? "" : ": register one with register_mcp_server";
+  return `No servers are registered${how}`;
 }

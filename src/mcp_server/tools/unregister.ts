@@ -1,12 +1,12 @@
 import { z } from "zod";
-import { checkServerName } from "../../mcp/server_name.ts";
+import { checkServerName } from "../../mcp/params.ts";
 import { explained } from "../failure.ts";
 import { Preparation, RequestProgress } from "../request_progress.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
 import { makeChange } from "./make_change.ts";
-import { knownServers } from "./known_servers.ts";
+import { knownServers } from "./search.ts";
 
 const DESCRIPTION = `
 Removes an MCP server and its Python modules, if the user agrees. Modules imported before fail when called.

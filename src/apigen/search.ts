@@ -1,0 +1,393 @@
+import { Mutex } from "../base/mutex.ts";
+import { isObject, type Json } from "./json.ts";
+import { type PackageTool, readPackage } from "./package.ts";
+
+/** A tool that can be found. */
+export interface IndexedTool extends PackageTool {
+  /** The registered server. */
+  readonly server: string;
+}
+
+/** What {@linkcode ToolIndex.search} found. */
+export interface ToolMatches {
+  /** The tools, best first; for an empty query all, by server and in its order. */
+  readonly tools: readonly IndexedTool[];
+  /** Servers without a Python API. */
+  readonly missing: readonly string[];
+}
+
+/** A package as it was read. */
+interface ReadPackage {
+  /** Tells whether it was written anew since. */
+  readonly version: string;
+  readonly tools: readonly IndexedTool[];
+}
+
+/** How much better a tool is found whose server the query names. */
+const NAMED_SERVER = 2;
+
+/** Tools in the order of how well they answer a query. */
+export class ToolRanking {
+  readonly #ranking: Bm25<IndexedTool>;
+
+  /** @param tools The tools. */
+  constructor(tools: readonly IndexedTool[]) {
+    this.#ranking = new Bm25(tools, textsOf);
+  }
+
+  /** Finds tools, best first. */
+  search(query: string): IndexedTool[] {
+    const words = wordsOf(query);
+    // Also as one word: "eleven labs" is "elevenlabs".
+    const named = new Set([...words, ...words.slice(1).map((word, i) => `${words[i]}${word}`)]);
+    const isNamed = new Map<string, boolean>();
+    const matches = this.#ranking.search(query).map(({ item, score }) => {
+      const { server } = item;
+      if (!isNamed.has(server)) {
+        isNamed.set(server, wordsOf(server).some((word) => named.has(word)));
+      }
+      return { item, score: isNamed.get(server) ? score * NAMED_SERVER : score };
+    });
+    return matches.sort((a, b) => b.score - a.score).map(({ item }) => item);
+  }
+}
+
+/**
+ * Finds tools in the generated packages. A package is read again when it was written anew; no server
+ * is started.
+ */
+export class ToolIndex {
+  readonly #root: string;
+  readonly #packages = new Map<string, ReadPackage>();
+  readonly #turns = new Mutex();
+  #index: { readonly key: string; readonly ranking: ToolRanking } | undefined;
+
+  /** @param root The folder of all packages. */
+  constructor(root: string) {
+    this.#root = root;
+  }
+
+  /** Searches names, descriptions, parameters and results. */
+  async search(query: string, servers: readonly string[]): Promise<ToolMatches> {
+    using _turn = await this.#turns.acquire();
+    const missing: string[] = [];
+    const packages: ReadPackage[] = [];
+    for (const server of servers) {
+      const read = await this.#read(server);
+      if (read === undefined) missing.push(server);
+      else packages.push(read);
+    }
+    const tools = packages.flatMap((read) => read.tools);
+    if (query.trim() === "") return { tools, missing };
+    const key = JSON.stringify([servers, packages.map(({ version }) => version)]);
+    if (this.#index?.key !== key) this.#index = { key, ranking: new ToolRanking(tools) };
+    return { tools: this.#index.ranking.search(query), missing };
+  }
+
+  async #read(server: string): Promise<ReadPackage | undefined> {
+    const version = await versionOf(`${this.#root}/${server}/schema.json`);
+    const known = this.#packages.get(server);
+    if (version !== undefined && known?.version === version) return known;
+    const tools = version === undefined ? undefined : await readPackage(this.#root, server);
+    if (version === undefined || tools === undefined) {
+      this.#packages.delete(server);
+      return undefined;
+    }
+    const read = { version, tools: tools.map((tool) => ({ server, ...tool })) };
+    this.#packages.set(server, read);
+    return read;
+  }
+}
+
+async function versionOf(path: string): Promise<string | undefined> {
+  try {
+    const { ino, size, mtime } = await Deno.lstat(path);
+    return `${ino}-${size}-${mtime?.getTime()}`;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** The words of a name say more than those of a description, and these more than a parameter's. */
+function textsOf({ server, name, description, definition }: IndexedTool): WeightedText[] {
+  const title = definition.get("title");
+  return [
+    { text: name, weight: 5 },
+    { text: server, weight: 2 },
+    { text: typeof title === "string" ? title : "", weight: 2 },
+    { text: description, weight: 1 },
+    { text: propertiesText(definition.get("inputSchema")), weight: 0.5 },
+    { text: propertiesText(definition.get("outputSchema")), weight: 0.25 },
+  ];
+}
+
+function propertiesText(schema: Json | undefined): string {
+  const properties = isObject(schema) ? schema.get("properties") : undefined;
+  return isObject(properties) ? [...properties].map(propertyText).join(" ") : "";
+}
+
+function propertyText([name, schema]: [string, Json]): string {
+  const description = isObject(schema) ? schema.get("description") : undefined;
+  return typeof description === "string" ? `${name} ${description}` : name;
+}
+
+/** A text of a document, and how much its words count. */
+interface WeightedText {
+  readonly text: string;
+  readonly weight: number;
+}
+
+/** A document that matches a query. */
+interface Match<T> {
+  readonly item: T;
+  readonly score: number;
+}
+
+/** How soon more of the same word in one document stops to count; the usual value. */
+const SATURATION = 1.2;
+/** How much long documents are held back; the usual value. */
+const LENGTH_PENALTY = 0.75;
+/** What a word counts that only begins like the one asked for. */
+const PREFIX_WEIGHT = 0.5;
+/** How much better a document is that has all words of a query. */
+const COVERAGE = 1;
+const SHORTEST_PREFIX = 3;
+/** What another word for the one asked for counts. */
+const RELATED_WEIGHT = 0.6;
+/** Words of a query that are looked for: each costs a pass over all known words. */
+const MAX_QUERY_WORDS = 32;
+
+/** Ranks documents by how well they answer a query, with Okapi BM25. */
+export class Bm25<T> {
+  readonly #documents: { readonly item: T; readonly length: number }[] = [];
+  readonly #postings = new Map<string, Map<number, number>>();
+  readonly #averageLength: number;
+
+  /** Reads all documents. */
+  constructor(items: Iterable<T>, textsOf: (item: T) => readonly WeightedText[]) {
+    let total = 0;
+    for (const item of items) {
+      const id = this.#documents.length;
+      let length = 0;
+      for (const { text, weight } of textsOf(item)) {
+        for (const word of wordsOf(text).map(stem)) {
+          const posting = this.#postings.get(word) ?? new Map<number, number>();
+          this.#postings.set(word, posting.set(id, (posting.get(id) ?? 0) + weight));
+          length += weight;
+        }
+      }
+      this.#documents.push({ item, length });
+      total += length;
+    }
+    this.#averageLength = total / Math.max(1, this.#documents.length);
+  }
+
+  /**
+   * Finds the documents that have a word of the query, another form of it, another word for it, or one
+   * that begins with it.
+   */
+  search(query: string): Match<T>[] {
+    const scores = new Map<number, number>();
+    const found = new Map<number, number>();
+    const words = new Set(wordsOf(query).slice(0, MAX_QUERY_WORDS).map(stem));
+    for (const word of words) {
+      for (const [id, score] of this.#scoresOf(word)) {
+        scores.set(id, (scores.get(id) ?? 0) + score);
+        found.set(id, (found.get(id) ?? 0) + 1);
+      }
+    }
+    // What has most of the words is meant, even where a single one is rare.
+    const covered = (id: number) => 1 + COVERAGE * (found.get(id) ?? 0) / words.size;
+    return [...scores].map(([id, score]): [number, number] => [id, score * covered(id)])
+      .sort(([a, one], [b, other]) => other - one || a - b)
+      .flatMap(([id, score]) => {
+        const document = this.#documents[id];
+        return document === undefined ? [] : [{ item: document.item, score }];
+      });
+  }
+
+  /** What one word of a query is worth, by document: its best form in each. */
+  #scoresOf(word: string): Map<number, number> {
+    const best = new Map<number, number>();
+    const related = relatedTo(word);
+    for (const [known, posting] of this.#postings) {
+      const isPrefix = word.length >= SHORTEST_PREFIX && known.startsWith(word);
+      const weight = known === word
+        ? 1
+        : related.has(known)
+        ? RELATED_WEIGHT
+        : isPrefix
+        ? PREFIX_WEIGHT
+        : 0;
+      if (weight === 0) continue;
+      const count = this.#documents.length;
+      const rarity = Math.log(1 + (count - posting.size + 0.5) / (posting.size + 0.5));
+      for (const [id, frequency] of posting) {
+        const length = (this.#documents[id]?.length ?? 0) / this.#averageLength;
+        const damping = SATURATION * (1 - LENGTH_PENALTY + LENGTH_PENALTY * length);
+        const score = rarity * weight * frequency * (SATURATION + 1) / (frequency + damping);
+        best.set(id, Math.max(best.get(id) ?? 0, score));
+      }
+    }
+    return best;
+  }
+}
+
+/** Words so common that they say nothing of a tool. */
+const STOP_WORDS: ReadonlySet<string> = new Set(
+  ("a an and are as at be by can did do does for from had has have how i in into is it its me much " +
+    "my of on one or our over some somebody that the their there this to together use want was we " +
+    "what when which why with you your").split(" "),
+);
+
+/**
+ * The words of a text: lower case, `camelCase` and `snake_case` apart, plural and singular the same.
+ */
+export function wordsOf(text: string): string[] {
+  const words = text
+    .replaceAll(/(\p{Ll}|\p{N})(\p{Lu})/gu, "$1 $2")
+    .replaceAll(/(\p{Lu})(\p{Lu}\p{Ll})/gu, "$1 $2")
+    .toLowerCase()
+    .match(/[\p{L}\p{N}]+/gu) ?? [];
+  return words.filter((word) => !STOP_WORDS.has(word)).map(singular);
+}
+
+function singular(word: string): string {
+  if (word.length > 4 && word.endsWith("ies")) return `${word.slice(0, -3)}y`;
+  if (word.length > 4 && /(?:ch|sh|x|ss)es$/.test(word)) return word.slice(0, -2);
+  return word.length > 3 && /[^su]s$/.test(word) ? word.slice(0, -1) : word;
+}
+
+// Words that mean the same to someone who looks for a tool: forms of one word, and other words for it.
+
+/**
+ * Other words for what tools do and what they do it to. A word may stand in several groups; what is
+ * related to one group's word is not to the other's.
+ */
+const GROUPS: readonly string[] = [
+  "create add new make insert open post register generate",
+  "delete remove erase drop clear destroy purge forget clean",
+  "update edit modify change set patch adjust alter mark",
+  "get fetch retrieve read show view see describe display open look",
+  "list show enumerate browse which",
+  "search find query lookup look discover filter locate where explore",
+  "send post push message publish notify broadcast",
+  "run execute start launch trigger invoke kick call begin",
+  "stop abort cancel kill terminate end halt",
+  "restart reboot rollout rerun retry redo",
+  "save write store put commit",
+  "copy clone fork duplicate",
+  "move rename relocate",
+  "upload attach import load append",
+  "download export save",
+  "deploy release ship rollout",
+  "build package compile bundle",
+  "test check validate verify try",
+  "approve accept merge allow",
+  "analyze analysis diagnose investigate cause root debug reason",
+  "transition move status state resolve",
+  "switch checkout branch",
+  "remember memory observation store note",
+  "simulate would",
+  "click press tap button",
+  "type write enter fill input",
+  "navigate go visit open url",
+  "transcribe transcript speech text",
+  "speech voice audio aloud sound speak say",
+  "image picture screenshot photo capture snapshot icon",
+  "comment note reply remark annotation",
+  "issue ticket bug error problem defect incident crash",
+  "repository repo project",
+  "pull pr",
+  "request pr mr",
+  "merge mr",
+  "commit change log history",
+  "log output message console line",
+  "database db sql table collection",
+  "row record item entry document",
+  "column field attribute property",
+  "sheet worksheet spreadsheet workbook",
+  "cell range",
+  "folder directory path",
+  "file document attachment",
+  "content text body",
+  "info information detail metadata about",
+  "user person people member account profile contact somebody",
+  "permission policy access role right",
+  "secret key password credential vault",
+  "price cost spend pricing bill budget money",
+  "anomaly unexpected spike",
+  "page web website site url html",
+  "channel room conversation thread",
+  "message text chat",
+  "emoji reaction",
+  "time clock date timezone",
+  "hour worklog time",
+  "chart graph plot diagram",
+  "format style bold font",
+  "pod container exec",
+  "scale dyno resize",
+  "job task run workflow pipeline",
+  "pipeline workflow build ci",
+  "flaky sometime",
+  "fail failure failed error",
+  "audit event trail",
+  "alarm alert firing active",
+  "metric cpu measure value",
+  "config configuration setting option",
+  "company contact object deal crm",
+  "data dataset result output",
+  "markdown scrape",
+  "last recent latest",
+  "map sitemap",
+];
+
+/**
+ * The form that a word's forms share, such as `creat` for create, creates, creating and creation.
+ */
+export function stem(word: string): string {
+  if (word.length < 4 || !/^[a-z]+$/.test(word)) return word;
+  const base = withoutEnding(word);
+  const single = /([bdfgkmnprt])\1$/.test(base) && base !== word ? base.slice(0, -1) : base;
+  if (single.length > 3 && single.endsWith("e")) return single.slice(0, -1);
+  return single.length > 3 && single.endsWith("y") ? `${single.slice(0, -1)}i` : single;
+}
+
+/** Other words for a word. */
+export function relatedTo(stemmed: string): ReadonlySet<string> {
+  return related.get(stemmed) ?? NONE;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+function withoutEnding(word: string): string {
+  for (const [ending, shortest] of ENDINGS) {
+    if (word.endsWith(ending) && word.length - ending.length >= shortest) {
+      return word.slice(0, -ending.length);
+    }
+  }
+  return /[st]ion$/.test(word) && word.length > 5 ? word.slice(0, -3) : word;
+}
+
+/** What is cut off, and how much must be left. */
+const ENDINGS: readonly (readonly [ending: string, shortest: number])[] = [
+  ["ing", 3],
+  ["ment", 4],
+  ["ed", 3],
+];
+
+function relations(): Map<string, Set<string>> {
+  const all = new Map<string, Set<string>>();
+  for (const group of GROUPS) {
+    const stems = group.split(" ").map(stem);
+    for (const one of stems) {
+      const others = all.get(one) ?? new Set();
+      for (const other of stems) if (other !== one) others.add(other);
+      all.set(one, others);
+    }
+  }
+  return all;
+}
+
+const related = relations();

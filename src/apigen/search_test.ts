@@ -1,0 +1,95 @@
+import { assertEquals, assertRejects } from "@std/assert";
+import { TempFolder } from "../../tests/support/temp_folder.ts";
+import { ConfigError } from "../base/errors.ts";
+import { generatePackage } from "./generate.ts";
+import { ToolIndex } from "./search.ts";
+
+/** Writes a package of a server with these tools. */
+async function write(rootDir: string, server: string, ...names: string[]): Promise<void> {
+  const tools = names.map((name) => ({
+    name,
+    description: `Does ${name}.`,
+    inputSchema: { type: "object", properties: { path: { type: "string" } } },
+  }));
+  await generatePackage(server, { tools }, { rootDir });
+}
+
+async function found(index: ToolIndex, query: string, ...servers: string[]): Promise<string[]> {
+  const { tools } = await index.search(query, servers);
+  return tools.map(({ server, module }) => `${server}.${module}`);
+}
+
+Deno.test("ToolIndex lists all tools by server for an empty query", async () => {
+  await using folder = await TempFolder.create();
+  await write(folder.path, "files", "read-file", "write-file");
+  await write(folder.path, "web", "fetch");
+  const index = new ToolIndex(folder.path);
+  assertEquals(await found(index, "", "files", "web"), [
+    "files.read_file",
+    "files.write_file",
+    "web.fetch",
+  ]);
+  assertEquals((await index.search("", ["web", "gone"])).missing, ["gone"]);
+});
+
+Deno.test("ToolIndex ranks the tools of the servers that count", async () => {
+  await using folder = await TempFolder.create();
+  await write(folder.path, "files", "read-file", "write-file");
+  await write(folder.path, "web", "write-page", "fetch");
+  const index = new ToolIndex(folder.path);
+  assertEquals((await found(index, "write a file", "files", "web"))[0], "files.write_file");
+  assertEquals((await found(index, "write a file", "web"))[0], "web.write_page");
+  assertEquals((await found(index, "path", "web")).length, 2); // by a parameter
+});
+
+Deno.test("ToolIndex follows packages that are written anew", async () => {
+  await using folder = await TempFolder.create();
+  await write(folder.path, "web", "fetch");
+  const index = new ToolIndex(folder.path);
+  assertEquals(await found(index, "download", "web"), []);
+  await write(folder.path, "web", "fetch", "download");
+  assertEquals(await found(index, "download", "web"), ["web.download"]);
+});
+
+Deno.test("ToolIndex says which package is damaged", async () => {
+  await using folder = await TempFolder.create();
+  for (const text of ["{", "[]", '{"tools": [{}]}']) {
+    await Deno.mkdir(`${folder.path}/web`, { recursive: true });
+    await Deno.writeTextFile(`${folder.path}/web/schema.json`, text);
+    const index = new ToolIndex(folder.path);
+    await assertRejects(() => index.search("x", ["web"]), ConfigError, "web/schema.json");
+  }
+});
+
+Deno.test("ToolIndex searches 500 tools", async () => {
+  await using folder = await TempFolder.create();
+  const names = Array.from({ length: 500 }, (_, n) => `tool-${n}-${["read", "write"][n % 2]}`);
+  await write(folder.path, "many", ...names);
+  const index = new ToolIndex(folder.path);
+  const { tools } = await index.search("tool 271 write", ["many"]);
+  assertEquals(tools[0]?.name, "tool-271-write");
+  assertEquals(tools.length, 500);
+});
+
+Deno.test("ToolIndex finds tools by other words, by the server's name, and by their results", async () => {
+  await using folder = await TempFolder.create();
+  const tool = (name: string, description: string, output: string) => ({
+    name,
+    description,
+    inputSchema: { type: "object" },
+    outputSchema: { type: "object", properties: { [output]: { type: "string" } } },
+  });
+  for (const server of ["gitlab", "github"]) {
+    const tools = [
+      tool("delete_branch", "Removes a branch.", "sha"),
+      tool("create_issue", "Files an issue.", "number"),
+      tool("weather", "Tells it.", "humidity"),
+    ];
+    await generatePackage(server, { tools }, { rootDir: folder.path });
+  }
+  const index = new ToolIndex(folder.path);
+  const first = async (query: string) => (await found(index, query, "github", "gitlab"))[0];
+  assertEquals(await first("erasing branches on GitLab"), "gitlab.delete_branch");
+  assertEquals(await first("open a ticket in git hub"), "github.create_issue");
+  assertEquals(await first("humidity gitlab"), "gitlab.weather");
+});

@@ -1,0 +1,344 @@
+import { Alarm } from "../../base/alarm.ts";
+import { type Logger, silentLogger } from "../../base/log.ts";
+import { RateLimit } from "../../base/rate_limit.ts";
+import { sha256 } from "../../json/digest.ts";
+import {
+  type AuditEntry,
+  type AuditOutcome,
+  boundedName,
+  entryFields,
+  type Fields,
+  outcomeFields,
+  withoutDetails,
+} from "./entry.ts";
+import { AuditFile } from "./file.ts";
+import { AuditFolder } from "./folder.ts";
+
+/** Options of {@linkcode AuditLog}. */
+export interface AuditLogOptions {
+  /** The workspace. */
+  readonly workspace: string;
+  /** Patterns with `*` and `?` for names of arguments whose values are left out, beside the usual ones. */
+  readonly redact?: readonly string[] | undefined;
+  /**
+   * The size at which a new file is begun, in bytes.
+   *
+   * @default {16777216}
+   */
+  readonly maxBytes?: number | undefined;
+  /**
+   * How many full files are kept at least.
+   *
+   * @default {10}
+   */
+  readonly keep?: number | undefined;
+  /**
+   * How long a full file is kept at least, in milliseconds, as long as all are within
+   * `maxTotalBytes`.
+   *
+   * @default {7776000000} 90 days
+   */
+  readonly keepMs?: number | undefined;
+  /**
+   * How large all full files from before this log's first line may be before the oldest of them are
+   * removed however young they are, in bytes.
+   *
+   * @default {1073741824}
+   */
+  readonly maxTotalBytes?: number | undefined;
+  /** Told when the log cannot be written. */
+  readonly log?: Logger | undefined;
+}
+
+/** A line that waits to be written, and who waits for that. */
+interface Waiting {
+  /** As JSON text: the arguments themselves may be large, and are let go. */
+  readonly text: string;
+  readonly written: PromiseWithResolvers<boolean>;
+}
+
+/** How many lines are written at once. */
+const BATCH = 100;
+/** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
+const GATHER_MS = 20;
+/** How long requests are counted before a line tells of them. */
+const COUNT_MS = 30_000;
+
+/**
+ * The audit log of a workspace, `.ipybox/audit.jsonl`: a line for each request and for its outcome,
+ * chained by hash. Several processes may write to it. Disposing it waits until all is written.
+ *
+ * A line is with the system, and survives the end of this process, once {@linkcode append} says that it
+ * is written. What a killed process had half written is sealed off as such.
+ *
+ * @example
+ * ```ts
+ * import { AuditLog, verifyAuditLog } from "@ipybox/ipybox";
+ *
+ * const workspace = await Deno.makeTempDir();
+ * {
+ *   await using log = new AuditLog({ workspace });
+ *   const id = crypto.randomUUID();
+ *   const written = await log.append({
+ *     id,
+ *     time: new Date(),
+ *     kind: "tool",
+ *     server: "time",
+ *     tool: "now",
+ *     arguments: {},
+ *     decision: "allow",
+ *     by: "approver",
+ *   });
+ *   if (written) log.appendOutcome({ id, time: new Date(), status: "ok", durationMs: 3 });
+ * }
+ * console.error((await verifyAuditLog(workspace)).entries); // 2
+ * ```
+ */
+export class AuditLog implements AsyncDisposable {
+  readonly #options: AuditLogOptions;
+  readonly #log: Logger;
+  readonly #folder: AuditFolder;
+  readonly #file: AuditFile;
+  #key: Promise<Uint8Array> | undefined;
+  readonly #flood = new FloodGuard();
+  /** Calls under way that were only counted: their outcomes would belong to no line. */
+  readonly #countedIds = new Set<string>();
+  #waiting: Waiting[] = [];
+  #writing: Promise<void> | undefined;
+  #summaryTimer: ReturnType<typeof setTimeout> | undefined;
+  readonly #gathering = new Alarm(() => this.#begin(), { keepsAlive: true });
+  #failed = false;
+  #closed = false;
+
+  /**
+   * Makes the log. Nothing is read or written before the first line.
+   *
+   * @param options Where it is, what it leaves out and how long it is kept.
+   */
+  constructor(options: AuditLogOptions) {
+    const { maxBytes = 16 * 2 ** 20, keep = 10, keepMs = 90 * DAY_MS } = options;
+    const { maxTotalBytes = 2 ** 30, log = silentLogger } = options;
+    this.#options = options;
+    this.#log = log;
+    const retention = { maxBytes, keep, keepMs, maxTotalBytes };
+    this.#folder = new AuditFolder(options.workspace);
+    this.#file = new AuditFile(this.#folder, retention);
+  }
+
+  /**
+   * Adds the line of a request. Requests that are too many are counted instead.
+   *
+   * @param entry The request.
+   * @returns Whether it was written, or counted. Why not is told to the log. Never rejects.
+   */
+  async append(entry: AuditEntry): Promise<boolean> {
+    let key: Uint8Array;
+    try {
+      key = await (this.#key ??= this.#folder.key());
+    } catch (error) {
+      this.#key = undefined;
+      this.#tellLost(error, 1);
+      return false;
+    }
+    const fields = entryFields(entry, { names: this.#options.redact, key });
+    const line = this.#flood.judge(
+      entry,
+      JSON.stringify(fields), // all of it is exact, or our own
+      () => JSON.stringify(withoutDetails(fields)),
+    );
+    if (line !== undefined) return await this.#add(line);
+    if (entry.status === undefined) this.#countedIds.add(entry.id);
+    this.#summaryTimer ??= setTimeout(() => this.#addSummary(), COUNT_MS);
+    Deno.unrefTimer(this.#summaryTimer);
+    return true;
+  }
+
+  /**
+   * Adds the line of an outcome, soon. Does not wait and does not fail: what cannot be written is told
+   * to the log.
+   *
+   * @param outcome How a request ended whose line has no status.
+   */
+  appendOutcome(outcome: AuditOutcome): void {
+    if (this.#countedIds.delete(outcome.id)) return;
+    void this.#queue(JSON.stringify(outcomeFields(outcome)));
+    if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
+  }
+
+  /** Waits until all is written, or could not be. */
+  async flush(): Promise<void> {
+    await this.#key?.catch(() => {}); // who waits for it before us is told, and goes on before us
+    this.#addSummary();
+    if (this.#waiting.length > 0) this.#begin();
+    while (this.#writing !== undefined) await this.#writing;
+  }
+
+  /** Waits until all is written, or could not be, and closes the file. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
+    await this.flush();
+    this.#gathering[Symbol.dispose]();
+    this.#file[Symbol.dispose]();
+  }
+
+  #add(text: string): Promise<boolean> {
+    const written = this.#queue(text);
+    this.#begin();
+    return written;
+  }
+
+  #queue(text: string): Promise<boolean> {
+    const written = Promise.withResolvers<boolean>();
+    this.#waiting.push({ text, written });
+    return written.promise;
+  }
+
+  #begin(): void {
+    this.#gathering.unset();
+    this.#writing ??= this.#writeAll();
+  }
+
+  #addSummary(): void {
+    clearTimeout(this.#summaryTimer);
+    this.#summaryTimer = undefined;
+    const summary = this.#flood.takeSummary();
+    if (summary !== undefined) void this.#add(JSON.stringify(summary));
+  }
+
+  async #writeAll(): Promise<void> {
+    await Promise.resolve(); // what is added in the same turn is written at once
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, BATCH);
+      const done = await this.#write(batch.map(({ text }) => text));
+      for (const { written } of batch) written.resolve(done);
+    }
+    if (this.#closed) this.#file[Symbol.dispose](); // a call may end later than the log
+    this.#writing = undefined;
+  }
+
+  async #write(lines: readonly string[]): Promise<boolean> {
+    try {
+      await this.#file.write(lines);
+      this.#failed = false;
+      return true;
+    } catch (error) {
+      this.#tellLost(error, lines.length);
+      return false;
+    }
+  }
+
+  #tellLost(error: unknown, lines: number): void {
+    if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
+    else this.#log.debug(`Audit log: ${lines} more lines lost: ${error}`);
+    this.#failed = true;
+  }
+}
+
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Some 3 MB a day for each budget: in 90 days, code that uses up all of its own writes 1 GB. */
+const PER_SECOND = 32;
+/** So many bytes at once of refusals in full, and of the kinds of what was counted. */
+const SMALL_BURST = 2 ** 18;
+/** So many bytes at once of calls that were allowed, with their arguments and then without. */
+const LARGE_BURST = 2 ** 24;
+/** What chaining adds to a line, and what the outcome of an allowed call takes. */
+const CHAINED_BYTES = 200;
+const OUTCOME_BYTES = 500;
+/** How many kinds of requests are counted apart. */
+const MAX_KINDS = 20;
+
+/** A kind of requests, and how many there were. */
+interface Counted {
+  readonly kind: string;
+  readonly server: string;
+  readonly tool: string;
+  readonly decision?: "allow" | "deny" | undefined;
+  readonly by?: string | undefined;
+  readonly status?: string | undefined;
+  count: number;
+}
+
+/** How many bytes may be written of requests. */
+class Budgets {
+  readonly refusals = new RateLimit(PER_SECOND, SMALL_BURST);
+  readonly details = new RateLimit(PER_SECOND, LARGE_BURST);
+  readonly lines = new RateLimit(PER_SECOND, LARGE_BURST);
+}
+
+/**
+ * Keeps executed code from filling the log, and thereby from pushing older lines out of it.
+ *
+ * Requests are written until they are too many; the others are counted. Those that were allowed are
+ * first written without their arguments.
+ */
+export class FloodGuard {
+  readonly #budgets = new Budgets();
+  /** What approvers decided has budgets of its own, which nothing else uses up. */
+  readonly #approvers = new Budgets();
+  readonly #kinds = new RateLimit(PER_SECOND, SMALL_BURST);
+  #counted = new Map<string, Counted>();
+  #span: { readonly since: Date; until: Date; sha256: string } | undefined;
+
+  /** Decides how much of a request is written. */
+  judge(entry: AuditEntry, text: string, shorter: () => string): string | undefined {
+    const budgets = entry.by === "approver" ? this.#approvers : this.#budgets;
+    if (entry.decision !== "allow") {
+      if (budgets.refusals.take(bytesOf(text))) return text;
+    } else {
+      if (budgets.details.take(bytesOf(text) + OUTCOME_BYTES)) return text;
+      const short = shorter();
+      if (budgets.lines.take(bytesOf(short) + OUTCOME_BYTES)) return short;
+    }
+    this.#count(entry, text);
+    return undefined;
+  }
+
+  /** Tells of what was counted, and begins anew. */
+  takeSummary(): Fields | undefined {
+    const span = this.#span;
+    if (span === undefined) return undefined;
+    const kinds = [...this.#counted.values()];
+    this.#counted = new Map();
+    this.#span = undefined;
+    const count = kinds.reduce((sum, { count }) => sum + count, 0);
+    const requests = this.#kinds.take(bytesOf(JSON.stringify(kinds))) ? kinds : undefined;
+    return {
+      time: new Date().toISOString(),
+      leftOut: {
+        count,
+        since: span.since.toISOString(),
+        until: span.until.toISOString(),
+        last: span.sha256,
+        requests,
+      },
+    };
+  }
+
+  #count({ time, kind, server, tool, decision, by, status }: AuditEntry, text: string): void {
+    this.#span ??= { since: time, until: time, sha256: "" };
+    this.#span.until = time;
+    this.#span.sha256 = sha256(text);
+    const named = {
+      kind,
+      server: boundedName(server),
+      tool: boundedName(tool),
+      decision,
+      by,
+      status,
+    };
+    const full = this.#counted.size >= MAX_KINDS && !this.#counted.has(JSON.stringify(named));
+    const shown = full ? OTHERS : named;
+    const key = JSON.stringify(shown);
+    const counted = this.#counted.get(key);
+    if (counted === undefined) this.#counted.set(key, { ...shown, count: 1 });
+    else counted.count++;
+  }
+}
+
+/** What stands for kinds that are too many. */
+const OTHERS = { kind: "…", server: "…", tool: "…" } as const;
+
+function bytesOf(text: string): number {
+  return new TextEncoder().encode(text).length + CHAINED_BYTES;
+}

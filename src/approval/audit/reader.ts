@@ -1,0 +1,251 @@
+import { basename } from "node:path";
+import { sha256 } from "../../json/digest.ts";
+import type { Fields } from "./entry.ts";
+import { GENESIS, LineSplitter, readChainLine } from "./file.ts";
+import { AuditFolder } from "./folder.ts";
+
+/** What {@linkcode verifyAuditLog} found. */
+export interface AuditVerdict {
+  /** Whether every line is as it was written, and none is missing between the first and the last. */
+  readonly ok: boolean;
+  /** How many lines are good, up to the first bad one. */
+  readonly entries: number;
+  /** The number of the first line: above 1 once older files were removed. */
+  readonly first?: number | undefined;
+  /** How many torn lines were sealed off. */
+  readonly sealed: number;
+  /**
+   * How many calls have no outcome: those that are under way, and those that were when their process
+   * was killed.
+   */
+  readonly unfinished: number;
+  /** How many requests were too many to be written one by one. */
+  readonly leftOut: number;
+  /** The first bad line. */
+  readonly bad?: {
+    /** The file's name. */
+    readonly file: string;
+    /** The line in it, from 1. */
+    readonly line: number;
+    /** What is wrong. */
+    readonly problem: string;
+  } | undefined;
+}
+
+/**
+ * Checks the audit log of a workspace. Nothing is made or changed.
+ *
+ * It finds lines that were changed, added, moved or taken out, and files that were removed without a
+ * line that says so. It cannot find that lines at the end were cut off, nor that the whole log was
+ * written anew.
+ *
+ * @param workspace The workspace.
+ * @returns What was found.
+ * @throws {ConfigError} A file of the log is no plain file.
+ */
+export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
+  using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
+  const check = new ChainCheck();
+  for await (const line of snapshot.lines()) {
+    if (!check.add(line)) break;
+  }
+  return check.verdict();
+}
+
+/**
+ * Reads the audit log of a workspace. Nothing is made or changed. Lines that are damaged are left out:
+ * {@linkcode verifyAuditLog} tells of them.
+ *
+ * @param workspace The workspace.
+ * @returns The fields of each line, the oldest first.
+ * @throws {ConfigError} A file of the log is no plain file.
+ */
+export async function* readAuditLog(
+  workspace: string,
+): AsyncGenerator<Readonly<Record<string, unknown>>, void, undefined> {
+  using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
+  for await (const { bytes, whole } of snapshot.lines()) {
+    const line = whole ? readChainLine(bytes) : undefined;
+    if (line !== undefined) yield line.fields;
+  }
+}
+
+/** Checks lines one after the other. */
+class ChainCheck {
+  #seq = 0;
+  #hash = GENESIS;
+  #entries = 0;
+  #sealed = 0;
+  #leftOut = 0;
+  #removedUpTo = 0;
+  #first: { readonly seq: number; readonly line: FileLine } | undefined;
+  #torn: FileLine | undefined;
+  #bad: AuditVerdict["bad"];
+  readonly #unfinished = new Set<unknown>();
+
+  /** Takes the next line, and tells whether all are good so far. */
+  add(line: FileLine): boolean {
+    const problem = this.#check(line);
+    if (problem !== undefined) this.#fail(this.#torn ?? line, problem);
+    return problem === undefined;
+  }
+
+  verdict(): AuditVerdict {
+    const torn = this.#torn;
+    if (torn !== undefined) this.#fail(torn, torn.whole ? NO_LINE : TORN);
+    const first = this.#first;
+    if (first !== undefined && first.seq > this.#removedUpTo + 1) {
+      this.#fail(first.line, "What was before it is missing, and no line says that it was removed");
+    }
+    return {
+      ok: this.#bad === undefined,
+      entries: this.#entries,
+      first: first?.seq,
+      sealed: this.#sealed,
+      unfinished: this.#unfinished.size,
+      leftOut: this.#leftOut,
+      ...(this.#bad === undefined ? {} : { bad: this.#bad }),
+    };
+  }
+
+  #check(line: FileLine): string | undefined {
+    const read = readChainLine(line.bytes);
+    const torn = this.#torn;
+    if (read === undefined) {
+      if (torn !== undefined) return NO_LINE;
+      this.#torn = line; // the next one has to say so
+      return undefined;
+    }
+    if (!line.whole) return "Its end is missing";
+    if (!read.intact && torn === undefined) return "It was changed: its hash is another";
+    if (torn !== undefined) {
+      if (!read.intact || read.prev !== this.#hash || !sealsOff(read.fields, torn.bytes)) {
+        return NO_LINE;
+      }
+      this.#torn = undefined;
+      this.#sealed++;
+    }
+    const start = this.#first === undefined && (read.seq > 1 || read.prev === GENESIS);
+    if (!start && read.prev !== this.#hash) return "It does not follow the line before it";
+    if (!start && read.seq !== this.#seq + 1) return "Its number does not follow";
+    this.#first ??= { seq: read.seq, line };
+    this.#entries++;
+    this.#seq = read.seq;
+    this.#hash = read.hash;
+    this.#note(read.fields);
+    return undefined;
+  }
+
+  #note({ id, status, outcome, leftOut, removed }: Fields): void {
+    if (id !== undefined && status === undefined) this.#unfinished.add(id);
+    if (outcome !== undefined) this.#unfinished.delete(outcome);
+    this.#leftOut += numberIn(leftOut, "count");
+    this.#removedUpTo = Math.max(this.#removedUpTo, numberIn(removed, "upTo"));
+  }
+
+  #fail({ file, number }: FileLine, problem: string): void {
+    this.#bad ??= { file, line: number, problem };
+  }
+}
+
+const NO_LINE = "It is no line of the log";
+const TORN = "It is torn: the next entry will seal it off";
+
+/** Whether a line seals off the torn one before it. */
+function sealsOff({ sealed }: Fields, torn: Uint8Array): boolean {
+  return typeof sealed === "object" && sealed !== null && "sha256" in sealed &&
+    sealed.sha256 === sha256(torn);
+}
+
+function numberIn(value: unknown, name: string): number {
+  const inner = typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined;
+  return typeof inner === "number" ? inner : 0;
+}
+
+/** A file of the log, open as it was at one moment. */
+interface OpenFile {
+  readonly path: string;
+  readonly file: Deno.FsFile;
+  readonly size: number;
+}
+
+/** A line of a file of the log. */
+interface FileLine {
+  /** The file's name. */
+  readonly file: string;
+  /** Which line it is there, from 1. */
+  readonly number: number;
+  /** Its bytes, without the line feed. */
+  readonly bytes: Uint8Array;
+  /** Whether it has a line feed. */
+  readonly whole: boolean;
+}
+
+const CHUNK_BYTES = 2 ** 18;
+
+/**
+ * All files of a log as they are at one moment, between two writes. Nothing is made or changed, and
+ * nobody who writes later has to wait.
+ */
+class AuditSnapshot implements Disposable {
+  readonly #files: readonly OpenFile[];
+
+  private constructor(files: readonly OpenFile[]) {
+    this.#files = files;
+  }
+
+  /** Opens the files. */
+  static async take(folder: AuditFolder): Promise<AuditSnapshot> {
+    for (;;) {
+      using stack = new DisposableStack();
+      const current = await folder.openForReading(folder.current);
+      if (current !== undefined) {
+        stack.use(current);
+        await current.lock(false); // nobody is within a line, or puts the file aside
+        if (!folder.isCurrent(current)) continue;
+      }
+      const files: OpenFile[] = [];
+      for (const { path } of await folder.rotated()) {
+        const file = await folder.openForReading(path);
+        if (file === undefined) continue; // it was removed as the oldest one
+        stack.use(file);
+        files.push({ path, file, size: (await file.stat()).size });
+      }
+      if (current !== undefined) {
+        files.push({ path: folder.current, file: current, size: (await current.stat()).size });
+        await current.unlock();
+      }
+      stack.move();
+      return new AuditSnapshot(files);
+    }
+  }
+
+  /** Reads all lines, the oldest first. Each file can be read once. */
+  async *lines(): AsyncGenerator<FileLine, void, undefined> {
+    for (const { path, file, size } of this.#files) {
+      let number = 0;
+      for await (const [bytes, whole] of linesOf(file, size)) {
+        yield { file: basename(path), number: ++number, bytes, whole };
+      }
+    }
+  }
+
+  [Symbol.dispose](): void {
+    for (const { file } of this.#files) file.close();
+  }
+}
+
+async function* linesOf(
+  file: Deno.FsFile,
+  size: number,
+): AsyncGenerator<[bytes: Uint8Array, whole: boolean], void, undefined> {
+  const splitter = new LineSplitter();
+  const buffer = new Uint8Array(CHUNK_BYTES);
+  for (let left = size; left > 0;) {
+    const count = await file.read(buffer.subarray(0, Math.min(left, CHUNK_BYTES)));
+    if (count === null) break;
+    left -= count;
+    for (const line of splitter.add(buffer.subarray(0, count))) yield [line, true];
+  }
+  if (splitter.rest.length > 0) yield [splitter.rest, false];
+}

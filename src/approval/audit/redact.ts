@@ -1,0 +1,175 @@
+import { type ExactJson, type ExactObject, isExactObject } from "../../json/exact.ts";
+import { matchesGlob } from "../rules/match.ts";
+import { hmacSha256, sha256 } from "../../json/digest.ts";
+
+/** Names whose values are secrets, once they are in lower case and without separators. */
+const SECRET_NAME =
+  /password|passwd|passphrase|secret|apikey|privatekey|accesskey|authorization|credential|cookie|^token|token$/;
+/** The name of a secret in a text, and what ends it: a quote of JSON, also of JSON within JSON. */
+const NAMED = String.raw`(?:password|passwd|passphrase|secret|token|api[_-]?key)\\*["']?`;
+const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
+/**
+ * Secrets within texts, such as shell commands, behind what stays of them. Each takes time in
+ * proportion to the text, which is hostile.
+ */
+const SECRET_TEXTS: readonly RegExp[] = [
+  /()-----BEGIN [A-Z ]*PRIVATE KEY-----[^]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
+  /\b((?:bearer|basic)\s+)[^\s"']+/gi,
+  /(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g,
+  new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"),
+  new RegExp(String.raw`((?<![\w-])--[\w-]*${NAMED}\s+)(?!-)${VALUE}`, "gi"),
+  /\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza)[\w-]{8,}/g,
+  /\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g,
+];
+
+/** Something of what each of them begins with: most texts have none of it, and are done with. */
+const MAYBE_SECRET =
+  /-----BEGIN|bearer|basic|:\/\/|password|passwd|passphrase|secret|token|api[_-]?key|gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza|eyJ/i;
+
+/** Longer texts are not even looked at: all of them counts as a secret. */
+const MAX_REDACTED = 2 ** 20;
+/** How many secrets of a call are marked one by one, each of which takes its time. */
+const MAX_MARKS = 1000;
+const MAX_TEXT = 4096;
+const KEPT_TEXT = 1000;
+/** The longest JSON of one argument, and of all, that is logged. */
+const MAX_VALUE = 16 * 1024;
+const MAX_JSON = 64 * 1024;
+const MAX_DEPTH = 32;
+
+/** Options of {@linkcode redactArguments}. */
+export interface RedactOptions {
+  /** Patterns for further names whose values are secrets. */
+  readonly names?: readonly string[] | undefined;
+  /**
+   * The key of the hashes that stand where secrets were. Without it nothing stands there but that there
+   * was one.
+   */
+  readonly key?: Uint8Array | undefined;
+}
+
+/** There are more secrets than are marked one by one. */
+class TooManySecrets extends Error {}
+
+/** Marks the places of secrets. */
+class Marker {
+  readonly #key: Uint8Array | undefined;
+  #count = 0;
+
+  constructor(key: Uint8Array | undefined) {
+    this.#key = key;
+  }
+
+  /**
+   * What stands where a secret was. What code dresses up as one cannot vanish without a trace: the same
+   * text leaves the same hash, which nobody can guess a short secret from without the key.
+   */
+  mark(secret: string): string {
+    if (this.#key === undefined) return "[redacted]";
+    if (++this.#count > MAX_MARKS) throw new TooManySecrets();
+    return markOf(secret, this.#key);
+  }
+}
+
+/** Of one word, so that no pattern takes a part of it. */
+function markOf(secret: string, key: Uint8Array): string {
+  return `[redacted:${secret.length}:${hmacSha256(key, secret).slice(0, 16)}]`;
+}
+
+/**
+ * Makes arguments fit for a log: first without secrets, then not too long. What is cut is named by
+ * the SHA-256 of all of it, without its secrets.
+ */
+export function redactArguments(args: ExactObject, options: RedactOptions = {}): ExactJson {
+  try {
+    return redactAll(args, options);
+  } catch (error) {
+    if (!(error instanceof TooManySecrets) || options.key === undefined) throw error;
+    return { omitted: markOf(JSON.stringify(args), options.key) };
+  }
+}
+
+function redactAll(args: ExactObject, { names = [], key }: RedactOptions): ExactJson {
+  const redacted = redact(args, { names, marker: new Marker(key), depth: 0 });
+  if (lengthOf(redacted) <= MAX_JSON || !isExactObject(redacted)) return redacted;
+  const shorter = Object.fromEntries(
+    Object.entries(redacted).map(([name, value]) => [
+      name,
+      lengthOf(value) <= MAX_VALUE ? value : summaryOf(value),
+    ]),
+  );
+  return lengthOf(shorter) <= MAX_JSON ? shorter : summaryOf(redacted);
+}
+
+/** Says of JSON how long it is and which. */
+export function summaryOf(value: unknown): ExactObject {
+  const text = JSON.stringify(value);
+  return { omitted: `${text.length} characters of JSON`, sha256: sha256(text) };
+}
+
+/** How far into the arguments, and what is done with secrets there. */
+interface Place {
+  readonly names: readonly string[];
+  readonly marker: Marker;
+  readonly depth: number;
+}
+
+function redact(value: ExactJson, place: Place): ExactJson {
+  const { names, marker, depth } = place;
+  if (typeof value === "string") return withoutSecrets(value, marker);
+  if (typeof value !== "object" || value === null) return value;
+  if (depth > MAX_DEPTH) return { omitted: `nests too deeply: ${marker.mark(textOf(value))}` };
+  const within = { ...place, depth: depth + 1 };
+  if (isExactObject(value)) {
+    return Object.fromEntries(
+      Object.entries(value).map(([name, inner]) => [
+        withoutSecrets(name, marker),
+        isSecretName(name, names) ? marker.mark(textOf(inner)) : redact(inner, within),
+      ]),
+    );
+  }
+  return isList(value) ? value.map((inner) => redact(inner, within)) : value;
+}
+
+function textOf(value: ExactJson): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** Whether the values of a name are secrets. */
+export function isSecretName(name: string, patterns: readonly string[] = []): boolean {
+  const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
+  return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name) !== "no");
+}
+
+/** Leaves usual forms of secrets out of a text, and shortens one that is long. */
+export function redactText(text: string): string {
+  return withoutSecrets(text, new Marker(undefined));
+}
+
+function withoutSecrets(text: string, marker: Marker): string {
+  if (text.length > MAX_REDACTED) {
+    return `[cut: all of ${text.length} characters] ${marker.mark(text)}`;
+  }
+  let result = text;
+  if (MAYBE_SECRET.test(text)) {
+    for (const pattern of SECRET_TEXTS) {
+      result = result.replace(
+        pattern,
+        (match, kept: string) => kept + marker.mark(match.slice(kept.length)),
+      );
+    }
+  }
+  if (result.length <= MAX_TEXT) return result;
+  const cut = result.length - KEPT_TEXT;
+  return `${result.slice(0, KEPT_TEXT)}… [cut: ${cut} of ${result.length} characters, ` +
+    `SHA-256 of all ${sha256(result)}]`;
+}
+
+/** Of exact JSON, which writes itself as it came. */
+function lengthOf(value: ExactJson): number {
+  return JSON.stringify(value).length;
+}
+
+function isList(value: ExactJson): value is readonly ExactJson[] {
+  return Array.isArray(value);
+}

@@ -1,0 +1,107 @@
+import { dirname } from "node:path";
+import { isPlainFolder, lstatIfPresent } from "../../files/safe.ts";
+import type { Fields } from "./entry.ts";
+import type { AuditFolder } from "./folder.ts";
+import { LineSplitter, readChainLine } from "./file.ts";
+
+const CHUNK_BYTES = 2 ** 18;
+
+/** Reads a log while it is written, across the files that it is put aside in. Nothing is made. */
+export class AuditTail implements Disposable {
+  readonly #folder: AuditFolder;
+  #file: Deno.FsFile | undefined;
+  #splitter = new LineSplitter();
+  #seq = 0;
+
+  /** @param folder Where the files are. */
+  constructor(folder: AuditFolder) {
+    this.#folder = folder;
+  }
+
+  /** Reads the whole lines that were written since the last time, damaged ones left out. */
+  async *read(): AsyncGenerator<Fields, void, undefined> {
+    this.#file ??= await this.#next();
+    while (this.#file !== undefined) {
+      const current = this.#folder.isCurrent(this.#file); // asked first: then its end is the end
+      yield* this.#readFile(this.#file);
+      if (current) return;
+      const next = await this.#next(this.#file);
+      this.#file.close();
+      this.#file = next;
+      this.#splitter = new LineSplitter();
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#file?.close();
+  }
+
+  async *#readFile(file: Deno.FsFile): AsyncGenerator<Fields, void, undefined> {
+    const buffer = new Uint8Array(CHUNK_BYTES);
+    for (let count = await file.read(buffer); count !== null; count = await file.read(buffer)) {
+      for (const bytes of this.#splitter.add(buffer.subarray(0, count))) {
+        const line = readChainLine(bytes);
+        if (line === undefined || line.seq <= this.#seq) continue;
+        this.#seq = line.seq;
+        yield line.fields;
+      }
+    }
+  }
+
+  /** Opens the file that comes after another, or the oldest one where that is gone. */
+  async #next(last?: Deno.FsFile): Promise<Deno.FsFile | undefined> {
+    const after = last === undefined ? -1 : await this.#numberOf(last);
+    const successor = async () =>
+      (await this.#folder.rotated()).find(({ number }) => number > after)?.path;
+    for (;;) {
+      const next = await successor();
+      const file = await this.#folder.openForReading(next ?? this.#folder.current);
+      // The current file may have been put aside, and another one begun, before it was opened.
+      if (next !== undefined || await successor() === undefined) return file;
+      file?.close();
+    }
+  }
+
+  /** The number that a file was put aside by; -1 where it was removed since. */
+  async #numberOf(file: Deno.FsFile): Promise<number> {
+    const { ino } = await file.stat();
+    for (const { number, path } of await this.#folder.rotated()) {
+      if ((await lstatIfPresent(path))?.ino === ino) return number;
+    }
+    return -1;
+  }
+}
+
+/** Tells when a log may have changed, and once before that. */
+export async function* auditChanges(
+  folder: AuditFolder,
+  signal: AbortSignal,
+): AsyncGenerator<void, void, undefined> {
+  if (!await isPlainFolder(folder.path)) {
+    using watcher = watch(dirname(folder.path), signal);
+    if (!await isPlainFolder(folder.path)) {
+      for await (const _change of watcher.events) {
+        if (await isPlainFolder(folder.path)) break;
+      }
+    }
+  }
+  if (signal.aborted) return;
+  using watcher = watch(folder.path, signal);
+  yield;
+  for await (const { paths } of watcher.events) {
+    if (paths.some((path) => path.endsWith(".jsonl"))) yield;
+  }
+}
+
+function watch(path: string, signal: AbortSignal): Disposable & { events: Deno.FsWatcher } {
+  const events = Deno.watchFs(path, { recursive: false });
+  const close = () => events[Symbol.dispose](); // unlike close(), it may come twice
+  signal.addEventListener("abort", close, { once: true });
+  return {
+    events,
+    [Symbol.dispose]: () => {
+      signal.removeEventListener("abort", close);
+      close();
+    },
+  };
+}

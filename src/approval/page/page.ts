@@ -1,0 +1,256 @@
+import { asset } from "../../assets/mod.ts";
+import type { Approver } from "../channel.ts";
+import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
+import type { PageDesk, PageState } from "./desk.ts";
+
+/** Options of {@linkcode ApprovalPage.ask}. */
+export interface PageAskOptions {
+  /** Withdraws the request. */
+  signal?: AbortSignal | undefined;
+  /**
+   * Sees that the request is decided, also where nobody comes to a page.
+   *
+   * @default {undefined} as {@linkcode ApprovalPage.decide} does
+   */
+  approver?: Approver | undefined;
+}
+
+/**
+ * The web page on which a person decides on approvals, as the application sees it.
+ *
+ * A page shows every request of its tool server, and may decide each; the first decision counts,
+ * wherever it comes from. While no other approver is attached, and a page is open or expected, calls
+ * wait for a decision on a page.
+ *
+ * @example
+ * ```ts
+ * import { CodeExecutor } from "@ipybox/ipybox";
+ *
+ * await using executor = await CodeExecutor.start();
+ * console.error(`Decide at ${executor.page.url()}`);
+ * for await (const event of executor.stream("print(6 * 7)")) {
+ *   if (event.type === "approval") void executor.page.decide(event.request); // or do nothing
+ *   if (event.type === "result") console.error(event.result.text);
+ * }
+ * ```
+ */
+export class ApprovalPage {
+  readonly #desk: PageDesk;
+  readonly #origin: () => URL;
+
+  /**
+   * Made by a `ToolServer`, not by hand.
+   *
+   * @param desk What pages are served from.
+   * @param origin Where they are served.
+   */
+  constructor(desk: PageDesk, origin: () => URL) {
+    this.#desk = desk;
+    this.#origin = origin;
+  }
+
+  /** Whether a page is open in a browser. */
+  get connected(): boolean {
+    return this.state === "open";
+  }
+
+  /**
+   * Whether somebody can be asked: a page is `"open"`; one is `"expected"`, by a link that can still
+   * be opened or because it was open a moment ago; or everybody is `"away"`.
+   */
+  get state(): PageState {
+    return this.#desk.presence.state;
+  }
+
+  /** Whether an approver is attached who is asked before pages, such as an `ApprovalClient`. */
+  get attended(): boolean {
+    return this.#desk.isAttended;
+  }
+
+  /**
+   * Makes a link to the page. It works once, and for some minutes: give it to nobody but the person
+   * who decides, and write it into no file that code could read.
+   *
+   * @returns The link, with a random code.
+   */
+  url(): URL {
+    const url = new URL("/page/open", this.#origin());
+    url.searchParams.set("code", this.#desk.invite());
+    return url;
+  }
+
+  /**
+   * Where a person can type a link's code, to the same effect. It opens nothing by itself, so whoever
+   * may not decide may know it.
+   */
+  get address(): URL {
+    return new URL("/page/", this.#origin());
+  }
+
+  /** Calls back whenever {@linkcode state} has changed, until disposed. */
+  onChange(callback: (state: PageState) => void): Disposable {
+    return this.#desk.presence.onChange(callback);
+  }
+
+  /**
+   * Waits until a page is open.
+   *
+   * @param signal Ends the wait.
+   * @throws {unknown} The signal's reason when it aborts first.
+   */
+  async whenConnected(signal?: AbortSignal): Promise<void> {
+    signal?.throwIfAborted();
+    if (this.connected) return;
+    const opened = Promise.withResolvers<void>();
+    using _watch = this.onChange((state) => {
+      if (state === "open") opened.resolve();
+    });
+    const abort = () => opened.reject(signal?.reason);
+    signal?.addEventListener("abort", abort, { once: true });
+    try {
+      await opened.promise;
+    } finally {
+      signal?.removeEventListener("abort", abort);
+    }
+  }
+
+  /**
+   * Leaves a request to the page: it is rejected once nobody can be asked there any more. An
+   * {@linkcode Approver} for whom pages are the only place.
+   *
+   * @param request A request of this tool server.
+   */
+  async decide(request: ApprovalRequest): Promise<void> {
+    const reject = () => void request.reject(this.#desk.absence);
+    using _watch = this.onChange((state) => {
+      if (state === "away") reject();
+    });
+    if (this.state === "away") reject();
+    await request.response;
+  }
+
+  /**
+   * Asks pages, or the `ApprovalClient` that is connected, about something that is no call of executed
+   * code, such as a change of the setup. It can be allowed or denied as it is; neither is remembered.
+   *
+   * @param call What is to be decided.
+   * @param options What withdraws it.
+   * @returns The decision, or why there is none. Never rejects.
+   */
+  async ask(call: ApprovalCall, options: PageAskOptions = {}): Promise<ApprovalResponse> {
+    const { signal, approver = (request) => this.decide(request) } = options;
+    return await this.#desk.ask(call, { signal, approver });
+  }
+}
+
+/** A link that is older is about to be void, and another one is given. */
+const FRESH_MS = 2 * 60_000;
+
+/** Sees that the person who decides has a link to the approval page that still leads there. */
+export class PageLink {
+  readonly #page: ApprovalPage;
+  readonly #show: (link: URL) => void;
+  #shownAt = -Infinity;
+
+  /** Shows nothing yet. */
+  constructor(page: ApprovalPage, show: (link: URL) => void) {
+    this.#page = page;
+    this.#show = show;
+  }
+
+  /** Shows another link where none leads to the page any more, and none is open. */
+  refresh(): boolean {
+    const { state, connected } = this.#page;
+    const isStale = performance.now() - this.#shownAt > FRESH_MS;
+    if (connected || (state === "expected" && !isStale)) return false;
+    this.#shownAt = performance.now();
+    this.#show(this.#page.url());
+    return true;
+  }
+}
+
+/** A file that pages are made of. */
+export interface PageFile {
+  readonly type: string;
+  text(): string;
+  /** Whether it has a form that browsers send. */
+  readonly sends?: boolean;
+}
+
+const SCRIPT = "text/javascript; charset=utf-8";
+
+/** How pages look. */
+export const STYLE: PageFile = {
+  type: "text/css; charset=utf-8",
+  text: () => asset("approval_page/page.css"),
+};
+
+/** What browsers show beside the title. */
+export const ICON: PageFile = {
+  type: "image/svg+xml",
+  text: () => asset("approval_page/icon.svg"),
+};
+
+/** The files by their names in the page's folder; the page itself has the empty one. */
+export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFile>([
+  file("", "text/html; charset=utf-8", () => asset("approval_page/page.html")),
+  ["page.css", STYLE],
+  ["icon.svg", ICON],
+  file("main.js", SCRIPT, () => asset("approval_page/main.js")),
+  file("arguments_editor.js", SCRIPT, () => asset("approval_page/arguments_editor.js")),
+  file("board.js", SCRIPT, () => asset("approval_page/board.js")),
+  file("decision.js", SCRIPT, () => asset("approval_page/decision.js")),
+  file("dom.js", SCRIPT, () => asset("approval_page/dom.js")),
+  file("guard.js", SCRIPT, () => asset("approval_page/guard.js")),
+  file("json.js", SCRIPT, () => asset("approval_page/json.js")),
+  file("json_view.js", SCRIPT, () => asset("approval_page/json_view.js")),
+  file("keys.js", SCRIPT, () => asset("approval_page/keys.js")),
+  file("lists.js", SCRIPT, () => asset("approval_page/lists.js")),
+  file("request.js", SCRIPT, () => asset("approval_page/request.js")),
+  file("visible.js", SCRIPT, () => asset("approval_page/visible.js")),
+]);
+
+/** The page on which a link's code is typed. */
+export const CODE_PAGE: PageFile = {
+  type: "text/html; charset=utf-8",
+  text: () => asset("approval_page/code.html"),
+  sends: true,
+};
+
+/** The page that says that there is nothing here, or no longer. */
+export const CLOSED_PAGE: PageFile = {
+  type: "text/html; charset=utf-8",
+  text: () => asset("approval_page/closed.html"),
+};
+
+function file(name: string, type: string, text: () => string): [string, PageFile] {
+  return [name, { type, text }];
+}
+
+/**
+ * The headers of everything that pages are given: nothing from elsewhere runs or is loaded, no other
+ * site frames or reads it, and no browser keeps it.
+ */
+export function pageHeaders(host: string, sends: boolean = false): Record<string, string> {
+  return {
+    "content-security-policy": [
+      "default-src 'none'",
+      "script-src 'self'",
+      "style-src 'self'",
+      "img-src 'self'",
+      `connect-src 'self' ws://${host}`, // not every browser counts WebSockets as 'self'
+      "base-uri 'none'",
+      `form-action ${sends ? "'self'" : "'none'"}`,
+      "frame-ancestors 'none'",
+      "require-trusted-types-for 'script'",
+      "trusted-types 'none'",
+    ].join("; "),
+    "cross-origin-embedder-policy": "require-corp",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "cache-control": "no-store",
+  };
+}

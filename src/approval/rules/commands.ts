@@ -1,0 +1,248 @@
+/**
+ * What is known of a text that a shell runs. Only one simple command is read word by word; everything
+ * else that shells understand is left to the person.
+ *
+ * @module
+ */
+import { type Match, matchesGlob, MAX_TEXT } from "./match.ts";
+
+/** A text for a shell. */
+export type ShellText = SimpleCommand | OtherText;
+
+/** One command whose words are known exactly. */
+interface SimpleCommand {
+  readonly type: "simple";
+  /** Its name and arguments, without their quotes. */
+  readonly words: readonly string[];
+  /** Whether it runs what its arguments say, as `sudo` and `sh -c` do. */
+  readonly starts: boolean;
+  /** Whether all words stand as they are, without quotes. */
+  readonly plain: boolean;
+  /** Every word in the text, those in quotes included. */
+  readonly mentioned: readonly string[];
+}
+
+/** Anything else. */
+interface OtherText {
+  readonly type: "other";
+  /** What makes it more than a simple command, as in "it has a |". */
+  readonly reason: string;
+  /** Every word in the text, wherever it stands. */
+  readonly mentioned: readonly string[];
+}
+
+/** The longest text that is read. */
+const MAX_LENGTH = 64 * 1024;
+/** Where a system keeps its programs: a name there means the same as the name alone. */
+const SYSTEM_FOLDER = /^\/(usr\/(local\/)?)?s?bin\/(?=[^/]+$)/;
+/** What every shell takes as it is. A letter that is not ASCII is a blank to some of them. */
+const PLAIN = /[\w@%+=:,./-]+/y;
+/** Shells differ in what a backslash before a letter means. */
+const ESCAPED = /\\[ -/:-@[-`{-~]/y;
+const SINGLE_QUOTED = /'[^']*'/y;
+const DOUBLE_QUOTED = /"(?:[^"\\$`]|\\["\\$`])*"/y;
+const BLANKS = /[ \t]+/y;
+
+/** Reads a text for a shell. */
+export function readShell(text: string): ShellText {
+  const mentioned = text.length > MAX_TEXT ? [] : wordsIn(text);
+  const other = (reason: string): OtherText => ({ type: "other", reason, mentioned });
+  if (text.length > MAX_LENGTH) return other(`it is longer than ${MAX_LENGTH} characters`);
+  const line = text.replace(/^[ \t\n]+/, "").replace(/(?<![ \t\n])[ \t\n]+$/, "");
+  const found = splitWords(line);
+  if (typeof found === "string") return other(found);
+  const [first, ...rest] = found;
+  if (first === undefined) return other("it has no command");
+  const name = first.replace(SYSTEM_FOLDER, "");
+  if (name.includes("=")) return other("it sets a variable");
+  if (SHELL_KEYWORDS.has(name)) return other(`it starts with ${name}`);
+  if (evaluates(name, rest)) return other(`${name} may run what is in its arguments`);
+  const words = [name, ...rest];
+  const plain = !/['"\\]/.test(line);
+  return { type: "simple", words, starts: startsPrograms(name), plain, mentioned };
+}
+
+/** A text that is not for a shell whose grammar is known. */
+export function otherText(text: string, reason: string): OtherText {
+  return { type: "other", reason, mentioned: text.length > MAX_TEXT ? [] : wordsIn(text) };
+}
+
+/** The words of a simple command, or why it is none. */
+function splitWords(line: string): string[] | string {
+  const words: string[] = [];
+  let word: string | undefined;
+  for (let at = 0; at < line.length;) {
+    const take = (pattern: RegExp): string | undefined => {
+      pattern.lastIndex = at;
+      return pattern.exec(line)?.[0];
+    };
+    const blanks = take(BLANKS);
+    if (blanks !== undefined) {
+      if (word !== undefined) words.push(word);
+      word = undefined;
+      at += blanks.length;
+      continue;
+    }
+    const piece = take(PLAIN) ?? take(ESCAPED) ?? take(SINGLE_QUOTED) ?? take(DOUBLE_QUOTED);
+    if (piece === undefined) return describePlace(line[at] ?? "");
+    // deno-lint-ignore no-control-regex -- control characters are what this is about
+    if (/[\x00-\x1f\x7f]/.test(piece)) return "it has a line end or control character in quotes";
+    // zsh puts the path of a program in the place of =NAME
+    if (word === undefined && piece.startsWith("=")) return "it has a word that starts with =";
+    // fish has escapes there
+    if (/^'.*?\\(\\|'$)/.test(piece)) return "it has a backslash before a backslash or a quote";
+    word = (word ?? "") + meaningOf(piece);
+    at += piece.length;
+  }
+  if (word !== undefined) words.push(word);
+  return words;
+}
+
+function meaningOf(piece: string): string {
+  if (piece.startsWith("'")) return piece.slice(1, -1);
+  if (piece.startsWith('"')) return piece.slice(1, -1).replace(/\\(.)/g, "$1");
+  return piece.startsWith("\\") ? piece.slice(1) : piece;
+}
+
+function describePlace(character: string): string {
+  if (character === "\n") return "it has more than one line";
+  if (character === "'" || character === '"') {
+    return "it has an open quote, or something in double quotes that the shell expands";
+  }
+  return /[!-~]/.test(character) ? `it has a ${character}` : "it has an unusual character";
+}
+
+/**
+ * Every word in a text, with quotes and backslashes removed, whatever its grammar: a rule that denies
+ * `rm` is also about the `rm` in `sh -c 'xargs r\m'`.
+ */
+function wordsIn(text: string): string[] {
+  return text.replaceAll("\\\n", "").replace(/['"\\]+/g, "")
+    .split(/[\s;&|()<>{}[\]$`!,*?~#=]+/)
+    .filter((word) => word !== "");
+}
+
+/**
+ * Whether a rule with this pattern may allow a text: only if it is one simple command. Patterns are
+ * such as `git log **`: one for each word, in which `*` and `?` stand for characters, and `**` for any
+ * number of words.
+ */
+export function allowsCommand(pattern: string, text: ShellText): Match {
+  const items = itemsOf(pattern);
+  if (text.type === "other") return mentions(items, text) ? "maybe" : "no";
+  const match = matchWords(items, text);
+  // What a program starts is the program's own matter only where the rule is about that program.
+  return match === "yes" && text.starts && !namesProgram(items) ? "maybe" : match;
+}
+
+/**
+ * Whether a rule with this pattern restricts a text, which it does wherever the text has its words.
+ */
+export function restrictsCommand(pattern: string, text: ShellText): Match {
+  const items = itemsOf(pattern);
+  if (text.type === "other") return mentions(items, text) ? "yes" : "maybe";
+  const match = matchWords(items, text);
+  if (!text.starts || match === "yes") return match;
+  if (mentions(items, text)) return "yes";
+  const [name = ""] = items;
+  return match === "maybe" || !text.plain || mentions([name], text) ? "maybe" : "no";
+}
+
+function itemsOf(pattern: string): string[] {
+  return pattern.trim().split(/\s+/);
+}
+
+/** Whether a pattern spells out a program: wildcards may only stand for the folder that it is in. */
+function namesProgram([first = ""]: readonly string[]): boolean {
+  return !/[*?]/.test(first.split("/").at(-1) ?? "");
+}
+
+function matchWords(items: readonly string[], { words }: SimpleCommand): Match {
+  if (matches(items, words, isFor)) return "yes";
+  if (matches(items, words, mayBeFor)) return "maybe";
+  const [name, ...rest] = words;
+  const bare = name?.split("/").at(-1);
+  if (name === undefined || bare === undefined || bare === name) return "no";
+  return matches(items, [bare, ...rest], mayBeFor) ? "maybe" : "no";
+}
+
+/** Whether the words of a pattern stand somewhere in a text, one behind the other. */
+function mentions(items: readonly string[], { mentioned }: ShellText): boolean {
+  return matches(["**", ...items, "**"], mentioned, (item, word) => {
+    return mayBeFor(item, word) || mayBeFor(item, word.split("/").at(-1) ?? "");
+  });
+}
+
+function matches(
+  items: readonly string[],
+  words: readonly string[],
+  fits: (item: string, word: string) => boolean,
+): boolean {
+  // reachable[j]: the items so far can match the first j words
+  let reachable: boolean[] = [true];
+  for (const item of items) {
+    const next: boolean[] = [];
+    for (let j = 0; j <= words.length; j++) {
+      const word = j === 0 ? undefined : words[j - 1];
+      if (item === "**") next.push(reachable[j] === true || next[j - 1] === true);
+      else next.push(word !== undefined && reachable[j - 1] === true && fits(item, word));
+    }
+    reachable = next;
+  }
+  return reachable[words.length] === true;
+}
+
+/** `*` in a path says little of where it leads once there is a `..` in it. */
+function isFor(item: string, word: string): boolean {
+  if (matchesGlob(item, word) !== "yes") return false;
+  return !/[*?]/.test(item) || item === "*" || !/(^|\/)\.\.(\/|$)/.test(word);
+}
+
+function mayBeFor(item: string, word: string): boolean {
+  return matchesGlob(item, word) !== "no";
+}
+
+// Names that rules for simple commands have to know, as the words behind them are more than arguments.
+
+/** Words of the grammar of sh, bash and zsh, which cannot be the name of a command. */
+const SHELL_KEYWORDS: ReadonlySet<string> = new Set(
+  ("- ! [[ ]] { } always case coproc do done elif else end esac fi for foreach function if in " +
+    "nocorrect noglob repeat select then until while").split(" "),
+);
+
+/** Builtins of shells that work out their arguments, or change what later commands mean. */
+const EVALUATING: ReadonlySet<string> = new Set(
+  ("[ alias autoload bind bindkey break bye compgen complete continue declare echotc emulate enable " +
+    "eval exit export fc float functions getopts hash history integer jobs let local logout mapfile " +
+    "print printf private read readarray readonly return sched set shift test trap typeset unset " +
+    "vared wait zcompile zle zmodload zparseopts zstyle").split(" "),
+);
+
+/** Programs that run others, or code in their arguments. */
+const STARTING: ReadonlySet<string> = new Set(
+  (
+    // shells
+    "ash bash busybox csh dash elvish fish ksh mksh nu pwsh rbash sh tcsh toybox yash zsh " +
+    // programs that start what stands behind their options
+    ". builtin bwrap catchsegv chroot chrt command dbus-run-session doas entr env exec expect fakeroot " +
+    "find firejail flock gdb ionice ltrace nice nohup nsenter numactl parallel prlimit proot rlwrap " +
+    "runcon runuser script setarch setpriv setsid source ssh start-stop-daemon stdbuf strace su sudo " +
+    "systemd-run taskset time timeout torsocks unbuffer unshare valgrind watch xargs xvfb-run " +
+    // interpreters, and what runs packages
+    "awk bun bunx bundle conda deno gawk julia lua make mawk nawk node npm npx osascript perl php " +
+    "pipx pnpm poetry pypy python R Rscript ruby tclsh uv uvx yarn"
+  ).split(" "),
+);
+
+/** Whether a program runs what its arguments say, so that only a rule that names it may allow it. */
+export function startsPrograms(name: string): boolean {
+  const file = name.split("/").at(-1) ?? name;
+  return STARTING.has(file) || STARTING.has(file.replace(/[\d.-]+$/, ""));
+}
+
+/** Whether a shell may run what is in a command's arguments. */
+function evaluates(name: string, args: readonly string[]): boolean {
+  // What is behind -exec is a command with a rule of its own, so that a rule for find is not enough.
+  if (name.split("/").at(-1) === "find") return args.some((word) => /^-(exec|ok)/.test(word));
+  return EVALUATING.has(name);
+}

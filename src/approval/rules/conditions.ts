@@ -1,0 +1,183 @@
+import {
+  type ExactJson,
+  type ExactObject,
+  isExactObject,
+  isRawNumber,
+  type RawNumber,
+  stringifyExact,
+} from "../../json/exact.ts";
+import {
+  all,
+  any,
+  cleanPath,
+  climbs,
+  many,
+  type Match,
+  matchesGlob,
+  MAX_TEXT,
+  not,
+  sure,
+} from "./match.ts";
+import type { PathJudge } from "./paths.ts";
+import type { ArgumentCondition, ArgumentTest, PolicyValue } from "./schema.ts";
+
+/** Matches a call's arguments. */
+export function matchArguments(
+  conditions: Readonly<Record<string, ArgumentCondition>>,
+  args: ExactObject,
+  paths: PathJudge,
+): Match {
+  return all(
+    Object.entries(conditions).map(([pointer, condition]) => {
+      return matchValue(condition, resolvePointer(args, pointer), paths);
+    }),
+  );
+}
+
+/** The folders that a condition names. */
+export function foldersOf(condition: ArgumentCondition): readonly string[] {
+  if (typeof condition !== "object" || condition === null) return [];
+  const { path = [], each, some, not } = condition;
+  return [
+    ...many(path),
+    ...[each, some, not].flatMap((inner) => inner === undefined ? [] : foldersOf(inner)),
+  ];
+}
+
+/** Finds a value by a JSON pointer. */
+function resolvePointer(root: ExactJson, pointer: string): ExactJson | undefined {
+  let value: ExactJson | undefined = root;
+  for (const token of pointer.split("/").slice(1)) {
+    const key = token.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (isList(value)) value = /^(0|[1-9]\d*)$/.test(key) ? value[Number(key)] : undefined;
+    else if (isExactObject(value) && Object.hasOwn(value, key)) value = value[key];
+    else return undefined;
+  }
+  return value;
+}
+
+function matchValue(
+  condition: ArgumentCondition,
+  value: ExactJson | undefined,
+  paths: PathJudge,
+): Match {
+  if (typeof condition !== "object" || condition === null) {
+    return value === undefined ? "no" : equal(condition, value);
+  }
+  return all(testsOf(condition, value, paths));
+}
+
+function* testsOf(
+  test: ArgumentTest,
+  value: ExactJson | undefined,
+  paths: PathJudge,
+): Generator<Match> {
+  const { equals, oneOf, glob, prefix, path, min, max, each, some, exists } = test;
+  if (exists !== undefined) yield sure((value !== undefined) === exists);
+  const only = Object.values(test).filter((given) => given !== undefined).length === 1;
+  if (value === undefined) {
+    if (!only || exists === undefined) yield "no";
+    return;
+  }
+  if (equals !== undefined) yield equal(equals, value);
+  if (oneOf !== undefined) yield any(oneOf.map((one) => equal(one, value)));
+  if (glob !== undefined) yield matchText(value, many(glob), matchesGlob);
+  if (prefix !== undefined) {
+    yield matchText(value, many(prefix), (start, text) => sure(text.startsWith(start)));
+  }
+  if (path !== undefined) {
+    yield typeof value === "string"
+      ? any(many(path).map((folder) => paths.isInside(value, folder)))
+      : otherKind(value);
+  }
+  if (min !== undefined) yield isNumber(value) ? sure(compare(value, min) >= 0) : otherKind(value);
+  if (max !== undefined) yield isNumber(value) ? sure(compare(value, max) <= 0) : otherKind(value);
+  if (each !== undefined) {
+    yield isList(value)
+      ? all(value.map((item) => matchValue(each, item, paths)))
+      : otherKind(value);
+  }
+  if (some !== undefined) {
+    yield isList(value)
+      ? any(value.map((item) => matchValue(some, item, paths)))
+      : otherKind(value);
+  }
+  if (test.not !== undefined) yield not(matchValue(test.not, value, paths));
+}
+
+/** What a server makes of `"5"` for a number, or of a list for a text, only it can tell. */
+function otherKind(value: ExactJson): Match {
+  return value === null ? "no" : "maybe";
+}
+
+/**
+ * What a text starts with or looks like says little of where it leads once there is a `..` in it, and
+ * `//etc` leads where `/etc` does.
+ */
+function matchText(
+  value: ExactJson,
+  patterns: readonly string[],
+  matches: (pattern: string, text: string) => Match,
+): Match {
+  if (typeof value !== "string") return otherKind(value);
+  if (value.length > MAX_TEXT) return "maybe";
+  const matchAny = (text: string) => any(patterns.map((pattern) => matches(pattern, text)));
+  if (climbs(value)) return "maybe";
+  const match = matchAny(value);
+  if (match !== "no") return match;
+  const clean = cleanPath(value);
+  return clean === value || matchAny(clean) === "no" ? "no" : "maybe";
+}
+
+/** Whether two values are the same JSON, however their numbers are spelled. */
+function equal(expected: PolicyValue, value: ExactJson): Match {
+  if (expected === null || value === null) return sure(expected === value);
+  if (typeof expected === "number") {
+    return isNumber(value) ? sure(compare(value, expected) === 0) : otherKind(value);
+  }
+  if (typeof expected !== "object") {
+    return typeof value === typeof expected ? sure(value === expected) : otherKind(value);
+  }
+  if (isPolicyList(expected)) {
+    if (!isList(value)) return otherKind(value);
+    return value.length !== expected.length
+      ? "no"
+      : all(expected.map((item, index) => equalWhereGiven(item, value[index])));
+  }
+  if (!isExactObject(value)) return otherKind(value);
+  const names = Object.keys(expected);
+  if (names.length !== Object.keys(value).length) return "no";
+  return all(
+    names.map((name) =>
+      equalWhereGiven(expected[name], Object.hasOwn(value, name) ? value[name] : undefined)
+    ),
+  );
+}
+
+function equalWhereGiven(expected: PolicyValue | undefined, value: ExactJson | undefined): Match {
+  return expected === undefined || value === undefined ? "no" : equal(expected, value);
+}
+
+/** How a number compares with another; `NaN` where it is no number. */
+function compare(value: ExactJson, other: number): number {
+  if (!isNumber(value)) return NaN;
+  const source = stringifyExact(value);
+  // What is longer is infinite for a double, and takes long as a BigInt
+  if (source.length < 400 && /^-?\d+$/.test(source) && Number.isInteger(other)) {
+    const [one, two] = [BigInt(source), BigInt(other)];
+    return one < two ? -1 : one > two ? 1 : 0;
+  }
+  return Number(source) - other;
+}
+
+function isNumber(value: ExactJson): value is number | RawNumber {
+  return typeof value === "number" || isRawNumber(value);
+}
+
+function isList(value: ExactJson | undefined): value is readonly ExactJson[] {
+  return Array.isArray(value);
+}
+
+function isPolicyList(value: PolicyValue): value is readonly PolicyValue[] {
+  return Array.isArray(value);
+}

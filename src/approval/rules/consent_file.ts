@@ -1,0 +1,155 @@
+import { join } from "node:path";
+import { z } from "zod";
+import type { Consent, ConsentStore } from "../consents.ts";
+import { ConfigError } from "../../base/errors.ts";
+import { parseFile } from "../../json/document.ts";
+import { type Logger, silentLogger } from "../../base/log.ts";
+import { OwnEntries } from "../../mcp/own_entries.ts";
+import {
+  isPlainFolder,
+  lockPlainFolder,
+  readHostileFile,
+  replaceHostileFile,
+} from "../../files/safe.ts";
+
+const text = z.string();
+const hash = z.string().regex(/^[0-9a-f]{64}$/);
+
+const consentSchema: z.ZodType<Consent> = z.strictObject({
+  id: text.min(1),
+  decision: z.enum(["allow", "deny"]),
+  kind: z.enum(["tool", "shell", "shell_magic", "resource"]),
+  server: text,
+  tool: text,
+  call: text.optional(),
+  arguments: hash.optional(),
+  reason: text.optional(),
+  since: text,
+  salt: text.min(1),
+  bound: z.record(
+    text,
+    z.strictObject({ about: z.enum(["server", "tool"]), hash, shown: text.optional() }),
+  ),
+});
+
+const fileSchema = z.strictObject({ version: z.literal(1), consents: z.array(consentSchema) });
+
+/** What a reader takes back. */
+const MAX_CHARACTERS = 3 * 2 ** 20;
+
+/**
+ * The decisions that count always, in a workspace's `.ipybox/consents.json`.
+ *
+ * The file may have come with a repository: a decision that allows something counts only where it was
+ * made on this machine. Only what was there when it was opened, or was added through it since, counts,
+ * and only as long as it is in the file: what code writes there meanwhile allows nothing, and what a
+ * person takes out is gone at once.
+ */
+export class ConsentFile implements ConsentStore {
+  readonly #folder: string;
+  readonly #path: string;
+  readonly #log: Logger;
+  readonly #own: OwnEntries;
+  #known = new Set<string>();
+
+  private constructor(workspace: string, own: OwnEntries, log: Logger) {
+    this.#own = own;
+    this.#folder = join(workspace, ".ipybox");
+    this.#path = join(this.#folder, "consents.json");
+    this.#log = log;
+  }
+
+  /**
+   * Opens the file of a workspace. One that is broken is told to the log, and nothing in it counts.
+   */
+  static async open(workspace: string, log: Logger = silentLogger): Promise<ConsentFile> {
+    const file = new ConsentFile(workspace, await OwnEntries.open(workspace, "consents"), log);
+    await file.reload();
+    return file;
+  }
+
+  /** Takes all that is in the file now. */
+  async reload(): Promise<void> {
+    await this.#own.reload();
+    const counting = (await this.#readable()).filter((consent) => this.isOwn(consent));
+    this.#known = new Set(counting.map((consent) => JSON.stringify(consent)));
+  }
+
+  /** Whether a consent counts on this machine: what denies does wherever it was decided. */
+  isOwn(consent: Consent): boolean {
+    return consent.decision === "deny" || this.#own.has(consent.id, consent);
+  }
+
+  /** Gives the consents that count. */
+  async list(): Promise<readonly Consent[]> {
+    if (this.#known.size === 0) return [];
+    const all = await this.#readable();
+    return all.filter((consent) => this.#known.has(JSON.stringify(consent)));
+  }
+
+  /** Adds a consent. It is in the file, as a whole, when this is done. */
+  async add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void> {
+    const parsed = consentSchema.parse(JSON.parse(JSON.stringify(consent)));
+    const gone: Consent[] = [];
+    await this.#edit((all) => {
+      gone.push(...all.filter(replaced));
+      return [...all.filter((earlier) => !gone.includes(earlier)), parsed];
+    });
+    for (const { id } of gone) await this.#own.set(id, undefined);
+    await this.#own.set(parsed.id, parsed);
+    this.#known.add(JSON.stringify(parsed));
+  }
+
+  /** Takes consents out. */
+  async forget(isForgotten: (consent: Consent) => boolean): Promise<Consent[]> {
+    const forgotten: Consent[] = [];
+    if (!await isPlainFolder(this.#folder)) return forgotten;
+    await this.#edit((all) => {
+      forgotten.push(...all.filter(isForgotten));
+      return all.filter((consent) => !isForgotten(consent));
+    });
+    for (const { id } of forgotten) await this.#own.set(id, undefined);
+    return forgotten;
+  }
+
+  /** Reads all that is in the file. */
+  async read(): Promise<Consent[]> {
+    if (!await isPlainFolder(this.#folder)) return [];
+    const text = await readHostileFile(this.#path);
+    return text === undefined ? [] : parseConsents(this.#path, text);
+  }
+
+  async #edit(change: (all: Consent[]) => Consent[]): Promise<void> {
+    using _lock = await lockPlainFolder(this.#folder, "consents.lock");
+    const consents = change(await this.read());
+    const text = JSON.stringify({ version: 1, consents }, null, 2) + "\n";
+    if (text.length > MAX_CHARACTERS) {
+      throw new ConfigError(
+        `Too much is remembered in ${this.#path}: forget some of it, with \`ipybox policy forget\``,
+      );
+    }
+    await replaceHostileFile(this.#path, text);
+  }
+
+  async #readable(): Promise<Consent[]> {
+    try {
+      return await this.read();
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      this.#log.error(
+        `${error.message}\nWhat is remembered there does not count: calls are asked about`,
+      );
+      return [];
+    }
+  }
+}
+
+function parseConsents(path: string, text: string): Consent[] {
+  const parsed = fileSchema.safeParse(parseFile(path, text).value);
+  if (parsed.success) return parsed.data.consents;
+  const problem = z.prettifyError(parsed.error).slice(0, 500);
+  throw new ConfigError(
+    `Invalid consents in ${path}: mend or remove the file\n${problem}`,
+    { cause: parsed.error },
+  );
+}

@@ -1,0 +1,141 @@
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { type Consent, makeConsent } from "../consents.ts";
+import { ConfigError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import { TempFolder } from "../../../tests/support/temp_folder.ts";
+import { ConsentFile } from "./consent_file.ts";
+
+function consent(toolName: string): Consent {
+  const call = { kind: "tool", serverName: "fs", toolName, arguments: { path: "x" } } as const;
+  const facets = [{ name: "command", about: "server", value: "npx fs", shown: "npx fs" }] as const;
+  return makeConsent({ call, facets, decision: "allow" }, "arguments");
+}
+
+const never = () => false;
+
+async function ids(file: ConsentFile): Promise<string[]> {
+  return (await file.list()).map(({ tool }) => tool);
+}
+
+function errorLog(): { log: Logger; errors: string[] } {
+  const errors: string[] = [];
+  const nothing = () => {};
+  const log = {
+    debug: nothing,
+    info: nothing,
+    warn: nothing,
+    error: (text: string) => void errors.push(text),
+  };
+  return { log, errors };
+}
+
+Deno.test("ConsentFile keeps consents for the owner only, and another process finds them", async () => {
+  await using folder = await TempFolder.create();
+  const file = await ConsentFile.open(folder.path);
+  assertEquals(await ids(file), []);
+  await file.add(consent("a"), never);
+  await file.add(consent("b"), never);
+  await file.add(consent("c"), ({ tool }) => tool === "a");
+  assertEquals(await ids(file), ["b", "c"]);
+  assertEquals(await ids(await ConsentFile.open(folder.path)), ["b", "c"]);
+  const path = `${folder.path}/.ipybox/consents.json`;
+  assertEquals((await Deno.stat(path)).mode, 0o100600);
+  assertEquals((await Deno.stat(`${folder.path}/.ipybox`)).mode, 0o40700);
+});
+
+Deno.test("ConsentFile takes nothing that was written behind its back, and gives up what was taken out", async () => {
+  await using folder = await TempFolder.create();
+  const file = await ConsentFile.open(folder.path);
+  await file.add(consent("mine"), never);
+  const other = await ConsentFile.open(folder.path);
+  await other.add(consent("others"), never);
+  assertEquals(await ids(file), ["mine"]);
+  await file.add(consent("more"), never); // keeps what others wrote, and still takes none of it
+  assertEquals(await ids(file), ["mine", "more"]);
+  assertEquals((await file.read()).map(({ tool }) => tool), ["mine", "others", "more"]);
+
+  const path = `${folder.path}/.ipybox/consents.json`;
+  const text = await Deno.readTextFile(path);
+  await Deno.writeTextFile(path, text.replace('"tool": "mine"', '"tool": "mein"'));
+  assertEquals(await ids(file), ["more"]); // what is changed is another one
+  await Deno.writeTextFile(path, text);
+
+  const [mine] = await file.read();
+  assertEquals((await other.forget(({ id }) => id === mine?.id)).map(({ tool }) => tool), ["mine"]);
+  assertEquals(await ids(file), ["more"]);
+  await file.reload();
+  assertEquals(await ids(file), ["others", "more"]);
+});
+
+/** What is in the file, and what is said of it. */
+const BROKEN: readonly (readonly [text: string, said: RegExp])[] = [
+  ["", /consents\.json:1:1: /],
+  ['{"version": 1,\n  "consents": [}', /consents\.json:2:16: /],
+  ["[]", /Invalid consents in .*consents\.json: mend or remove/],
+  ['{"version": 2, "consents": []}', /version/],
+  ['{"version": 1, "consents": [{}]}', /consents\[0\]/],
+  ['{"version": 1, "consents": [], "more": 1}', /more/],
+];
+
+for (const [text, said] of BROKEN) {
+  Deno.test(`ConsentFile takes nothing from a file with ${text || "nothing in it"}, and leaves it`, async () => {
+    await using folder = await TempFolder.create();
+    const path = `${folder.path}/.ipybox/consents.json`;
+    await Deno.mkdir(`${folder.path}/.ipybox`);
+    await Deno.writeTextFile(path, text);
+    const { log, errors } = errorLog();
+    const file = await ConsentFile.open(folder.path, log);
+    assertEquals(await ids(file), []);
+    assertMatch(errors[0] ?? "", said);
+    await assertRejects(() => file.add(consent("a"), never), ConfigError);
+    assertEquals(await Deno.readTextFile(path), text);
+  });
+}
+
+Deno.test("ConsentFile takes nothing once the file breaks", async () => {
+  await using folder = await TempFolder.create();
+  const { log, errors } = errorLog();
+  const file = await ConsentFile.open(folder.path, log);
+  await file.add(consent("a"), never);
+  await Deno.writeTextFile(`${folder.path}/.ipybox/consents.json`, "{");
+  assertEquals(await ids(file), []);
+  assertEquals(errors.length, 1);
+});
+
+Deno.test("ConsentFile follows no links", async () => {
+  await using folder = await TempFolder.create();
+  const path = `${folder.path}/.ipybox/consents.json`;
+  const outside = await ConsentFile.open(`${folder.path}/other`);
+  await Deno.mkdir(`${folder.path}/other`);
+  await outside.add(consent("a"), never);
+  await Deno.mkdir(`${folder.path}/.ipybox`);
+  await Deno.symlink(`${folder.path}/other/.ipybox/consents.json`, path);
+  const { log, errors } = errorLog();
+  const file = await ConsentFile.open(folder.path, log);
+  assertEquals(await ids(file), []);
+  assertMatch(errors[0] ?? "", /not a plain file/);
+});
+
+Deno.test("ConsentFile loses nothing when several processes add at once", async () => {
+  await using folder = await TempFolder.create();
+  const files = await Promise.all(Array.from({ length: 4 }, () => ConsentFile.open(folder.path)));
+  await Promise.all(
+    files.flatMap((file, n) =>
+      Array.from({ length: 5 }, (_, m) => file.add(consent(`${n}.${m}`), never))
+    ),
+  );
+  const all = await (await ConsentFile.open(folder.path)).list();
+  assertEquals(new Set(all.map(({ tool }) => tool)).size, 20);
+  const left = (await Array.fromAsync(Deno.readDir(`${folder.path}/.ipybox`)))
+    .map(({ name }) => name).sort();
+  assertEquals(left, ["consents.json", "consents.lock"]);
+});
+
+Deno.test("ConsentFile refuses to grow beyond what can be read", async () => {
+  await using folder = await TempFolder.create();
+  const file = await ConsentFile.open(folder.path);
+  const large = { ...consent("a"), reason: "x".repeat(4 * 2 ** 20) };
+  await assertRejects(() => file.add(large, never), ConfigError, "Too much is remembered");
+  await file.add(consent("b"), never);
+  assert((await file.list()).length === 1);
+});

@@ -1,0 +1,209 @@
+import { join } from "node:path";
+import type { z } from "zod";
+import { ConfigError } from "../../base/errors.ts";
+import { parseFile, pointerOf } from "../../json/document.ts";
+import { type Logger, stderrLogger } from "../../base/log.ts";
+import { isPlainFolder, readHostileFile } from "../../files/safe.ts";
+import { OwnEntries } from "../../mcp/own_entries.ts";
+import { isInReach } from "../../process/trusted_path.ts";
+import { settingsFolder } from "../../files/user_folders.ts";
+import { PolicyRules, type PolicySource } from "./rules.ts";
+import { type PolicyRule, policySchema } from "./schema.ts";
+
+/** Options of {@linkcode loadPolicy}. */
+export interface LoadPolicyOptions {
+  /** The folder with `.ipybox/policy.json`. Relative paths in arguments start there. */
+  readonly workspace?: string | undefined;
+  /** A file to be used instead of the workspace's and the user's. */
+  readonly file?: string | undefined;
+  /** Told where the workspace's policy is not accepted yet. */
+  readonly log?: Logger | undefined;
+}
+
+/** A policy file that counts for a workspace. */
+export interface FoundPolicy {
+  /** What it says. */
+  readonly source: PolicySource;
+  /** Where it is. */
+  readonly path: string;
+  /** Its text. */
+  readonly text: string;
+  /** Whether it is the person's, or they accepted this very text on this machine. */
+  readonly accepted: boolean;
+}
+
+/** What decisions call the workspace's policy. */
+const WORKSPACE_POLICY = ".ipybox/policy.json";
+
+/**
+ * Reads a policy.
+ *
+ * @param name The file, for errors and decisions.
+ * @param text Its text.
+ * @returns The policy.
+ * @throws {ConfigError} It is no policy; the message has lines, columns and JSON pointers.
+ */
+export function parsePolicy(name: string, text: string): PolicySource {
+  const located = parseFile(name, text, { comments: true });
+  const parsed = policySchema.safeParse(located.value);
+  if (parsed.success) return { name, document: parsed.data };
+  const problems = parsed.error.issues.flatMap((issue) => problemsOf(issue, []))
+    .map(({ path, message }) => {
+      const pointer = pointerOf(path);
+      const { line, column } = located.placeOf(pointer);
+      return `${name}:${line}:${column}: ${pointer === "" ? "" : `${pointer}: `}${message}`;
+    });
+  throw new ConfigError(`Invalid policy\n${problems.join("\n")}`, { cause: parsed.error });
+}
+
+/**
+ * Reads the policies that count for a workspace: its own in `.ipybox/policy.json`, and the user's in
+ * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
+ *
+ * The workspace's may have come with a repository: until the person accepts its text on this machine,
+ * by `ipybox policy accept`, what it allows is asked about. A named file counts as it is.
+ *
+ * @param options The workspace, or a file to be used instead.
+ * @returns The policies as one, or `undefined` where there is no file.
+ * @throws {ConfigError} A file is no policy, the named one is not there, or it lies in the workspace
+ * where executed code could change it.
+ */
+export async function loadPolicy(
+  options: LoadPolicyOptions = {},
+): Promise<PolicyRules | undefined> {
+  const { log = stderrLogger() } = options;
+  const found = await findPolicies(options);
+  for (const policy of found) {
+    if (!policy.accepted) log.warn(notAccepted(policy));
+  }
+  return joinPolicies(found.map(asAccepted), options);
+}
+
+/** Finds the policies that {@linkcode loadPolicy} joins, as their files say them. */
+export async function findPolicies(options: LoadPolicyOptions): Promise<FoundPolicy[]> {
+  const { workspace, file } = options;
+  if (file !== undefined) {
+    const text = await readNamed(file);
+    const source = parsePolicy(file, text);
+    await requireOutOfReach(file, workspace);
+    return [{ source, path: file, text, accepted: true }];
+  }
+  const found: FoundPolicy[] = [];
+  for (const [name, path] of policyFiles(workspace)) {
+    const text = await readIfThere(path, workspace);
+    if (text === undefined) continue;
+    const source = parsePolicy(name, text);
+    await requireOutOfReach(path, workspace);
+    const accepted = workspace === undefined || name !== WORKSPACE_POLICY ||
+      (await OwnEntries.open(workspace, "policies")).has(name, text);
+    found.push({ source, path, text, accepted });
+  }
+  return found;
+}
+
+/** Joins policies to one; `undefined` where there are none. */
+export function joinPolicies(
+  sources: readonly PolicySource[],
+  { workspace }: LoadPolicyOptions,
+): PolicyRules | undefined {
+  const home = Deno.env.get("HOME");
+  return sources.length === 0 ? undefined : new PolicyRules(sources, { workspace, home });
+}
+
+/** Remembers that the person accepts the text of a workspace's policy. */
+export async function acceptPolicy(workspace: string, text: string): Promise<boolean> {
+  await (await OwnEntries.open(workspace, "policies")).set(WORKSPACE_POLICY, text);
+  return (await OwnEntries.open(workspace, "policies")).has(WORKSPACE_POLICY, text);
+}
+
+/** Says of a policy that it is not accepted, and what to do. */
+export function notAccepted({ path }: FoundPolicy): string {
+  return `You have not accepted the policy ${path} as it is now: what it allows is asked about. ` +
+    "Look at it and accept it by `ipybox policy accept`";
+}
+
+/** A policy that is not accepted allows nothing: what it would allow is asked about. */
+function asAccepted({ source, accepted }: FoundPolicy): PolicySource {
+  if (accepted) return source;
+  const { name, document } = source;
+  const rules = document.rules.map((rule): PolicyRule =>
+    rule.effect === "allow"
+      ? {
+        ...rule,
+        effect: "ask",
+        reason: "it would allow this, but you have not accepted its file",
+      }
+      : rule
+  );
+  return { name, document: { ...document, rules, trustedServers: [] } };
+}
+
+/** The policy files that count for a workspace, whether or not they exist. */
+export function policyFiles(workspace: string | undefined): Map<string, string> {
+  const files = new Map<string, string>();
+  if (workspace !== undefined) {
+    files.set(WORKSPACE_POLICY, join(workspace, ".ipybox", "policy.json"));
+  }
+  const settings = settingsFolder();
+  if (settings !== undefined) files.set("the user's policy.json", join(settings, "policy.json"));
+  return files;
+}
+
+/** A policy must not be one that the code which it judges can change, for this time or the next. */
+async function requireOutOfReach(file: string, workspace: string | undefined): Promise<void> {
+  if (workspace === undefined || !await isInReach(file, workspace)) return;
+  throw new ConfigError(
+    `Policy "${file}" lies in the workspace, where executed code can change it: ` +
+      `move it to ${join(workspace, ".ipybox")} or out of the workspace, or work in another folder`,
+  );
+}
+
+async function readNamed(file: string): Promise<string> {
+  try {
+    return await Deno.readTextFile(file);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    throw new ConfigError(`No policy file "${file}"`, { cause: error });
+  }
+}
+
+/** The workspace's file may have been put there by code, the user's may be a link of their own. */
+async function readIfThere(
+  path: string,
+  workspace: string | undefined,
+): Promise<string | undefined> {
+  if (workspace !== undefined && path.startsWith(`${workspace}/.ipybox/`)) {
+    return await isPlainFolder(join(workspace, ".ipybox"))
+      ? await readHostileFile(path)
+      : undefined;
+  }
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+interface Problem {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+}
+
+/** Where several shapes are possible, the one that fits the furthest is what was meant. */
+function problemsOf(issue: z.core.$ZodIssue, base: readonly PropertyKey[]): Problem[] {
+  const path = [...base, ...issue.path];
+  if (issue.code !== "invalid_union") {
+    // a name that should not be there is a place of its own
+    const keys = issue.code === "unrecognized_keys" ? issue.keys : [];
+    return keys.length === 0
+      ? [{ path, message: issue.message }]
+      : keys.map((key) => ({ path: [...path, key], message: "Unknown name" }));
+  }
+  const branches = issue.errors.filter((errors) =>
+    !errors.some((error) => error.code === "invalid_type" && error.path.length === 0)
+  );
+  const [meant] = branches;
+  if (branches.length !== 1 || meant === undefined) return [{ path, message: issue.message }];
+  return meant.flatMap((inner) => problemsOf(inner, path));
+}

@@ -1,0 +1,321 @@
+import { sealObject, toExact } from "../../json/exact.ts";
+import type { ApprovalPolicy, PolicyVerdict } from "../policy.ts";
+import type { ApprovalCall } from "../request.ts";
+import {
+  allowsCommand,
+  otherText,
+  readShell,
+  restrictsCommand,
+  type ShellText,
+} from "./commands.ts";
+import { foldersOf, matchArguments } from "./conditions.ts";
+import { all, any, many, type Match, matchesGlob, sure } from "./match.ts";
+import { type PathJudge, pathJudge, type PathJudgeOptions } from "./paths.ts";
+import {
+  type AnnotationName,
+  ANNOTATIONS,
+  type ArgumentCondition,
+  type PolicyCall,
+  type PolicyDocument,
+  type PolicyEffect,
+  type PolicyRule,
+  type PolicyTest,
+} from "./schema.ts";
+
+/** A policy and the name of the file that it is from. */
+export interface PolicySource {
+  /** The file as people and code are told of it, such as `.ipybox/policy.json`. */
+  readonly name: string;
+  /** Its content. */
+  readonly document: PolicyDocument;
+}
+
+/** What one rule says of a call. */
+export interface RuleFinding {
+  /** The rule, such as `.ipybox/policy.json rule 2`. */
+  readonly rule: string;
+  /** What it does. */
+  readonly effect: PolicyEffect;
+  /** Whether it matches. */
+  readonly match: Match;
+  /** What cannot be told for sure, where it may match. */
+  readonly doubt?: string | undefined;
+  /** Why, as it says itself. */
+  readonly reason?: string | undefined;
+}
+
+/** How a policy comes to a verdict. */
+export interface PolicyExplanation {
+  /** What becomes of the call. */
+  readonly mode: PolicyEffect;
+  /** The rule that says so, or why none does. */
+  readonly reason: string;
+  /** What each rule that may match says. */
+  readonly findings: readonly RuleFinding[];
+}
+
+/**
+ * Decides calls by rules: `deny` beats `ask`, `ask` beats `allow`, and what no rule matches is asked
+ * about. Shell commands that no rule can match are allowed, as they are without a policy.
+ *
+ * What cannot be told for sure, such as where a symbolic link will lead or what a shell makes of a
+ * text, never allows a call, and turns a rule that would deny it into a question.
+ *
+ * @example
+ * ```ts
+ * import { parsePolicy, PolicyRules } from "@ipybox/ipybox";
+ *
+ * const text = '{"rules": [{"effect": "allow", "tool": "get_*"}]}';
+ * const policy = new PolicyRules([parsePolicy("policy.json", text)]);
+ * const call = { kind: "tool", serverName: "time", toolName: "get_time", arguments: {} } as const;
+ * console.error(policy.decide(call)); // { mode: "allow", reason: "policy.json rule 1" }
+ * ```
+ */
+export class PolicyRules implements ApprovalPolicy {
+  /** The files. */
+  readonly sources: readonly PolicySource[];
+  readonly #trusted: ReadonlySet<string>;
+  readonly #paths: PathJudge;
+  readonly #isAboutShell: boolean;
+
+  /**
+   * Joins policies: a rule of any of them counts. The folders that they name are where they lead now.
+   *
+   * @param sources The policies.
+   * @param options Where paths in arguments start.
+   */
+  constructor(sources: readonly PolicySource[], options: PathJudgeOptions = {}) {
+    this.sources = sources;
+    this.#trusted = new Set(sources.flatMap(({ document }) => document.trustedServers));
+    const folders = sources.flatMap(({ document }) =>
+      document.rules.flatMap((rule) => Object.values(rule.arguments ?? {}).flatMap(foldersOf))
+    );
+    this.#paths = pathJudge(folders, options);
+    this.#isAboutShell = sources.some(({ document }) => document.rules.some(canMatchShell));
+  }
+
+  /** Patterns for names of arguments whose values are to be left out of logs. */
+  get redact(): string[] {
+    return this.sources.flatMap(({ document }) => document.redact);
+  }
+
+  /**
+   * Judges one call.
+   *
+   * @param call The call.
+   * @returns What becomes of it, and by which rule of which file.
+   */
+  decide(call: ApprovalCall): PolicyVerdict {
+    const { mode, reason } = this.explain(call);
+    // The file that allows it may have come from where the change comes from.
+    if (call.kind === "change" && mode === "allow") {
+      return { mode: "ask", reason: "Policies do not allow changes of the setup" };
+    }
+    return { mode, reason };
+  }
+
+  /**
+   * Tells how a verdict comes about.
+   *
+   * @param call The call.
+   * @returns The verdict and what each rule says.
+   */
+  explain(call: ApprovalCall): PolicyExplanation {
+    const text = isShell(call) ? shellText(call) : undefined;
+    const findings: RuleFinding[] = [];
+    for (const { name, document } of this.sources) {
+      for (const [index, rule] of document.rules.entries()) {
+        const { match, doubt } = this.#match(rule, call, text);
+        if (match === "no") continue;
+        const title = rule.name === undefined ? "" : ` (${rule.name})`;
+        const { effect, reason } = rule;
+        findings.push({ rule: `${name} rule ${index + 1}${title}`, effect, match, doubt, reason });
+      }
+    }
+    if (findings.length === 0 && isShell(call) && !this.#isAboutShell) {
+      return { mode: "allow", reason: "No rule is about shell commands", findings };
+    }
+    return { ...verdictOf(findings), findings };
+  }
+
+  #match(
+    rule: PolicyRule,
+    call: ApprovalCall,
+    text: ShellText | undefined,
+  ): { readonly match: Match; readonly doubt?: string } {
+    const { kind, server, tool } = rule;
+    const named = all([
+      sure(kind === undefined || many(kind).some((one) => one === call.kind)),
+      matchName(server, call.serverName),
+      matchName(tool, call.toolName),
+    ]);
+    const byCommand = matchCommand(rule, text);
+    const hints = matchHints(rule, call);
+    const args = rule.arguments === undefined
+      ? "yes"
+      : matchArguments(rule.arguments, call.arguments, this.#paths);
+    const match = all([named, byCommand, hints, args]);
+    const { serverName } = call;
+    const doubt = hints === "maybe"
+      ? "the tool's annotations do not say enough"
+      : args === "maybe"
+      ? "its arguments cannot be judged for sure"
+      : doubtOf(text);
+    if (match === "maybe") return { match, doubt };
+    // A hint of a server that the user does not trust allows nothing.
+    const isTrusted = rule.effect !== "allow" || this.#trusted.has(serverName);
+    return match === "no" || rule.annotations === undefined || isTrusted
+      ? { match }
+      : { match: "maybe", doubt: `"${serverName}" is not in trustedServers` };
+  }
+}
+
+function matchCommand({ command, effect }: PolicyRule, text: ShellText | undefined): Match {
+  if (command === undefined) return "yes";
+  if (text === undefined) return "no";
+  const match = effect === "allow" ? allowsCommand : restrictsCommand;
+  return any(many(command).map((pattern) => match(pattern, text)));
+}
+
+/** Why a rule for commands is not sure. */
+function doubtOf(text: ShellText | undefined): string {
+  if (text?.type === "other") return `it is more than a simple command: ${text.reason}`;
+  return text?.starts ? "it may start other programs" : "the command cannot be judged for sure";
+}
+
+function matchName(patterns: string | readonly string[] | undefined, name: string): Match {
+  if (patterns === undefined) return "yes";
+  return any(many(patterns).map((pattern) => matchesGlob(pattern, name)));
+}
+
+/** Only tools have annotations. A hint that a server does not give may be either. */
+function matchHints({ annotations }: PolicyRule, call: ApprovalCall): Match {
+  if (annotations === undefined) return "yes";
+  if (call.kind !== "tool") return "no";
+  return all(ANNOTATIONS.map((name) => matchHint(annotations[name], name, call)));
+}
+
+function matchHint(wanted: boolean | undefined, name: AnnotationName, call: ApprovalCall): Match {
+  if (wanted === undefined) return "yes";
+  const given = call.annotations?.[name];
+  return given === undefined ? "maybe" : sure(given === wanted);
+}
+
+const STRENGTH = { allow: 0, ask: 1, deny: 2 } as const;
+
+function strongest<T extends { readonly mode: PolicyEffect }>(parts: readonly T[]): T | undefined {
+  let result: T | undefined;
+  for (const part of parts) {
+    if (result === undefined || STRENGTH[part.mode] > STRENGTH[result.mode]) result = part;
+  }
+  return result;
+}
+
+/** The effect that a finding has: `undefined` for what might have been allowed. */
+function effectOf({ effect, match }: RuleFinding): PolicyEffect | undefined {
+  if (match === "yes") return effect;
+  return effect === "allow" ? undefined : "ask";
+}
+
+function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reason: string } {
+  const verdicts = findings.flatMap((finding) => {
+    const mode = effectOf(finding);
+    return mode === undefined ? [] : [{ mode, finding }];
+  });
+  const verdict = strongest(verdicts);
+  if (verdict !== undefined) {
+    const { mode, finding } = verdict;
+    const unsure = finding.match === "maybe" ? `, which may match: ${finding.doubt}` : "";
+    const why = finding.reason === undefined ? "" : `: ${finding.reason}`;
+    return { mode, reason: `${finding.rule}${unsure}${why}` };
+  }
+  const almost = findings[0];
+  return {
+    mode: "ask",
+    reason: almost === undefined
+      ? "No rule matches"
+      : `${almost.rule} may match, but that cannot be told here: ${almost.doubt}`,
+  };
+}
+
+function isShell({ kind }: ApprovalCall): boolean {
+  return kind === "shell" || kind === "shell_magic";
+}
+
+/** Whether there can be a shell command that a rule matches. */
+function canMatchShell({ kind, server, tool, annotations, arguments: args }: PolicyRule): boolean {
+  const kinds = ["shell", "shell_magic"].filter((one) =>
+    (kind === undefined || many<string>(kind).includes(one)) &&
+    matchName(tool, one) !== "no"
+  );
+  return kinds.length > 0 && annotations === undefined &&
+    matchName(server, SHELL_SERVER) !== "no" &&
+    Object.entries(args ?? {}).every(([pointer, condition]) =>
+      /^($|\/cmd|\/program)/.test(pointer) || isAbsence(condition)
+    );
+}
+
+function isAbsence(condition: ArgumentCondition): boolean {
+  return typeof condition === "object" && condition !== null && condition.exists === false;
+}
+
+/** What shell commands have for a server. */
+const SHELL_SERVER = "ipybox";
+
+/** Programs whose scripts are read. */
+const SHELL = /^(\/(usr\/)?bin\/)?(sh|bash|dash)$/;
+
+/** What a shell call runs. */
+function shellText({ arguments: args }: ApprovalCall): ShellText {
+  const { cmd, program, ...others } = args;
+  if (typeof cmd !== "string") return otherText("", "it has no text");
+  if (Object.keys(others).length > 0) return otherText(cmd, "it has unusual arguments");
+  if (program !== undefined && (typeof program !== "string" || !SHELL.test(program))) {
+    return otherText(cmd, "it is run by something that is not sh or bash");
+  }
+  return readShell(cmd);
+}
+
+/** Makes the call that approvals would see of one that a person wrote down. */
+export function approvalCall(call: PolicyCall): ApprovalCall {
+  const { kind, command, annotations } = call;
+  const isShell = kind === "shell" || kind === "shell_magic";
+  const args = isShell && command !== undefined ? { cmd: command } : call.arguments ?? {};
+  return {
+    kind,
+    serverName: call.server ?? (isShell ? "ipybox" : ""),
+    toolName: call.tool ?? (isShell ? kind : ""),
+    arguments: sealObject(toExact(args)),
+    annotations,
+  };
+}
+
+/** A test of a policy and its outcome. */
+interface PolicyTestResult {
+  /** The test, such as `.ipybox/policy.json test 2`. */
+  readonly test: string;
+  /** What the test wants. */
+  readonly expect: PolicyEffect;
+  /** What the policy says. */
+  readonly mode: PolicyEffect;
+  /** Why. */
+  readonly reason: string;
+  /** The call. */
+  readonly call: ApprovalCall;
+}
+
+/** Runs the tests that a policy's files have, each against all of them. */
+export async function runPolicyTests(
+  policy: PolicyRules,
+  known: (call: ApprovalCall) => Promise<ApprovalCall>,
+): Promise<PolicyTestResult[]> {
+  const results = policy.sources.flatMap(({ name, document }) =>
+    document.tests.map(async (test: PolicyTest, index) => {
+      const call = await known(approvalCall(test.call));
+      const { mode, reason } = policy.explain(call);
+      const title = test.name === undefined ? "" : ` (${test.name})`;
+      return { test: `${name} test ${index + 1}${title}`, expect: test.expect, mode, reason, call };
+    })
+  );
+  return await Promise.all(results);
+}

@@ -1,0 +1,349 @@
+/**
+ * Every error class that a caller may want to catch.
+ *
+ * Bad options are `TypeError`s or `RangeError`s; an aborted operation rejects with its signal's own
+ * reason. The classes here carry the evidence of what went wrong as data.
+ *
+ * @module
+ */
+import type { Output, WholeText } from "../kernel/outputs.ts";
+
+/** What is known of a child process that ended or never worked. */
+export interface ProcessEvidence {
+  /** Its exit code, or `null` when a signal ended it or it still runs. */
+  readonly exitCode: number | null;
+  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
+  readonly signal: string | null;
+  /** The last part of what it wrote to stderr, without terminal escapes. */
+  readonly stderrTail: string;
+}
+
+/** Something this machine lacks, and the command that provides it. */
+export class EnvironmentNotReadyError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "EnvironmentNotReadyError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message What is missing.
+   * @param fix The command or the step that fixes it.
+   * @param options The cause, where there is one.
+   */
+  constructor(message: string, readonly fix: string, options?: ErrorOptions) {
+    super(message, options);
+  }
+}
+
+/** The OS sandbox cannot be started or failed its self-test. No code was run. */
+export class SandboxUnavailableError extends EnvironmentNotReadyError {
+  /** The name of the class. */
+  override readonly name: string = "SandboxUnavailableError";
+}
+
+/** Python packages could not be installed or removed. */
+export class PackageInstallError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "PackageInstallError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message Which packages.
+   * @param output What the installer wrote, its last 16 KiB.
+   */
+  constructor(message: string, readonly output: string) {
+    super(message);
+  }
+}
+
+/** A child process ended, or does not do what it was started for. */
+export class ProcessError extends Error implements ProcessEvidence {
+  /** The name of the class. */
+  override readonly name: string = "ProcessError";
+  /** Its exit code, or `null` when a signal ended it or it still runs. */
+  readonly exitCode: number | null;
+  /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
+  readonly signal: string | null;
+  /** The last part of what it wrote to stderr, without terminal escapes. */
+  readonly stderrTail: string;
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message What happened.
+   * @param evidence What is known of the process; its last lines become part of the message.
+   * @param options The cause, where there is one.
+   */
+  constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
+    super(withTail(message, evidence.stderrTail), options);
+    this.exitCode = evidence.exitCode;
+    this.signal = evidence.signal;
+    this.stderrTail = evidence.stderrTail;
+  }
+}
+
+/** The kernel gateway did not start. */
+export class GatewayStartError extends ProcessError {
+  /** The name of the class. */
+  override readonly name: string = "GatewayStartError";
+}
+
+/**
+ * A kernel could not be started or set up, or was not ready within `startTimeoutMs`. No code was run.
+ */
+export class KernelStartError extends ProcessError {
+  /** The name of the class. */
+  override readonly name: string = "KernelStartError";
+}
+
+/** What a failed execution had produced before it failed. */
+export interface PartialResult {
+  /** The text so far, as in `ExecutionResult.text`. */
+  readonly text: string | null;
+  /** Paths of the images so far. */
+  readonly images: readonly string[];
+  /** All outputs so far, in order. */
+  readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText?: WholeText | undefined;
+}
+
+/** Whether the kernel's variables survived an interruption. */
+export type KernelState = "kept" | "lost";
+
+/** The kernel, or the gateway it runs under, died. Variables are lost; the next execution works. */
+export class KernelDiedError extends ProcessError implements PartialResult {
+  /** The name of the class. */
+  override readonly name: string = "KernelDiedError";
+  /** Whether the kernel's variables survived: they did not. */
+  readonly state: KernelState = "lost";
+  /** The text so far, as in `ExecutionResult.text`. */
+  readonly text: string | null;
+  /** Paths of the images so far. */
+  readonly images: readonly string[];
+  /** All outputs so far, in order. */
+  readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
+  readonly #what: string;
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message What happened.
+   * @param evidence What is known of the process; its last lines become part of the message.
+   * @param partial What was produced before the death.
+   * @param options The cause, where there is one.
+   */
+  constructor(
+    message: string,
+    evidence: ProcessEvidence,
+    partial: PartialResult = { text: null, images: [], outputs: [] },
+    options?: ErrorOptions,
+  ) {
+    super(message, evidence, options);
+    this.#what = message;
+    this.text = partial.text;
+    this.images = partial.images;
+    this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
+  }
+
+  /**
+   * The same for one of the executions that the death has ended.
+   *
+   * @param partial What that execution had produced.
+   * @returns An error of its own.
+   */
+  with(partial: PartialResult): KernelDiedError {
+    return new KernelDiedError(this.#what, this, partial, { cause: this.cause });
+  }
+}
+
+/** The executed code raised an exception. The fields are those of Jupyter's `error` message. */
+export class CodeExecutionError extends Error implements PartialResult {
+  /** The name of the class. */
+  override readonly name: string = "CodeExecutionError";
+  /** The text so far, as in `ExecutionResult.text`. */
+  readonly text: string | null;
+  /** Paths of the images so far. */
+  readonly images: readonly string[];
+  /** All outputs so far, in order. */
+  readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param ename The class name of the exception.
+   * @param evalue The exception's message.
+   * @param traceback The traceback as plain text, without frames of ipybox.
+   * @param partial What was produced before the exception.
+   */
+  constructor(
+    readonly ename: string,
+    readonly evalue: string,
+    readonly traceback: string,
+    partial: PartialResult = { text: null, images: [], outputs: [] },
+  ) {
+    super(`${ename}: ${evalue}\n${traceback}`);
+    this.text = partial.text;
+    this.images = partial.images;
+    this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
+  }
+}
+
+/** An execution took longer than its `timeoutMs`, approval waits excluded. */
+export class ExecutionTimeoutError extends Error implements PartialResult {
+  /** The name of the class. */
+  override readonly name: string = "ExecutionTimeoutError";
+  /** The text so far, as in `ExecutionResult.text`. */
+  readonly text: string | null;
+  /** Paths of the images so far. */
+  readonly images: readonly string[];
+  /** All outputs so far, in order. */
+  readonly outputs: readonly Output[];
+  /** The file with the whole text, where `text` leaves something out. */
+  readonly wholeText: WholeText | undefined;
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param timeoutMs The limit that was exceeded, in milliseconds.
+   * @param state Whether the kernel's variables survived.
+   * @param partial What was produced before the timeout.
+   */
+  constructor(
+    readonly timeoutMs: number,
+    readonly state: KernelState,
+    partial: PartialResult = { text: null, images: [], outputs: [] },
+  ) {
+    const seconds = (timeoutMs / 1000).toFixed(2);
+    super(`Code execution exceeded timeout of ${seconds}s (approval wait excluded)`);
+    this.text = partial.text;
+    this.images = partial.images;
+    this.outputs = partial.outputs;
+    this.wholeText = partial.wholeText;
+  }
+}
+
+/** A file or an option of the user's does not say what it must. */
+export class ConfigError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "ConfigError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param message What is wrong and how to put it right, with file, line and column where known.
+   * @param options The cause, where there is one.
+   */
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+  }
+}
+
+/** An MCP server could not be reached or started, or it stopped answering. */
+export class McpConnectionError extends ProcessError {
+  /** The name of the class. */
+  override readonly name: string = "McpConnectionError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param serverName The server's registered name.
+   * @param message What happened.
+   * @param evidence What is known of the server's process; empty for a remote server.
+   * @param options The cause, where there is one.
+   */
+  constructor(
+    readonly serverName: string,
+    message: string,
+    evidence: Partial<ProcessEvidence> = {},
+    options?: ErrorOptions,
+  ) {
+    super(message, { exitCode: null, signal: null, stderrTail: "", ...evidence }, options);
+  }
+}
+
+/** A remote MCP server asks for a login, or for more than the present one allows. */
+export class McpLoginRequiredError extends McpConnectionError {
+  /** The name of the class. */
+  override readonly name: string = "McpLoginRequiredError";
+
+  /**
+   * Made by ipybox, for callers to catch.
+   *
+   * @param serverName The server's registered name.
+   * @param what What the server asks for.
+   * @param fix The command that logs in.
+   */
+  constructor(serverName: string, readonly what: string, readonly fix: string) {
+    super(serverName, `MCP server "${serverName}" ${what}: run \`${fix}\``);
+  }
+}
+
+/** What went wrong with a tool call. The same words are on the wire to the kernel. */
+export type ToolErrorType =
+  | "tool_error"
+  | "protocol_error"
+  | "invalid_arguments"
+  | "approval_rejected"
+  | "approval_timeout"
+  | "approval_unavailable"
+  | "tool_timeout"
+  | "server_died"
+  | "server_unreachable"
+  | "login_required"
+  | "unknown_server"
+  | "cancelled"
+  | "tool_server_error";
+
+/** Evidence of a failed tool call, as far as there is any. */
+export interface ToolCallErrorDetails {
+  /** Why an approver or a policy refused the call. */
+  readonly reason?: string;
+  /** The JSON-RPC error code that the server sent. */
+  readonly code?: number;
+  /** The JSON-RPC error data that the server sent. */
+  readonly data?: unknown;
+  /** The exit code of the server's process. */
+  readonly exitCode?: number | null;
+  /** The signal that ended the server's process. */
+  readonly signal?: string | null;
+}
+
+/** A tool call had no result. `type` tells why. */
+export class ToolCallError extends Error {
+  /** The class's name. */
+  /** The name of the class. */
+  override readonly name: string = "ToolCallError";
+
+  /**
+   * Makes the error.
+   *
+   * @param type What went wrong.
+   * @param message What went wrong, in words that executed code may read.
+   * @param details Evidence, which executed code may read too.
+   * @param options The cause, which executed code does not get.
+   */
+  constructor(
+    readonly type: ToolErrorType,
+    message: string,
+    readonly details: ToolCallErrorDetails = {},
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** Says the last lines of a process's stderr below a message. */
+function withTail(message: string, stderrTail: string): string {
+  const lines = stderrTail.trimEnd().split("\n").filter((line) => line.trim() !== "").slice(-8);
+  return lines.length === 0
+    ? message
+    : `${message}\nLast lines of its stderr:\n  ${lines.join("\n  ")}`;
+}

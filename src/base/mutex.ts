@@ -1,0 +1,107 @@
+/** A lock whose waiters take turns in the order in which they asked. */
+export class Mutex {
+  #last: Promise<void> = Promise.resolve();
+
+  /** Waits for the lock. */
+  async acquire(signal?: AbortSignal): Promise<Disposable> {
+    signal?.throwIfAborted();
+    const turn = Promise.withResolvers<void>();
+    const before = this.#last;
+    this.#last = before.then(() => turn.promise);
+    const release: Disposable = { [Symbol.dispose]: () => turn.resolve() };
+    if (signal === undefined) {
+      await before;
+      return release;
+    }
+    const aborted = Promise.withResolvers<never>();
+    const abort = () => aborted.reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    try {
+      await Promise.race([before, aborted.promise]);
+      return release;
+    } catch (reason) {
+      turn.resolve();
+      throw reason;
+    } finally {
+      signal.removeEventListener("abort", abort);
+    }
+  }
+}
+
+/** A wait for a share of a {@linkcode Semaphore}. */
+interface Waiter {
+  readonly count: number;
+  readonly enter: () => void;
+}
+
+/**
+ * Lends out a number of equal shares, such as places or bytes. Who cannot have as many as are asked
+ * for waits, in the order in which they came.
+ */
+export class Semaphore {
+  readonly #total: number;
+  readonly #waiting: Waiter[] = [];
+  #free: number;
+
+  /** @param total How many shares there are. */
+  constructor(total: number) {
+    this.#total = total;
+    this.#free = total;
+  }
+
+  /** Waits for shares. */
+  async acquire(signal?: AbortSignal, count: number = 1): Promise<Disposable> {
+    signal?.throwIfAborted();
+    const wanted = Math.min(count, this.#total);
+    if (this.#waiting.length === 0 && wanted <= this.#free) this.#free -= wanted;
+    else await this.#turn(wanted, signal);
+    return this.#lend(wanted);
+  }
+
+  /** Takes shares that are free. */
+  tryAcquire(count: number = 1): Disposable | undefined {
+    const wanted = Math.min(count, this.#total);
+    if (this.#waiting.length > 0 || wanted > this.#free) return undefined;
+    this.#free -= wanted;
+    return this.#lend(wanted);
+  }
+
+  #lend(count: number): Disposable {
+    let held = count;
+    return {
+      [Symbol.dispose]: () => {
+        this.#free += held;
+        held = 0;
+        this.#admit();
+      },
+    };
+  }
+
+  #admit(): void {
+    for (let next = this.#waiting[0]; next !== undefined; next = this.#waiting[0]) {
+      if (next.count > this.#free) return;
+      this.#free -= next.count;
+      this.#waiting.shift();
+      next.enter();
+    }
+  }
+
+  #turn(count: number, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const waiter: Waiter = {
+        count,
+        enter: () => {
+          signal?.removeEventListener("abort", leave);
+          resolve();
+        },
+      };
+      const leave = () => {
+        this.#waiting.splice(this.#waiting.indexOf(waiter), 1);
+        this.#admit(); // who wants less than it did may fit now
+        reject(signal?.reason);
+      };
+      this.#waiting.push(waiter);
+      signal?.addEventListener("abort", leave, { once: true });
+    });
+  }
+}

@@ -1,0 +1,119 @@
+/** Joins signals, leaving out those that were not given. */
+export function anySignal(...signals: (AbortSignal | undefined)[]): AbortSignal {
+  const given = signals.filter((signal) => signal !== undefined);
+  const [only] = given;
+  return given.length === 1 && only !== undefined ? only : AbortSignal.any(given);
+}
+
+/** Waits for a promise, but no longer than until a signal aborts. */
+export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Promise<T> {
+  if (signal.aborted) {
+    Promise.resolve(promise).catch(() => {}); // nobody is left to hear of it
+    return Promise.reject(signal.reason);
+  }
+  return new Promise<T>((resolve, reject) => {
+    const abort = () => reject(signal.reason);
+    signal.addEventListener("abort", abort, { once: true });
+    promise.then(resolve, reject).then(() => signal.removeEventListener("abort", abort));
+  });
+}
+
+/** A longer timer, as of `Infinity`, would fire at once. */
+export const LONGEST_TIMER_MS: number = 2 ** 31 - 1;
+
+/** Waits for a promise for a limited time, without leaving a timer behind. */
+export async function settledWithin(promise: PromiseLike<unknown>, ms: number): Promise<boolean> {
+  const timeout = Promise.withResolvers<boolean>();
+  const timer = setTimeout(() => timeout.resolve(false), Math.min(ms, LONGEST_TIMER_MS));
+  try {
+    return await Promise.race([promise.then(() => true, () => true), timeout.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * A signal that aborts with the first of some others, until it is disposed.
+ *
+ * `AbortSignal.any()` does the same for signals whose end nobody knows, in ten times the time.
+ */
+export class LinkedSignal implements Disposable {
+  readonly #controller = new AbortController();
+  readonly #sources: readonly AbortSignal[];
+
+  /** @param sources The others; those that were not given are left out. */
+  constructor(...sources: (AbortSignal | undefined)[]) {
+    this.#sources = sources.filter((source) => source !== undefined);
+    for (const source of this.#sources) {
+      if (source.aborted) this.#controller.abort(source.reason);
+      else source.addEventListener("abort", this);
+    }
+  }
+
+  /** The signal. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Takes the abortion of one of the others. */
+  handleEvent({ currentTarget }: Event): void {
+    if (currentTarget instanceof AbortSignal) this.#controller.abort(currentTarget.reason);
+  }
+
+  [Symbol.dispose](): void {
+    for (const source of this.#sources) source.removeEventListener("abort", this);
+  }
+}
+
+/** A time limit that leaves no timer behind. */
+export class Deadline implements Disposable {
+  readonly #expiry: AbortController | undefined;
+  readonly #timer: ReturnType<typeof setTimeout> | undefined;
+
+  /** @param timeoutMs The limit in milliseconds; `undefined` for none. */
+  constructor(timeoutMs: number | undefined) {
+    if (timeoutMs === undefined || timeoutMs > LONGEST_TIMER_MS) return;
+    const expiry = new AbortController();
+    this.#expiry = expiry;
+    this.#timer = setTimeout(() => {
+      expiry.abort(new DOMException("The time limit was exceeded", "TimeoutError"));
+    }, timeoutMs);
+  }
+
+  /** Aborts with a `TimeoutError` when the time is up; `undefined` where there is no limit. */
+  get signal(): AbortSignal | undefined {
+    return this.#expiry?.signal;
+  }
+
+  /** Whether the time is up. */
+  get passed(): boolean {
+    return this.#expiry?.signal.aborted ?? false;
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/**
+ * Waits for all promises, as `Promise.all` does, but leaves none of them running when one fails.
+ */
+export async function allDone<T extends readonly unknown[] | []>(
+  promises: T,
+): Promise<{ -readonly [K in keyof T]: Awaited<T[K]> }> {
+  await Promise.allSettled(promises);
+  return await Promise.all(promises);
+}
+
+/** Waits for a while. */
+export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
+  signal?.throwIfAborted();
+  if (ms <= 0) return;
+  const over = Promise.withResolvers<void>();
+  const timer = setTimeout(over.resolve, ms);
+  try {
+    await (signal === undefined ? over.promise : abortable(over.promise, signal));
+  } finally {
+    clearTimeout(timer);
+  }
+}

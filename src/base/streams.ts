@@ -1,0 +1,104 @@
+/** Bytes in both directions, as of a connection. What comes in waits until it is read. */
+export interface ByteStream {
+  /** Resolves, never rejects, when the stream is known to be gone, as after {@linkcode close}. */
+  readonly closed: Promise<void>;
+  /**
+   * Waits for what comes next. Only one call may be waiting.
+   *
+   * @returns The bytes, or `null` where the other side has said that no more come.
+   * @throws {Error} The stream is gone.
+   */
+  read(): Promise<Uint8Array | null>;
+  /**
+   * Sends bytes. Only one call may be under way.
+   *
+   * @param bytes What is sent. It does not change until the promise resolves.
+   * @throws {Error} The stream is gone.
+   */
+  write(bytes: Uint8Array): Promise<void>;
+  /**
+   * Says that no more will be sent. What comes in can still be read.
+   *
+   * @throws {Error} The stream is gone.
+   */
+  end(): Promise<void>;
+  /** Ends the stream at once, in both directions, unless both sides have said that no more comes. */
+  close(): void;
+}
+
+/** Reads a stream to the end of what comes in. */
+export async function* bytesOf(stream: ByteStream): AsyncGenerator<Uint8Array> {
+  for (let bytes = await stream.read(); bytes !== null; bytes = await stream.read()) yield bytes;
+}
+
+/**
+ * Passes on what comes in at either of two streams to the other, until both have ended or one is
+ * gone. Both are closed then.
+ */
+export async function joinStreams(one: ByteStream, other: ByteStream): Promise<void> {
+  one.closed.then(() => other.close()); // also while nothing is read, as the other does not take it
+  other.closed.then(() => one.close());
+  try {
+    await Promise.all([passOn(one, other), passOn(other, one)]);
+  } catch {
+    // One is gone; all that the other can be told is the same.
+  } finally {
+    one.close();
+    other.close();
+  }
+}
+
+async function passOn(from: ByteStream, to: ByteStream): Promise<void> {
+  for (let bytes = await from.read(); bytes !== null; bytes = await from.read()) {
+    await to.write(bytes);
+  }
+  await to.end();
+}
+
+/** How much is read at once. */
+const CHUNK = 1 << 16;
+/** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
+const SMALL = 1 << 13;
+
+/** A TCP connection as a stream of bytes. */
+export class TcpStream implements ByteStream {
+  readonly closed: Promise<void>;
+
+  readonly #connection: Deno.TcpConn;
+  readonly #gone = Promise.withResolvers<void>();
+  #buffer: Uint8Array<ArrayBuffer> | undefined;
+
+  /** @param connection The connection, which the stream owns from here. */
+  constructor(connection: Deno.TcpConn) {
+    this.#connection = connection;
+    this.closed = this.#gone.promise;
+    connection.setNoDelay(true);
+  }
+
+  async read(): Promise<Uint8Array | null> {
+    const buffer = this.#buffer ?? new Uint8Array(CHUNK);
+    this.#buffer = buffer;
+    const length = await this.#connection.read(buffer);
+    if (length === null) return null;
+    if (length <= SMALL) return buffer.slice(0, length);
+    this.#buffer = undefined; // it is the reader's from here
+    return buffer.subarray(0, length);
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    for (let at = 0; at < bytes.length;) at += await this.#connection.write(bytes.subarray(at));
+  }
+
+  async end(): Promise<void> {
+    await this.#connection.closeWrite();
+  }
+
+  close(): void {
+    this.#gone.resolve();
+    try {
+      this.#connection.close();
+    } catch {
+      // It was closed by its own failure.
+    }
+  }
+}

@@ -1,0 +1,204 @@
+/**
+ * OpenTelemetry spans, where a provider is registered, as Deno's own is with `OTEL_DENO=true`. The
+ * API is only loaded then; without one, a span costs next to nothing.
+ *
+ * @module
+ */
+import type * as otel from "@opentelemetry/api";
+import { ToolCallError } from "./errors.ts";
+
+/** What is said of a span. Never the arguments or results of calls. */
+type SpanAttributes = Readonly<Record<string, string | number | undefined>>;
+
+/** Options of {@linkcode startSpan}. */
+interface SpanOptions {
+  /** `"client"` for requests to another process. */
+  readonly kind?: "client" | "internal";
+  /** What is known from the start. */
+  readonly attributes?: SpanAttributes;
+}
+
+/** A piece of work under way. Disposing it ends it. */
+export interface Span extends Disposable {
+  /** Says more of it. */
+  set(attributes: SpanAttributes): void;
+  /** Says that it failed, by the class of the error. */
+  fail(type: string): void;
+  /** Does something as a part of it. */
+  run<T>(work: () => T): T;
+}
+
+type Api = typeof otel;
+
+/** Where providers are registered, whichever version of the API they were built with. */
+const REGISTRY = Symbol.for("opentelemetry.js.api.1");
+
+let api: Api | undefined;
+
+/** Loads the API if a provider is registered. Before this, no span is recorded. */
+export async function loadTelemetry(): Promise<void> {
+  if (REGISTRY in globalThis) api ??= await import("@opentelemetry/api");
+}
+
+/** Begins a span, as a part of the one that is running. */
+export function startSpan(name: string, options: SpanOptions = {}): Span {
+  return api === undefined ? NO_SPAN : new RecordedSpan(api, name, options);
+}
+
+/** Whether spans are recorded at all. */
+export function recordsSpans(): boolean {
+  return api !== undefined;
+}
+
+/** Does something as a part of what was running at an earlier time. */
+export type Within = <T>(work: () => T) => T;
+
+/** Keeps which span is running. */
+export function captureTrace(): Within {
+  if (api === undefined) return (work) => work();
+  const { context } = api;
+  const active = context.active();
+  return (work) => context.with(active, work);
+}
+
+/**
+ * Tells which span is running, in the form that goes to other processes: W3C Trace Context. Baggage,
+ * which may hold anything, is left out.
+ */
+export function traceContext(): Readonly<Record<string, string>> {
+  if (api === undefined) return {};
+  const { context, propagation } = api;
+  const { traceparent, tracestate } = inject(propagation, context.active());
+  if (traceparent === undefined) return {};
+  return tracestate === undefined ? { traceparent } : { traceparent, tracestate };
+}
+
+function inject(
+  propagation: otel.PropagationAPI,
+  active: otel.Context,
+): Readonly<Record<string, string | undefined>> {
+  const carrier: Record<string, string> = {};
+  propagation.inject(active, carrier);
+  return carrier;
+}
+
+class RecordedSpan implements Span {
+  readonly #api: Api;
+  readonly #span: otel.Span;
+  readonly #context: otel.Context;
+
+  constructor(api: Api, name: string, { kind, attributes = {} }: SpanOptions) {
+    this.#api = api;
+    const above = api.context.active();
+    this.#span = api.trace.getTracer("ipybox").startSpan(name, {
+      kind: kind === "client" ? api.SpanKind.CLIENT : api.SpanKind.INTERNAL,
+    }, above);
+    this.#context = api.trace.setSpan(above, this.#span);
+    this.set(attributes);
+  }
+
+  set(attributes: SpanAttributes): void {
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== undefined) this.#span.setAttribute(name, value);
+    }
+  }
+
+  fail(type: string): void {
+    this.#span.setAttribute("error.type", type);
+    this.#span.setStatus({ code: this.#api.SpanStatusCode.ERROR });
+  }
+
+  run<T>(work: () => T): T {
+    return this.#api.context.with(this.#context, work);
+  }
+
+  [Symbol.dispose](): void {
+    this.#span.end();
+  }
+}
+
+const NO_SPAN: Span = {
+  set() {},
+  fail() {},
+  run: (work) => work(),
+  [Symbol.dispose]() {},
+};
+
+/** Names come from executed code, and are not to fill anybody's disk. */
+const MAX_NAME = 100;
+
+/** A request to an MCP server, as its span tells of it. */
+export interface McpRequest {
+  /** The method, such as `tools/call`. */
+  readonly method: string;
+  /** The registered server. */
+  readonly serverName: string;
+  /** The tool or the prompt, where the method has one. */
+  readonly target?: string | undefined;
+  /** The request's id in the audit log. */
+  readonly callId?: string | undefined;
+  /** How the server is started or reached, where that is known. */
+  readonly params?: { readonly command: string } | { readonly url: string } | undefined;
+}
+
+/**
+ * Makes a request to an MCP server within a span, by OpenTelemetry's conventions for MCP clients. The
+ * span says nothing of arguments, URIs of resources, or texts of servers.
+ */
+export async function traceMcpRequest<T>(
+  request: McpRequest,
+  work: (span: Span) => Promise<T>,
+  failed: (result: T) => boolean = () => false,
+): Promise<T> {
+  using span = startMcpSpan(request);
+  try {
+    const result = await span.run(() => work(span));
+    if (failed(result)) span.fail("tool_error");
+    return result;
+  } catch (error) {
+    const code = error instanceof ToolCallError ? error.details.code : undefined;
+    if (code !== undefined) span.set({ "rpc.response.status_code": `${code}` });
+    span.fail(code?.toString() ?? (error instanceof ToolCallError ? error.type : "_OTHER"));
+    throw error;
+  }
+}
+
+function startMcpSpan(request: McpRequest): Span {
+  const { method, serverName, callId, params } = request;
+  const target = request.target?.slice(0, MAX_NAME);
+  return startSpan(target === undefined ? method : `${method} ${target}`, {
+    kind: "client",
+    attributes: {
+      "mcp.method.name": method,
+      ...targetOf(method, target),
+      ...peerOf(params),
+      "ipybox.server.name": serverName.slice(0, MAX_NAME),
+      "ipybox.call.id": callId,
+    },
+  });
+}
+
+function targetOf(method: string, target: string | undefined): SpanAttributes {
+  switch (method) {
+    case "tools/call":
+      return { "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": target };
+    case "prompts/get":
+      return { "gen_ai.prompt.name": target };
+    default:
+      return {};
+  }
+}
+
+function peerOf(params: McpRequest["params"]): SpanAttributes {
+  if (params === undefined) return {};
+  if ("command" in params) return { "network.transport": "pipe" };
+  // A host with `${VAR}` in it is not one.
+  if (!URL.canParse(params.url) || params.url.includes("${")) return { "network.transport": "tcp" };
+  const { protocol, hostname, port } = new URL(params.url);
+  return {
+    "network.transport": "tcp",
+    "network.protocol.name": "http",
+    "server.address": hostname,
+    "server.port": Number(port || (protocol === "https:" ? 443 : 80)),
+  };
+}

@@ -1,0 +1,129 @@
+/**
+ * What both doors check of every request before they look at it.
+ *
+ * @module
+ */
+
+import { abortable, anySignal, Deadline } from "../base/signals.ts";
+import { checkJson, JsonLimitError } from "../json/measure.ts";
+import { readWhole } from "../base/bytes.ts";
+import { LOOPBACK_HOSTS, sameToken } from "../base/tokens.ts";
+
+/** A request that is refused before it is looked at. */
+export class Refused extends Error {
+  override readonly name: string = "Refused";
+
+  constructor(readonly status: number, message: string) {
+    super(message);
+  }
+}
+
+/** Parsing more values of one body holds up everything else for too long. */
+export const MAX_VALUES = 250_000;
+
+/** How long a body may take to arrive. */
+export const BODY_TIMEOUT_MS = 60_000;
+
+/** Bodies up to here are read in one piece. */
+const SMALL_BODY = 1 << 16;
+
+/** What a request is answered with. */
+export interface DoorAnswer {
+  /** The HTTP status. */
+  readonly status: number;
+  /** The body, which is JSON. */
+  readonly text: string;
+}
+
+/** As much of a request as is looked at before its body. */
+export interface DoorRequest {
+  /** The method. */
+  readonly method: string;
+  /** The headers, by their names in lower case. */
+  readonly headers: { get(name: string): string | null | undefined; has(name: string): boolean };
+}
+
+/**
+ * Refuses requests of web pages: those for another host, as after DNS rebinding, and those with an
+ * origin, because no page is a legitimate caller.
+ */
+export function refusePages(request: DoorRequest): void {
+  const host = request.headers.get("host") ?? "";
+  if (!LOOPBACK_HOSTS.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
+  if (request.headers.has("origin")) throw new Refused(403, "Requests of web pages are refused");
+}
+
+/** Refuses requests without the right bearer token. */
+export function requireToken(request: DoorRequest, token: string): void {
+  const given = /^Bearer (.+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
+  if (given === undefined || !sameToken(given, token)) throw new Refused(401, "Wrong token");
+}
+
+/** Refuses requests with another method. */
+export function requireMethod(request: DoorRequest, method: string): void {
+  if (request.method !== method) throw new Refused(405, `Use ${method}`);
+}
+
+/** Refuses requests whose body is not declared as JSON, as those of web forms are not. */
+export function requireJson(request: DoorRequest): void {
+  const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
+  if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
+}
+
+/**
+ * Reads a JSON body. Its size is counted while it comes in, whatever its headers say, and its values
+ * before anybody parses it.
+ */
+export async function readJsonBody(request: Request, maxBytes: number): Promise<Uint8Array> {
+  requireJson(request);
+  const body = await readBody(request, maxBytes);
+  try {
+    checkJson(body, { maxValues: MAX_VALUES });
+  } catch (error) {
+    if (!(error instanceof JsonLimitError)) throw error;
+    throw new Refused(413, `The body cannot be taken: ${error.message}`);
+  }
+  return body;
+}
+
+async function readBody(request: Request, maxBytes: number): Promise<Uint8Array> {
+  const declared = request.headers.get("content-length");
+  if (Number(declared ?? 0) > maxBytes) throw tooLarge(maxBytes);
+  if (request.body === null) return new Uint8Array();
+  using deadline = new Deadline(BODY_TIMEOUT_MS);
+  const signal = anySignal(deadline.signal);
+  const isBounded = declared !== null && !request.headers.has("transfer-encoding");
+  if (isBounded && Number(declared) <= SMALL_BODY) {
+    // In one piece it takes less time. But nothing ends that, so a large one that never comes whole
+    // would be kept for as long as its connection.
+    return await abortable(request.bytes(), signal).catch((error) => {
+      throw signal.aborted ? tooSlow() : error;
+    });
+  }
+  return await readWhole(request.body, { maxBytes, tooLong: () => tooLarge(maxBytes), signal })
+    .catch((error) => {
+      throw signal.aborted ? tooSlow() : error;
+    });
+}
+
+/** Answers with JSON. */
+export function jsonResponse(text: string, status = 200): Response {
+  return new Response(text, { status, headers: JSON_HEADERS });
+}
+
+/** For answers that go nowhere: a body that nobody may keep or interpret. */
+export const JSON_HEADERS = {
+  "content-type": "application/json",
+  "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+} as const;
+
+/** What a body that comes too slowly is refused with. */
+export function tooSlow(): Refused {
+  return new Refused(408, "The body came too slowly");
+}
+
+/** What a body that is too large is refused with. */
+export function tooLarge(maxBytes: number): Refused {
+  return new Refused(413, `The body is above ${maxBytes} bytes`);
+}

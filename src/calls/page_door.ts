@@ -1,0 +1,239 @@
+import type { PageDesk } from "../approval/page/desk.ts";
+import {
+  CLOSED_PAGE,
+  CODE_PAGE,
+  ICON,
+  PAGE_FILES,
+  type PageFile,
+  pageHeaders,
+  STYLE,
+} from "../approval/page/page.ts";
+import { parseDecision } from "../approval/page/wire.ts";
+import type { Logger } from "../base/log.ts";
+import { readJsonBody, Refused, requireMethod } from "./door.ts";
+
+/** What {@linkcode PageDoor} is made of. */
+interface PageDoorOptions {
+  /** The requests, and who may see them. */
+  readonly desk: PageDesk;
+  /** Where the door is, such as `127.0.0.1:41234`. */
+  readonly host: () => string;
+  /** The largest request body, in bytes. */
+  readonly maxBodyBytes: number;
+  /** Told of failures. */
+  readonly log: Logger;
+}
+
+/** The name of the cookie that opens a page; its path tells the sessions apart. */
+const COOKIE = "ipybox_page";
+/** A header that no form and no request without the door's leave can carry. */
+const OWN_HEADER = "x-ipybox-page";
+/** How long a socket is kept without a sign of life. */
+const IDLE_S = 30;
+
+/**
+ * The part of the application's door that browsers use, below `/page`.
+ *
+ * | request | does |
+ * | --- | --- |
+ * | `GET /page/` | asks for a one-time code, which whoever comes by this address has elsewhere |
+ * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
+ * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
+ * | `GET /page/ID/session` | says whether the cookie is good |
+ * | `GET /page/ID/live` | upgrades to a WebSocket that tells of requests |
+ * | `POST /page/ID/requests/REQUEST` | decides a request |
+ *
+ * Cookies are sent to every port of a host. So the page's path is random too: a server at another
+ * port is not sent the cookie, because it does not know the path.
+ */
+export class PageDoor {
+  readonly #options: PageDoorOptions;
+  readonly #sockets = new OpenSockets();
+
+  /** @param options Who is served with what. */
+  constructor(options: PageDoorOptions) {
+    this.#options = options;
+  }
+
+  /** Answers a request below `/page`. */
+  async handle(request: Request): Promise<Response> {
+    try {
+      if (request.headers.get("host") !== this.#options.host()) {
+        throw new Refused(421, "Wrong Host: open the link as it is");
+      }
+      this.#refuseOtherOrigins(request);
+      return await this.#route(request);
+    } catch (error) {
+      return this.#failure(error);
+    }
+  }
+
+  /** Tells open pages that this is the end. */
+  async close(): Promise<void> {
+    await this.#sockets.close();
+  }
+
+  async #route(request: Request): Promise<Response> {
+    const { pathname, searchParams } = new URL(request.url);
+    if (pathname === "/page/open") {
+      requireMethod(request, "GET");
+      return this.#open(request, searchParams.get("code") ?? "");
+    }
+    if (pathname === "/page/") {
+      requireMethod(request, "GET");
+      return this.#file(CODE_PAGE);
+    }
+    // Of the pages that need no session:
+    if (pathname === "/page/page.css") return this.#file(STYLE);
+    if (pathname === "/page/icon.svg") return this.#file(ICON);
+    const [, id = "", rest = ""] = /^\/page\/([0-9a-f]{32})\/(.*)$/.exec(pathname) ?? [];
+    if (!this.#options.desk.hasSession(id)) return this.#file(CLOSED_PAGE, 404);
+    const decided = /^requests\/([0-9a-f.-]+)$/.exec(rest)?.[1];
+    if (decided !== undefined) {
+      requireMethod(request, "POST");
+      return await this.#decide(request, id, decided);
+    }
+    requireMethod(request, "GET");
+    switch (rest) {
+      case "session":
+        this.#requireMember(request, id);
+        requireOwnHeader(request);
+        return this.#answer(null, 204);
+      case "live":
+        this.#requireMember(request, id);
+        return this.#live(request);
+    }
+    const file = PAGE_FILES.get(rest);
+    if (file === undefined) throw new Refused(404, "Unknown path");
+    if (rest !== "") requireSameSite(request);
+    return this.#file(file);
+  }
+
+  #open(request: Request, code: string): Response {
+    const { headers } = request;
+    const ahead = headers.get("sec-purpose") ?? headers.get("purpose") ?? "";
+    if (/prefetch|prerender|preview/.test(ahead)) {
+      throw new Refused(403, "Links are opened by people"); // and used up by that
+    }
+    const target = headers.get("sec-fetch-dest");
+    const session = target === null || target === "document"
+      ? this.#options.desk.redeem(code)
+      : undefined;
+    if (session === undefined) return this.#file(CLOSED_PAGE, 403);
+    const path = `/page/${session.id}/`;
+    const cookie = `${COOKIE}=${session.token}; Path=${path}; HttpOnly; SameSite=Strict`;
+    return this.#answer(null, 303, { location: path, "set-cookie": cookie });
+  }
+
+  async #decide(request: Request, session: string, id: string): Promise<Response> {
+    const { desk, maxBodyBytes } = this.#options;
+    this.#requireMember(request, session);
+    this.#requireOrigin(request);
+    requireOwnHeader(request);
+    const body = new TextDecoder().decode(await readJsonBody(request, maxBodyBytes));
+    try {
+      return this.#json({ fate: await desk.board.decide(id, parseDecision(body)) });
+    } catch (error) {
+      throw error instanceof TypeError ? new Refused(422, error.message) : error;
+    }
+  }
+
+  #live(request: Request): Response {
+    this.#requireOrigin(request);
+    if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
+      throw new Refused(426, "Use a WebSocket");
+    }
+    const { desk } = this.#options;
+    const { socket, response } = Deno.upgradeWebSocket(request, { idleTimeout: IDLE_S });
+    const stack = new DisposableStack();
+    this.#sockets.add(socket);
+    socket.onopen = () => {
+      stack.use(desk.enter());
+      stack.use(desk.board.onMessage((message) => socket.send(message)));
+      socket.send(desk.board.snapshot());
+    };
+    socket.onmessage = () => socket.close(1008, "pages decide by requests");
+    socket.onclose = () => stack.dispose();
+    socket.onerror = () => stack.dispose();
+    return response;
+  }
+
+  /** A page of another origin may not even ask. Navigations and same-origin reads name none. */
+  #refuseOtherOrigins(request: Request): void {
+    if (request.headers.has("origin")) this.#requireOrigin(request);
+  }
+
+  #requireOrigin(request: Request): void {
+    if (request.headers.get("origin") !== `http://${this.#options.host()}`) {
+      throw new Refused(403, "Requests of other pages are refused");
+    }
+    requireSameSite(request);
+  }
+
+  #requireMember(request: Request, session: string): void {
+    const cookies = request.headers.get("cookie")?.split(/; */) ?? [];
+    const tokens = cookies.filter((pair) => pair.startsWith(`${COOKIE}=`))
+      .map((pair) => pair.slice(COOKIE.length + 1));
+    if (!tokens.some((token) => this.#options.desk.admits(session, token))) {
+      throw new Refused(401, "No session");
+    }
+  }
+
+  #file(file: PageFile, status = 200): Response {
+    const { type, sends = false } = file;
+    const headers = { ...pageHeaders(this.#options.host(), sends), "content-type": type };
+    return new Response(file.text(), { status, headers });
+  }
+
+  #json(value: unknown, status = 200): Response {
+    return this.#answer(JSON.stringify(value), status, { "content-type": "application/json" });
+  }
+
+  #answer(body: string | null, status: number, headers: Record<string, string> = {}): Response {
+    return new Response(body, {
+      status,
+      headers: { ...pageHeaders(this.#options.host()), ...headers },
+    });
+  }
+
+  #failure(error: unknown): Response {
+    if (error instanceof Refused) return this.#json({ error: error.message }, error.status);
+    this.#options.log.error(`Approval page: ${error}`);
+    return this.#json({ error: "ipybox failed; its log says why" }, 500);
+  }
+}
+
+function requireOwnHeader(request: Request): void {
+  if (request.headers.get(OWN_HEADER) !== "1") throw new Refused(403, `Send ${OWN_HEADER}: 1`);
+}
+
+function requireSameSite(request: Request): void {
+  const site = request.headers.get("sec-fetch-site");
+  if (site !== null && site !== "same-origin") {
+    throw new Refused(403, "Requests of other pages are refused");
+  }
+}
+
+/** "Going away", in the words of the WebSocket protocol. */
+const GOING_AWAY = 1001;
+
+/** The WebSockets of a door, to be closed at its end. */
+export class OpenSockets {
+  readonly #closed = new Map<WebSocket, Promise<void>>();
+
+  /** Keeps a socket until it is closed. */
+  add(socket: WebSocket): void {
+    const closed = Promise.withResolvers<void>();
+    this.#closed.set(socket, closed.promise);
+    socket.addEventListener("close", () => {
+      this.#closed.delete(socket);
+      closed.resolve();
+    });
+  }
+
+  /** Says at the other sides that this is the end. */
+  async close(): Promise<void> {
+    for (const socket of this.#closed.keys()) socket.close(GOING_AWAY);
+    await Promise.all(this.#closed.values());
+  }
+}

@@ -1,0 +1,417 @@
+import { AuditLog } from "../approval/audit/log.ts";
+import { ApprovalChannel } from "../approval/channel.ts";
+import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
+import type { ApprovalCall, CallSource } from "../approval/request.ts";
+import { type Logger, stderrLogger } from "../base/log.ts";
+import { loadTelemetry } from "../base/telemetry.ts";
+import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
+import type { ServerDescription } from "../mcp/connection.ts";
+import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
+import type { ServerParams, VariableLookup } from "../mcp/params.ts";
+import type { ToolResult } from "../mcp/results.ts";
+import { ToolChanges } from "../servers/changes.ts";
+import { ServerEvents, ServerMessages } from "../servers/events.ts";
+import { FirstStarts } from "../servers/first_starts.ts";
+import { McpPool } from "../servers/pool.ts";
+import { ElicitationChannel } from "../servers/questions.ts";
+import { ServerRegistry } from "../servers/registry.ts";
+import { Approvals } from "./approvals.ts";
+import { ApprovedCalls, type CatalogCall, Notes, type ToolCall } from "./calls.ts";
+import { CallReporter } from "./reporter.ts";
+import { openWorkspaceFiles, type WorkspaceFiles } from "./workspace_files.ts";
+
+/**
+ * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
+ *
+ * @example
+ * ```ts
+ * import { ToolRunner } from "@ipybox/ipybox";
+ *
+ * await using runner = await ToolRunner.start({
+ *   servers: { everything: { command: "npx", args: ["-y", "@modelcontextprotocol/server-everything"] } },
+ *   approval: "allow",
+ * });
+ * const result = await runner.run("everything", "get-sum", { a: 1, b: 2 });
+ * console.error(result.content);
+ * ```
+ */
+export class ToolRunner implements AsyncDisposable {
+  /** The registered servers. */
+  readonly registry: ServerRegistry;
+  /** Where calls are asked about. */
+  readonly channel: ApprovalChannel;
+  /** What servers tell while they work: progress, logs, changes of their tools. */
+  readonly events: ServerEvents = new ServerEvents();
+  /** Where servers' questions are asked. */
+  readonly elicitations: ElicitationChannel;
+
+  /**
+   * Where `${VAR}` in servers' parameters comes from, unless it is the environment and the
+   * workspace's `.env` at the time.
+   */
+  readonly variables: VariableLookup | undefined;
+
+  /**
+   * The settings files in the workspace, for sandboxes of registered servers, that were there at the
+   * start. Executed code must not change them; newer ones are refused.
+   */
+  readonly settingsFiles: readonly string[];
+
+  readonly #pool: McpPool;
+  readonly #approvals: Approvals;
+  readonly #audit: AuditLog | undefined;
+  readonly #reporter: CallReporter;
+  readonly #calls: ApprovedCalls;
+  readonly #changes: ToolChanges;
+  readonly #notes = new Notes();
+
+  private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
+    const { variables, settingsFiles, consentFile } = files;
+    const { workspace, connectTimeoutMs, login, log = stderrLogger() } = options;
+    const { approvalTimeoutMs: timeoutMs, callTimeoutMs, sampling, roots } = options;
+    this.registry = registry;
+    this.variables = variables;
+    this.settingsFiles = settingsFiles;
+    const channel = new ApprovalChannel({ timeoutMs, log });
+    const elicitations = new ElicitationChannel({ timeoutMs, log });
+    const policy = approvalPolicy(options.approval ?? {});
+    const approvals = new Approvals({ policy, channel, consentFile, log });
+    this.channel = channel;
+    this.elicitations = elicitations;
+    this.#approvals = approvals;
+    const { events } = this;
+    const changes = new ToolChanges(log);
+    const messages = new ServerMessages({
+      events,
+      changes,
+      elicitations,
+      approvals,
+      sampling,
+      roots,
+      log,
+    });
+    this.#audit = workspace === undefined || options.audit === false
+      ? undefined
+      : new AuditLog({ workspace, redact: policy.redact, log });
+    const reporter = new CallReporter(this.#audit, events);
+    const starts = new FirstStarts({
+      registry,
+      workspace,
+      variables,
+      approvals,
+      reporter,
+      log,
+    });
+    const pool = new McpPool({
+      registry,
+      admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
+      log,
+      maxConcurrentCalls: options.maxConcurrentCalls,
+      idleMs: options.serverIdleMs,
+      hooks: (serverName) => messages.hooks(serverName),
+      connect: {
+        settingsFiles,
+        ...(variables === undefined ? {} : { variables }),
+        ...(workspace === undefined ? {} : { workspace }),
+        ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
+        ...(login === undefined ? {} : { login }),
+      },
+    });
+    this.#changes = changes;
+    this.#pool = pool;
+    this.#reporter = reporter;
+    this.#calls = new ApprovedCalls({
+      registry,
+      pool,
+      approvals,
+      reporter,
+      events,
+      changes,
+      notes: this.#notes,
+      callTimeoutMs,
+      log,
+    });
+  }
+
+  /**
+   * Reads the registry. Servers are started by the first call that needs them.
+   *
+   * @param options The servers, and how calls are approved.
+   * @returns The runner.
+   * @throws {ConfigError} The registry cannot be read.
+   */
+  static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
+    const { workspace, servers } = options;
+    await loadTelemetry();
+    const registry = await ServerRegistry.open({ workspace, servers });
+    return new ToolRunner(registry, await openWorkspaceFiles(registry, options), options);
+  }
+
+  /**
+   * The servers that said that their tools changed, sorted: their generated APIs may be out of date
+   * until they are registered anew.
+   */
+  get changedServers(): string[] {
+    return this.#changes.servers;
+  }
+
+  /**
+   * Has changes of servers' tools followed from now on. Calls wait for a while until that is done for
+   * their server.
+   *
+   * @param renew Called when a server's tools have changed, for each server one after the other.
+   */
+  followTools(renew: (serverName: string) => Promise<void>): void {
+    this.#changes.follow(renew);
+  }
+
+  /** Waits for a while until all changes of servers' tools have been followed. */
+  async toolsFollowed(): Promise<void> {
+    await this.#changes.settled();
+  }
+
+  /** Takes what whoever writes the code should know of servers, each in a line. */
+  takeNotes(): string[] {
+    return this.#notes.take();
+  }
+
+  /**
+   * Asks a server for all that an API is made of, starting the server if it does not run.
+   *
+   * @param serverName The registered server.
+   * @param signal Gives up.
+   * @returns Its tools as they come, and what it says of itself.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async describe(serverName: string, signal?: AbortSignal): Promise<ServerDescription> {
+    return await this.#pool.describe(serverName, signal);
+  }
+
+  /**
+   * Lists a server's tools as they are now, starting the server if it does not run.
+   *
+   * @param serverName The registered server.
+   * @param signal Gives up.
+   * @returns The definitions of all its tools, as it gives them, in its order.
+   * @throws {ToolCallError} The server cannot be reached or does not give its list.
+   */
+  async listTools(serverName: string, signal?: AbortSignal): Promise<readonly unknown[]> {
+    return await this.#pool.listTools(serverName, signal);
+  }
+
+  /**
+   * Runs a tool, if the call is approved.
+   *
+   * @param serverName The registered server.
+   * @param toolName The tool's name on the wire.
+   * @param args The arguments: anything that JSON can express, integers above 2^53 as `bigint`s.
+   * @param options What cancels the call, and who is told of progress.
+   * @returns The tool's result. `isError` is set where the tool says that it failed.
+   * @throws {ToolCallError} There is no result; its type says why.
+   * @throws {TypeError} The arguments are not a JSON object.
+   */
+  async run(
+    serverName: string,
+    toolName: string,
+    args: Readonly<Record<string, unknown>> = {},
+    options: CallToolOptions = {},
+  ): Promise<ToolResult> {
+    const sealed = sealObject(toExact(args));
+    return await this.runCall({ serverName, toolName, arguments: sealed }, options);
+  }
+
+  /**
+   * Runs a tool whose arguments were sealed before.
+   *
+   * @param call The call.
+   * @param options What cancels the call.
+   * @returns The tool's result.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async runCall(call: ToolCall, options: CallToolOptions = {}): Promise<ToolResult> {
+    return await this.#calls.callTool(call, options);
+  }
+
+  /**
+   * Asks a server for a resource, a prompt, a completion, or a list of what it has, if that is
+   * approved. Lists, which send nothing of the caller's, are only refused where the policy denies.
+   *
+   * @param request What is asked.
+   * @param options What cancels it.
+   * @returns The server's result; a list comes whole, as `items`.
+   * @throws {ToolCallError} There is no result; its type says why.
+   */
+  async catalog(
+    request: CatalogCall,
+    options: CallToolOptions = {},
+  ): Promise<Readonly<Record<string, unknown>>> {
+    return await this.#calls.catalog(request, options);
+  }
+
+  /**
+   * Has a shell command approved. Nothing is run.
+   *
+   * @param call What is to be approved.
+   * @param signal Withdraws the request.
+   * @returns The arguments to use, which an approver may have edited.
+   * @throws {ToolCallError} It is refused; the type says why.
+   */
+  async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
+    return await this.#calls.approveShell(call, signal);
+  }
+
+  /**
+   * Tells that an execution begins: which code makes the calls from now on, and what the decisions for
+   * "this cell" are about. The span that is running is the execution's.
+   *
+   * @param code The code.
+   * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
+   */
+  enterCell(code: string): Disposable {
+    this.#reporter.enterCell(code);
+    return this.#approvals.enterCell(code);
+  }
+
+  /**
+   * Gives a line of the code that is executed.
+   *
+   * @param line Its number from 1, which may be anything.
+   * @returns The line, or `undefined` where there is none of that number.
+   */
+  sourceAt(line: number): CallSource | undefined {
+    return this.#approvals.sourceAt(line);
+  }
+
+  /**
+   * Registers a server, in the workspace's file where there is one. It takes effect at once.
+   *
+   * @param serverName Its name.
+   * @param params How it is started or reached.
+   * @returns Takes it back: what was registered before is so again.
+   * @throws {TypeError} The name cannot be a server's.
+   * @throws {ConfigError} The parameters make no sense, or the file is no registry.
+   */
+  async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
+    const undo = await this.registry.register(serverName, params);
+    this.#changes.forget(serverName);
+    return undo;
+  }
+
+  /**
+   * Removes a server, from the workspace's file too, and stops it.
+   *
+   * @param serverName Its name.
+   * @returns Whether it was registered.
+   * @throws {ConfigError} The file is no registry.
+   */
+  async unregisterServer(serverName: string): Promise<boolean> {
+    const removed = await this.registry.unregister(serverName);
+    await this.#pool.drop(serverName);
+    this.#changes.forget(serverName);
+    return removed;
+  }
+
+  /** Refuses what waits for approval, cancels what runs, stops the servers, reads the registry. */
+  async reset(): Promise<void> {
+    this.channel.withdrawAll("The tool server was reset");
+    this.elicitations.withdrawAll("The tool server was reset");
+    await this.#pool.reset();
+    await this.registry.reload();
+    await this.#approvals.reset();
+  }
+
+  /** Refuses what waits for approval and stops the servers. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.channel.withdrawAll("The tool server was stopped");
+    this.elicitations.withdrawAll("The tool server was stopped");
+    const followed = this.#changes[Symbol.asyncDispose](); // the end of the servers ends it
+    await this.#pool[Symbol.asyncDispose]();
+    await followed;
+    await this.#audit?.[Symbol.asyncDispose]();
+  }
+}
+
+/** Options of `ToolRunner.start()`. */
+export interface ToolRunnerOptions {
+  /** The folder with `.ipybox/mcp.json` and `.env`; without it, only `servers` are known. */
+  workspace?: string | undefined;
+  /** Registered servers, over those of the workspace. */
+  servers?: Readonly<Record<string, ServerParams>> | undefined;
+  /**
+   * How calls are approved.
+   *
+   * @default {{ tools: "ask", shell: "allow" }}
+   */
+  approval?: ApprovalSetting | undefined;
+  /**
+   * How long a decision is waited for, in milliseconds.
+   *
+   * @default {undefined} for ever
+   */
+  approvalTimeoutMs?: number | undefined;
+  /**
+   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   *
+   * @default {true}
+   */
+  audit?: boolean | undefined;
+  /**
+   * Whether decisions that a person wanted to count always, in the workspace's
+   * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.
+   *
+   * @default {true}
+   */
+  consents?: boolean | string | undefined;
+  /**
+   * How long a server may take to start, in milliseconds, unless its registration says.
+   *
+   * @default {60000}
+   */
+  connectTimeoutMs?: number | undefined;
+  /**
+   * How long a call may take once it is approved, in milliseconds.
+   *
+   * @default {undefined} for ever
+   */
+  callTimeoutMs?: number | undefined;
+  /**
+   * How many requests a server is sent at once; the others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number | undefined;
+  /**
+   * How long a server is kept running without a request, in milliseconds. What it keeps in its memory
+   * is lost then; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number | undefined;
+  /**
+   * Answers servers that ask for a model.
+   *
+   * @default {undefined} they are told that there is none
+   */
+  sampling?: SamplingHandler | undefined;
+  /**
+   * Where servers are told to work.
+   *
+   * @default {undefined} they are not told
+   */
+  roots?: readonly Root[] | undefined;
+  /**
+   * Gives the values of `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
+   */
+  variables?: VariableLookup | undefined;
+  /**
+   * Lets a person log in to remote servers that ask for it.
+   *
+   * @default {undefined} the call fails and says how to log in
+   */
+  login?: LoginOptions | undefined;
+  /** Told what happens. Warnings and errors go to stderr by default. */
+  log?: Logger | undefined;
+}

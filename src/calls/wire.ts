@@ -1,0 +1,157 @@
+/**
+ * What goes through the kernel's door. The Python half is `templates/runtime/ipybox_runtime`.
+ *
+ * @module
+ */
+import { z } from "zod";
+import type { ApprovalCall } from "../approval/request.ts";
+import { ToolCallError, type ToolErrorType } from "../base/errors.ts";
+import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
+import type { ToolProgress } from "../mcp/hooks.ts";
+import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
+import type { ToolResult } from "../mcp/results.ts";
+import type { CatalogCall, ToolCall } from "./calls.ts";
+
+/** All words for `error.type`. Each is an exception class of the Python runtime. */
+export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
+  "tool_error",
+  "protocol_error",
+  "invalid_arguments",
+  "approval_rejected",
+  "approval_unavailable",
+  "approval_timeout",
+  "tool_timeout",
+  "server_died",
+  "server_unreachable",
+  "login_required",
+  "unknown_server",
+  "cancelled",
+  "tool_server_error",
+];
+
+/** An error on the wire. */
+export interface WireError {
+  readonly type: ToolErrorType;
+  readonly message: string;
+  readonly reason?: string;
+  readonly code?: number;
+  readonly data?: unknown;
+  readonly exit_code?: number;
+  readonly signal?: string;
+}
+
+const runRequest = z.strictObject({
+  server: z.string().max(256),
+  tool: z.string().max(1024),
+  arguments: z.unknown(),
+  timeout_ms: z.int().positive().optional(),
+  progress: z.boolean().optional(),
+});
+
+const catalogRequest = z.strictObject({
+  server: z.string().max(256),
+  method: z.enum(CATALOG_METHODS),
+  params: z.unknown(),
+  timeout_ms: z.int().positive().optional(),
+});
+
+const approveRequest = z.strictObject({
+  kind: z.enum(["shell", "shell_magic"]),
+  arguments: z.unknown(),
+});
+
+/** A request for a tool. */
+export interface RunRequest {
+  /** The call, with sealed arguments. */
+  readonly call: ToolCall;
+  /** How long it may take once it is approved. */
+  readonly timeoutMs: number | undefined;
+  /** Whether the answer is lines, of which all but the last tell of progress. */
+  readonly progress: boolean;
+}
+
+/** Reads the body of `POST /run`. */
+export function parseRunRequest(body: Uint8Array): RunRequest {
+  const { server, tool, arguments: args, timeout_ms, progress = false } = parse(runRequest, body);
+  const call = { serverName: server, toolName: tool, arguments: sealed(args) };
+  return { call, timeoutMs: timeout_ms, progress };
+}
+
+/** A request for what a server offers beside tools. */
+export interface CatalogRequest {
+  /** What is asked. */
+  readonly call: CatalogCall;
+  /** How long it may take once it is approved. */
+  readonly timeoutMs: number | undefined;
+}
+
+/** Reads the body of `POST /catalog`. */
+export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
+  const { server, method, params, timeout_ms } = parse(catalogRequest, body);
+  const call = { serverName: server, method, params: checkCatalogParams(method, params) };
+  return { call, timeoutMs: timeout_ms };
+}
+
+/** Writes the line that tells of a call's progress. */
+export function progressLine({ progress, total, message }: ToolProgress): string {
+  return JSON.stringify({ progress: { progress, total, message } }) + "\n";
+}
+
+/** Reads the body of `POST /approve`, by which only shell commands are approved. */
+export function parseApproveRequest(body: Uint8Array): ApprovalCall {
+  const { kind, arguments: args } = parse(approveRequest, body);
+  return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
+}
+
+/** Writes the answer to a call that has a result. */
+export function resultText(result: ToolResult | Readonly<Record<string, unknown>>): string {
+  return JSON.stringify({ result }); // all of it was parsed from JSON, or exact
+}
+
+/** Writes the answer to an approved request: the arguments to use. */
+export function approvedText(args: ExactObject): string {
+  return JSON.stringify({ approved: true, arguments: args });
+}
+
+/** Writes the answer to a call that failed. */
+export function errorText(error: WireError): string {
+  return stringifyExact({ error });
+}
+
+/**
+ * Tells the kernel of an error: what the error says for it, and nothing that it does not say for it.
+ */
+export function wireError(error: unknown): WireError {
+  if (!(error instanceof ToolCallError)) {
+    return { type: "tool_server_error", message: "The tool server failed; its log says why" };
+  }
+  const { type, message, details } = error;
+  const { reason, code, data, exitCode, signal } = details;
+  return {
+    type,
+    message,
+    ...(reason === undefined ? {} : { reason }),
+    ...(code === undefined ? {} : { code }),
+    ...(data === undefined ? {} : { data }),
+    ...(exitCode === undefined || exitCode === null ? {} : { exit_code: exitCode }),
+    ...(signal === undefined || signal === null ? {} : { signal }),
+  };
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+function parse<T>(schema: z.ZodType<T>, body: Uint8Array): T {
+  let value: unknown;
+  try {
+    value = parseExact(decoder.decode(body));
+  } catch (cause) {
+    throw new TypeError("The body is not JSON in UTF-8", { cause });
+  }
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new TypeError(z.prettifyError(parsed.error).slice(0, 500), { cause: parsed.error });
+}
+
+function sealed(args: unknown): ExactObject {
+  return sealObject(args as Parameters<typeof sealObject>[0]); // it comes from parseExact()
+}

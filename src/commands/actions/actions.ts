@@ -1,0 +1,244 @@
+import {
+  type ActionArguments,
+  checkCode,
+  checkedIn,
+  listActions,
+  readAction,
+  resultIn,
+  runCode,
+  type SavedAction,
+} from "./saved_actions.ts";
+import { visible } from "../../approval/call_text.ts";
+import { checkTypes, type TypeProblem } from "./type_check.ts";
+import { CodeExecutor } from "../../executor/code_executor.ts";
+import { isRecord } from "../../json/exact.ts";
+import { findPython } from "../../python/environment.ts";
+import { askAtTerminal } from "../terminal/answerer.ts";
+import { runAction } from "./code_action.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  type ParsedArgs,
+  table,
+  UsageError,
+} from "../command.ts";
+import {
+  APPROVE,
+  APPROVE_SHELL,
+  executorOptions,
+  kernelOptions,
+  SESSION,
+} from "../executor_options.ts";
+import { printable } from "../terminal/columns.ts";
+import { workspaceOf } from "../shared.ts";
+
+/** `ipybox actions`: saved code actions. */
+export const actions: Command = {
+  name: "actions",
+  summary: "List, show, check and run saved code actions",
+  usage: [
+    "[list] [OPTIONS]",
+    "show CATEGORY.NAME [--impl] [OPTIONS]",
+    "check [CATEGORY.NAME…] [OPTIONS]",
+    "run CATEGORY.NAME [--arg NAME=VALUE…] [OPTIONS]",
+  ].join("\n"),
+  options: {
+    arg: {
+      value: "NAME=VALUE",
+      many: true,
+      help: "An argument of the action, read as its type says: text as it is, or JSON",
+    },
+    args: { value: "JSON", help: "The arguments of the action as one JSON object" },
+    impl: { help: "Show the implementation instead of the interface" },
+    "no-types": { help: "Check without the type checker, which is downloaded at its first use" },
+    json: { help: "Print the outcome as JSON" },
+    approve: APPROVE,
+    "approve-shell": APPROVE_SHELL,
+    timeout: { value: "SECONDS", help: "Stop the action after this time, approvals excluded" },
+    ...SESSION,
+  },
+  notes: [
+    "Saved actions are packages gentools/CATEGORY/NAME with api.py, their typed",
+    "interface, and impl.py. They run, and are checked, in the sandbox.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox actions check",
+    "  ipybox actions run github.commits_of_top_repos --arg username=torvalds",
+  ].join("\n"),
+  helpAbout,
+  run,
+};
+
+/** The interface of the action that is to be run: its arguments, their types and what they mean. */
+async function helpAbout(args: readonly string[]): Promise<string | undefined> {
+  const parsed = parseCommandLine(actions, args, { max: Infinity });
+  const [what, name] = parsed.positional;
+  if (what !== "run" || name === undefined) return undefined;
+  const source = await readAction(await workspaceOf(parsed), name, "api");
+  if (source === undefined) throw unknown(name);
+  const lines = printable(source.trimEnd()).replaceAll(/^(?=.)/gm, "  ");
+  return `The interface of ${printable(name)}:\n\n${lines}\n`;
+}
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(actions, args, { max: Infinity });
+  const [what = "list", ...names] = parsed.positional;
+  switch (what) {
+    case "list":
+      requireCount(names, 0, 0);
+      return await list(parsed, io);
+    case "show":
+      requireCount(names, 1, 1);
+      return await show(names[0] ?? "", parsed, io);
+    case "check":
+      return await check(names, parsed, io);
+    case "run":
+      requireCount(names, 1, 1);
+      return await runOne(names[0] ?? "", parsed, io);
+    default:
+      throw new UsageError(`Unknown action "${what}": use list, show, check or run`);
+  }
+}
+
+function requireCount(names: readonly string[], min: number, max: number): void {
+  if (names.length < min) throw new UsageError("Name a saved action as CATEGORY.NAME");
+  if (names.length > max) throw new UsageError(`Unexpected argument "${names[max]}"`);
+}
+
+async function list(parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const saved = await listActions(await workspaceOf(parsed));
+  if (parsed.has("json")) io.out(JSON.stringify(saved, null, 2) + "\n");
+  else if (saved.length === 0) io.err("There are no saved actions in gentools/");
+  else {
+    const rows = saved.map(({ name, summary }) => [name, visible(summary)] as const);
+    io.out(table(rows).map((line) => `${line.slice(2).trimEnd()}\n`).join(""));
+  }
+  return EXIT.ok;
+}
+
+async function show(name: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const part = parsed.has("impl") ? "impl" : "api";
+  const source = await readAction(await workspaceOf(parsed), name, part);
+  if (source === undefined) throw unknown(name);
+  io.out(io.stdoutIsTerminal ? printable(source) : source);
+  return EXIT.ok;
+}
+
+async function check(
+  names: readonly string[],
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<number> {
+  const workspace = await workspaceOf(parsed);
+  const saved = chosen(await listActions(workspace), names);
+  if (saved.length === 0) {
+    io.err("There are no saved actions in gentools/");
+    return EXIT.ok;
+  }
+  const problems = await structureOf(saved, workspace, parsed, io);
+  if (!parsed.has("no-types")) {
+    const python = await findPython({ python: parsed.value("python"), workspace, log: io.log });
+    for (const problem of await checkTypes(workspace, { python, signal: io.signal })) {
+      const name = actionOf(problem);
+      const line = `${problem.file}:${problem.line}: ${problem.message}`;
+      // Parsers are checked with every action, since any may use them.
+      for (const each of name === undefined ? saved.map(({ name }) => name) : [name]) {
+        problems.get(each)?.push(line);
+      }
+    }
+  }
+  if (parsed.has("json")) {
+    io.out(JSON.stringify(Object.fromEntries(problems), null, 2) + "\n");
+  } else {
+    for (const [name, found] of problems) {
+      io.out(`${found.length === 0 ? "ok     " : "failed "} ${name}\n`);
+      for (const problem of found) io.out(`          ${visible(problem)}\n`);
+    }
+  }
+  return [...problems.values()].some((found) => found.length > 0) ? EXIT.failed : EXIT.ok;
+}
+
+/** The saved actions of these names, or all. */
+function chosen(saved: readonly SavedAction[], names: readonly string[]): readonly SavedAction[] {
+  if (names.length === 0) return saved;
+  return names.map((name) => {
+    const action = saved.find((each) => each.name === name);
+    if (action === undefined) throw unknown(name);
+    return action;
+  });
+}
+
+/** Imports the actions in the sandbox, where they can call nothing, and looks at their interfaces. */
+async function structureOf(
+  saved: readonly SavedAction[],
+  workspace: string,
+  parsed: ParsedArgs,
+  io: CommandIo,
+): Promise<Map<string, string[]>> {
+  await using executor = await CodeExecutor.start({
+    ...kernelOptions(parsed, io, workspace),
+    approval: "deny",
+    spareKernel: false,
+    signal: io.signal,
+  });
+  const names = saved.map(({ name }) => name);
+  const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
+  const found = checkedIn(outputs) ?? {};
+  return new Map(names.map((name) => [name, found[name] ?? ["the check ended without a word"]]));
+}
+
+/** The action that a file belongs to; `undefined` for files that actions share. */
+function actionOf({ file }: TypeProblem): string | undefined {
+  const [, category, name] = /^gentools\/([^/]+)\/([^/]+)\//.exec(file) ?? [];
+  return name === undefined ? undefined : `${category}.${name}`;
+}
+
+async function runOne(name: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
+  const workspace = await workspaceOf(parsed);
+  const timeoutMs = parsed.milliseconds("timeout");
+  const code = runCode(name, argumentsOf(parsed));
+  if (await readAction(workspace, name, "api") === undefined) throw unknown(name);
+  await using executor = await CodeExecutor.start({
+    ...await executorOptions(parsed, io, workspace),
+    spareKernel: false,
+  });
+  return await runAction(executor, code, {
+    io,
+    json: parsed.has("json"),
+    timeoutMs,
+    exits: true,
+    ...askAtTerminal(io),
+    resultIn,
+  });
+}
+
+function argumentsOf(parsed: ParsedArgs): ActionArguments {
+  const whole = parsed.value("args");
+  const texts = parsed.values("arg").map((pair): [string, string] => {
+    const [, name, value = ""] = /^([^=]+)=(.*)$/s.exec(pair) ?? [];
+    if (name !== undefined) return [name, value];
+    throw new UsageError(`Option --arg takes NAME=VALUE: received "${pair}"`);
+  });
+  return {
+    values: whole === undefined ? {} : objectOf(whole),
+    texts: Object.fromEntries(texts),
+  };
+}
+
+function objectOf(text: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // told below
+  }
+  if (isRecord(value)) return value;
+  throw new UsageError(`Option --args takes a JSON object: received "${text}"`);
+}
+
+function unknown(name: string): UsageError {
+  return new UsageError(`No saved action "${name}": see \`ipybox actions list\``);
+}

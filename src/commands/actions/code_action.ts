@@ -1,0 +1,215 @@
+import type { ApprovalRequest } from "../../approval/request.ts";
+import { CodeExecutionError, ExecutionTimeoutError, KernelDiedError } from "../../base/errors.ts";
+import type { CodeExecutor } from "../../executor/code_executor.ts";
+import type { ChunkEvent } from "../../executor/options.ts";
+import type { InputRequest } from "../../kernel/execution.ts";
+import type { ExecutionResult } from "../../kernel/outputs.ts";
+import type { ElicitationRequest } from "../../mcp/questions.ts";
+import { type CommandIo, EXIT } from "../command.ts";
+import { printable, printableOutput } from "../terminal/columns.ts";
+
+/** How {@linkcode runAction} runs a code action. */
+export interface RunActionOptions {
+  /** Where output goes. */
+  readonly io: CommandIo;
+  /** Whether the outcome is printed as one JSON object, instead of the output as it comes. */
+  readonly json?: boolean;
+  readonly timeoutMs?: number | undefined;
+  /** Whether `sys.exit()` gives the exit code, and says no more than it does in Python. */
+  readonly exits?: boolean;
+  /** Whether the code goes into IPython's history. */
+  readonly storeHistory?: boolean;
+  /** Decides on each tool call. */
+  readonly decide: (request: ApprovalRequest) => Promise<void>;
+  /** Answers what MCP servers ask; without it, all of it is declined. */
+  readonly answer?: (request: ElicitationRequest) => Promise<void>;
+  /** Answers what the code asks by `input()`; without it, that raises. */
+  readonly prompt?: ((request: InputRequest) => Promise<void>) | undefined;
+  /** Reads what the code gave: `result` of the JSON, or printed after all output. */
+  readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
+}
+
+/** What `--json` prints. */
+interface Outcome extends ExecutionResult {
+  readonly result?: unknown;
+  readonly status: "ok" | "error" | "timeout" | "died";
+  readonly error?: {
+    readonly ename: string;
+    readonly evalue: string;
+    readonly traceback?: string;
+  };
+}
+
+/** Runs a code action on the command line. */
+export async function runAction(
+  executor: CodeExecutor,
+  code: string,
+  options: RunActionOptions,
+): Promise<number> {
+  const { io, json = false, exits = false } = options;
+  let outcome: Outcome;
+  let exitCode: number | undefined;
+  try {
+    outcome = { status: "ok", ...await follow(executor, code, options) };
+  } catch (error) {
+    const ended = outcomeOf(error);
+    if (ended === undefined) throw error;
+    const exit = exits ? exitOf(ended) : undefined;
+    if (ended.status !== "ok" && !json && exit === undefined) throw error;
+    outcome = ended;
+    exitCode = exit?.code;
+    if (exit?.message !== undefined && !json) io.err(printableOutput(exit.message));
+  }
+  const result = options.resultIn?.(outcome.outputs);
+  if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
+  else {
+    for (const image of outcome.images) io.err(`Image: ${image}`);
+    if (result !== undefined) {
+      const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
+      io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);
+    }
+  }
+  return exitCode ?? (outcome.status === "ok" ? EXIT.ok : EXIT.failed);
+}
+
+async function follow(
+  executor: CodeExecutor,
+  code: string,
+  options: RunActionOptions,
+): Promise<ExecutionResult> {
+  const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
+  const output = new OutputPrinter(io);
+  let result: ExecutionResult = { text: null, images: [], outputs: [] };
+  // Not awaited: other output, and other requests, may come meanwhile.
+  const ask = (question: () => Promise<void>): void => {
+    output.endLine();
+    output.hold();
+    question()
+      .catch((error: unknown) => io.err(`ipybox: ${printable(String(error))}`))
+      .finally(() => output.release());
+  };
+  try {
+    const stream = executor.stream(code, {
+      timeoutMs,
+      signal: io.signal,
+      chunks: !json,
+      storeHistory,
+      elicitations: answer !== undefined,
+      inputs: prompt !== undefined,
+    });
+    for await (const event of stream) {
+      switch (event.type) {
+        case "chunk":
+          output.print(event);
+          break;
+        case "approval":
+          ask(() => decide(event.request));
+          break;
+        case "elicitation":
+          ask(async () => await answer?.(event.request));
+          break;
+        case "input":
+          ask(async () => await prompt?.(event.request));
+          break;
+        case "note":
+          output.endLine();
+          io.err(printable(event.text));
+          break;
+        case "result":
+          result = event.result;
+      }
+    }
+    return result;
+  } finally {
+    output.end();
+  }
+}
+
+/**
+ * Prints output as it comes, and ends a line that the code left open before others print.
+ *
+ * While a question stands, output is held back: code must not write over what is being decided.
+ */
+class OutputPrinter {
+  readonly #io: CommandIo;
+  readonly #held: ChunkEvent[] = [];
+  #questions = 0;
+  /** Where a line was left open. */
+  #open: ChunkEvent["stream"] | undefined;
+
+  constructor(io: CommandIo) {
+    this.#io = io;
+  }
+
+  print(chunk: ChunkEvent): void {
+    if (this.#questions > 0 && this.#io.interactive) this.#held.push(chunk);
+    else this.#write(chunk);
+  }
+
+  /** A question is about to be asked. */
+  hold(): void {
+    this.#questions++;
+  }
+
+  /** A question is over. */
+  release(): void {
+    if (--this.#questions === 0) this.#writeHeld();
+  }
+
+  /** Prints what is left. */
+  end(): void {
+    this.#writeHeld();
+    this.endLine();
+  }
+
+  endLine(): void {
+    if (this.#open === "stdout") this.#io.out("\n");
+    if (this.#open === "stderr") this.#io.errText("\n");
+    this.#open = undefined;
+  }
+
+  #writeHeld(): void {
+    for (const chunk of this.#held.splice(0)) this.#write(chunk);
+  }
+
+  #write({ stream, text }: ChunkEvent): void {
+    const { interactive, stdoutIsTerminal } = this.#io;
+    const open = text.endsWith("\n") ? undefined : stream;
+    if (stream === "stdout") {
+      this.#io.out(stdoutIsTerminal ? printableOutput(text) : text);
+      this.#open = open;
+    } else if (interactive) {
+      this.#io.errText(printableOutput(text));
+      this.#open = open;
+    } else this.#io.errText(text);
+  }
+}
+
+/** How Python itself would have ended by `sys.exit()`. */
+function exitOf({ status, error }: Outcome): { code: number; message?: string } | undefined {
+  if (status !== "error" || error?.ename !== "SystemExit") return undefined;
+  const { evalue } = error;
+  // As the system has it: the lowest eight bits.
+  if (/^-?\d{1,15}$/.test(evalue)) return { code: Number(BigInt.asUintN(8, BigInt(evalue))) };
+  return { code: EXIT.failed, message: evalue };
+}
+
+function outcomeOf(error: unknown): Outcome | undefined {
+  if (error instanceof CodeExecutionError) {
+    const { text, images, outputs, ename, evalue, traceback } = error;
+    // A script may end by sys.exit(): only what it says tells whether all is well.
+    if (ename === "SystemExit" && ["", "0", "None"].includes(evalue)) {
+      return { status: "ok", text, images, outputs };
+    }
+    return { status: "error", text, images, outputs, error: { ename, evalue, traceback } };
+  }
+  if (error instanceof ExecutionTimeoutError) {
+    const { text, images, outputs, name, message } = error;
+    return { status: "timeout", text, images, outputs, error: { ename: name, evalue: message } };
+  }
+  if (error instanceof KernelDiedError) {
+    const { text, images, outputs, name, message } = error;
+    return { status: "died", text, images, outputs, error: { ename: name, evalue: message } };
+  }
+  return undefined;
+}

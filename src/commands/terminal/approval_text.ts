@@ -1,0 +1,153 @@
+/**
+ * What a person at a terminal is shown of a request for approval.
+ *
+ * All that code or a server wrote stands behind a mark at the start of each row, so that none of it
+ * can pass for what ipybox says.
+ *
+ * @module
+ */
+import {
+  callName,
+  callOf,
+  describeArgument,
+  describeCall,
+  visible,
+  visibleCode,
+} from "../../approval/call_text.ts";
+import type { ApprovalRequest } from "../../approval/request.ts";
+import { MARK, marked, prose, widthOf, wrapped } from "../foreign_rows.ts";
+
+/** What is shown of a request. */
+export interface ShownRequest {
+  /** The request. */
+  readonly request: ApprovalRequest;
+  /** The arguments that would be sent. */
+  readonly argumentsJson: string;
+  /** How wide the terminal is. */
+  readonly columns: number;
+}
+
+/** The most rows of one argument, and of all that is shown at once. */
+const MAX_ROWS = 4;
+const MAX_ITEMS = 12;
+
+/** Shows a request in a few rows. What is left out is counted. */
+export function summary(shown: ShownRequest): string {
+  const { request, columns } = shown;
+  const { source, changes } = request;
+  const rows = isShell(request) ? shellRows(shown, true) : callRows(shown, true);
+  if (shown.argumentsJson !== request.argumentsJson) rows.unshift("Edited:");
+  if (source !== undefined) {
+    const at = `  line ${source.line}: `;
+    rows.push(at + cut(visibleCode(source.text.trim()), columns - at.length));
+  }
+  if (request.kind === "change" && request.description !== undefined) {
+    rows.push("What it does:");
+    for (const line of request.description.split("\n")) rows.push(...prose(visible(line), columns));
+  }
+  if (changes !== undefined) {
+    rows.push("Changed since it was decided:");
+    rows.push(...folded(changes.flatMap((change) => marked(visible(change), columns)), "changes"));
+  }
+  return rows.join("\n") + "\n";
+}
+
+/** Shows all that is known of a request. */
+export function details(shown: ShownRequest): string {
+  const { request, columns } = shown;
+  const { annotations = {}, source, server, title, description, changes } = request;
+  const rows = isShell(request) ? shellRows(shown, false) : callRows(shown, false);
+  const add = (label: string, text: string | undefined, rowsOf = marked) => {
+    if (text === undefined || text === "") return;
+    const shownAs = rowsOf === prose ? visible : visibleCode;
+    rows.push(`${label}:`);
+    for (const line of text.split("\n")) rows.push(...rowsOf(shownAs(line), columns));
+  };
+  add("Server", server?.launch);
+  add("Title, as the server says", title, prose);
+  const isChange = request.kind === "change";
+  add(isChange ? "What it does" : "Description, as the server says", description, prose);
+  const hints = Object.entries(annotations).filter(([name]) => name !== "title");
+  add("Hints of the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
+  add("Line, as the code says", source && `${source.line}: ${source.text}`);
+  add("Changed since it was decided", changes?.join("\n"));
+  return rows.join("\n") + "\n";
+}
+
+/** Whether it is about a shell command. Other calls may have an argument `cmd`, too. */
+export function isShell({ kind }: ApprovalRequest): boolean {
+  return kind === "shell" || kind === "shell_magic";
+}
+
+/** On one row if there is room, else with one argument after the other. */
+function callRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
+  const call = callOf(request, argumentsJson);
+  const line = MARK + describeCall(call);
+  if (line.length <= columns && widthOf(line) <= columns) return [line];
+  const { arguments: args } = call;
+  const items = Object.entries(args).map(([name, value]) => {
+    const text = `  ${describeArgument(name, value)}`;
+    return fold ? shortened(text, columns) : marked(text, columns);
+  });
+  const shown = fold ? folded(items, "arguments") : items;
+  return [...marked(`${callName(request)}(`, columns), ...shown.flat(), `${MARK})`];
+}
+
+function shellRows({ request, argumentsJson, columns }: ShownRequest, fold: boolean): string[] {
+  const { cmd, program, ...others } = callOf(request, argumentsJson).arguments;
+  const isKnown = program === undefined || typeof program === "string";
+  if (typeof cmd !== "string" || !isKnown || Object.keys(others).length > 0) {
+    return callRows({ request, argumentsJson, columns }, fold);
+  }
+  const rowsOf = (line: string) => {
+    const text = visibleCode(line);
+    return fold ? shortened(text, columns) : marked(text, columns);
+  };
+  const head = program === undefined ? ["Run:"] : ["Run by:", ...rowsOf(program), "Text:"];
+  const lines = cmd.replace(/\n$/, "").split("\n").map(rowsOf);
+  return [...head, ...(fold ? folded(lines, "lines") : lines).flat()];
+}
+
+/** Leaves out the middle of what is many, and says of how much. */
+function folded<T extends string | string[]>(items: readonly T[], what: string): (T | string)[] {
+  if (items.length <= MAX_ITEMS) return [...items];
+  const [head, tail] = [items.slice(0, MAX_ITEMS - 3), items.slice(-2)];
+  const left = items.length - head.length - tail.length;
+  return [...head, `    … ${left} more ${what}: d shows them`, ...tail];
+}
+
+/** Leaves out the middle of a long text, and says of how much. */
+function shortened(text: string, columns: number): string[] {
+  const width = columns - MARK.length;
+  if (text.length <= MAX_ROWS * width) {
+    const rows = marked(text, columns);
+    if (rows.length <= MAX_ROWS) return rows;
+  }
+  // Of what may be megabytes, only what is shown is looked at closely.
+  const head = wrapped(text.slice(0, 2 * MAX_ROWS * width), width).slice(0, MAX_ROWS - 2);
+  const tail = lastRow(text.slice(text.length - width), width);
+  const left = lengthOf(text) - head.reduce((sum, row) => sum + lengthOf(row), lengthOf(tail));
+  return [
+    ...head.map((row) => MARK + row),
+    `    … ${left} more characters: d shows them`,
+    MARK + tail,
+  ];
+}
+
+function lastRow(text: string, width: number): string {
+  const characters = [...text.replace(/^[\udc00-\udfff]/, "")];
+  while (widthOf(characters.join("")) > width) characters.shift();
+  return characters.join("");
+}
+
+/** How many characters a text has; those beyond 16 bits count once. */
+function lengthOf(text: string): number {
+  let length = 0;
+  for (const _character of text) length++;
+  return length;
+}
+
+function cut(text: string, width: number): string {
+  const [first = "", ...rest] = wrapped(text, width - 2);
+  return rest.length === 0 ? first : `${first}…`;
+}

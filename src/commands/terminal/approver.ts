@@ -1,0 +1,274 @@
+import { callName, visible } from "../../approval/call_text.ts";
+import type {
+  AcceptOptions,
+  ApprovalRequest,
+  Remember,
+  RememberScope,
+} from "../../approval/request.ts";
+import { Mutex } from "../../base/mutex.ts";
+import { anySignal } from "../../base/signals.ts";
+import { details, isShell, type ShownRequest, summary } from "./approval_text.ts";
+import type { CommandIo } from "../command.ts";
+import { editArguments } from "./edit_arguments.ts";
+import { terminalSize } from "./columns.ts";
+
+/** Asks the person at the terminal about one call after the other. */
+export class TerminalApprover {
+  readonly #io: CommandIo;
+  readonly #toAllow: string;
+  readonly #turns: Mutex;
+  #waiting = 0;
+
+  constructor(io: CommandIo, toAllow: string, turns: Mutex = new Mutex()) {
+    this.#io = io;
+    this.#toAllow = toAllow;
+    this.#turns = turns;
+  }
+
+  /** Decides a call. Without a terminal nobody can be asked, and it is refused. */
+  async decide(request: ApprovalRequest): Promise<void> {
+    const signal = anySignal(request.signal, this.#io.signal);
+    if (!this.#io.interactive) {
+      const allow = isShell(request)
+        ? "--approve-shell allow allows commands"
+        : `${this.#toAllow} allows calls`;
+      this.#io.err(`Refused ${inOneRow(request)}: no terminal to ask at (${allow})`);
+      await request.reject("there is no terminal to ask at");
+      return;
+    }
+    this.#waiting++;
+    try {
+      using _turn = await this.#turns.acquire();
+      if (signal.aborted) return;
+      await new Dialogue(this.#io, request, signal, () => this.#waiting - 1).run();
+    } finally {
+      this.#waiting--;
+    }
+  }
+}
+
+/** A call with its arguments, where they are short. */
+function inOneRow(request: ApprovalRequest): string {
+  const text = String(request);
+  return text.length <= MAX_CALL_LENGTH ? text : `${callName(request)}(…)`;
+}
+
+const MAX_CALL_LENGTH = 120;
+
+/** The questions about one call. */
+class Dialogue {
+  readonly #io: CommandIo;
+  readonly #request: ApprovalRequest;
+  readonly #signal: AbortSignal;
+  readonly #others: () => number;
+  #edited: Readonly<Record<string, unknown>> | undefined;
+  #argumentsJson: string;
+  #over = false;
+
+  constructor(
+    io: CommandIo,
+    request: ApprovalRequest,
+    signal: AbortSignal,
+    others: () => number,
+  ) {
+    this.#io = io;
+    this.#request = request;
+    this.#signal = signal;
+    this.#others = others;
+    this.#argumentsJson = request.argumentsJson;
+  }
+
+  async run(): Promise<void> {
+    let shown = summary(this.#shown());
+    while (!this.#over) {
+      const line = await this.#ask(shown + this.#question());
+      if (line === undefined) return;
+      shown = "";
+      const answer = parseAnswer(line);
+      switch (answer?.key) {
+        case "y":
+          if (await this.#accept({})) return;
+          break;
+        case "n":
+          if (await this.#refuse(answer)) return;
+          break;
+        case "c":
+        case "s":
+        case "a":
+          if (await this.#allowLater(answer)) return;
+          break;
+        case "e":
+          if (!this.#isEditable) {
+            this.#io.err(this.#help());
+            break;
+          }
+          await this.#edit(answer.rest);
+          shown = summary(this.#shown());
+          break;
+        case "d":
+          shown = details(this.#shown());
+          break;
+        case undefined:
+          this.#io.err(this.#help());
+      }
+    }
+  }
+
+  #shown(): ShownRequest {
+    const argumentsJson = this.#argumentsJson;
+    return { request: this.#request, argumentsJson, columns: terminalSize().columns };
+  }
+
+  /** A change is made as it is asked for, or not at all. */
+  get #isEditable(): boolean {
+    return this.#request.kind !== "change";
+  }
+
+  #question(): string {
+    const others = this.#others();
+    const more = others === 0 ? "" : ` (${others} more waiting)`;
+    const title = isShell(this.#request) ? "Run it?" : "Allow?";
+    const { scopes } = this.#request;
+    const keys = [
+      "[y]es",
+      "[n]o",
+      ...(scopes.includes("always") ? ["[a]lways"] : []),
+      ...(scopes.includes("session") ? ["[s]ession"] : []),
+      ...(this.#isEditable ? ["[e]dit"] : []),
+      "[d]etails",
+    ];
+    const long = `${title}${more} ${keys.join(" ")} `;
+    if (long.length < terminalSize().columns) return long;
+    return `${title}${more} [${keys.map((key) => key[1]).join("/")}/?] `;
+  }
+
+  #help(): string {
+    const { scopes } = this.#request;
+    return [
+      "y  allow this call",
+      "n  refuse it; n REASON tells the code why",
+      ...scopes.map((scope) => `${KEYS[scope]}  allow such calls ${SCOPES[scope]}`),
+      ...scopes.map((scope) => `n${KEYS[scope]} refuse such calls ${SCOPES[scope]}`),
+      ...(this.#isEditable ? ["e  edit what is sent"] : []),
+      "d  show all of it, and what the server says",
+      "Ctrl-C  cancel the code",
+    ].map((line) => `  ${line}`).join("\n");
+  }
+
+  /** The next line, or `undefined` once there is nothing left to decide. */
+  async #ask(question: string): Promise<string | undefined> {
+    const line = await this.#io.ask(question, this.#signal);
+    if (line !== null) return line.trim();
+    this.#over = true;
+    // Withdrawn or interrupted, or the terminal has no more to say.
+    if (!this.#signal.aborted) {
+      await this.#request.reject("the question was closed at the terminal");
+    }
+    return undefined;
+  }
+
+  /** Whether that was it: arguments that the tool does not take leave the question open. */
+  async #accept(options: AcceptOptions): Promise<boolean> {
+    try {
+      await this.#request.accept({ ...options, arguments: this.#edited });
+      return true;
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      this.#io.err(visible(error.message));
+      return false;
+    }
+  }
+
+  async #refuse({ scope, rest }: Answer): Promise<boolean> {
+    const remember = await this.#remember("Refuse", scope);
+    if (remember === null) return false;
+    const reason = rest || await this.#ask("Why? (Enter for no reason) ");
+    if (reason === undefined) return true;
+    await this.#request.reject(reason || "the user gave no reason", { remember });
+    return true;
+  }
+
+  async #allowLater({ scope, rest }: Answer): Promise<boolean> {
+    const remember = await this.#remember("Allow", scope, rest);
+    if (remember === null) return false;
+    if (!await this.#accept({ remember })) return false;
+    if (scope === "always") this.#io.err("Remembered; `ipybox policy forget` takes it back.");
+    return true;
+  }
+
+  /** How a decision is remembered; `null` where the person thought better of it. */
+  async #remember(
+    verb: string,
+    scope: RememberScope | undefined,
+    match = "",
+  ): Promise<Remember | undefined | null> {
+    if (scope === undefined) return undefined;
+    if (!this.#request.scopes.includes(scope)) {
+      this.#io.err(`Nothing can be remembered ${SCOPES[scope]} here.`);
+      return null;
+    }
+    const what = isShell(this.#request) ? "every shell command" : `${callName(this.#request)}`;
+    const [any, exact] = isShell(this.#request)
+      ? ["[a]ny", "[e]xactly this one"]
+      : ["with [a]ny arguments", "[e]xactly these"];
+    const answer = match ||
+      await this.#ask(`${verb} ${what} ${SCOPES[scope]}: ${any}, or ${exact}? `);
+    if (answer === "a" || answer === "any") return { scope, match: "tool" };
+    if (answer === "e" || answer === "exactly") return { scope, match: "arguments" };
+    if (answer !== undefined) this.#io.err("Nothing is decided.");
+    return null;
+  }
+
+  async #edit(which: string): Promise<void> {
+    const edited = await editArguments(
+      { request: this.#request, argumentsJson: this.#argumentsJson },
+      {
+        which,
+        signal: this.#signal,
+        ask: (question) => this.#io.ask(question, this.#signal),
+        lend: (use) => this.#io.lend(use),
+      },
+    );
+    if ("problem" in edited) this.#io.err(`Not changed: ${visible(edited.problem)}`);
+    else ({ arguments: this.#edited, argumentsJson: this.#argumentsJson } = edited);
+  }
+}
+
+/** What a person typed. */
+interface Answer {
+  readonly key: "y" | "n" | "c" | "s" | "a" | "e" | "d";
+  /** How long the decision counts. */
+  readonly scope: RememberScope | undefined;
+  /** What follows. */
+  readonly rest: string;
+}
+
+const KEYS = { cell: "c", session: "s", always: "a" } as const;
+const SCOPES = { cell: "in this cell", session: "in this session", always: "always" } as const;
+const SCOPE_OF_KEY: Readonly<Record<string, RememberScope>> = {
+  c: "cell",
+  s: "session",
+  a: "always",
+};
+
+function parseAnswer(line: string): Answer | undefined {
+  const words = /^(y|yes|n|no|n[csa]|[csa]|cell|session|always|e|edit|d|details)(?:\s([^]*))?$/i;
+  const [, word = "", after = ""] = words.exec(line) ?? [];
+  const rest = after.trimStart();
+  const [first = "", second = ""] = word.toLowerCase();
+  switch (first) {
+    case "e":
+      return { key: first, scope: undefined, rest };
+    case "y":
+    case "d":
+      return rest === "" ? { key: first, scope: undefined, rest } : undefined;
+    case "c":
+    case "s":
+    case "a":
+      return { key: first, scope: SCOPE_OF_KEY[first], rest };
+    case "n":
+      return { key: first, scope: SCOPE_OF_KEY[second], rest };
+    default:
+      return undefined;
+  }
+}

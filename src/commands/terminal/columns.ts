@@ -1,0 +1,50 @@
+/**
+ * How wide results may be.
+ *
+ * @module
+ */
+import type { CodeExecutionError } from "../../base/errors.ts";
+import { printable } from "../../base/log.ts";
+import { missingModule } from "../../kernel/traceback.ts";
+
+/** What is taken for the width where results go to no terminal, and the most for tables anyway. */
+export const USUAL_COLUMNS = 80;
+
+/** How wide a list may be: where it goes to another program, such as `grep`, each row is a line. */
+export function listColumns(io: { readonly stdoutIsTerminal: boolean }): number {
+  return outputColumns(io) ?? Infinity;
+}
+
+/** How wide the terminal is that results go to, if it is one. */
+export function outputColumns(io: { readonly stdoutIsTerminal: boolean }): number | undefined {
+  return io.stdoutIsTerminal ? terminalSize().columns : undefined;
+}
+
+export { printable };
+
+/**
+ * Output of executed code, made safe for a terminal: it can write and, as progress bars do, rewrite
+ * its own line, but not move to other lines, hide text or change the terminal's settings.
+ */
+export function printableOutput(text: string): string {
+  return text.split("\r").map(printable).join("\r");
+}
+
+/** The traceback of an error, made safe for a terminal, with the command that may help. */
+export function printableTraceback(error: CodeExecutionError): string {
+  const traceback = printable(error.traceback.trimEnd());
+  const module = missingModule(error);
+  return module === undefined
+    ? traceback
+    : `${traceback}\n[ipybox] To install it: ipybox install ${module}`;
+}
+
+/** How large the terminal is; as large as usual where that cannot be told. */
+export function terminalSize(): { readonly columns: number; readonly rows: number } {
+  try {
+    const { columns, rows } = Deno.consoleSize();
+    return { columns: columns || 80, rows: rows || 24 };
+  } catch {
+    return { columns: 80, rows: 24 }; // it is no terminal that has a size
+  }
+}

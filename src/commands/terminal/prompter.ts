@@ -1,0 +1,56 @@
+import { visible } from "../../approval/call_text.ts";
+import type { Mutex } from "../../base/mutex.ts";
+import { anySignal } from "../../base/signals.ts";
+import type { InputRequest } from "../../kernel/execution.ts";
+import type { CommandIo } from "../command.ts";
+import { foreignText, widthOf } from "../foreign_rows.ts";
+import { terminalSize } from "./columns.ts";
+
+/** The most lines that are shown of what the code says before its last one. */
+const MAX_LINES = 20;
+
+/** The least room for what is typed behind the code's words. */
+const ROOM = 20;
+
+/**
+ * Has the person at the terminal type what code asks for by `input()`, `getpass()` or a debugger. The
+ * code's words stand behind words of ours: it cannot ask in the name of ipybox.
+ */
+export class TerminalPrompter {
+  readonly #io: CommandIo;
+  readonly #turns: Mutex;
+
+  constructor(io: CommandIo, turns: Mutex) {
+    this.#io = io;
+    this.#turns = turns;
+  }
+
+  /** Asks for a line. */
+  async prompt(request: InputRequest): Promise<void> {
+    const signal = anySignal(request.signal, this.#io.signal);
+    using _turn = await this.#turns.acquire();
+    if (signal.aborted) return;
+    const { before, label, words } = promptOf(request, terminalSize().columns);
+    this.#io.errText(before);
+    const typed = await this.#io.enter({ label, words, isSecret: request.isPassword }, signal);
+    if (typed === null) request.end(); // of one that was taken back, this changes nothing
+    else request.answer(typed);
+  }
+}
+
+/** The rows before the line on which is typed, and what that begins with. */
+function promptOf(
+  { prompt, isPassword }: InputRequest,
+  columns: number,
+): { before: string; label: string; words: string } {
+  const label = isPassword ? "Code asks (what you type is not shown): " : "Code asks: ";
+  const lines = prompt.split("\n");
+  const last = visible(lines.at(-1) ?? "");
+  const fits = widthOf(label + last) + ROOM <= columns;
+  if (fits) lines.pop();
+  const left = lines.length - MAX_LINES;
+  const shown = left > 0 ? lines.slice(left) : lines;
+  const before = (left > 0 ? `  … ${left} lines before\n` : "") +
+    (shown.length === 0 ? "" : foreignText(shown.join("\n"), columns));
+  return { before, label, words: fits ? last : "" };
+}

@@ -1,0 +1,147 @@
+import { join } from "node:path";
+import { type GeneratedTool, generateMcpSources, generatePackage } from "../apigen/generate.ts";
+import { findStaleTools, type StaleTools } from "../apigen/layout.ts";
+import { readPackage, removePackage } from "../apigen/package.ts";
+import type { Logger } from "../base/log.ts";
+import { Mutex } from "../base/mutex.ts";
+import type { ToolRunner } from "../calls/runner.ts";
+import type { LoginOptions } from "../mcp/oauth/login.ts";
+import { checkServerName, type ServerParams } from "../mcp/params.ts";
+
+/** Options of {@linkcode ServerApis}. */
+interface ServerApisOptions {
+  /** The workspace, as an absolute path without symbolic links. */
+  readonly workspace: string;
+  /** Knows the registered servers, and runs them. */
+  readonly runner: ToolRunner;
+  /** How long a server may take to start, in milliseconds. */
+  readonly connectTimeoutMs: number | undefined;
+  /** Lets a person log in to servers that ask for it. */
+  readonly login: LoginOptions | undefined;
+  /** Told what happens. */
+  readonly log: Logger;
+}
+
+/** The MCP servers of a workspace: keeps their registrations and their generated Python APIs in step. */
+export class ServerApis {
+  readonly #options: ServerApisOptions;
+  readonly #mcptools: string;
+  readonly #news = new Map<string, ApiNews>();
+  /** One at a time removes an API, or makes it anew. */
+  readonly #writing = new Mutex();
+
+  /** @param options The workspace, and how its servers are reached. */
+  constructor(options: ServerApisOptions) {
+    this.#options = options;
+    this.#mcptools = join(options.workspace, "mcptools");
+    options.runner.followTools((name) => this.#renew(name));
+  }
+
+  /** Registers a server and generates its API. Whatever fails, either both is done or nothing. */
+  async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
+    const { workspace, runner, connectTimeoutMs, login, log } = this.#options;
+    return await generateMcpSources(name, params, {
+      rootDir: this.#mcptools,
+      workspace,
+      variables: runner.variables,
+      settingsFiles: runner.settingsFiles,
+      connectTimeoutMs,
+      login,
+      signal,
+      log,
+      beforeWrite: () => runner.registerServer(name, params),
+    });
+  }
+
+  /** Removes a server from the registry, stops it, and removes its API. */
+  async remove(name: string): Promise<boolean> {
+    checkServerName(name); // it is about to become a path
+    using _turn = await this.#writing.acquire();
+    const registered = await this.#options.runner.unregisterServer(name);
+    return await removePackage(this.#mcptools, name) || registered;
+  }
+
+  /** Compares a server's tools with its API. */
+  async stale(name: string): Promise<StaleTools> {
+    const tools = await this.#options.runner.listTools(name);
+    return await findStaleTools(join(this.#mcptools, name), tools);
+  }
+
+  /**
+   * Generates the API of a server whose tools changed anew, from what the server lists now, and notes
+   * for the code what is different. Code plays no part in it: it cannot write to `mcptools/`.
+   */
+  async #renew(name: string): Promise<void> {
+    const { runner } = this.#options;
+    const params = runner.registry.get(name);
+    const listing = await runner.describe(name);
+    using _turn = await this.#writing.acquire();
+    const before = await readPackage(this.#mcptools, name);
+    // One that has no API needs none now, either.
+    if (before === undefined || params === undefined || runner.registry.get(name) !== params) {
+      return;
+    }
+    const stale = await findStaleTools(join(this.#mcptools, name), listing.tools);
+    const tools = await generatePackage(name, listing, { rootDir: this.#mcptools });
+    const modules = new Map([
+      ...before.map((tool) => [tool.name, tool.module] as const),
+      ...tools.map(({ tool, module }) => [tool, module ?? ""] as const),
+    ]);
+    const news = this.#news.get(name) ?? new ApiNews();
+    this.#news.set(name, news);
+    news.add(stale, modules);
+  }
+
+  /** Takes what is to be told of APIs that were made anew, a line for each. */
+  takeNews(): string[] {
+    const lines = [...this.#news].flatMap(([name, news]) => news.line(name) ?? []);
+    this.#news.clear();
+    return lines;
+  }
+}
+
+/** How many modules are named of each kind. */
+const MAX_NAMES = 10;
+
+/** What became of a server's modules since somebody was told. */
+class ApiNews {
+  readonly #added = new Set<string>();
+  readonly #changed = new Set<string>();
+  readonly #removed = new Set<string>();
+
+  /** Adds what is different once more. */
+  add(stale: StaleTools, modules: ReadonlyMap<string, string>): void {
+    const named = (tools: readonly string[]) => tools.flatMap((tool) => modules.get(tool) || []);
+    for (const module of named(stale.removed)) {
+      this.#changed.delete(module);
+      if (!this.#added.delete(module)) this.#removed.add(module);
+    }
+    for (const module of named(stale.added)) {
+      if (this.#removed.delete(module)) this.#changed.add(module);
+      else this.#added.add(module);
+    }
+    for (const module of named(stale.changed)) {
+      if (!this.#added.has(module)) this.#changed.add(module);
+    }
+  }
+
+  /** It in a line; `undefined` where nothing came of it. */
+  line(server: string): string | undefined {
+    const parts = [
+      ...part("new", this.#added),
+      ...part("changed (importlib.reload() what you imported)", this.#changed),
+      ...part("gone", this.#removed),
+    ];
+    if (parts.length === 0) return undefined;
+    const what = `The tools of MCP server "${server}" changed; mcptools.${server} has`;
+    return `[ipybox] ${what} ${parts.join("; ")}`;
+  }
+}
+
+function part(what: string, modules: ReadonlySet<string>): string[] {
+  if (modules.size === 0) return [];
+  const names = [...modules];
+  const rest = names.length - MAX_NAMES;
+  const more = rest > 0 ? ` and ${rest} more` : "";
+  return [`${what}: ${names.slice(0, MAX_NAMES).join(", ")}${more}`];
+}

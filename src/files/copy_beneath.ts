@@ -1,0 +1,218 @@
+/**
+ * Copying what is below a folder that hostile code may be changing: no link is followed, and what is
+ * no file, folder or harmless link is left out.
+ *
+ * @module
+ */
+import { constants } from "node:fs";
+import { type FileHandle, mkdir, open, readlink, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import { allDone } from "../base/signals.ts";
+import { codeOf, inside, openFolder } from "./beneath.ts";
+import { lstatIfPresent } from "./safe.ts";
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
+
+/** What is copied, and how much of it at most. */
+export interface CopyOptions {
+  /** The most files, folders and links. */
+  readonly maxEntries: number;
+  /** The most bytes of all files together. */
+  readonly maxBytes: number;
+  /** Whether something is left out. `parts` is its path below the folder. */
+  readonly leaveOut: (entry: Deno.DirEntry, parts: readonly string[]) => boolean;
+  /** Ends it. What has been copied by then stays. */
+  readonly signal: AbortSignal;
+}
+
+/** There is more than is copied. */
+export class CopyLimitError extends Error {
+  override readonly name: string = "CopyLimitError";
+
+  /** @param limit Which limit was reached. */
+  constructor(readonly limit: "entries" | "bytes" | "depth") {
+    super(`There is too much to be copied: the limit of ${limit} is reached`);
+  }
+}
+
+/** How many folders may lie in each other. Each takes a descriptor to be reached. */
+export const MAX_COPY_DEPTH = 100;
+/** How much is read at a time, and of how many files. */
+const PIECE_BYTES = 2 ** 20;
+const AT_A_TIME = 8;
+/** What cannot be opened: it was replaced or removed just now, or this user may not read it. */
+const UNREACHABLE: readonly unknown[] = [
+  "ENOENT",
+  "ELOOP",
+  "ENOTDIR",
+  "EINVAL", // no link any more
+  "ENXIO",
+  "EACCES",
+  "EPERM",
+];
+
+/**
+ * Copies what is below a folder. Links are copied as links, if what they name lies below the folder;
+ * files are never shared with the copy.
+ */
+export async function copyBeneath(from: string, to: string, options: CopyOptions): Promise<void> {
+  await new Copy(from, to, options).run();
+}
+
+class Copy {
+  readonly #from: string;
+  readonly #to: string;
+  readonly #options: CopyOptions;
+  readonly #folders: (readonly string[])[] = [[]];
+  #entries = 0;
+  #bytes = 0;
+
+  constructor(from: string, to: string, options: CopyOptions) {
+    this.#from = from;
+    this.#to = to;
+    this.#options = options;
+  }
+
+  async run(): Promise<void> {
+    for (let parts = this.#folders.pop(); parts !== undefined; parts = this.#folders.pop()) {
+      if (parts.length > MAX_COPY_DEPTH) throw new CopyLimitError("depth");
+      await this.#folder(parts);
+    }
+  }
+
+  async #folder(parts: readonly string[]): Promise<void> {
+    await using folder = await reached(openFolder(this.#from, parts, false));
+    if (folder === undefined) return;
+    const path = inside(folder);
+    if (parts.length > 0) await mkdir(join(this.#to, ...parts));
+    let batch: Promise<void>[] = [];
+    try {
+      for await (const entry of Deno.readDir(path)) {
+        const own = [...parts, entry.name];
+        this.#options.signal.throwIfAborted();
+        if (this.#options.leaveOut(entry, own)) continue;
+        if (++this.#entries > this.#options.maxEntries) throw new CopyLimitError("entries");
+        if (entry.isDirectory) this.#folders.push(own);
+        else if (entry.isFile) batch.push(this.#file(`${path}/${entry.name}`, own));
+        else if (entry.isSymlink) batch.push(this.#link(`${path}/${entry.name}`, own));
+        if (batch.length < AT_A_TIME) continue;
+        await allDone(batch);
+        batch = [];
+      }
+    } finally {
+      await allDone(batch); // the folder stays open for them
+    }
+  }
+
+  async #file(path: string, parts: readonly string[]): Promise<void> {
+    // A pipe in its place would not open before somebody writes to it.
+    await using source = await reached(open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK));
+    const stats = await source?.stat();
+    if (source === undefined || !stats?.isFile()) return;
+    this.#take(stats.size);
+    const mode = stats.mode & 0o777 | 0o600;
+    const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+    await using target = await made(open(join(this.#to, ...parts), flags, mode));
+    if (target === undefined) return;
+    const buffer = new Uint8Array(Math.min(PIECE_BYTES, stats.size + 1));
+    let left = stats.size;
+    for (;;) {
+      this.#options.signal.throwIfAborted();
+      const { bytesRead } = await source.read(buffer, 0, buffer.length, null);
+      if (bytesRead === 0) break;
+      if (bytesRead > left) this.#take(bytesRead - left); // it has grown
+      left = Math.max(0, left - bytesRead);
+      await writeAll(target, buffer.subarray(0, bytesRead));
+    }
+    await target.utimes(stats.atime, stats.mtime);
+  }
+
+  async #link(path: string, parts: readonly string[]): Promise<void> {
+    const target = await reached(readlink(path));
+    if (target !== undefined && staysBelow(target, parts)) {
+      await made(symlink(target, join(this.#to, ...parts)));
+    }
+  }
+
+  #take(bytes: number): void {
+    this.#bytes += bytes;
+    if (this.#bytes > this.#options.maxBytes) throw new CopyLimitError("bytes");
+  }
+}
+
+async function writeAll(file: FileHandle, bytes: Uint8Array): Promise<void> {
+  for (let at = 0; at < bytes.length;) {
+    at += (await file.write(bytes, at, bytes.length - at, null)).bytesWritten;
+  }
+}
+
+/** Whether a link names something below the folder that is copied, as far as its text says. */
+function staysBelow(target: string, parts: readonly string[]): boolean {
+  if (target.startsWith("/")) return false;
+  let depth = parts.length - 1;
+  for (const part of target.split("/")) {
+    if (part === "..") depth--;
+    else if (part !== "" && part !== ".") depth++;
+    if (depth < 0) return false;
+  }
+  return true;
+}
+
+/** Leaves out what cannot be reached. */
+async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
+  try {
+    return await opening;
+  } catch (error) {
+    const cause = error instanceof Error ? error.cause : undefined;
+    if (UNREACHABLE.includes(codeOf(error)) || UNREACHABLE.includes(codeOf(cause))) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+/** Leaves out what a folder lists twice: names that are no text may look the same. */
+async function made<T>(making: Promise<T>): Promise<T | undefined> {
+  try {
+    return await making;
+  } catch (error) {
+    if (codeOf(error) === "EEXIST") return undefined;
+    throw error;
+  }
+}
+
+/** What a folder takes. */
+interface FolderUsage {
+  /** The size of its files. */
+  readonly bytes: number;
+  /** When something in it was changed last, in milliseconds since 1970. */
+  readonly changedAt: number;
+}
+
+/** Longer paths are not looked at: code makes deeper folders than the system can name. */
+const MAX_PATH = 2000;
+
+/**
+ * How large a folder is, and when something in it was changed last, as far as it can be looked at.
+ * Links are not followed.
+ */
+export async function folderUsage(root: string): Promise<FolderUsage> {
+  const usage = { bytes: 0, changedAt: 0 };
+  const paths = [root];
+  for (let path = paths.pop(); path !== undefined; path = paths.pop()) {
+    const info = await lstatIfPresent(path);
+    if (info === undefined) continue;
+    if (!info.isDirectory) usage.bytes += info.size;
+    usage.changedAt = Math.max(usage.changedAt, info.mtime?.getTime() ?? Infinity);
+    if (!info.isDirectory || path.length > MAX_PATH) continue;
+    try {
+      for await (const { name } of Deno.readDir(path)) paths.push(join(path, name));
+    } catch (error) {
+      const { NotADirectory, NotFound, PermissionDenied } = Deno.errors;
+      const isClosed = [NotADirectory, NotFound, PermissionDenied]
+        .some((closed) => error instanceof closed);
+      if (!isClosed) throw error; // closed by code, which can be removed all the same
+    }
+  }
+  return usage;
+}

@@ -1,0 +1,220 @@
+import { dirname, join } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { isGranted, mayRead } from "../base/permission.ts";
+import { PathTrust } from "../process/trusted_path.ts";
+import { emptyFolder } from "./remove_tree.ts";
+import { cacheFolder } from "./user_folders.ts";
+
+/**
+ * An empty folder in which a program of somebody else is started. Disposing removes it.
+ *
+ * It must not be the workspace, where the code in the sandbox writes, nor below a folder where other
+ * users do: programs look for packages, modules and settings in their working directory and in the
+ * folders above it, and run or obey what they find. So it is in the user's cache. Where there is none,
+ * it is in the folder for temporary files, and what stops the known programs lies above it.
+ */
+export class PrivateFolder implements AsyncDisposable {
+  /** The folder, without symbolic links in its path. */
+  readonly path: string;
+  readonly #held: HeldFolder;
+
+  private constructor(held: HeldFolder) {
+    this.#held = held;
+    this.path = `${held.path}/empty`;
+  }
+
+  /** Makes a folder. */
+  static async create(
+    untrusted: readonly string[] = [],
+    log: Logger = silentLogger,
+  ): Promise<PrivateFolder> {
+    await using parts = new AsyncDisposableStack();
+    const held = parts.use(await HeldFolder.create({ parent: await usersOwn(untrusted), log }));
+    const folder = new PrivateFolder(held);
+    for (const path of [folder.path, `${held.path}/node_modules`]) await Deno.mkdir(path);
+    for (const [name, text] of BARRIER) await Deno.writeTextFile(`${held.path}/${name}`, text);
+    parts.move();
+    return folder;
+  }
+
+  /** Removes the folder and what is in it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#held[Symbol.asyncDispose]();
+  }
+}
+
+/**
+ * What makes Deno and uv look no further above: the root of a workspace. npm stops at `node_modules`;
+ * a `package.json` beside it would let a folder above claim this one for its own workspace.
+ */
+const BARRIER: readonly (readonly [name: string, text: string])[] = [
+  ["deno.json", '{ "workspace": [] }\n'],
+  ["pyproject.toml", "[tool.uv.workspace]\n"],
+];
+
+/** The folder in the user's cache, where it can be had and only this user can write to it. */
+async function usersOwn(untrusted: readonly string[]): Promise<string | undefined> {
+  const cache = cacheFolder();
+  if (cache === undefined) return undefined;
+  const path = join(cache, "run");
+  const wanted: readonly Deno.PermissionDescriptor[] = [
+    { name: "read", path },
+    { name: "write", path },
+    { name: "sys", kind: "uid" },
+  ];
+  if (!wanted.every(isGranted)) return undefined;
+  try {
+    await Deno.mkdir(path, { recursive: true, mode: 0o700 });
+    const { isDirectory, uid, mode } = await Deno.lstat(path);
+    if (!isDirectory || uid !== Deno.uid()) return undefined;
+    if (((mode ?? 0) & 0o077) !== 0) await Deno.chmod(path, 0o700);
+  } catch {
+    return undefined; // a home that is missing, full or read-only
+  }
+  return await (await PathTrust.create(untrusted)).whyShared(path) === undefined ? path : undefined;
+}
+
+/** What the folders of ipybox in a shared place are called. */
+const PREFIX = "ipybox-";
+/** The file in them that their process has locked. */
+const LOCK = "lock";
+
+/** How long code that was not ended, and still writes, is followed. */
+const REMOVE_MS = 10 * 60_000;
+/** How long a start is held up by what killed processes have left. The next one goes on. */
+const SWEEP_MS = 10_000;
+
+/** Options of {@linkcode HeldFolder.create}. */
+interface HeldFolderOptions {
+  /**
+   * Where it is made.
+   *
+   * @default {the folder for temporary files}
+   */
+  readonly parent?: string | undefined;
+  /** Told what of killed processes could not be removed. */
+  readonly log?: Logger | undefined;
+}
+
+/**
+ * A new folder, readable by nobody else. Disposing removes it; when this process dies before, the next
+ * one that makes a folder beside it does.
+ */
+export class HeldFolder implements AsyncDisposable {
+  /** The folder, without symbolic links in its path. */
+  readonly path: string;
+  readonly #lock: Disposable;
+
+  private constructor(path: string, lock: Disposable) {
+    this.path = path;
+    this.#lock = lock;
+  }
+
+  /** Makes a folder, and removes those of dead processes. */
+  static async create({ parent, log = silentLogger }: HeldFolderOptions = {}): Promise<HeldFolder> {
+    const options = { prefix: PREFIX, ...(parent === undefined ? {} : { dir: parent }) };
+    const path = await Deno.realPath(await Deno.makeTempDir(options));
+    await refuseShared(path);
+    const folder = new HeldFolder(path, await lockFolder(path));
+    await removeAbandoned(path, log);
+    return folder;
+  }
+
+  /** Removes the folder, whatever was done to it. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    using _lock = this.#lock;
+    await removeHeld(this.path, AbortSignal.timeout(REMOVE_MS));
+  }
+}
+
+/** Refuses a new folder of this user's that others could replace. */
+async function refuseShared(path: string): Promise<void> {
+  // Whoever owns it is this user. That needs no permission, and where others could have swapped it
+  // already, the folder around it is refused.
+  const { uid } = await Deno.lstat(path);
+  const reason = await (await PathTrust.create([], uid ?? undefined)).whyShared(path);
+  if (reason === undefined) return;
+  await Deno.remove(path);
+  throw new ConfigError(
+    `Cannot keep private files in ${dirname(path)}: ${reason}; set TMPDIR to a folder of your own`,
+  );
+}
+
+/** Holds the lock of a folder, which the system takes back when this process dies. */
+async function lockFolder(root: string): Promise<Disposable> {
+  const lock = await Deno.open(`${root}/locking`, { create: true, write: true, mode: 0o600 });
+  try {
+    await lock.lock(true);
+    await Deno.rename(`${root}/locking`, `${root}/${LOCK}`); // nobody ever sees it unlocked
+    return lock;
+  } catch (error) {
+    lock.close();
+    throw error;
+  }
+}
+
+/** Removes the folders of this user's processes that could not do so because they were killed. */
+async function removeAbandoned(own: string, log: Logger): Promise<void> {
+  const parent = dirname(own);
+  if (!mayRead(parent)) return;
+  const { uid } = await Deno.lstat(own);
+  const signal = AbortSignal.timeout(SWEEP_MS);
+  await forEachAbandoned({ parent, uid }, async (path) => {
+    if (signal.aborted) return;
+    try {
+      await removeHeld(path, signal);
+    } catch (error) {
+      // Code in a sandbox may have seen to that. It must not keep this process from starting.
+      log.warn(`Cannot remove all of ${path}, which an ended process left: ${error}`);
+    }
+  });
+}
+
+/**
+ * Visits the folders of this user's processes that could not remove them because they were killed.
+ */
+export async function forEachAbandoned(
+  { parent, uid }: { readonly parent: string; readonly uid: number | null },
+  visit: (path: string) => Promise<void>,
+): Promise<void> {
+  for await (const { name, isDirectory } of Deno.readDir(parent)) {
+    if (!isDirectory || !name.startsWith(PREFIX)) continue;
+    const root = `${parent}/${name}`;
+    using lock = await abandonedLock(root, uid);
+    if (lock !== null) await visit(root);
+  }
+}
+
+/** Takes the lock of a folder whose process has ended. */
+async function abandonedLock(root: string, uid: number | null): Promise<Disposable | null> {
+  using stack = new DisposableStack();
+  try {
+    if ((await Deno.lstat(root)).uid !== uid) return null;
+    if (!(await Deno.lstat(`${root}/${LOCK}`)).isFile) return null;
+    const lock = stack.use(await Deno.open(`${root}/${LOCK}`, { write: true }));
+    if (!await lock.tryLock(true)) return null;
+    stack.move();
+    return lock;
+  } catch (error) {
+    // It is another program's, or another process was quicker.
+    const isOthers = error instanceof Deno.errors.NotFound ||
+      error instanceof Deno.errors.PermissionDenied;
+    if (!isOthers) throw error;
+    return null;
+  }
+}
+
+/**
+ * Removes a folder that a {@linkcode HeldFolder} was, for the holder of its lock. Code writes to folders
+ * in it, and may still do so for a moment after its host was killed.
+ */
+export async function removeHeld(root: string, signal?: AbortSignal): Promise<void> {
+  try {
+    await emptyFolder(root, { keep: LOCK, signal });
+    await Deno.remove(`${root}/${LOCK}`); // last: who finds it can go on with what was interrupted
+    await Deno.remove(root);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error; // something else cleaned up
+  }
+}

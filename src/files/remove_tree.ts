@@ -1,0 +1,214 @@
+/**
+ * Removing what hostile code has made, and may still be changing: no link is followed, and neither the
+ * stack nor paths nor descriptors grow with the depth of its folders.
+ *
+ * All happens in one folder that the code cannot write to, so that what is directly in it stays what it
+ * is. From each folder there, the files are removed and the folders are moved up beside it, until
+ * nothing is left. It can be interrupted anywhere, and the next one goes on.
+ *
+ * @module
+ */
+import { constants } from "node:fs";
+import * as node from "node:fs/promises";
+import { isGranted } from "../base/permission.ts";
+import { findProgram } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
+
+/** How the content of a folder is removed. */
+export interface EmptyOptions {
+  /** The name of a file directly in the folder that stays. */
+  readonly keep?: string;
+  /** Stops it, with its reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How a tree is removed. */
+export interface RemoveTreeOptions {
+  /**
+   * A folder on the same file system that the code cannot write to. It is made where it is missing, and
+   * everything in it is removed.
+   */
+  readonly through: string;
+  /** Stops it, with its reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How many entries of a folder are removed at the same time, and of how many folders. */
+const BATCH = 64;
+const FOLDERS = 8;
+/** How many folders are remembered, rather than found again. */
+const MAX_FOUND = 10_000;
+
+/** Removes everything that is in a folder. */
+export async function emptyFolder(folder: string, options: EmptyOptions = {}): Promise<void> {
+  let triedAll = false;
+  for (;;) {
+    const pass = new Pass(folder, options);
+    if (await pass.run() === 0) return;
+    if (pass.changed) continue;
+    // Only what its owner may not even look at is left, or what is in it.
+    if (triedAll) throw pass.failure;
+    triedAll = true;
+    if (!await openAll(folder)) throw pass.failure;
+  }
+}
+
+/** Removes a file or a folder with all that is in it. */
+export async function removeTree(path: string, options: RemoveTreeOptions): Promise<void> {
+  const { through, signal } = options;
+  await makeFolder(through);
+  const target = `${through}/${crypto.randomUUID()}`;
+  try {
+    await move(path, target);
+  } catch (error) {
+    if (!isGone(error)) throw error;
+  }
+  await emptyFolder(through, { signal });
+}
+
+/**
+ * Removes something of a workspace: through a folder in its `.ipybox`, where no code in a sandbox writes.
+ */
+export async function removeFromWorkspace(
+  path: string,
+  workspace: string,
+  signal?: AbortSignal,
+): Promise<void> {
+  const state = `${workspace}/.ipybox`;
+  const isWorkspace = await Deno.lstat(state).then(({ isDirectory }) => isDirectory, () => false);
+  if (isWorkspace) await removeTree(path, { through: `${state}/removed`, signal });
+  else await Deno.remove(path, { recursive: true });
+}
+
+async function makeFolder(path: string): Promise<void> {
+  try {
+    await Deno.mkdir(path, { mode: 0o700 });
+  } catch (error) {
+    const isThere = error instanceof Deno.errors.AlreadyExists;
+    if (!isThere || !(await Deno.lstat(path)).isDirectory) throw error;
+  }
+}
+
+/** One look at everything in the folder. */
+class Pass {
+  /** Whether anything was removed or moved. */
+  changed = false;
+  /** Why something was not. */
+  failure = new Error("It is being written to");
+  /** Folders that were moved up, and are next. */
+  readonly #found: string[] = [];
+  readonly #folder: string;
+  readonly #options: EmptyOptions;
+
+  constructor(folder: string, options: EmptyOptions) {
+    this.#folder = folder;
+    this.#options = options;
+  }
+
+  /** Says how much there was to remove. */
+  async run(): Promise<number> {
+    let count = 0;
+    for await (const { name } of Deno.readDir(this.#folder)) {
+      this.#options.signal?.throwIfAborted();
+      if (name === this.#options.keep) continue;
+      count++;
+      this.#found.push(`${this.#folder}/${name}`);
+      while (this.#found.length > 0) {
+        this.#options.signal?.throwIfAborted();
+        const some = this.#found.splice(-FOLDERS);
+        await Promise.all(some.map((path) => this.#try(this.#remove(path))));
+      }
+    }
+    return count;
+  }
+
+  /** Removes what is directly in the folder, so that no code can put something else in its place. */
+  async #remove(path: string): Promise<void> {
+    const { isDirectory, mode } = await Deno.lstat(path);
+    if (isDirectory) {
+      if (((mode ?? 0o700) & 0o700) !== 0o700) await Deno.chmod(path, 0o700);
+      await this.#clear(path);
+    }
+    await Deno.remove(path);
+    this.changed = true;
+  }
+
+  async #clear(path: string): Promise<void> {
+    let batch: Promise<void>[] = [];
+    for await (const { name } of Deno.readDir(path)) {
+      this.#options.signal?.throwIfAborted();
+      batch.push(this.#try(this.#takeOut(`${path}/${name}`)));
+      if (batch.length < BATCH) continue;
+      await Promise.all(batch);
+      batch = [];
+    }
+    await Promise.all(batch);
+  }
+
+  /** Code may put a link in its place at any time: neither `remove` nor `rename` follows one. */
+  async #takeOut(path: string): Promise<void> {
+    try {
+      await Deno.remove(path); // a file, a link, an empty folder
+    } catch (error) {
+      if (isGone(error)) throw error;
+      const target = `${this.#folder}/${crypto.randomUUID()}`;
+      await move(path, target);
+      if (this.#found.length < MAX_FOUND) this.#found.push(target); // else the next pass finds it
+    }
+    this.changed = true;
+  }
+
+  /** What cannot be removed must not keep what can be. Never rejects. */
+  async #try(removal: Promise<void>): Promise<void> {
+    try {
+      await removal;
+    } catch (error) {
+      if (isGone(error)) this.changed = true; // another process removes the same
+      else if (error instanceof Error) this.failure = error;
+    }
+  }
+}
+
+/** Moves a folder that its owner may not be allowed to write to, for which the system asks. */
+async function move(from: string, to: string): Promise<void> {
+  try {
+    await Deno.rename(from, to);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.PermissionDenied)) throw error;
+    await openUp(from);
+    await Deno.rename(from, to);
+  }
+}
+
+/** Gives its owner all rights to a folder. A link that code puts in its place is not followed. */
+async function openUp(path: string): Promise<void> {
+  if (Deno.build.os === "darwin") return await node.lchmod(path, 0o700);
+  const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
+  const folder = await node.open(path, O_RDONLY | O_NOFOLLOW | O_DIRECTORY);
+  try {
+    await folder.chmod(0o700);
+  } finally {
+    await folder.close();
+  }
+}
+
+/**
+ * Gives the owner all rights to what is in a folder. Deno has nothing for a folder that may not be read
+ * that would not follow a link in its place. `chmod` might, so nothing else can be changed where it runs.
+ */
+async function openAll(folder: string): Promise<boolean> {
+  if (Deno.build.os !== "linux") return false;
+  const [bwrap, chmod] = [await findProgram("bwrap"), await findProgram("chmod")];
+  if (bwrap === undefined || chmod === undefined) return false;
+  if (!isGranted({ name: "run", command: bwrap })) return false;
+  const wall = ["--die-with-parent", "--ro-bind", "/", "/", "--bind", folder, folder];
+  const { success } = await runProgram(bwrap, {
+    args: [...wall, "--", chmod, "-R", "u+rwX", "--", folder],
+  });
+  return success;
+}
+
+function isGone(error: unknown): boolean {
+  return error instanceof Deno.errors.NotFound ||
+    error instanceof Error && "code" in error && error.code === "ENOENT"; // Node's functions have their own
+}

@@ -1,0 +1,192 @@
+/**
+ * Reading and writing files in a folder that hostile code may write to: never through a symbolic
+ * link, and never half.
+ *
+ * @module
+ */
+import { constants } from "node:fs";
+import { open as openNode } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+
+/** The largest file that is read. What is larger was not written by us. */
+const MAX_BYTES = 4 * 2 ** 20;
+/** How often a file is looked at anew that another process replaces just then. */
+const ATTEMPTS = 100;
+
+/** Why a file is not read. */
+type Unread = "missing" | "not a plain file" | "too large" | "being replaced";
+
+/** Reads a text file that must be a plain file. */
+export async function readHostileFile(path: string): Promise<string | undefined> {
+  const read = await readPlain(path, MAX_BYTES);
+  switch (read) {
+    case "missing":
+      return undefined;
+    case "not a plain file":
+    case "being replaced":
+      throw new ConfigError(`Cannot read ${path}: it is ${read}`);
+    case "too large":
+      throw new ConfigError(`Cannot read ${path}: it is above 4 MiB`);
+  }
+  return new TextDecoder().decode(read);
+}
+
+/** Reads a file that hostile code may have replaced since it was written. */
+export async function readHostileBytes(
+  path: string,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const read = await readPlain(path, maxBytes);
+  return typeof read === "string" ? undefined : read;
+}
+
+async function readPlain(
+  path: string,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | Unread> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const before = await lstatIfPresent(path);
+    if (before === undefined) return "missing";
+    if (!before.isFile) return "not a plain file";
+    if (before.size > maxBytes) return "too large";
+    const bytes = await readSame(path, before, maxBytes);
+    if (bytes !== undefined) return bytes;
+  }
+  return "being replaced";
+}
+
+/** Reads a file, if it still is the one that was looked at. */
+async function readSame(
+  path: string,
+  before: Deno.FileInfo,
+  maxBytes: number,
+): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  // `Deno.open()` would wait for ever for somebody to write to a pipe that has been put there.
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK;
+  const file = await ifPresent(openNode(path, flags));
+  if (file === undefined) return undefined;
+  try {
+    const opened = await file.stat();
+    if (opened.ino !== before.ino || opened.dev !== before.dev || opened.size > maxBytes) {
+      return undefined;
+    }
+    const bytes = new Uint8Array(opened.size);
+    let size = 0;
+    while (size < bytes.length) {
+      const { bytesRead } = await file.read(bytes, size, bytes.length - size);
+      if (bytesRead === 0) break;
+      size += bytesRead;
+    }
+    return bytes.subarray(0, size);
+  } finally {
+    await file.close();
+  }
+}
+
+/** Looks whether there is a plain file. */
+export async function isPlainFile(path: string): Promise<boolean> {
+  return (await lstatIfPresent(path))?.isFile ?? false;
+}
+
+/** Checks that a folder is not a symbolic link to another place. */
+export async function isPlainFolder(folder: string): Promise<boolean> {
+  const status = await lstatIfPresent(folder);
+  if (status === undefined) return false;
+  if (status.isDirectory) return true;
+  throw new ConfigError(`Cannot use ${folder}: it is not a plain folder`);
+}
+
+/** Replaces a text file, at once and for its owner only. */
+export async function replaceHostileFile(path: string, text: string): Promise<void> {
+  const folder = dirname(path);
+  await makePlainFolder(folder);
+  const temporary = join(folder, `.${crypto.randomUUID()}.tmp`);
+  try {
+    // createNew fails on anything that is there already, links included.
+    using file = await Deno.open(temporary, { write: true, createNew: true, mode: 0o600 });
+    let bytes = new TextEncoder().encode(text);
+    while (bytes.length > 0) bytes = bytes.subarray(await file.write(bytes));
+    await file.sync();
+    await Deno.rename(temporary, path); // replaces a link itself, not what it points to
+  } catch (error) {
+    await Deno.remove(temporary).catch(() => {}); // it may not have been made
+    throw error;
+  }
+}
+
+/** Opens a file for reading and appending, which is made for its owner only where it is missing. */
+export async function openPlainFile(path: string): Promise<Deno.FsFile> {
+  const options = { read: true, append: true };
+  for (;;) {
+    const present = await openIfPresent(path, options);
+    if (present !== undefined) return present;
+    try {
+      return await Deno.open(path, { ...options, createNew: true, mode: 0o600 }); // fails on links
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
+    }
+  }
+}
+
+/** Opens a file that must be a plain one, if it is there. */
+export async function openIfPresent(
+  path: string,
+  options: Pick<Deno.OpenOptions, "read" | "append">,
+): Promise<Deno.FsFile | undefined> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const before = await lstatIfPresent(path);
+    if (before === undefined) return undefined;
+    if (!before.isFile) throw new ConfigError(`Cannot open ${path}: it is not a plain file`);
+    using stack = new DisposableStack();
+    const file = await ifPresent(Deno.open(path, options));
+    if (file === undefined) return undefined;
+    stack.use(file);
+    const opened = await file.stat();
+    if (opened.ino !== before.ino || opened.dev !== before.dev) continue; // another one by now
+    stack.move();
+    return file;
+  }
+  throw new ConfigError(`Cannot open ${path}: it is being replaced`);
+}
+
+/** Keeps other processes out until the result is disposed. */
+export async function lockPlainFolder(folder: string, name: string): Promise<Disposable> {
+  await makePlainFolder(folder);
+  const file = await openPlainFile(join(folder, name));
+  try {
+    await file.lock(true);
+    return file; // closing it gives the lock back
+  } catch (error) {
+    file.close();
+    throw error;
+  }
+}
+
+/** Makes a folder for its owner only, where it is missing. */
+export async function makePlainFolder(folder: string): Promise<void> {
+  while (!await isPlainFolder(folder)) {
+    try {
+      await Deno.mkdir(folder, { mode: 0o700 });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error; // another process was faster
+    }
+  }
+}
+
+/** Looks at what is at a path, and at no link's target. */
+export async function lstatIfPresent(path: string): Promise<Deno.FileInfo | undefined> {
+  return await ifPresent(Deno.lstat(path));
+}
+
+/** Takes what is not there for nothing. */
+export async function ifPresent<T>(found: Promise<T>): Promise<T | undefined> {
+  try {
+    return await found;
+  } catch (error) {
+    // Node's functions have errors of their own.
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,263 @@
+import { dirname, isAbsolute, join, relative, resolve } from "node:path";
+import { z } from "zod";
+import { ConfigError } from "../../base/errors.ts";
+import { mayUse } from "../../base/permission.ts";
+import { abortable, anySignal } from "../../base/signals.ts";
+import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
+import { loginsFolder } from "../../files/user_folders.ts";
+import {
+  type FetchLike,
+  fetchToken,
+  type OAuthClientProvider,
+  type OAuthTokens,
+  refreshAuthorization,
+} from "../sdk.ts";
+import {
+  type Authority,
+  clientInformation,
+  keyAuthentication,
+  type OAuthParams,
+} from "./client.ts";
+import { OAuthHttpError } from "./http.ts";
+
+/** A token as it may stand in a header. */
+const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
+
+const token = z.string().regex(TOKEN);
+
+/** A login to one server: the client that it was made with, and the tokens. */
+export interface Login {
+  /** The server's address. */
+  readonly server: string;
+  /** The authorization server, which all the rest is bound to. */
+  readonly issuer: string;
+  /** What ipybox is called there. */
+  readonly clientId: string;
+  /** The secret that it was registered with, if any. */
+  readonly clientSecret?: string | undefined;
+  /** How it proves who it is. */
+  readonly clientAuthMethod?: string | undefined;
+  /** When its secret expires, in seconds since 1970; 0 for never. */
+  readonly clientSecretExpiresAt?: number | undefined;
+  /** The redirect address that it was registered with. */
+  readonly redirectUri?: string | undefined;
+  /** What the server is shown. */
+  readonly accessToken?: string | undefined;
+  /** What the authorization server gives a new one for. */
+  readonly refreshToken?: string | undefined;
+  /** The scopes that were asked for. */
+  readonly scope?: string | undefined;
+  /** The scopes that were found to be missing. */
+  readonly lackingScope?: string | undefined;
+}
+
+const loginSchema: z.ZodType<Login> = z.strictObject({
+  server: z.string(),
+  issuer: z.string(),
+  clientId: z.string(),
+  clientSecret: z.string().optional(),
+  clientAuthMethod: z.string().optional(),
+  clientSecretExpiresAt: z.number().optional(),
+  redirectUri: z.string().optional(),
+  accessToken: token.optional(),
+  refreshToken: token.optional(),
+  scope: z.string().optional(),
+  lackingScope: z.string().optional(),
+});
+
+/** Options of {@linkcode LoginStore.find}. */
+interface FindLoginOptions {
+  /** The client that the user has set, which has logins of its own. */
+  readonly clientId?: string | undefined;
+  /** The folder where executed code writes. */
+  readonly workspace?: string | undefined;
+  /**
+   * The folder of all logins.
+   *
+   * @default {loginsFolder()}
+   */
+  readonly folder?: string | undefined;
+}
+
+/** No login is longer. */
+const MAX_BYTES = 2 ** 20;
+/** How long another process may take with the same login. */
+const LOCK_MS = 60_000;
+
+/** The file of a login cannot be used. The message names it, so that it is not for executed code. */
+export class LoginFileError extends ConfigError {}
+
+/** The file that keeps the login to one server, for its owner only and outside of all workspaces. */
+export class LoginStore {
+  readonly #server: string;
+
+  private constructor(
+    /** The file. */
+    readonly path: string,
+    server: string,
+  ) {
+    this.#server = server;
+  }
+
+  /** Finds the place of a server's login. */
+  static async find(
+    server: URL,
+    options: FindLoginOptions = {},
+  ): Promise<LoginStore | undefined> {
+    const { clientId, workspace, folder = loginsFolder() } = options;
+    if (folder === undefined || !mayUse(folder)) return undefined;
+    if (workspace !== undefined && isWithin(folder, resolve(workspace))) {
+      throw new LoginFileError(
+        `Logins are kept in ${folder}, which must not be in the workspace: choose another workspace`,
+      );
+    }
+    const key = JSON.stringify([server.href, clientId ?? null]);
+    const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(key));
+    const name = new Uint8Array(digest).toHex().slice(0, 32);
+    return new LoginStore(join(folder, `${name}.json`), server.href);
+  }
+
+  /** Reads the login. */
+  async read(): Promise<Login | undefined> {
+    const file = await ifPresent(Deno.open(this.path));
+    if (file === undefined) return undefined;
+    using _file = file;
+    // Of the file that was opened: another process may replace it at any moment.
+    const { isFile, mode, size } = await file.stat();
+    if (!isFile || size > MAX_BYTES) {
+      throw new LoginFileError(`${this.path} holds no login: delete it and log in again`);
+    }
+    if (mode !== null && (mode & 0o077) !== 0) {
+      throw new LoginFileError(`Others can read ${this.path}: delete it and log in again`);
+    }
+    const text = await new Response(file.readable).text();
+    const login = parse(text);
+    if (login?.server === this.#server) return login;
+    throw new LoginFileError(`${this.path} holds no login: delete it and log in again`);
+  }
+
+  /** Replaces the login, at once. Whoever changes what it has read holds the lock. */
+  async write(login: Login): Promise<void> {
+    await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
+    await replaceHostileFile(this.path, JSON.stringify(login) + "\n");
+  }
+
+  /** Deletes the login. */
+  async remove(): Promise<boolean> {
+    try {
+      await Deno.remove(this.path);
+      return true;
+    } catch (error) {
+      if (error instanceof Deno.errors.NotFound) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Keeps all other processes from changing the login. The system gives the lock back if this one
+   * ends.
+   */
+  async lock(signal?: AbortSignal): Promise<Disposable> {
+    await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
+    const file = await Deno.open(`${this.path}.lock`, { create: true, write: true, mode: 0o600 });
+    const limit = AbortSignal.timeout(LOCK_MS);
+    try {
+      await abortable(file.lock(true), anySignal(limit, signal));
+      return file;
+    } catch (error) {
+      file.close();
+      if (!limit.aborted) throw error;
+      throw new LoginFileError(`Another process does not let go of ${this.path}.lock`, {
+        cause: error,
+      });
+    }
+  }
+}
+
+function parse(text: string): Login | undefined {
+  try {
+    return loginSchema.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined; // its text must not get into an error
+  }
+}
+
+function isWithin(path: string, folder: string): boolean {
+  const below = relative(folder, path);
+  return !below.startsWith("..") && !isAbsolute(below);
+}
+
+/** What of an answer with tokens is kept. */
+type Tokens = Pick<Login, "accessToken" | "refreshToken">;
+
+/** Checks an answer with tokens. */
+export function checkTokens(tokens: OAuthTokens): Tokens {
+  const { access_token: accessToken, refresh_token: refreshToken, token_type } = tokens;
+  const isBearer = token_type.toLowerCase() === "bearer";
+  const areTokens = [accessToken, refreshToken].every((text) =>
+    text === undefined || TOKEN.test(text)
+  );
+  if (isBearer && areTokens) return { accessToken, refreshToken };
+  throw new OAuthHttpError("its authorization server gives no bearer token");
+}
+
+/** Gets new tokens for old ones. */
+export async function refreshLogin(
+  login: Login & { readonly refreshToken: string },
+  authority: Authority,
+  params: OAuthParams,
+  fetchFn: FetchLike,
+): Promise<Login> {
+  const { issuer, metadata, resource } = authority;
+  const addClientAuthentication = keyAuthentication(params);
+  const tokens = await refreshAuthorization(issuer, {
+    clientInformation: clientInformation({
+      ...login,
+      clientSecret: params.clientSecret ?? login.clientSecret,
+    }),
+    refreshToken: login.refreshToken,
+    fetchFn,
+    ...(metadata === undefined ? {} : { metadata }),
+    ...(resource === undefined ? {} : { resource }),
+    ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
+  });
+  return { ...login, ...checkTokens(tokens) };
+}
+
+/** Gets a token for the client itself, with its secret or key. */
+export async function fetchClientToken(
+  authority: Authority,
+  params: OAuthParams,
+  scope: string | undefined,
+  fetchFn: FetchLike,
+): Promise<string | undefined> {
+  const { issuer, metadata, resource } = authority;
+  const { clientId = "", clientSecret } = params;
+  const unused = (): never => {
+    throw new Error("No person takes part in this login");
+  };
+  const addClientAuthentication = keyAuthentication(params);
+  const provider: OAuthClientProvider = {
+    redirectUrl: undefined,
+    clientMetadata: { redirect_uris: [] },
+    clientInformation: () => ({ ...clientInformation({ clientId, clientSecret }), issuer }),
+    prepareTokenRequest: (wanted) =>
+      new URLSearchParams({
+        grant_type: "client_credentials",
+        ...(wanted === undefined ? {} : { scope: wanted }),
+      }),
+    tokens: unused,
+    saveTokens: unused,
+    redirectToAuthorization: unused,
+    saveCodeVerifier: unused,
+    codeVerifier: unused,
+    ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
+  };
+  const tokens = await fetchToken(provider, issuer, {
+    fetchFn,
+    ...(metadata === undefined ? {} : { metadata }),
+    ...(resource === undefined ? {} : { resource }),
+    ...(scope === undefined ? {} : { scope }),
+  });
+  return checkTokens(tokens).accessToken;
+}

@@ -1,0 +1,119 @@
+import { z } from "zod";
+import { ToolCallError } from "../base/errors.ts";
+import type { ExactJson } from "../json/exact.ts";
+import { unmarked } from "./exact_fetch.ts";
+
+/** A block of a tool's result, as the server sent it. Kinds that are not known are passed on. */
+export interface ContentBlock {
+  /** The kind of block, such as `"text"`. */
+  readonly type: string;
+  /** What the kind has, in the protocol's own names. */
+  readonly [name: string]: unknown;
+}
+
+/** A tool's result, as the server sent it, checked. */
+export interface ToolResult {
+  /** The blocks, in order. */
+  readonly content: readonly ContentBlock[];
+  /** Any JSON value; absent where the server sent none. */
+  readonly structuredContent?: ExactJson;
+  /** Whether the tool says that it failed. */
+  readonly isError?: boolean;
+  /** What the server says beside the result. */
+  readonly _meta?: Readonly<Record<string, unknown>>;
+}
+
+const media = { data: z.string(), mimeType: z.string() } as const;
+
+const KNOWN_BLOCKS: Readonly<Record<string, z.ZodType>> = {
+  text: z.looseObject({ text: z.string() }),
+  image: z.looseObject(media),
+  audio: z.looseObject(media),
+  resource_link: z.looseObject({ uri: z.string(), name: z.string().optional() }),
+  resource: z.looseObject({
+    resource: z.union([
+      z.looseObject({ uri: z.string(), text: z.string() }),
+      z.looseObject({ uri: z.string(), blob: z.string() }),
+    ]),
+  }),
+};
+
+const rawResult = z.looseObject({
+  content: z.array(z.looseObject({ type: z.string() })).default([]),
+  isError: z.boolean().optional(),
+  _meta: z.record(z.string(), z.unknown()).optional(),
+});
+
+/** Checks a tool's result. It comes from a server, so nothing about it is sure. */
+export function parseToolResult(raw: unknown): ToolResult {
+  const parsed = rawResult.safeParse(raw);
+  if (!parsed.success) throw malformed(problemOf(parsed.error));
+  const { content, isError, _meta, structuredContent } = parsed.data;
+  for (const block of content) {
+    const problem = KNOWN_BLOCKS[block.type]?.safeParse(block).error;
+    if (problem !== undefined) throw malformed(`${block.type}: ${problemOf(problem)}`);
+  }
+  return {
+    content,
+    ...(structuredContent === undefined ? {} : { structuredContent: exact(structuredContent) }),
+    ...(isError === undefined ? {} : { isError }),
+    ...(_meta === undefined ? {} : { _meta }),
+  };
+}
+
+function malformed(problem: string): ToolCallError {
+  return new ToolCallError("protocol_error", `The server sent a malformed tool result: ${problem}`);
+}
+
+function exact(value: unknown): ExactJson {
+  return unmarked(value) as ExactJson; // it was parsed from JSON
+}
+
+// What is wrong with a message, in one line.
+
+/** How much of a server's own words is repeated. */
+const LONGEST = 300;
+
+/** The first of the problems that a check found. */
+export function problemOf(error: z.ZodError): string {
+  return described(error.issues);
+}
+
+/** An error's message in one line. The SDK puts all that Zod finds into its messages, as JSON. */
+export function messageOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  const start = message.search(/\[\s*\{/);
+  if (start >= 0) {
+    const issues = parsed(message.slice(start));
+    if (issues !== undefined) return shortened(message.slice(0, start) + described(issues));
+  }
+  return shortened(message);
+}
+
+interface Issue {
+  readonly path?: readonly PropertyKey[];
+  readonly message?: string;
+}
+
+function parsed(text: string): readonly Issue[] | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    const isIssues = Array.isArray(value) && value.length > 0 &&
+      value.every((issue) => typeof issue?.message === "string" && Array.isArray(issue.path));
+    return isIssues ? value : undefined;
+  } catch {
+    return undefined; // it is part of a sentence
+  }
+}
+
+function described(issues: readonly Issue[]): string {
+  const [{ path = [], message = "" } = {}] = issues;
+  const others = issues.length > 1 ? ` (and ${issues.length - 1} more)` : "";
+  const where = path.map(String).join("/");
+  return shortened(`${where === "" ? "" : `${where}: `}${message}`) + others;
+}
+
+function shortened(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ").trim();
+  return line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line;
+}

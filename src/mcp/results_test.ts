@@ -1,0 +1,47 @@
+import { assertEquals, assertThrows } from "@std/assert";
+import { ToolCallError } from "../base/errors.ts";
+import { parseToolResult } from "./results.ts";
+
+Deno.test("parseToolResult() passes on what the server sent, of known and unknown kinds", () => {
+  const result = {
+    content: [
+      { type: "text", text: "a", annotations: { audience: ["user"] }, _meta: { k: 1 } },
+      { type: "image", data: "AA==", mimeType: "image/png" },
+      { type: "resource", resource: { uri: "x:y", blob: "AA==" } },
+      { type: "resource_link", uri: "x:y", name: "n" },
+      { type: "hologram", depth: 3 },
+    ],
+    structuredContent: { a: [1] },
+    isError: true,
+    _meta: { trace: "x" },
+  };
+  assertEquals(parseToolResult(result), result);
+});
+
+Deno.test("parseToolResult() keeps structured content that looks like nothing", () => {
+  for (const value of [0, false, "", null, [], {}]) {
+    assertEquals(parseToolResult({ content: [], structuredContent: value }), {
+      content: [],
+      structuredContent: value,
+    });
+  }
+  assertEquals("structuredContent" in parseToolResult({ content: [] }), false);
+});
+
+Deno.test("parseToolResult() refuses what is no tool's result", () => {
+  const wrong = [
+    null,
+    "text",
+    [],
+    { content: "text" },
+    { content: [{ text: "no type" }] },
+    { content: [{ type: "text" }] },
+    { content: [{ type: "image", data: 1, mimeType: "image/png" }] },
+    { content: [{ type: "resource", resource: { uri: "x" } }] },
+    { content: [], isError: "yes" },
+  ];
+  for (const raw of wrong) {
+    const error = assertThrows(() => parseToolResult(raw), ToolCallError, "malformed");
+    assertEquals(error.type, "protocol_error");
+  }
+});

@@ -1,0 +1,36 @@
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { StdioTransport } from "./stdio.ts";
+import { namedProgram } from "../process/program.ts";
+
+Deno.test("StdioTransport lets a server whose message is too long see that nobody reads on", async () => {
+  const closed = Promise.withResolvers<void>();
+  const transport = new StdioTransport({
+    command: namedProgram("/bin/sh"),
+    args: ["-c", "trap '' TERM; head -c 1000000 /dev/zero; exit 9"],
+    env: { PATH: "/usr/bin:/bin" },
+    maxMessageBytes: 1000,
+  });
+  transport.onclose = closed.resolve;
+  await transport.start();
+  await closed.promise;
+  await transport.close();
+  assertEquals(await transport.evidence(), { exitCode: 9, signal: null, stderrTail: "" });
+  assertStringIncludes(String(transport.failure), "a message above 1000 bytes");
+});
+
+Deno.test("StdioTransport ends with a server whose message has too many values", async () => {
+  const closed = Promise.withResolvers<void>();
+  const transport = new StdioTransport({
+    command: namedProgram("/bin/sh"),
+    args: [
+      "-c",
+      `printf '{"x":['; yes '[],' | head -n 1200000 | tr -d '\\n'; echo '1]}'; sleep 60`,
+    ],
+    env: { PATH: "/usr/bin:/bin" },
+  });
+  transport.onclose = closed.resolve;
+  await transport.start();
+  await closed.promise;
+  await transport.close();
+  assertStringIncludes(String(transport.failure), "more than 1000000 values");
+});

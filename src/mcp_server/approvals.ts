@@ -1,0 +1,369 @@
+/**
+ * Approvals as MCP elicitations: what is asked of the client's user, and what the answers mean.
+ *
+ * One mechanism serves both protocol eras: a tool returns what it needs to know and is called again
+ * with the answers. In the older era the SDK asks the client meanwhile.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { callLines, callOf, visible, visibleCode } from "../approval/call_text.ts";
+import type { ApprovalRequest } from "../approval/request.ts";
+import type { ElicitationRequest, FormField } from "../mcp/questions.ts";
+import { foreignBlock } from "./cell_report.ts";
+import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
+import type { ClientAbilities } from "./client_abilities.ts";
+import type { PageAsker } from "./page_asker.ts";
+import {
+  acceptedContent,
+  createRequestStateCodec,
+  type ElicitForm,
+  type InputRequests,
+  inputRequired,
+  type InputRequiredResult,
+  type RequestStateCodec,
+  type ServerContext,
+  type ServerOptions,
+} from "./sdk.ts";
+
+/** What travels to the client and back, signed. */
+interface RoundState {
+  readonly run?: string;
+  readonly change?: string;
+  /** When the client was asked. */
+  readonly askedAt?: number;
+}
+
+const confirmation = z.object({
+  decision: z.enum(["allow", "deny"]).meta({ default: "allow" }),
+});
+const answerSchema = z.object({
+  action: z.enum(["accept", "decline", "cancel"]),
+  content: z.record(
+    z.string(),
+    z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]),
+  ).optional(),
+});
+
+/** How long a cell whose questions went to the client waits to be asked for again. */
+const ANSWER_TIMEOUT_MS = 10 * 60_000;
+/**
+ * How long it still waits once the same client asks for another cell. Few clients do that while their
+ * user has a form open: it has most likely been closed. In the newer era nothing else tells.
+ */
+const ABANDONED_MS = 30_000;
+/** Nobody reads a question and refuses in less: a client that does has nobody to ask. */
+const FASTEST_PERSON_MS = 400;
+/** What is asked at once: more would bury a person. */
+const MAX_AT_ONCE = 10;
+
+/** A cell, as far as its rounds need to know it. */
+export type AskingCell = Pick<CellRun, "id" | "code" | "decide" | "answer" | "cancel">;
+
+/** A client's request, as far as rounds need to know it. */
+export interface RoundRequest {
+  readonly mcpReq: Pick<
+    ServerContext["mcpReq"],
+    "envelope" | "inputResponses" | "requestState" | "signal"
+  >;
+}
+
+/** A cell whose questions went to the client. */
+interface Round<Cell> {
+  readonly run: Cell;
+  /** What the user was shown. What has come since is asked next. */
+  readonly shown: Waiting;
+  /** Whether the client's request is still open, so that it tells when it gives up. */
+  readonly isOpen: boolean;
+  expiry: ReturnType<typeof setTimeout>;
+}
+
+/** The cells that wait for the client's user, and the words in which these are asked. */
+export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Disposable {
+  readonly #rounds = new Map<string, Round<Cell>>();
+  readonly #codec: RequestStateCodec<RoundState> = createRequestStateCodec<RoundState>({
+    key: crypto.getRandomValues(new Uint8Array(32)),
+    ttlSeconds: ANSWER_TIMEOUT_MS / 1000,
+  });
+
+  /** What the SDK's server needs to know of the rounds. */
+  get serverOptions(): Pick<ServerOptions, "requestState" | "inputRequired"> {
+    return {
+      requestState: { verify: this.#codec.verify },
+      // A cell may well make more calls than the default of 8 rounds.
+      inputRequired: { maxRounds: 10_000, roundTimeoutMs: ANSWER_TIMEOUT_MS },
+    };
+  }
+
+  /** The cell that this request goes on with, its answers taken. */
+  async resume(
+    ctx: RoundRequest,
+    leave: (run: Cell, request: ApprovalRequest) => void,
+  ): Promise<Cell | undefined> {
+    const { run: id, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
+    if (id === undefined) return undefined;
+    const round = this.#rounds.get(id);
+    if (round === undefined) {
+      throw new Error(
+        "This cell's approvals were not answered in time, and it was stopped: run it again",
+      );
+    }
+    clearTimeout(round.expiry);
+    this.#rounds.delete(id);
+    const { run, shown } = round;
+    const { inputResponses } = ctx.mcpReq;
+    for (const request of shown.approvals) {
+      if (isUnasked(inputResponses?.[request.id], askedAt)) {
+        leave(run, request);
+        continue;
+      }
+      const answer = acceptedContent(inputResponses, request.id, decisionForm(request));
+      await run.decide(request.id, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
+    }
+    for (const { id: key } of shown.questions) {
+      const answer = answerSchema.safeParse(inputResponses?.[key]);
+      if (answer.success) run.answer(key, answer.data.action, answer.data.content);
+      else run.answer(key, "cancel");
+    }
+    return run;
+  }
+
+  /**
+   * Makes room for a new cell: the same cell asked for again takes over, and others whose client does
+   * not hold a request open get little more time.
+   */
+  newcomer(code: string): void {
+    for (const round of this.#rounds.values()) {
+      if (round.isOpen) continue;
+      if (round.run.code === code) this.#drop(round.run);
+      else this.#expireIn(round, ABANDONED_MS);
+    }
+  }
+
+  /** Asks what a cell waits for. */
+  async ask(run: Cell, waiting: Waiting, ctx: RoundRequest): Promise<InputRequiredResult> {
+    const approvals = waiting.approvals.slice(0, MAX_AT_ONCE);
+    const questions = waiting.questions.slice(0, MAX_AT_ONCE - approvals.length);
+    const inputRequests: InputRequests = {};
+    for (const request of approvals) inputRequests[request.id] = approvalForm(request);
+    for (const request of questions) inputRequests[request.id] = questionForm(request);
+    // In the older era the request stays open while the client asks, and may be cancelled meanwhile;
+    // in the newer one it ends here.
+    const isOpen = ctx.mcpReq.envelope === undefined;
+    const expiry = setTimeout(() => this.#drop(run), ANSWER_TIMEOUT_MS);
+    this.#rounds.set(run.id, { run, shown: { approvals, questions }, isOpen, expiry });
+    if (isOpen) {
+      ctx.mcpReq.signal.addEventListener("abort", () => this.#drop(run), { once: true });
+    }
+    return inputRequired({
+      inputRequests,
+      requestState: await this.#codec.mint({ run: run.id, askedAt: Date.now() }),
+    });
+  }
+
+  /** Asks for the approval of a change, exactly as it was asked for. */
+  async confirm(
+    description: string,
+    ctx: RoundRequest,
+  ): Promise<InputRequiredResult | boolean | "unasked"> {
+    const { change, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
+    // The state is signed: the answer counts for exactly what was shown.
+    if (change === description) {
+      if (isUnasked(ctx.mcpReq.inputResponses?.confirm, askedAt)) return "unasked";
+      const answer = acceptedContent(ctx.mcpReq.inputResponses, "confirm", confirmation);
+      return answer?.decision === "allow";
+    }
+    const confirm = inputRequired.elicit({ message: description, requestedSchema: confirmation });
+    return inputRequired({
+      inputRequests: { confirm },
+      requestState: await this.#codec.mint({ change: description, askedAt: Date.now() }),
+    });
+  }
+
+  [Symbol.dispose](): void {
+    for (const { run } of this.#rounds.values()) this.#drop(run);
+  }
+
+  #expireIn(round: Round<Cell>, ms: number): void {
+    clearTimeout(round.expiry);
+    round.expiry = setTimeout(() => this.#drop(round.run), ms);
+  }
+
+  /** Ends a cell that still waits for the client. */
+  #drop(run: Cell): void {
+    const round = this.#rounds.get(run.id);
+    if (round === undefined) return; // it went on meanwhile
+    clearTimeout(round.expiry);
+    this.#rounds.delete(run.id);
+    run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
+  }
+}
+
+/**
+ * Leaves approvals to the approval page, where the client cannot ask its user, or is not to; and
+ * declines the questions that it cannot ask.
+ */
+export function leaveUnaskable(
+  run: CellRun,
+  waiting: Waiting,
+  by: { readonly can: ClientAbilities; readonly page: PageAsker; readonly prefersPage: boolean },
+): Waiting {
+  const { can, page } = by;
+  const usesPage = by.prefersPage || !can.form;
+  if (usesPage) {
+    for (const request of waiting.approvals) {
+      run.leave(request, (request) => page.decide(request));
+    }
+  }
+  const isAskable = ({ question }: ElicitationRequest) => can[question.kind];
+  for (const request of waiting.questions) {
+    if (!isAskable(request)) run.answer(request.id, "decline");
+  }
+  return {
+    approvals: usesPage ? [] : waiting.approvals,
+    questions: waiting.questions.filter(isAskable),
+  };
+}
+
+/**
+ * Whether a client has answered without asking its user, as headless ones do: its form was sent away
+ * by nobody, or refused faster than a person reads.
+ */
+function isUnasked(response: unknown, askedAt: number = Date.now()): boolean {
+  const { data } = answerSchema.safeParse(response);
+  if (data === undefined || data.action === "cancel") return true;
+  return data.action === "decline" && Date.now() - askedAt < FASTEST_PERSON_MS;
+}
+
+function approvalForm(request: ApprovalRequest): InputRequests[string] {
+  const { kind, source, changes = [], server } = request;
+  const isShell = kind === "shell" || kind === "shell_magic";
+  const isChange = kind === "change";
+  const what = isShell ? "shell command" : kind === "tool" ? "tool call" : "request";
+  const about = (label: string, lines: readonly string[]) =>
+    lines.length === 0 ? [] : [label, foreignBlock(lines)];
+  const message = [
+    ...about(`Allow this ${what}?`, callLines(callOf(request))),
+    ...about(
+      "What changes:",
+      isChange ? (request.description ?? "").split("\n").filter((line) => line !== "") : [],
+    ),
+    ...about(`Line ${source?.line} of the code:`, source ? [visibleCode(source.text)] : []),
+    ...about("Server:", server ? [server.launch] : []),
+    ...about("Changed since it was allowed:", changes),
+  ].join("\n\n");
+  return inputRequired.elicit({ message, requestedSchema: decisionForm(request) });
+}
+
+/**
+ * What a form offers, in the words that the user sees: what a tool is allowed, it is allowed with any
+ * arguments; of commands and other requests, exactly the one that is shown.
+ */
+function decisionsOn({ kind, scopes }: ApprovalRequest): ReadonlyMap<string, CellDecision> {
+  const isShell = kind === "shell" || kind === "shell_magic";
+  const what = kind === "tool"
+    ? "this tool with any arguments"
+    : `exactly this ${isShell ? "command" : "request"}`;
+  const remembered = ["cell", "session"] as const;
+  return new Map([
+    ["allow once", "once"],
+    ...remembered.filter((scope) => scopes.includes(scope))
+      .map((scope) => [`allow ${what} in this ${scope}`, scope] as const),
+    ["deny", "deny"],
+  ]);
+}
+
+function decisionForm(
+  request: ApprovalRequest,
+): z.ZodObject<{ decision: z.ZodEnum<Readonly<Record<string, string>>> }> {
+  const words = [...decisionsOn(request).keys()];
+  // Accepting the form stays a deliberate act; what most people choose is chosen already.
+  return z.object({ decision: z.enum(words).meta({ default: words[0] }) });
+}
+
+function questionForm({ serverName, question }: ElicitationRequest): InputRequests[string] {
+  const words = foreignBlock(question.message.split("\n"));
+  const message = `The MCP server "${serverName}" asks:\n\n${words}`;
+  switch (question.kind) {
+    case "url":
+      return inputRequired.elicitUrl({ message, url: question.url.href });
+    case "form":
+      return inputRequired.elicit({ message, requestedSchema: formSchema(question.fields) });
+  }
+}
+
+type FormSchema = ElicitForm["requestedSchema"];
+type FieldSchema = FormSchema["properties"][string];
+
+/**
+ * A form of an MCP server, written anew for the client: only what was read and checked of it, in the
+ * spelling that clients of all versions know.
+ */
+function formSchema(fields: readonly FormField[]): FormSchema {
+  return {
+    type: "object",
+    properties: Object.fromEntries(fields.map((field) => [field.name, fieldSchema(field)])),
+    required: fields.filter(({ required }) => required).map(({ name }) => name),
+  };
+}
+
+function fieldSchema(field: FormField): FieldSchema {
+  const base = {
+    title: visible(field.title),
+    ...given({ description: field.description && visible(field.description) }),
+  };
+  switch (field.type) {
+    case "text": {
+      const { minLength, maxLength, format } = field;
+      return {
+        type: "string",
+        ...base,
+        ...given({ minLength, maxLength, format, default: field.default }),
+      };
+    }
+    case "number":
+    case "integer": {
+      const { type, minimum, maximum } = field;
+      return { type, ...base, ...given({ minimum, maximum, default: field.default }) };
+    }
+    case "boolean":
+      return { type: "boolean", ...base, ...given({ default: field.default }) };
+    case "choice":
+      return {
+        type: "string",
+        ...base,
+        enum: field.options.map(({ value }) => value),
+        enumNames: field.options.map(({ title }) => visible(title)),
+        ...given({ default: field.default }),
+      };
+    case "choices": {
+      const { minItems, maxItems } = field;
+      const options = field.options.map(({ value, title }) => ({
+        const: value,
+        title: visible(title),
+      }));
+      return {
+        type: "array",
+        ...base,
+        items: { anyOf: options },
+        ...given({ minItems, maxItems, default: field.default && [...field.default] }),
+      };
+    }
+  }
+}
+
+/** The properties that have a value. */
+function given<T extends Record<string, unknown>>(
+  values: T,
+): { [Name in keyof T]?: Exclude<T[Name], undefined> } {
+  const kept: { [Name in keyof T]?: Exclude<T[Name], undefined> } = {};
+  for (const name in values) {
+    const value = values[name];
+    if (isGiven(value)) kept[name] = value;
+  }
+  return kept;
+}
+
+function isGiven<T>(value: T): value is Exclude<T, undefined> {
+  return value !== undefined;
+}

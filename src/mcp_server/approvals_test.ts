@@ -1,0 +1,80 @@
+import { assertEquals } from "@std/assert";
+import { FakeTime } from "../../tests/support/fake_time.ts";
+import { ApprovalRounds, type AskingCell, type RoundRequest } from "./approvals.ts";
+
+const NOTHING = { approvals: [], questions: [] };
+
+/** A cell that notes how it is ended. */
+class Cell implements AskingCell {
+  readonly id: string = crypto.randomUUID();
+  cancelled = false;
+
+  constructor(readonly code: string) {}
+
+  decide(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  answer(): void {}
+
+  cancel(): void {
+    this.cancelled = true;
+  }
+}
+
+/** A request of the newer era, which ends with the question, or of the older one, which stays open. */
+function request(era: "newer" | "older", signal = new AbortController().signal): RoundRequest {
+  const mcpReq = { signal, requestState: () => undefined };
+  return { mcpReq: era === "older" ? mcpReq : { ...mcpReq, envelope: {} } };
+}
+
+Deno.test("ApprovalRounds ends a cell that is not asked for again within ten minutes", async () => {
+  using time = new FakeTime();
+  using rounds = new ApprovalRounds<Cell>();
+  const cell = new Cell("a");
+  await asked(rounds, cell, request("newer"));
+  time.advance(10 * 60_000 - 1);
+  assertEquals(cell.cancelled, false);
+  time.advance(1);
+  assertEquals(cell.cancelled, true);
+});
+
+Deno.test("ApprovalRounds gives a cell half a minute more once another one comes", async () => {
+  using time = new FakeTime();
+  using rounds = new ApprovalRounds<Cell>();
+  const cell = new Cell("a");
+  await asked(rounds, cell, request("newer"));
+  rounds.newcomer("b");
+  time.advance(29_999);
+  assertEquals(cell.cancelled, false);
+  time.advance(1);
+  assertEquals(cell.cancelled, true);
+});
+
+Deno.test("ApprovalRounds lets the same cell take over at once", async () => {
+  using _time = new FakeTime();
+  using rounds = new ApprovalRounds<Cell>();
+  const cell = new Cell("a");
+  await asked(rounds, cell, request("newer"));
+  rounds.newcomer("a");
+  assertEquals(cell.cancelled, true);
+});
+
+Deno.test("ApprovalRounds leaves a cell alone whose request is open, until that is cancelled", async () => {
+  using time = new FakeTime();
+  using rounds = new ApprovalRounds<Cell>();
+  const cell = new Cell("a");
+  const cancel = new AbortController();
+  await asked(rounds, cell, request("older", cancel.signal));
+  rounds.newcomer("a");
+  rounds.newcomer("b");
+  time.advance(60_000);
+  assertEquals(cell.cancelled, false);
+  cancel.abort();
+  assertEquals(cell.cancelled, true);
+});
+
+/** Asks something, whatever it is. */
+async function asked(rounds: ApprovalRounds<Cell>, cell: Cell, ctx: RoundRequest): Promise<void> {
+  await rounds.ask(cell, NOTHING, ctx);
+}

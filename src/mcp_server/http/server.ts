@@ -1,0 +1,164 @@
+import type { Logger } from "../../base/log.ts";
+import { LastingServer } from "../../base/lasting_server.ts";
+import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
+import { readJsonBody, Refused } from "../../calls/door.ts";
+import type { ServerForOptions } from "../connection.ts";
+import { isLegacyRequest } from "../sdk.ts";
+import type { BearerTokens } from "./bearer_tokens.ts";
+import { LegacySessions } from "./legacy.ts";
+import { ModernHandlers } from "./modern.ts";
+import { RequestBudget, rpcError, untilSent } from "./answers.ts";
+import { serveFiles } from "./session_files.ts";
+import { type SessionPool, TooManySessionsError } from "./sessions.ts";
+
+/** What an {@linkcode HttpMcpServer} is made of. */
+export interface HttpMcpServerOptions {
+  readonly pool: SessionPool;
+  /** Who may use it; without them, everybody who reaches it. */
+  readonly tokens: BearerTokens | undefined;
+  readonly hostname: string;
+  /** 0 for any that is free. */
+  readonly port: number;
+  /** Names under which clients may reach it, beside those of this machine's loopback. */
+  readonly allowedHosts: readonly string[];
+  readonly version: string;
+  readonly log: Logger;
+  /** Adds more to the server of each connection: see {@linkcode ServerForOptions.extend}. */
+  readonly extend?: ServerForOptions["extend"];
+}
+
+/** Code and its results pass here, files do not. */
+const MAX_BODY_BYTES = 16 * 2 ** 20;
+/** What MCP over streamable HTTP has requests for. */
+const METHODS: readonly string[] = ["POST", "GET", "DELETE"];
+/** Who everybody is where there are no tokens. */
+const EVERYBODY = "everybody";
+
+/**
+ * MCP over streamable HTTP, for clients of both protocol eras, at `/mcp`, and the files of sessions at
+ * `/sessions/ID/files/PATH`.
+ *
+ * Web pages cannot use it: their requests have an `Origin`, or after DNS rebinding the wrong `Host`.
+ */
+export class HttpMcpServer implements AsyncDisposable {
+  /** Where clients connect. */
+  readonly url: URL;
+  readonly #options: HttpMcpServerOptions;
+  readonly #hosts: ReadonlySet<string>;
+  readonly #legacy: LegacySessions;
+  readonly #modern: ModernHandlers;
+  readonly #server: LastingServer;
+  readonly #budget: RequestBudget;
+
+  /** Begins to listen. */
+  constructor(options: HttpMcpServerOptions) {
+    const { pool, version, extend, log, hostname, port, allowedHosts } = options;
+    this.#options = options;
+    this.#budget = new RequestBudget(options.tokens?.owners ?? 1);
+    this.#legacy = new LegacySessions(pool, { version, extend });
+    this.#modern = new ModernHandlers(pool, { version, extend }, log);
+    const handler = (request: Request) => this.#handle(request);
+    this.#server = new LastingServer({ hostname, port, handler, log });
+    const name = hostname.includes(":") ? `[${hostname}]` : hostname;
+    this.url = new URL(`http://${name}:${this.#server.addr.port}/mcp`);
+    this.#hosts = new Set(
+      [...LOOPBACK_HOSTS, name, ...allowedHosts].map((host) => host.toLowerCase()),
+    );
+  }
+
+  /** Ends all connections and stops listening. Sessions are the pool's. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([this.#modern[Symbol.asyncDispose](), this.#legacy[Symbol.asyncDispose]()]);
+    await this.#server[Symbol.asyncDispose]();
+  }
+
+  async #handle(request: Request): Promise<Response> {
+    try {
+      return this.#refusal(request) ?? await this.#serve(request);
+    } catch (error) {
+      if (error instanceof Refused) return rpcError(error.status, -32600, error.message);
+      if (error instanceof TooManySessionsError) return rpcError(503, -32000, error.message);
+      this.#options.log.error(`MCP over HTTP: ${error}`);
+      return rpcError(500, -32603, "ipybox failed; its log says why");
+    }
+  }
+
+  /** The answer to a request that a web page may have made. */
+  #refusal(request: Request): Response | undefined {
+    const host = request.headers.get("host") ?? "";
+    if (!this.#hosts.has(nameOf(host))) {
+      return rpcError(
+        421,
+        -32000,
+        "This host is not served: see `ipybox mcp --help`, --allow-host",
+      );
+    }
+    const origin = request.headers.get("origin");
+    // No page is served here, so that nobody has this origin but clients that make it up.
+    if (origin !== null && origin.toLowerCase() !== `http://${host.toLowerCase()}`) {
+      return rpcError(403, -32000, "Requests of web pages are refused");
+    }
+    return undefined;
+  }
+
+  async #serve(request: Request): Promise<Response> {
+    const { tokens } = this.#options;
+    const owner = tokens === undefined ? EVERYBODY : tokens.ownerOf(request);
+    if (owner === undefined) {
+      return rpcError(401, -32000, "A bearer token is needed: ipybox printed it when it started", {
+        "www-authenticate": 'Bearer realm="ipybox"',
+      });
+    }
+    if (new URL(request.url).pathname !== this.url.pathname) {
+      const services = { pool: this.#options.pool, budget: this.#budget };
+      const file = await serveFiles(request, owner, services);
+      return file ?? rpcError(404, -32600, `Use ${this.url.pathname}`);
+    }
+    if (!METHODS.includes(request.method)) {
+      throw new Refused(405, `Use one of ${METHODS.join(", ")}`); // not all can be passed on
+    }
+    const head = new Request(request.url, { method: request.method, headers: request.headers });
+    if (request.method !== "POST") return await this.#answer(head, owner);
+    const { body, use } = await this.#read(request, owner);
+    try {
+      return untilSent(await this.#answer(head, owner, body), { use });
+    } catch (error) {
+      use[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  async #answer(head: Request, owner: string, body?: unknown): Promise<Response> {
+    return await isLegacyRequest(head, body)
+      ? await this.#legacy.handle(head, owner, body)
+      : await this.#modern.handle(head, owner, body);
+  }
+
+  async #receive(request: Request, owner: string): Promise<Uint8Array> {
+    using _coming = this.#budget.forBody(owner, lengthOf(request));
+    return await readJsonBody(request, MAX_BODY_BYTES);
+  }
+
+  /** Reads and parses a body. `use` counts its memory until it is disposed. */
+  async #read(request: Request, owner: string): Promise<{ body: unknown; use: Disposable }> {
+    const bytes = await this.#receive(request, owner);
+    const use = this.#budget.forRequest(owner, bytes);
+    try {
+      return { body: JSON.parse(new TextDecoder().decode(bytes)), use };
+    } catch {
+      use[Symbol.dispose]();
+      throw new Refused(400, "The body is not JSON");
+    }
+  }
+}
+
+/** The name in a `Host` header, without its port. */
+function nameOf(host: string): string {
+  return host.replace(/:\d+$/, "").toLowerCase();
+}
+
+/** How long a body is; one that does not say so, and so may be as long as any. */
+function lengthOf({ headers }: Request): number {
+  const length = headers.has("transfer-encoding") ? null : headers.get("content-length");
+  return Math.min(Number(length ?? MAX_BODY_BYTES), MAX_BODY_BYTES);
+}

@@ -1,0 +1,271 @@
+import { cp } from "node:fs/promises";
+import { join } from "node:path";
+import { isPlainFolder } from "../../files/safe.ts";
+import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
+import { PackageFolder } from "../../python/packages.ts";
+import { ServerRegistry } from "../../servers/registry.ts";
+import { makeSessionFolder, SessionCleanup, type SessionFolder } from "./session_folders.ts";
+import { Session, type SessionOptions } from "../session.ts";
+import { copyWorkspace, type WorkspaceShare } from "./workspace_share.ts";
+
+/** Options of {@linkcode SessionPool}. */
+export interface SessionPoolOptions {
+  /** The workspace whose servers sessions start with, and in which their folders are. */
+  readonly workspace: string;
+  /** How each session's kernel and approvals are set up. */
+  readonly session: Omit<SessionOptions, "workspace">;
+  /** How many sessions there may be at once. */
+  readonly maxSessions: number;
+  /** How many owners share them. */
+  readonly owners: number;
+  /** How long a session may go unused before it is closed, in milliseconds. */
+  readonly idleMs: number;
+  /** How many folders of ended sessions are kept. */
+  readonly keep: number;
+  /** How sessions get the workspace's files. */
+  readonly share?: WorkspaceShare | undefined;
+}
+
+/** A session of a pool. */
+export interface PooledSession {
+  /** Its handle, which only its owner can use. */
+  readonly id: string;
+  readonly session: Session;
+  /** Its workspace. */
+  readonly folder: string;
+  /** Counts as use until disposed. */
+  use(): Disposable;
+  /** Called once when it is closed, for whatever reason. */
+  onClose(callback: () => void): void;
+}
+
+/** There are as many sessions as there may be, or as this owner may have. */
+export class TooManySessionsError extends Error {
+  override readonly name: string = "TooManySessionsError";
+}
+
+interface Entry extends PooledSession {
+  readonly place: SessionFolder;
+  readonly owner: string;
+  readonly closing: AbortController;
+  uses: number;
+  idle: ReturnType<typeof setTimeout> | undefined;
+}
+
+/**
+ * The sessions of an HTTP server, each with a kernel and a folder of its own.
+ *
+ * A session belongs to whoever opened it: for others its handle means nothing. Its folder outlives it,
+ * as the files in there are its user's, until it is old.
+ */
+export class SessionPool implements AsyncDisposable {
+  readonly #options: SessionPoolOptions;
+  readonly #entries = new Map<string, Entry>();
+  readonly #defaults = new Map<string, Promise<Entry>>();
+  readonly #ending = new Set<Promise<void>>();
+  readonly #cleanup: SessionCleanup;
+  /** How many sessions each owner has: those that are opened and those that have not ended yet, too. */
+  readonly #held = new Map<string, number>();
+
+  /** @param options Where sessions work, and how many there may be. */
+  constructor(options: SessionPoolOptions) {
+    this.#options = options;
+    const { workspace, keep, session: { log } } = options;
+    this.#cleanup = new SessionCleanup({ workspace, keep, log });
+    this.#cleanup.begin();
+  }
+
+  /** Opens a session. Its kernel starts in the background. */
+  async open(owner: string): Promise<PooledSession> {
+    return await this.#open(owner);
+  }
+
+  /** The session of an owner who names none; opened when it is first asked for. */
+  async default(owner: string): Promise<PooledSession> {
+    const known = this.#defaults.get(owner);
+    if (known !== undefined) return await known;
+    const opening = this.#open(owner);
+    this.#defaults.set(owner, opening);
+    const forget = () => {
+      if (this.#defaults.get(owner) === opening) this.#defaults.delete(owner);
+    };
+    opening.then((entry) => entry.onClose(forget), forget);
+    return await opening;
+  }
+
+  /** Finds a session by its handle. */
+  find(owner: string, id: string): PooledSession | undefined {
+    const entry = this.#entries.get(id);
+    return entry?.owner === owner ? entry : undefined;
+  }
+
+  /** Closes a session: its kernel and its MCP servers end. */
+  async close(owner: string, id: string): Promise<boolean> {
+    const entry = this.#entries.get(id);
+    if (entry?.owner !== owner) return false;
+    await this.#end(entry);
+    return true;
+  }
+
+  /** Closes all sessions. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry)));
+    await Promise.all(this.#ending);
+    await this.#cleanup[Symbol.asyncDispose]();
+  }
+
+  async #open(owner: string): Promise<Entry> {
+    const { workspace, session } = this.#options;
+    this.#take(owner);
+    using stack = new DisposableStack();
+    try {
+      const id = crypto.randomUUID();
+      const place = stack.use(await makeSessionFolder(workspace, id));
+      const folder = place.path;
+      await this.#copyApis(folder);
+      const opened = new Session({
+        ...this.#options.session,
+        workspace: folder,
+        nestedWorkspace: true, // in a place that no code reaches
+        servers: await this.#servers(),
+        variables: await this.#variables(folder),
+        consents: session.consents ?? workspace, // what its own folder says must not count
+        packages: session.packages ?? workspace, // beside its own, which go with it
+        label: `session ${id}`,
+        ...this.#shared(folder),
+      });
+      opened.begin();
+      const entry = this.#entry(owner, id, opened, place);
+      stack.move();
+      this.#entries.set(id, entry);
+      this.#watch(entry);
+      return entry;
+    } catch (error) {
+      this.#giveBack(owner);
+      throw error;
+    }
+  }
+
+  /** How a session gets the workspace's files. */
+  #shared(folder: string): Pick<SessionOptions, "sandbox" | "fill"> {
+    const { workspace, share, session: { sandbox } } = this.#options;
+    switch (share) {
+      case "read-only":
+        return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
+      case "copy":
+        return { fill: (signal) => copyWorkspace(workspace, folder, signal) };
+      case undefined:
+        return {};
+    }
+  }
+
+  /** Counts one more session of an owner. Equal shares: no owner can keep all others out. */
+  #take(owner: string): void {
+    const { maxSessions, owners } = this.#options;
+    const share = Math.max(1, Math.floor(maxSessions / owners));
+    const own = this.#held.get(owner) ?? 0;
+    const all = this.#held.values().reduce((sum, held) => sum + held, 0);
+    if (own >= share || all >= maxSessions) {
+      const these = own >= share && share < maxSessions
+        ? `Your token has ${own} of the ${maxSessions} sessions, which is its share`
+        : `There are ${maxSessions} sessions already`;
+      throw new TooManySessionsError(
+        `${these}: close one, or start ipybox with a higher --max-sessions`,
+      );
+    }
+    this.#held.set(owner, own + 1);
+  }
+
+  #giveBack(owner: string): void {
+    this.#held.set(owner, (this.#held.get(owner) ?? 0) - 1);
+  }
+
+  #entry(owner: string, id: string, session: Session, place: SessionFolder): Entry {
+    const closing = new AbortController();
+    const entry: Entry = {
+      owner,
+      id,
+      session,
+      place,
+      folder: place.path,
+      closing,
+      uses: 0,
+      idle: undefined,
+      onClose: (callback) => closing.signal.addEventListener("abort", callback, { once: true }),
+      use: () => {
+        entry.uses++;
+        clearTimeout(entry.idle);
+        let used = false;
+        return {
+          [Symbol.dispose]: () => {
+            if (used) return;
+            used = true;
+            entry.uses--;
+            this.#watch(entry);
+          },
+        };
+      },
+    };
+    return entry;
+  }
+
+  /** Closes a session once it has not been used for long enough. */
+  #watch(entry: Entry): void {
+    clearTimeout(entry.idle);
+    if (entry.uses > 0 || entry.closing.signal.aborted) return;
+    entry.idle = setTimeout(() => this.#end(entry), this.#options.idleMs);
+    Deno.unrefTimer(entry.idle);
+  }
+
+  #end(entry: Entry): Promise<void> {
+    clearTimeout(entry.idle);
+    if (!this.#entries.delete(entry.id)) return Promise.resolve(); // it is closing already
+    const ending = this.#dispose(entry).finally(() => this.#ending.delete(ending));
+    this.#ending.add(ending);
+    return ending;
+  }
+
+  async #dispose(entry: Entry): Promise<void> {
+    entry.closing.abort();
+    try {
+      await entry.session[Symbol.asyncDispose]();
+      await PackageFolder.remove(entry.folder);
+    } catch (error) {
+      entry.session.log.error(`Session ${entry.id} did not end cleanly: ${error}`);
+    } finally {
+      entry.place[Symbol.dispose]();
+      this.#giveBack(entry.owner);
+      this.#cleanup.begin();
+    }
+  }
+
+  /** A session's folder starts with the Python APIs that the workspace has. */
+  async #copyApis(folder: string): Promise<void> {
+    const generated = join(this.#options.workspace, "mcptools");
+    if (await isPlainFolder(generated)) {
+      await cp(generated, join(folder, "mcptools"), { recursive: true });
+    }
+  }
+
+  /** The workspace's `.env` is the user's; one in a session's folder would be the code's. */
+  async #variables(folder: string): Promise<VariableLookup> {
+    const { workspace, session: { log } } = this.#options;
+    const lookup = await variableLookup(workspace, { log });
+    return (name) => name === WORKSPACE_VARIABLE ? folder : lookup(name);
+  }
+
+  async #servers(): Promise<SessionOptions["servers"]> {
+    const { workspace, session: { servers, log } } = this.#options;
+    const registry = await ServerRegistry.open({ workspace, servers });
+    const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
+    const others = registry.names.filter((name) => !own.some(([other]) => other === name));
+    if (others.length > 0) {
+      // Whoever serves others decides on servers, and not these.
+      log?.warn(
+        `Left out of sessions, as you have not registered them: ${others.join(", ")} in ` +
+          `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
+      );
+    }
+    return Object.fromEntries(own);
+  }
+}

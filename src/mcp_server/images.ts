@@ -1,0 +1,184 @@
+import { basename } from "node:path";
+import { asset } from "../assets/mod.ts";
+import { Mutex } from "../base/mutex.ts";
+import { readHostileBytes } from "../files/safe.ts";
+
+/** A file that a cell has left: its whole output, or an image. */
+export interface Artifact {
+  /** Where it is as a resource. */
+  readonly uri: string;
+  /** The file. */
+  readonly path: string;
+  readonly mimeType: string;
+  /** What it is, in words. */
+  readonly title: string;
+}
+
+/** What an artifact is: part of its address. */
+export type ArtifactKind = "outputs" | "images";
+
+/** How many are known; the files of older ones stay. */
+const MAX_ARTIFACTS = 500;
+/** The largest that is sent as a resource. */
+const MAX_BYTES = 32 * 2 ** 20;
+
+const MIME_TYPES: Readonly<Record<string, string>> = {
+  txt: "text/plain",
+  png: "image/png",
+  jpg: "image/jpeg",
+  svg: "image/svg+xml",
+};
+
+/** The files that a session's cells have left, as resources. */
+export class Artifacts {
+  readonly #artifacts = new Map<string, Artifact>();
+  /** The latest of one kind, newest first. */
+  list(kind: ArtifactKind): Artifact[] {
+    return [...this.#artifacts.values()]
+      .filter(({ uri }) => uri.startsWith(`ipybox://${kind}/`)).reverse();
+  }
+
+  /** Makes a file a resource. */
+  add(kind: ArtifactKind, path: string, title: string): Artifact {
+    const name = basename(path);
+    const uri = `ipybox://${kind}/${name}`;
+    const mimeType = MIME_TYPES[name.split(".").at(-1) ?? ""] ?? "application/octet-stream";
+    const artifact = { uri, path, mimeType, title };
+    this.#artifacts.set(uri, artifact);
+    const [oldest] = this.#artifacts.keys();
+    if (this.#artifacts.size > MAX_ARTIFACTS && oldest !== undefined) {
+      this.#artifacts.delete(oldest);
+    }
+    return artifact;
+  }
+
+  /** Reads one. Executed code may have changed its file since. */
+  async read(
+    uri: string,
+  ): Promise<{ artifact: Artifact; bytes: Uint8Array<ArrayBuffer> } | undefined> {
+    const artifact = this.#artifacts.get(uri);
+    if (artifact === undefined) return undefined;
+    const bytes = await readHostileBytes(artifact.path, MAX_BYTES);
+    if (bytes !== undefined) return { artifact, bytes };
+    throw new Error(
+      `Cannot send ${artifact.path}: it is gone or larger than ${MAX_BYTES / 2 ** 20} MiB; ` +
+        "read a part of it in a cell",
+    );
+  }
+}
+
+/** A picture as it is sent to the client. */
+interface InlineImage {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly mimeType: "image/png" | "image/jpeg";
+  readonly width: number;
+  readonly height: number;
+}
+
+/** The longest side that is sent: models see no more than this. */
+const MAX_SIDE = 1568;
+/** The most bytes of one picture. */
+const MAX_INLINE_BYTES = 2 ** 20;
+/** The most pixels that are decoded, which takes four bytes of memory for each. */
+const MAX_PIXELS = 16e6;
+/** The least that a picture is scaled down to, before it is left out. */
+const MIN_SIDE = 200;
+
+/**
+ * Makes a picture fit for a client: one that is large is scaled down, and becomes a JPEG where a PNG
+ * would still be too large.
+ */
+export async function inlineImage(
+  bytes: Uint8Array<ArrayBuffer>,
+  room: number,
+): Promise<InlineImage | undefined> {
+  const size = imageSize(bytes);
+  if (size === undefined || size.width * size.height > MAX_PIXELS) return undefined;
+  const limit = Math.min(room, MAX_INLINE_BYTES);
+  const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
+  const side = Math.max(size.width, size.height);
+  if (bytes.length <= limit && side <= MAX_SIDE) return { bytes, mimeType, ...size };
+  return await scaledDown(new Blob([bytes], { type: mimeType }), {
+    ...size,
+    longest: Math.min(side, MAX_SIDE),
+    least: MIN_SIDE,
+    types: mimeType === "image/png" ? BOTH_TYPES : ["image/jpeg"],
+    limit,
+  });
+}
+
+/** What the worker needs besides the picture. */
+interface Scaling extends ImageSize {
+  /** The longest side at first. */
+  readonly longest: number;
+  /** The shortest that the longest side may get. */
+  readonly least: number;
+  readonly types: readonly InlineImage["mimeType"][];
+  /** The most bytes. */
+  readonly limit: number;
+}
+
+const BOTH_TYPES = ["image/png", "image/jpeg"] as const;
+
+/** One picture is decoded at a time: executed code can make many, and each takes much memory. */
+const turns = new Mutex();
+/** How long a picture may take. */
+const TIMEOUT_MS = 30_000;
+
+/** Has a worker scale a picture: this process has other sessions to answer. */
+async function scaledDown(picture: Blob, scaling: Scaling): Promise<InlineImage | undefined> {
+  using _turn = await turns.acquire();
+  // Its module comes with this one, also where all is one file.
+  const code = `data:text/javascript,${encodeURIComponent(asset("images/scale.js"))}`;
+  const worker = new Worker(code, { type: "module" });
+  const { promise, resolve } = Promise.withResolvers<InlineImage | undefined>();
+  const timer = setTimeout(() => resolve(undefined), TIMEOUT_MS);
+  worker.onmessage = ({ data }: MessageEvent<InlineImage | null>) => resolve(data ?? undefined);
+  worker.onerror = (event) => {
+    event.preventDefault(); // executed code made the picture: it is one that cannot be shown
+    resolve(undefined);
+  };
+  worker.postMessage({ picture, ...scaling });
+  try {
+    return await promise;
+  } finally {
+    clearTimeout(timer);
+    worker.terminate();
+  }
+}
+
+/** The size of a picture in pixels. */
+interface ImageSize {
+  readonly width: number;
+  readonly height: number;
+}
+
+const PNG = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
+
+/**
+ * Reads a picture's size from its header, before anything is decoded: executed code made the picture,
+ * and a small file can hold a huge one.
+ */
+export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (bytes.length >= 24 && PNG.every((byte, at) => bytes[at] === byte)) {
+    return { width: view.getUint32(16), height: view.getUint32(20) };
+  }
+  return bytes[0] === 0xff && bytes[1] === 0xd8 ? jpegSize(view) : undefined;
+}
+
+/** The size in the first frame header: one of the markers SOF0 to SOF15. */
+function jpegSize(view: DataView): ImageSize | undefined {
+  for (let at = 2; at + 9 < view.byteLength;) {
+    const marker = view.getUint8(at + 1);
+    if (view.getUint8(at) !== 0xff) return undefined;
+    if (marker === 0xff) {
+      at++; // a fill byte
+      continue;
+    }
+    const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
+    if (isFrame) return { width: view.getUint16(at + 7), height: view.getUint16(at + 5) };
+    at += 2 + view.getUint16(at + 2);
+  }
+  return undefined;
+}

@@ -1,0 +1,280 @@
+/**
+ * Which package index installers use on this machine, as pip's configuration says.
+ *
+ * @module
+ */
+import { parse } from "@std/toml";
+import { join } from "node:path";
+import { z } from "zod";
+import { ConfigError } from "../base/errors.ts";
+import { hostEnv } from "../base/permission.ts";
+import type { ProgramPath } from "../process/program.ts";
+import { runProgram } from "../process/run_program.ts";
+
+/** Where packages come from. */
+export interface IndexSettings {
+  /** The addresses of the indexes. */
+  readonly indexes: readonly string[];
+  /** The hosts that this takes, sorted. */
+  readonly hosts: readonly string[];
+  /** Local files and folders that this takes. */
+  readonly paths: readonly string[];
+  /** The file of certificates that the installer trusts, where one is configured. */
+  readonly certificates: string | undefined;
+  /** Variables that make an installer use it. */
+  readonly env: Readonly<Record<string, string>>;
+  /** The text of a configuration file, which `PIP_CONFIG_FILE` has to name, where one is needed. */
+  readonly file: string | undefined;
+}
+
+/** The options of pip that have to do with where packages come from. */
+const OPTIONS: ReadonlySet<string> = new Set([
+  "cert",
+  "client-cert",
+  "extra-index-url",
+  "find-links",
+  "index-url",
+  "no-binary",
+  "no-index",
+  "only-binary",
+  "prefer-binary",
+  "retries",
+  "timeout",
+  "default-timeout",
+  "trusted-host",
+]);
+
+/** pip's sections, the later one counting more. */
+const SECTIONS: readonly string[] = ["global", "install", ":env:"];
+
+/** Reads what pip is configured to: by its files and by `PIP_…` variables. */
+export async function readIndexSettings(
+  python: ProgramPath,
+  signal?: AbortSignal,
+): Promise<IndexSettings> {
+  const { success, stdout, stderr } = await runProgram(python, {
+    args: ["-I", "-m", "pip", "config", "list"],
+    env: installerEnvironment(),
+    clearEnv: true,
+    signal,
+  });
+  if (!success) {
+    const reason = stderr.trim().split("\n").at(-1);
+    throw new Error(`Cannot tell which package index pip uses: ${reason}`);
+  }
+  const main = await defaultIndex(python, ["-I", "-m", "pip", "install"], { signal });
+  return indexSettings(stdout, main);
+}
+
+/** Reads what `pip config list` prints. */
+export function indexSettings(listing: string, main: string): IndexSettings {
+  const sections = new Map(SECTIONS.map((name) => [name, new Map<string, string>()]));
+  for (const line of listing.split("\n")) {
+    const equals = line.indexOf("=");
+    const dot = line.lastIndexOf(".", equals);
+    const [section, option] = [line.slice(0, Math.max(0, dot)), line.slice(dot + 1, equals)];
+    const value = line.slice(equals + 1);
+    if (OPTIONS.has(option)) sections.get(section)?.set(option, unquoted(value));
+  }
+  const options = new Map(SECTIONS.flatMap((name) => [...sections.get(name) ?? []]));
+  const isOffline = /^(1|true|yes|on)$/i.test(options.get("no-index") ?? "");
+  const indexes = isOffline ? [] : [
+    ...words(options.get("index-url") ?? main),
+    ...words(options.get("extra-index-url")),
+  ];
+  const links = words(options.get("find-links"));
+  const certificates = ["cert", "client-cert"].flatMap((name) => options.get(name) ?? []);
+  return {
+    indexes,
+    hosts: hostsOfUrls([...indexes, ...links]),
+    paths: pathsOf([...links, ...certificates]),
+    certificates: options.get("cert"),
+    env: {},
+    file: configFile(options),
+  };
+}
+
+/** The hosts of those texts that are addresses, sorted. */
+function hostsOfUrls(texts: readonly string[]): string[] {
+  const hosts = new Set<string>();
+  for (const text of texts) {
+    const url = URL.parse(text);
+    if (url !== null && /^https?:$/.test(url.protocol)) hosts.add(url.hostname);
+  }
+  return [...hosts].sort();
+}
+
+/** Those texts that are local files or folders. */
+function pathsOf(texts: readonly string[]): string[] {
+  return texts.flatMap((text) =>
+    text.startsWith("/") ? [text] : text.startsWith("file:///") ? [new URL(text).pathname] : []
+  );
+}
+
+/** The words of a text; none for no text. */
+function words(value: string = ""): string[] {
+  return value.split(/\s+/).filter((word) => word !== "");
+}
+
+/** The text of a file that makes pip use these options. */
+function configFile(options: ReadonlyMap<string, string>): string {
+  // A line break in a value goes on in the next line, which is indented.
+  const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
+  return `[global]\n${lines.join("\n")}\n`;
+}
+
+/** The text of a Python string literal, as `repr()` writes it. */
+function unquoted(literal: string): string {
+  return literal.slice(1, -1).replace(
+    /\\(n|t|r|x[0-9a-f]{2}|u[0-9a-f]{4}|.)/g,
+    (_, escape: string) => {
+      const simple = { n: "\n", t: "\t", r: "\r" }[escape];
+      if (simple !== undefined) return simple;
+      return escape.length === 1 ? escape : String.fromCharCode(parseInt(escape.slice(1), 16));
+    },
+  );
+}
+
+// Which package index uv uses on this machine: for a Python that has no pip of its own.
+
+const urls = z.union([z.string(), z.array(z.string())]).optional();
+const table = {
+  "index-url": z.string().optional(),
+  "extra-index-url": urls,
+  "find-links": urls,
+  "no-index": z.boolean().optional(),
+};
+const configSchema: z.ZodType<UvConfig> = z.object({
+  ...table,
+  index: z.array(z.object({ url: z.string(), default: z.boolean().default(false) })).optional(),
+  pip: z.object(table).optional(),
+});
+
+/** The part of a `uv.toml` that says where packages come from. */
+interface UvConfig extends UvTable {
+  /** Indexes by the newer spelling. */
+  readonly index?: readonly { readonly url: string; readonly default: boolean }[] | undefined;
+  /** The same for `uv pip` only. */
+  readonly pip?: UvTable | undefined;
+}
+
+/** Options that are in two places of a `uv.toml`. */
+interface UvTable {
+  readonly "index-url"?: string | undefined;
+  readonly "extra-index-url"?: string | readonly string[] | undefined;
+  readonly "find-links"?: string | readonly string[] | undefined;
+  readonly "no-index"?: boolean | undefined;
+}
+
+/** Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more. */
+export async function readUvSettings(
+  env: Readonly<Record<string, string>>,
+  main: string,
+): Promise<IndexSettings> {
+  const { HOME, XDG_CONFIG_HOME, UV_CONFIG_FILE } = env;
+  const folder = XDG_CONFIG_HOME ?? (HOME === undefined ? undefined : join(HOME, ".config"));
+  const files = UV_CONFIG_FILE !== undefined
+    ? [UV_CONFIG_FILE]
+    : ["/etc/uv/uv.toml", ...(folder === undefined ? [] : [join(folder, "uv", "uv.toml")])];
+  return uvSettings(await Promise.all(files.map(readConfig)), env, main);
+}
+
+/** Combines what uv is configured to. */
+export function uvSettings(
+  configs: readonly UvConfig[],
+  env: Readonly<Record<string, string>>,
+  fallback: string,
+): IndexSettings {
+  let main = fallback;
+  let extra: string[] = [];
+  let links: string[] = [];
+  let isOffline = false;
+  for (const config of configs) {
+    for (const level of [config, config.pip ?? {}]) {
+      main = level["index-url"] ?? main;
+      extra = listOf(level["extra-index-url"]) ?? extra;
+      links = listOf(level["find-links"]) ?? links;
+      isOffline = level["no-index"] ?? isOffline;
+    }
+    for (const { url, default: isMain } of config.index ?? []) {
+      if (isMain) main = url;
+      else extra.push(url);
+    }
+  }
+  main = env.UV_DEFAULT_INDEX ?? env.UV_INDEX_URL ?? main;
+  const named = words(env.UV_INDEX ?? env.UV_EXTRA_INDEX_URL);
+  if (named.length > 0) extra = named.map((word) => word.replace(/^[\w.-]+=(?=https?:)/, ""));
+  if (env.UV_FIND_LINKS !== undefined) links = env.UV_FIND_LINKS.split(/[,\s]+/);
+  links = links.filter((link) => link !== "");
+  const certificates = env.SSL_CERT_FILE;
+  return {
+    indexes: isOffline ? [] : [main, ...extra],
+    hosts: hostsOfUrls(isOffline ? links : [main, ...extra, ...links]),
+    paths: pathsOf(certificates === undefined ? links : [...links, certificates]),
+    certificates,
+    env: {
+      UV_LINK_MODE: "copy",
+      UV_NO_CONFIG: "1",
+      UV_PYTHON_DOWNLOADS: "never",
+      UV_DEFAULT_INDEX: main,
+      ...(extra.length === 0 ? {} : { UV_INDEX: extra.join(" ") }),
+      ...(links.length === 0 ? {} : { UV_FIND_LINKS: links.join(",") }),
+      ...(isOffline ? { UV_NO_INDEX: "1" } : {}),
+      ...(certificates === undefined ? {} : { SSL_CERT_FILE: certificates }),
+    },
+    file: undefined,
+  };
+}
+
+function listOf(value: string | readonly string[] | undefined): string[] | undefined {
+  return typeof value === "string" ? [value] : value && [...value];
+}
+
+async function readConfig(path: string): Promise<UvConfig> {
+  let text: string;
+  try {
+    text = await Deno.readTextFile(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return {};
+    throw error;
+  }
+  try {
+    return configSchema.parse(parse(text));
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new ConfigError(`Cannot read uv's configuration ${path}: ${reason}`, { cause });
+  }
+}
+
+/**
+ * The package index that an installer uses where nothing else is configured, as its own help says.
+ */
+export async function defaultIndex(
+  program: ProgramPath,
+  args: readonly string[],
+  options: { readonly signal?: AbortSignal | undefined } = {},
+): Promise<string> {
+  const { stdout } = await runProgram(program, {
+    args: [...args, "--help"],
+    env: { ...installerEnvironment(), NO_COLOR: "1" },
+    clearEnv: true,
+    ...options,
+  });
+  const index = indexInHelp(stdout);
+  if (index !== undefined) return index;
+  const command = [program, ...args].join(" ");
+  throw new Error(`Cannot tell which package index ${command} uses: configure one`);
+}
+
+/** Finds the default index in an installer's help. */
+export function indexInHelp(help: string): string | undefined {
+  return /\(\s*(?:by\s+)?default:?\s+<?(https?:\/\/[^\s<>()]+)/.exec(help)?.[1];
+}
+
+/** What an installer may know: where it finds its configuration, the index and the network. */
+export function installerEnvironment(): Record<string, string> {
+  const wanted =
+    /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|XDG_.*|PIP_.*|UV_.*|SSL_CERT_.*|(HTTPS?|ALL|NO)_PROXY)$/i;
+  const all = hostEnv("PATH") === undefined ? {} : Deno.env.toObject();
+  return Object.fromEntries(Object.entries(all).filter(([name]) => wanted.test(name)));
+}

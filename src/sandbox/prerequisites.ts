@@ -1,0 +1,240 @@
+/**
+ * What the sandbox needs of this machine, what of it is missing, and how to get it.
+ *
+ * @module
+ */
+import { SandboxUnavailableError } from "../base/errors.ts";
+import { mayRead } from "../base/permission.ts";
+import { ControlGroup } from "../process/control_group.ts";
+import { ManagedProcess } from "../process/managed_process.ts";
+import { namedProgram, requireProgram } from "../process/program.ts";
+import { type ProgramEnd, runProgram } from "../process/run_program.ts";
+import { installCommandHere, isRoot, type SystemTool } from "./system_packages.ts";
+
+/** Something that ipybox needs of the machine, as it was found. */
+export interface Prerequisite {
+  /** What it is, such as `"bubblewrap"`. */
+  readonly name: string;
+  /** `"ok"`; `"warn"` for what works but is weaker than it could be; `"missing"`. */
+  readonly state: "ok" | "warn" | "missing";
+  /** Its version, where it has one that is known. */
+  readonly version: string | null;
+  /** What was found. */
+  readonly detail: string;
+  /** Where it is, where a program may want to know. */
+  readonly path?: string;
+  /** The command or the step that puts it right, unless it is `"ok"`. */
+  readonly fix: string | null;
+}
+
+/** A program of the sandbox: its name for people, and how it is asked for its version. */
+interface Tool {
+  readonly name: string;
+  readonly tool: SystemTool;
+  readonly args: readonly string[];
+}
+
+const TOOLS: readonly Tool[] = [
+  { name: "bubblewrap", tool: "bwrap", args: ["--version"] },
+  { name: "socat", tool: "socat", args: ["-V"] },
+  { name: "ripgrep", tool: "rg", args: ["--version"] },
+];
+
+/**
+ * Checks what the sandbox needs: its programs, on Linux also working user namespaces, and whether
+ * root runs it. Takes some 10 ms. `srt` itself is checked
+ * by `checkSrt`.
+ */
+export async function checkSandbox(): Promise<Prerequisite[]> {
+  switch (Deno.build.os) {
+    case "linux": {
+      const tools = await Promise.all(TOOLS.map(checkTool));
+      const bubblewrap = tools.some(({ name, state }) => name === "bubblewrap" && state === "ok");
+      return [...tools, ...(bubblewrap ? [await checkNamespaces()] : []), checkRoot()];
+    }
+    case "darwin": // the system's own sandbox does what bubblewrap and socat do on Linux
+      return [...await Promise.all(TOOLS.filter(({ tool }) => tool === "rg").map(checkTool))];
+    default:
+      return [unsupported()];
+  }
+}
+
+/** Makes sure that this machine can start the sandbox. */
+export async function requireSandboxPrerequisites(): Promise<void> {
+  const missing = (await checkSandbox()).filter(({ state }) => state === "missing");
+  if (missing.length === 0) return;
+  const tools = missingTools(missing);
+  const rest = missing.filter(({ name }) => TOOLS.every((tool) => tool.name !== name));
+  const fixes = rest.flatMap(({ fix }) => fix ?? []);
+  if (tools.length > 0) fixes.unshift(await installCommandHere(tools)); // one command for them all
+  throw new SandboxUnavailableError(
+    `The sandbox cannot start: ${missing.map(({ detail }) => detail).join("; ")}`,
+    fixes.join("\n"),
+  );
+}
+
+/** The programs among prerequisites that are missing. */
+export function missingTools(prerequisites: readonly Prerequisite[]): SystemTool[] {
+  const missing = prerequisites.filter(({ state }) => state === "missing");
+  return TOOLS.filter(({ name }) => missing.some((item) => item.name === name))
+    .map(({ tool }) => tool);
+}
+
+async function checkTool({ name, tool, args }: Tool): Promise<Prerequisite> {
+  const output = await run(tool, args);
+  if (typeof output === "string") {
+    const fix = await installCommandHere([tool]);
+    return { name, state: "missing", version: null, detail: output, fix };
+  }
+  const version = /(?<!\d)\d+(\.\d+)+/.exec(output.stdout)?.[0] ?? null;
+  return { name, state: "ok", version, detail: `${tool} is on the PATH`, fix: null };
+}
+
+async function checkNamespaces(): Promise<Prerequisite> {
+  const common = { name: "user namespaces", version: null } as const;
+  const output = await run("bwrap", NAMESPACE_PROBE);
+  const stderr = typeof output === "string" ? output : output.success ? undefined : output.stderr;
+  if (stderr === undefined) {
+    return { ...common, state: "ok", detail: "bubblewrap works", fix: null };
+  }
+  const reason = explainNamespaceFailure(stderr, await readNamespaceSettings());
+  return { ...common, state: "missing", ...reason };
+}
+
+/** Tries what bounds the processes of a session together. */
+export async function checkSessionLimits(): Promise<Prerequisite> {
+  const common = { name: "limits of a session", version: null } as const;
+  await using waiting = ManagedProcess.spawn({ command: namedProgram("/bin/cat"), env: {} });
+  const limits = { memoryBytes: 2 ** 30, processes: 100 };
+  const group = await ControlGroup.take(waiting.pid, limits);
+  await waiting.stop();
+  await group?.[Symbol.asyncDispose]();
+  const keeper = group?.keeper;
+  if (keeper !== undefined) {
+    const detail = `memory and processes of a session are limited together, by ${keeper}`;
+    return { ...common, state: "ok", detail, fix: null };
+  }
+  return {
+    ...common,
+    state: "warn",
+    detail: "limits hold for each process, not for all processes of a session together",
+    fix: "Run ipybox where systemd runs for your user, or in a container with --memory",
+  };
+}
+
+function checkRoot(): Prerequisite {
+  const common = { name: "ordinary user", version: null } as const;
+  if (isRoot() !== true) return { ...common, state: "ok", detail: "not root", fix: null };
+  return {
+    ...common,
+    state: "warn",
+    detail: "running as root: whatever escapes the sandbox is root",
+    fix: "Run ipybox as another user",
+  };
+}
+
+function unsupported(): Prerequisite {
+  return {
+    name: "sandbox",
+    state: "missing",
+    version: null,
+    detail: `There is no sandbox for ${Deno.build.os}`,
+    fix: "Use Linux, macOS or WSL 2, or run without a sandbox: --no-sandbox",
+  };
+}
+
+/** How a program ended, or why there is none. */
+async function run(tool: SystemTool, args: readonly string[]): Promise<ProgramEnd | string> {
+  try {
+    return await runProgram(await requireProgram(tool), { args });
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return error.message;
+    throw error;
+  }
+}
+
+// Linux user namespaces, which the sandbox is made of: trying them, and saying why they fail.
+
+/**
+ * Arguments of `bwrap` that ask for the namespaces and mounts that `srt` asks for, in short. What
+ * runs inside is `bwrap` again: it is known to be on the PATH.
+ */
+const NAMESPACE_PROBE: readonly string[] =
+  "--unshare-user --unshare-net --unshare-pid --ro-bind / / --dev /dev --proc /proc bwrap --version"
+    .split(" ");
+
+/** Kernel settings that matter to user namespaces; `undefined` where the kernel has no such. */
+export interface NamespaceSettings {
+  /** `kernel.apparmor_restrict_unprivileged_userns`. */
+  readonly apparmorRestricts: string | undefined;
+  /** `kernel.unprivileged_userns_clone`. */
+  readonly unprivilegedClone: string | undefined;
+  /** `user.max_user_namespaces`. */
+  readonly maximum: string | undefined;
+}
+
+/** Why user namespaces do not work, and what helps. */
+interface NamespaceFailure {
+  /** What is in the way. */
+  readonly detail: string;
+  /** How to get it out of the way. */
+  readonly fix: string;
+}
+
+const CONTAINER = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
+  "--security-opt systempaths=unconfined, or take the container as the sandbox (--no-sandbox)";
+
+/** Says why bubblewrap could not make its namespaces. */
+export function explainNamespaceFailure(
+  stderr: string,
+  settings: NamespaceSettings,
+): NamespaceFailure {
+  const said = stderr.trim().split("\n").at(-1) ?? "";
+  if (settings.unprivilegedClone === "0") {
+    return {
+      detail: `Only root may make user namespaces here (${said})`,
+      fix: "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+    };
+  }
+  if (settings.maximum === "0") {
+    return {
+      detail: `The kernel allows no user namespaces (${said})`,
+      fix: "sudo sysctl -w user.max_user_namespaces=15000",
+    };
+  }
+  if (/mount proc/i.test(said)) {
+    return {
+      detail: `This container hides parts of /proc, so no sandbox can be nested in it (${said})`,
+      fix: `Run the container with ${CONTAINER}`,
+    };
+  }
+  if (settings.apparmorRestricts === "1") {
+    return {
+      detail: `AppArmor restricts user namespaces, as on Ubuntu 24.04 and newer (${said})`,
+      fix: "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+    };
+  }
+  return {
+    detail: `User namespaces do not work (${said})`,
+    fix: `In a container, run it with ${CONTAINER}; elsewhere let the administrator allow them`,
+  };
+}
+
+/** Reads the kernel's settings, as far as Deno's permissions let one look without a prompt. */
+async function readNamespaceSettings(): Promise<NamespaceSettings> {
+  return {
+    apparmorRestricts: await setting("kernel/apparmor_restrict_unprivileged_userns"),
+    unprivilegedClone: await setting("kernel/unprivileged_userns_clone"),
+    maximum: await setting("user/max_user_namespaces"),
+  };
+}
+
+async function setting(name: string): Promise<string | undefined> {
+  const path = `/proc/sys/${name}`;
+  if (!mayRead(path)) return undefined;
+  try {
+    return (await Deno.readTextFile(path)).trim();
+  } catch {
+    return undefined; // this kernel has no such setting
+  }
+}

@@ -1,0 +1,118 @@
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
+import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import {
+  checkSandbox,
+  explainNamespaceFailure,
+  missingTools,
+  type NamespaceSettings,
+  requireSandboxPrerequisites,
+} from "./prerequisites.ts";
+import { installCommand, PACKAGE_MANAGERS } from "./system_packages.ts";
+
+Deno.test("checkSandbox() finds a machine ready that `deno task setup` made ready", async () => {
+  const found = await checkSandbox();
+
+  assertEquals(found.filter(({ state }) => state === "missing"), []);
+  for (const { name, version } of found.filter(({ name }) => /^(bubb|socat|rip)/.test(name))) {
+    assert(version !== null, `${name} has no version`);
+  }
+  await requireSandboxPrerequisites();
+});
+
+Deno.test("requireSandboxPrerequisites() names all programs that are missing, and one command for them", async () => {
+  await using directory = await TempDirectory.create();
+  const script = `
+    import { requireSandboxPrerequisites } from "${new URL("./preflight.ts", import.meta.url)}";
+    await requireSandboxPrerequisites().catch((error) => {
+      console.log(JSON.stringify({ name: error.name, message: error.message, fix: error.fix }));
+    });`;
+  const { stdout } = await new Deno.Command(Deno.execPath(), {
+    args: ["eval", "--no-lock", script],
+    env: { PATH: directory.path },
+  }).output();
+
+  const error = JSON.parse(new TextDecoder().decode(stdout));
+
+  assertEquals(error.name, "SandboxUnavailableError");
+  const tools = Deno.build.os === "linux" ? ["bubblewrap", "socat", "ripgrep"] : ["ripgrep"];
+  for (const tool of tools) assertEquals(error.fix.split(tool).length, 2);
+  assertStringIncludes(error.message, "rg is not on the PATH");
+});
+
+Deno.test("missingTools() takes what is missing and no more", () => {
+  const item = { version: null, detail: "", fix: null };
+  assertEquals(
+    missingTools([
+      { ...item, name: "bubblewrap", state: "ok" },
+      { ...item, name: "ripgrep", state: "missing" },
+      { ...item, name: "user namespaces", state: "missing" },
+    ]),
+    ["rg"],
+  );
+});
+
+Deno.test("installCommand() is what a person types on each system", () => {
+  const command = (root: boolean) =>
+    PACKAGE_MANAGERS.map((manager) =>
+      installCommand(["bwrap", "rg", "python3"], { manager, root })
+    );
+  assertEquals(command(false), [
+    "sudo apt-get update && " +
+    "sudo apt-get install -y --no-install-recommends bubblewrap ripgrep python3 python3-venv",
+    "sudo dnf install -y bubblewrap ripgrep python3",
+    "sudo pacman -S --noconfirm --needed bubblewrap ripgrep python",
+    "sudo apk add --no-cache bubblewrap ripgrep python3",
+    "sudo zypper --non-interactive install --no-recommends bubblewrap ripgrep python3",
+    "brew install bubblewrap ripgrep python@3.13",
+  ]);
+  assertEquals(command(true)[1], "dnf install -y bubblewrap ripgrep python3");
+  assertStringIncludes(
+    installCommand(["socat"], { manager: undefined, root: true }),
+    "Install socat with the package manager",
+  );
+});
+
+Deno.test("explainNamespaceFailure() tells what is in the way from what helps", () => {
+  const none: NamespaceSettings = {
+    apparmorRestricts: undefined,
+    unprivilegedClone: undefined,
+    maximum: "15000",
+  };
+  const cases: [string, Partial<NamespaceSettings>, RegExp, RegExp][] = [
+    [
+      "bwrap: Can't mount proc on /newroot/proc: Operation not permitted\n",
+      {},
+      /^This container hides parts of \/proc/,
+      /systempaths=unconfined.*--no-sandbox/,
+    ],
+    [
+      "bwrap: setting up uid map: Permission denied\n",
+      { apparmorRestricts: "1" },
+      /^AppArmor restricts/,
+      /apparmor_restrict_unprivileged_userns=0$/,
+    ],
+    [
+      "bwrap: No permissions to create new namespace\n",
+      { unprivilegedClone: "0" },
+      /^Only root may/,
+      /unprivileged_userns_clone=1$/,
+    ],
+    [
+      "bwrap: Creating new namespace failed: No space left on device\n",
+      { maximum: "0" },
+      /^The kernel allows no/,
+      /max_user_namespaces=15000$/,
+    ],
+    [
+      "bwrap: Creating new namespace failed: Operation not permitted\n",
+      {},
+      /^User namespaces do not work \(bwrap: Creating/,
+      /seccomp=unconfined/,
+    ],
+  ];
+  for (const [stderr, settings, detail, fix] of cases) {
+    const failure = explainNamespaceFailure(stderr, { ...none, ...settings });
+    assert(detail.test(failure.detail), failure.detail);
+    assert(fix.test(failure.fix), failure.fix);
+  }
+});

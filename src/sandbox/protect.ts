@@ -1,0 +1,473 @@
+import { basename, dirname, join, relative } from "node:path";
+import { z } from "zod";
+import { ConfigError } from "../base/errors.ts";
+import { mayRead, mayUse } from "../base/permission.ts";
+import { isUnwritable, stateFolder } from "../files/user_folders.ts";
+import { sha256 } from "../json/digest.ts";
+import { isInside } from "../process/trusted_path.ts";
+
+/** What in a workspace sandboxed code must not touch. All of these exist. */
+export interface ProtectedPaths {
+  /** Neither to be read nor written: the host's own state, and secrets. */
+  readonly unreadable: readonly string[];
+  /** To be read only: what the host or another program would run or obey. */
+  readonly readOnly: readonly string[];
+}
+
+/** What {@linkcode findProtectedPaths} found. */
+interface FoundPaths extends ProtectedPaths {
+  /** The host's own state of other workspaces in this one, which is unreadable too. */
+  readonly otherStates: readonly string[];
+}
+
+/** How far {@linkcode findProtectedPaths} looks. */
+interface FindProtectedPathsOptions {
+  /**
+   * How many folders deep.
+   *
+   * @default {4}
+   */
+  maxDepth?: number;
+  /**
+   * How many entries at most, besides those of the workspace itself.
+   *
+   * @default {1000000} about three seconds
+   */
+  maxEntries?: number;
+  /**
+   * Whether code may write there. Where it may not, links need no protection.
+   *
+   * @default {true}
+   */
+  writable?: boolean;
+}
+
+/** The folders of ours, which are made so that code inside cannot make them. */
+export const STATE_FOLDER = ".ipybox";
+const GENERATED = "mcptools";
+
+/** `srt` lets every sandbox of this user write there: their common place to meet. */
+export const SHARED_BY_SANDBOXES = "/tmp/claude";
+
+const SECRET =
+  /^\.(env|dev\.vars)(\..*)?$|^\.(envrc|npmrc|pypirc|netrc|git-credentials|pgpass|my\.cnf|s3cfg|boto|vault-token)$|^credentials\.toml$|^id_(rsa|dsa|ecdsa|ed25519)(_sk)?$/;
+const EXAMPLE = /\.(example|sample|template)$/;
+
+const OBEYED: ReadonlySet<string> = new Set([
+  ".Renviron",
+  ".Rprofile",
+  ".agent",
+  ".agents",
+  ".aider.conf.yml",
+  ".amazonq",
+  ".augment",
+  ".augment-guidelines",
+  ".bash_aliases",
+  ".bash_login",
+  ".bash_logout",
+  ".bash_profile",
+  ".bashrc",
+  ".bundle",
+  ".cargo",
+  ".circleci",
+  ".claude",
+  ".cline",
+  ".clinerules",
+  ".codex",
+  ".continue",
+  ".copilot",
+  ".crush",
+  ".crush.json",
+  ".cshrc",
+  ".cursor",
+  ".cursorrules",
+  ".devcontainer",
+  ".devcontainer.json",
+  ".dir-locals.el",
+  ".direnvrc",
+  ".erlang",
+  ".exrc",
+  ".factory",
+  ".fleet",
+  ".gdbinit",
+  ".gemini",
+  ".ghci",
+  ".git",
+  ".gitattributes",
+  ".gitconfig",
+  ".github",
+  ".gitlab-ci.yml",
+  ".gitmodules",
+  ".goose",
+  ".goosehints",
+  ".gvimrc",
+  ".helix",
+  ".hg",
+  ".husky",
+  ".idea",
+  ".iex.exs",
+  ".inputrc",
+  ".irbrc",
+  ".jj",
+  ".junie",
+  ".kilocode",
+  ".kiro",
+  ".kshrc",
+  ".lefthook-local.json",
+  ".lefthook-local.toml",
+  ".lefthook-local.yaml",
+  ".lefthook-local.yml",
+  ".lefthook.json",
+  ".lefthook.toml",
+  ".lefthook.yaml",
+  ".lefthook.yml",
+  ".lldbinit",
+  ".login",
+  ".logout",
+  ".lvimrc",
+  ".mcp.json",
+  ".mise",
+  ".mise.local.toml",
+  ".mise.toml",
+  ".mvn",
+  ".nvim.lua",
+  ".nvimrc",
+  ".ocamlinit",
+  ".octaverc",
+  ".opencode",
+  ".pdbrc",
+  ".pnp.cjs",
+  ".pnp.loader.mjs",
+  ".pnpmfile.cjs",
+  ".pre-commit-config.yaml",
+  ".profile",
+  ".pryrc",
+  ".qwen",
+  ".roo",
+  ".roomodes",
+  ".roorules",
+  ".rules",
+  ".run",
+  ".sl",
+  ".tcshrc",
+  ".tmux.conf",
+  ".tool-versions",
+  ".trae",
+  ".venv",
+  ".vimrc",
+  ".vscode",
+  ".windsurf",
+  ".windsurfrules",
+  ".yarn",
+  ".yarnrc",
+  ".yarnrc.yml",
+  ".zed",
+  ".zlogin",
+  ".zlogout",
+  ".zprofile",
+  ".zshenv",
+  ".zshrc",
+  "AGENT.md",
+  "AGENTS.md",
+  "AGENTS.override.md",
+  "CLAUDE.local.md",
+  "CLAUDE.md",
+  "GEMINI.md",
+  "QWEN.md",
+  "WARP.md",
+  "bunfig.toml",
+  "crush.json",
+  "lefthook-local.json",
+  "lefthook-local.toml",
+  "lefthook-local.yaml",
+  "lefthook-local.yml",
+  "lefthook.json",
+  "lefthook.toml",
+  "lefthook.yaml",
+  "lefthook.yml",
+  "mise",
+  "mise.local.toml",
+  "mise.toml",
+  "node_modules",
+  "opencode.json",
+  "opencode.jsonc",
+  "rust-toolchain",
+  "rust-toolchain.toml",
+  "venv",
+]);
+
+/** What makes a folder an environment of Python, whatever its name: `venv`'s mark, and conda's. */
+const ENVIRONMENTS: ReadonlySet<string> = new Set(["pyvenv.cfg", "conda-meta"]);
+/** What in it is run; of a workspace that is an environment itself, no more than that is protected. */
+const ENVIRONMENT_PARTS: ReadonlySet<string> = new Set(
+  ["bin", "lib", "lib64", "Scripts", "Lib", ...ENVIRONMENTS],
+);
+
+/**
+ * Makes the folders of a workspace that the host relies on, so that sandboxed code cannot make
+ * them first.
+ */
+export async function makeOwnFolders(workspace: string): Promise<void> {
+  for (const [name, mode] of [[STATE_FOLDER, 0o700], [GENERATED, 0o755]] as const) {
+    const path = `${workspace}/${name}`;
+    try {
+      await Deno.mkdir(path, { mode });
+    } catch (error) {
+      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+    }
+    if (!(await Deno.lstat(path)).isDirectory) {
+      throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);
+    }
+  }
+}
+
+/**
+ * Looks for what sandboxed code must not touch. Only what exists can be protected: a path that does
+ * not would be made, on the host, by the sandbox itself. What is protected cannot be moved either, nor
+ * can the folders above it, so that it is found again the next time.
+ *
+ * Nothing can keep code from replacing a link in a folder that it may write to. So the folder of a link
+ * with such a name becomes read-only, and what it leads to is protected as if it had that name.
+ */
+export async function findProtectedPaths(
+  workspace: string,
+  options: FindProtectedPathsOptions = {},
+): Promise<FoundPaths> {
+  const { maxDepth = 4, maxEntries = 1_000_000, writable = true } = options;
+  const unreadable: string[] = [];
+  const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
+  let level = [workspace];
+  let entries = 0;
+  for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
+    const next: string[] = [];
+    for (const folder of level) {
+      const inside: string[] = [];
+      const names = new Set<string>();
+      const lost = new Set<string>();
+      for await (const entry of listOr(folder, () => readOnly.push(folder))) {
+        if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries, maxDepth);
+        const { name } = entry;
+        const path = `${folder}/${name}`;
+        const guard = guardOf(entry, depth === 0);
+        if (name.includes(LOST) && (entry.isDirectory || guard !== undefined)) {
+          if (lost.has(name) || !await isSame(entry, path)) throw unreadableName(folder, name);
+          lost.add(name);
+        }
+        names.add(name);
+        if (guard !== undefined && entry.isSymlink) {
+          if (writable && folder === workspace) throw replaceableLink(path);
+          readOnly.push(folder);
+          const target = await targetIn(workspace, path);
+          if (target !== undefined) (guard === "unreadable" ? unreadable : readOnly).push(target);
+        } else if (guard === "unreadable") unreadable.push(path);
+        else if (guard === "read-only") readOnly.push(path);
+        else if (entry.isDirectory) inside.push(path);
+      }
+      next.push(...inside);
+      if (!names.isDisjointFrom(ENVIRONMENTS)) {
+        readOnly.push(...depth > 0 ? [folder] : await environmentParts(workspace, names));
+      }
+    }
+    level = next;
+  }
+  const own = `${workspace}/${STATE_FOLDER}`;
+  const otherStates = unreadable.filter((path) => isState(path) && path !== own);
+  return { unreadable, readOnly, otherStates };
+}
+
+/** Whether a path is that of the host's own state of a workspace. */
+export function isState(path: string): boolean {
+  return path.endsWith(`/${STATE_FOLDER}`);
+}
+
+/** How something is protected because of its name. */
+type Guard = "unreadable" | "read-only";
+
+function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
+  const { name, isFile, isSymlink } = entry;
+  if (name === STATE_FOLDER) return "unreadable";
+  if ((isFile || isSymlink) && SECRET.test(name) && !EXAMPLE.test(name)) return "unreadable";
+  return OBEYED.has(name) || (isTop && name === GENERATED) ? "read-only" : undefined;
+}
+
+/**
+ * Whether something of a workspace must not be in a copy of it for other code: what code must not read,
+ * and links that no workspace may have, as code could replace them.
+ */
+export function isUncopied(entry: Deno.DirEntry, isTop: boolean): boolean {
+  const guard = guardOf(entry, isTop);
+  return guard === "unreadable" || (guard !== undefined && entry.isSymlink);
+}
+
+/** What is in the place of bytes that are no UTF-8, and may be a character of a name as well. */
+const LOST = "\ufffd";
+
+/** Whether the name that Deno gave an entry is the entry's, and not another one's. */
+async function isSame(entry: Deno.DirEntry, path: string): Promise<boolean> {
+  try {
+    const { isDirectory, isSymlink } = await Deno.lstat(path);
+    return isDirectory === entry.isDirectory && isSymlink === entry.isSymlink;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
+}
+
+function unreadableName(folder: string, name: string): ConfigError {
+  const shown = name.replaceAll(LOST, "\\x??");
+  return new ConfigError(
+    `Cannot use ${folder}/${shown}: its name is no UTF-8, so that secrets in it cannot be hidden from ` +
+      `code. Rename or remove it: \`ls -b\` in ${folder} shows its bytes`,
+  );
+}
+
+function replaceableLink(path: string): ConfigError {
+  return new ConfigError(
+    `Cannot use ${dirname(path)} as workspace: ${basename(path)} is a symbolic link in it, which ` +
+      "executed code could replace by what others run or obey. Put what it leads to in its place, or " +
+      "choose another folder as workspace",
+  );
+}
+
+/** What a link in the workspace leads to, if that is in there too. */
+async function targetIn(workspace: string, link: string): Promise<string | undefined> {
+  try {
+    const target = await Deno.realPath(link);
+    return isInside(target, workspace) && target !== workspace ? target : undefined;
+  } catch (error) {
+    const { FilesystemLoop, NotCapable, NotFound, PermissionDenied } = Deno.errors;
+    const nowhere = [FilesystemLoop, NotCapable, NotFound, PermissionDenied];
+    if (nowhere.some((reason) => error instanceof reason)) return undefined;
+    throw error;
+  }
+}
+
+/** What is run of a workspace that is an environment itself. */
+async function environmentParts(
+  workspace: string,
+  names: ReadonlySet<string>,
+): Promise<string[]> {
+  const parts = [...names.intersection(ENVIRONMENT_PARTS)].map((name) => `${workspace}/${name}`);
+  for (const path of parts) {
+    if ((await Deno.lstat(path)).isSymlink) throw replaceableLink(path);
+  }
+  return parts;
+}
+
+function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
+  return new ConfigError(
+    `Cannot use ${workspace} as workspace: it has more than ${maxEntries} files and folders in its ` +
+      `first ${maxDepth} levels, too many to look for secrets that code must not see; remove what is ` +
+      "not needed, or choose a smaller folder",
+  );
+}
+
+/** Lists a folder. One that may not be listed can still be opened up by code inside, its owner too. */
+async function* listOr(folder: string, denied: () => void): AsyncGenerator<Deno.DirEntry> {
+  try {
+    yield* Deno.readDir(folder);
+  } catch (error) {
+    if (error instanceof Deno.errors.PermissionDenied) denied();
+    else if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return mayRead(path) && await Deno.lstat(path).then(() => true, () => false);
+}
+
+/** Whether a file or folder of this name is out of the sight of executed code. */
+export function isHiddenName(name: string): boolean {
+  return name === STATE_FOLDER || SECRET.test(name) && !EXAMPLE.test(name);
+}
+
+/** What a workspace had when code first could write there, and has had ever since. */
+interface LastingPaths {
+  /** The files and folders, of those that were given. */
+  readonly paths: readonly string[];
+  /** The file that remembers them; `undefined` where none can be kept, and nothing counts. */
+  readonly record: string | undefined;
+}
+
+const recordSchema = z.object({
+  /** Which folder the workspace is, for another one may take its place. */
+  workspace: z.string(),
+  /** What was there, by its path in the workspace. */
+  paths: z.record(z.string(), z.string()),
+});
+
+type Entries = z.infer<typeof recordSchema>;
+
+/**
+ * Finds what code never could write to. A name says nothing: a sandbox protects what is there when it
+ * starts, so what appears or is made anew while code runs may be the code's, also in later sessions.
+ *
+ * Therefore each sandbox that may write to a workspace, and each look before the first one, leaves a
+ * record in the user's state folder, which code does not reach. It can only become smaller.
+ */
+export async function lastingPaths(
+  workspace: string,
+  present: readonly string[],
+): Promise<LastingPaths> {
+  const identity = await identityOf(workspace);
+  const state = stateFolder();
+  const folder = state === undefined ? undefined : join(state, "protected");
+  if (folder === undefined || identity === undefined || !mayUse(folder)) {
+    return { paths: [], record: undefined };
+  }
+  const record = join(folder, `${sha256(workspace).slice(0, 32)}.json`);
+  const now: [path: string, identity: string][] = [];
+  for (const path of new Set(present)) {
+    if (path === workspace || !isInside(path, workspace)) continue;
+    const identity = await identityOf(path);
+    if (identity !== undefined) now.push([relative(workspace, path), identity]);
+  }
+  try {
+    await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+    using lock = await Deno.open(join(folder, "lock"), { create: true, write: true, mode: 0o600 });
+    await lock.lock(true);
+    const known = await readRecord(record, identity);
+    const lasting = now.filter(([path, identity]) =>
+      known === undefined || (Object.hasOwn(known, path) && known[path] === identity)
+    );
+    if (known === undefined || lasting.length < Object.keys(known).length) {
+      await writeRecord(record, { workspace: identity, paths: Object.fromEntries(lasting) });
+    }
+    return { paths: lasting.map(([path]) => join(workspace, path)), record };
+  } catch (error) {
+    if (isUnwritable(error)) return { paths: [], record: undefined };
+    throw error;
+  }
+}
+
+/**
+ * Tells a file or folder from another one that takes its place. Its inode may be used again, but not
+ * with the same time of birth, which no program can set on Linux; on macOS inodes are not used again.
+ */
+async function identityOf(path: string): Promise<string | undefined> {
+  try {
+    const { ino, birthtime } = await Deno.lstat(path);
+    return ino === null || birthtime === null ? undefined : `${ino} ${birthtime.toISOString()}`;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
+/** What is remembered of a workspace, if it is; of another folder in its place nothing is. */
+async function readRecord(path: string, workspace: string): Promise<Entries["paths"] | undefined> {
+  try {
+    const entries = recordSchema.parse(JSON.parse(await Deno.readTextFile(path)));
+    return entries.workspace === workspace ? entries.paths : undefined;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof SyntaxError || error instanceof z.ZodError) return {}; // damaged
+    throw error;
+  }
+}
+
+async function writeRecord(path: string, entries: Entries): Promise<void> {
+  const fresh = `${path}.new`;
+  await Deno.writeTextFile(fresh, JSON.stringify(entries, null, 2) + "\n", { mode: 0o600 });
+  await Deno.rename(fresh, path);
+}

@@ -1,0 +1,232 @@
+import { basename, dirname, isAbsolute, join } from "node:path";
+import type { Logger } from "../base/log.ts";
+import { hostEnv } from "../base/permission.ts";
+import { allDone } from "../base/signals.ts";
+import type { ProgramPath } from "../process/program.ts";
+import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
+import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import {
+  findProtectedPaths,
+  isState,
+  lastingPaths,
+  makeOwnFolders,
+  type ProtectedPaths,
+} from "./protect.ts";
+import { guarded } from "./sandbox.ts";
+import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
+import { findSrt } from "./srt.ts";
+import { writeSettings } from "./wall.ts";
+import { userFolders } from "./workspace.ts";
+import { settledPaths } from "./writers.ts";
+
+/** A program that is to run in a sandbox of its own, and what it is given. */
+interface ServerProgram {
+  /** The program. */
+  readonly command: ProgramPath;
+  /** Its arguments. */
+  readonly args: readonly string[];
+  /** Its whole environment. */
+  readonly env: Readonly<Record<string, string>>;
+  /** Its working directory. */
+  readonly cwd: string;
+}
+
+/** What the sandbox of a server is made of. */
+interface ServerSandboxOptions {
+  /** A folder of its own, which it may write. It exists, and nobody else writes to it. */
+  readonly folder: string;
+  /** An empty folder that only the host sees. */
+  readonly hostPrivate: string;
+  /** The folder where executed code writes, and what relative paths of the settings are relative to. */
+  readonly workspace: string;
+  /** The path of a settings file, if there is one. */
+  readonly settings?: string | undefined;
+  /**
+   * Whether it may read all that the settings do not deny, as `srt` itself has it, and whether they
+   * may take protection away: the user wrote them for `srt`.
+   *
+   * @default {false}
+   */
+  readonly openReads?: boolean | undefined;
+  /** Takes what has to live as long as the sandbox. */
+  readonly belongings: AsyncDisposableStack;
+  /** Where it says what it does. */
+  readonly log: Logger;
+  /** Gives up. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Says how a program is started in a sandbox of its own.
+ *
+ * It can read the system's programs, its own installation, and what its arguments name; it can write
+ * its own folder; it has no network. A settings file adds to that. What executed code must not see
+ * of the workspace, it does not see either.
+ */
+export async function sandboxServer(
+  program: ServerProgram,
+  options: ServerSandboxOptions,
+): Promise<ServerProgram> {
+  const { folder, hostPrivate, openReads = false, log, signal } = options;
+  const workspace = await Deno.realPath(options.workspace);
+  const home = hostEnv("HOME");
+  const trusted = await trustedPath(program.env.PATH ?? "", [workspace]);
+  const config = await userConfig(options, workspace);
+  // What is to be protected must be there, or a server that may write the workspace could make it.
+  const mayWrite = (config.filesystem?.allowWrite ?? []).length > 0;
+  if (mayWrite) {
+    await makeOwnFolders(workspace);
+    await noteAbsentDotenv(workspace);
+  }
+  const [srt, found, ...readable] = await allDone([
+    findSrt({ path: trusted, log, signal }),
+    protectedIn(workspace, openReads),
+    programFiles(program.command, home),
+    namedPaths(program.args, workspace, home),
+    Deno.mkdir(`${folder}/tmp`).then(() => []),
+  ]);
+  signal.throwIfAborted();
+  if (mayWrite) await lastingPaths(workspace, found.readOnly);
+  const settled = new Set(
+    await settledPaths([...found.unreadable, ...found.readOnly], {
+      writes: mayWrite ? workspace : undefined,
+      belongings: options.belongings,
+    }),
+  );
+  const protectedPaths: ProtectedPaths = {
+    unreadable: found.unreadable.filter((path) => settled.has(path)),
+    readOnly: found.readOnly.filter((path) => settled.has(path)),
+  };
+  const settings = sandboxSettings({
+    writable: [folder],
+    readOnly: [],
+    hostPrivate,
+    base: workspace,
+    protectedPaths,
+    readable: [...readable.flat(), ...srt.readable],
+    config,
+    openReads,
+    ...(home === undefined ? {} : { home }),
+  });
+  refuseTooManyMounts(settings, workspace);
+  // srt needs other values of some variables than what it starts.
+  const own: Readonly<Record<string, string>> = {
+    HOME: hostPrivate, // srt lets programs inside write to some folders below it
+    ...srt.env,
+    PATH: trusted,
+    CLAUDE_CODE_TMPDIR: `${folder}/tmp`,
+  };
+  const launch = await writeSettings({
+    srt,
+    settings,
+    hostPrivate,
+    workspace,
+    home: program.env.HOME,
+    command: await guarded([
+      ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
+      ...[program.command, ...program.args],
+    ], { hostPrivate, cwd: program.cwd }),
+  });
+  return {
+    command: launch.command,
+    args: launch.args,
+    env: { ...program.env, ...own, ...launch.env },
+    cwd: hostPrivate, // srt puts empty files into its own working directory
+  };
+}
+
+/** The arguments of `env` that give a program back the variables that srt has others of. */
+function changes(
+  own: Readonly<Record<string, string>>,
+  wanted: Readonly<Record<string, string>>,
+): string[] {
+  const names = [...Object.keys(own), "TMPDIR"].map((name) => [name, wanted[name]] as const);
+  return [
+    ...names.flatMap(([name, value]) => value === undefined ? ["-u", name] : []),
+    ...names.flatMap(([name, value]) => value === undefined ? [] : [`${name}=${value}`]),
+  ];
+}
+
+async function userConfig(
+  { settings, openReads = false }: ServerSandboxOptions,
+  workspace: string,
+): Promise<SandboxConfig> {
+  return settings === undefined
+    ? parseSandboxConfig({})
+    : await readSandboxConfig(settings, { allowUnsafe: openReads, workspace });
+}
+
+async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
+  const [found, ownFolders] = await allDone([findProtectedPaths(workspace), userFolders()]);
+  if (!openReads) return { ...found, unreadable: [...found.unreadable, ...ownFolders] };
+  // Which secrets it may read is what the user's settings say; the host's own state it never may.
+  const unreadable = found.unreadable.filter(isState);
+  return { ...found, unreadable: [...unreadable, ...ownFolders] };
+}
+
+/** What the arguments name, as far as it is there: a script, a folder to work on. */
+async function namedPaths(
+  args: readonly string[],
+  workspace: string,
+  home: string | undefined,
+): Promise<string[]> {
+  const named: string[] = [];
+  for (const arg of args) {
+    if (!isAbsolute(arg)) continue;
+    if (!await Deno.stat(arg).then(() => true, () => false)) continue;
+    const path = await reliablePath(arg, { workspace, what: "argument of a server in a sandbox" });
+    if (!isBroad(path, home)) named.push(path);
+  }
+  return named;
+}
+
+/**
+ * Finds what must be readable for a program to start: itself, and the installation that it belongs to,
+ * such as a Node.js or a virtual environment below the home directory.
+ */
+export async function programFiles(
+  file: ProgramPath,
+  home: string | undefined,
+): Promise<string[]> {
+  if (!await isThere(file)) return [];
+  const files = new Set<string>([file]);
+  for (const program of [file, await Deno.realPath(file)]) {
+    files.add(program);
+    for (const prefix of await installations(program)) {
+      if (!isBroad(prefix, home)) files.add(prefix);
+    }
+  }
+  return [...files];
+}
+
+/** Whether a folder holds too much to be opened because something in it is named. */
+export function isBroad(folder: string, home: string | undefined): boolean {
+  if (SHARED.includes(folder)) return true;
+  return home !== undefined && (isInside(home, folder) || folder === join(home, ".local"));
+}
+
+const SHARED: readonly string[] = ["/", "/etc", "/home", "/opt", "/root", "/tmp", "/var"];
+
+/** The folders above `bin/` and what is in it, and above `node_modules/`. */
+async function installations(program: string): Promise<string[]> {
+  const found: string[] = [];
+  const bin = dirname(program);
+  if (basename(bin) === "bin") found.push(dirname(bin));
+  const modules = program.indexOf("/node_modules/");
+  if (modules !== -1) {
+    const above = program.slice(0, modules);
+    found.push(basename(above) === "lib" ? dirname(above) : `${above}/node_modules`);
+  }
+  const environment = await readIfThere(join(dirname(bin), "pyvenv.cfg"));
+  const base = /^home\s*=\s*(.+)$/m.exec(environment ?? "")?.[1]?.trim();
+  if (base !== undefined && isAbsolute(base)) found.push(dirname(base));
+  return found;
+}
+
+async function isThere(file: string): Promise<boolean> {
+  return await Deno.stat(file).then(({ isFile }) => isFile, () => false);
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  return await Deno.readTextFile(file).catch(() => undefined); // most programs have none
+}

@@ -1,0 +1,202 @@
+import { basename, dirname, join, resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+import { hostEnv, mayRead } from "../base/permission.ts";
+import { dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
+import { sha256 } from "../json/digest.ts";
+import { isInReach, isInside, lstatIfAllowed, reliablePath } from "../process/trusted_path.ts";
+import { findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
+
+/** Whether a folder is too wide for a workspace: code could read the whole home directory. */
+export function isWide(folder: string): boolean {
+  const home = hostEnv("HOME");
+  return folder === "/" || (home !== undefined && isInside(home, folder));
+}
+
+/** Finds the workspaces that a file or folder lies in. */
+async function workspacesAbove(path: string): Promise<string[]> {
+  const found: string[] = [];
+  const owner = (await lstatIfAllowed(path))?.uid;
+  for (let folder = dirname(path); !isWide(folder); folder = dirname(folder)) {
+    if (await hasState(folder, owner)) found.push(folder);
+  }
+  return found;
+}
+
+/**
+ * Refuses a workspace in another one: the code of that one could write what this one's host obeys.
+ */
+export async function refuseNested(workspace: string): Promise<void> {
+  const [outer] = await workspacesAbove(workspace);
+  if (outer === undefined) return;
+  throw new ConfigError(
+    `Cannot use ${workspace} as workspace: it lies in the workspace ${outer}, whose code may have ` +
+      `written here what ipybox would obey. If ${outer} is no workspace any more, remove ` +
+      `${
+        join(outer, STATE_FOLDER)
+      }; if you trust what its code did, --nested-workspace (\`nestedWorkspace\`) accepts it`,
+  );
+}
+
+/** Refuses a workspace with others in it, whose files its code could change. */
+export function refuseNesting(workspace: string, states: readonly string[]): void {
+  const [first] = states;
+  if (first === undefined) return;
+  throw new ConfigError(
+    `Cannot use ${workspace} as workspace: it holds the workspace ${dirname(first)}, whose files ` +
+      `its code could change. Choose a folder of its own; if ${
+        dirname(first)
+      } is no workspace any ` +
+      `more, remove ${first}; --nested-workspace (\`nestedWorkspace\`) accepts it`,
+  );
+}
+
+/** Another user's folder does not count: their code cannot write to the files of this one. */
+async function hasState(folder: string, owner: number | null | undefined): Promise<boolean> {
+  const state = await lstatIfAllowed(join(folder, STATE_FOLDER));
+  return state !== undefined && (owner === undefined || state.uid === owner);
+}
+
+/** What a sandbox is told of a project. */
+export interface ProjectPaths {
+  /** What code can read. */
+  readonly readable: readonly string[];
+  /** What in it code cannot: its secrets, and the state of workspaces in it. */
+  readonly unreadable: readonly string[];
+}
+
+/**
+ * Finds what code can see of a project that it must not change. It cannot put anything there that an
+ * agent program, an editor or a shell would obey, so the names of such need no protection.
+ *
+ * The workspace may lie in the project's own `.ipybox`, which is out of sight: so do those of sessions
+ * over HTTP.
+ */
+export async function projectPaths(project: string, workspace: string): Promise<ProjectPaths> {
+  const folder = await Deno.realPath(project);
+  const isOwn = isInside(workspace, join(folder, STATE_FOLDER));
+  if (!isOwn && (isInside(workspace, folder) || isInside(folder, workspace))) {
+    throw new ConfigError(
+      `Cannot use ${folder} as project: code writes to the workspace ${workspace}, and must not to ` +
+        "the project; choose a workspace apart from it",
+    );
+  }
+  if (isWide(folder)) {
+    throw new ConfigError(
+      `Cannot use ${folder} as project: code could read the whole home directory`,
+    );
+  }
+  await refuseUserFoldersIn(folder);
+  const { unreadable } = await findProtectedPaths(folder, { writable: false });
+  return { readable: [folder], unreadable };
+}
+
+/**
+ * Makes the workspace that belongs to a project, where it is missing. It is apart from the project, in
+ * the user's data folder.
+ */
+export async function projectWorkspace(project: string): Promise<string> {
+  const data = dataFolder();
+  if (data === undefined) {
+    throw new ConfigError(
+      "Cannot tell where a project's workspace is, as HOME is not set: name one by --workspace",
+    );
+  }
+  const folder = await Deno.realPath(project);
+  const name = `${basename(folder)}-${sha256(folder).slice(0, 12)}`;
+  const path = join(data, "workspaces", name);
+  await Deno.mkdir(path, { recursive: true, mode: 0o700 });
+  return await Deno.realPath(path);
+}
+
+/**
+ * Finds the user's folders of ipybox, which no sandbox opens, whatever its settings say: that of what
+ * ipybox remembers, such as logins to MCP servers, and that of the settings for all workspaces.
+ */
+export async function userFolders(): Promise<string[]> {
+  const folders = [stateFolder(), settingsFolder()].filter((folder) => folder !== undefined);
+  const real = await Promise.all(folders.map(realPathIfPresent));
+  return real.filter((folder) => folder !== undefined);
+}
+
+/** Checks that code with a workspace could not make the user's folders, or what is in them. */
+export async function refuseUserFoldersIn(workspace: string): Promise<void> {
+  const kept = [
+    ["logins to MCP servers are", stateFolder()],
+    ["the user's settings for all workspaces are", settingsFolder()],
+  ] as const;
+  for (const [what, folder] of kept) {
+    if (folder === undefined || !isInside(await realPlace(folder), workspace)) continue;
+    throw new ConfigError(
+      `Cannot use ${workspace} as workspace: ${what} kept in ${folder}; choose a folder of its own`,
+    );
+  }
+}
+
+/** Where a folder is, or would be made: a folder above it may be a link. */
+async function realPlace(path: string): Promise<string> {
+  const real = await realPathIfPresent(path);
+  if (real !== undefined) return real;
+  const above = dirname(path);
+  return above === path ? path : join(await realPlace(above), basename(path));
+}
+
+async function realPathIfPresent(path: string): Promise<string | undefined> {
+  if (!mayRead(path)) return undefined; // nor can it be used then
+  try {
+    return await Deno.realPath(path);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    if (error instanceof Deno.errors.PermissionDenied) return undefined; // nor can it be used then
+    throw error;
+  }
+}
+
+/** What {@linkcode requireOwnProgram} is told. */
+interface OwnProgramOptions {
+  /** The workspace, if one is known; others that the program lies in are found. */
+  readonly workspace?: string | undefined;
+  /** What the program is, for errors, such as `Python`. */
+  readonly what: string;
+}
+
+/**
+ * Refuses a program that executed code may have put there. One in a workspace must be in what every
+ * session so far has protected, such as a virtual environment that was there before the first, by a way
+ * without links; the last of it may be one, as an environment's `bin/python` is.
+ */
+export async function requireOwnProgram(
+  program: string,
+  options: OwnProgramOptions,
+): Promise<void> {
+  if (!program.includes("/")) return;
+  const { workspace, what } = options;
+  const path = resolve(program);
+  const real = await Deno.realPath(path).catch(() => path); // what is not there is not run either
+  const around = [...await workspacesAbove(path), ...await workspacesAbove(real)];
+  const known = workspace === undefined ? [] : [await Deno.realPath(workspace)];
+  for (const folder of new Set([...known, ...around])) {
+    if (isWide(folder) || !await isInReach(path, folder)) continue; // wide ones have no sandbox
+    await requireLasting(path, folder, what);
+  }
+}
+
+async function requireLasting(path: string, workspace: string, what: string): Promise<void> {
+  const { readOnly } = await findProtectedPaths(workspace);
+  const { paths, record } = await lastingPaths(workspace, readOnly);
+  try {
+    await reliablePath(path, { workspace, what, anchors: paths });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    await reliablePath(path, { workspace, what, anchors: readOnly }); // says what else is wrong
+    throw new ConfigError(
+      `Cannot use ${path} as ${what}: executed code could replace or have made it: it lies in ` +
+        (record === undefined
+          ? "the workspace, and ipybox cannot remember what was there before code ran, because its " +
+            "state folder (XDG_STATE_HOME) cannot be used. Use one outside of the workspace"
+          : "what was not there when code first ran in the workspace, or was made anew since. Use " +
+            "one outside of the workspace; or, if you made it while no code ran there, end all " +
+            `sessions there and: rm '${record}'`),
+      { cause: error },
+    );
+  }
+}

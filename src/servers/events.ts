@@ -1,0 +1,233 @@
+import type { ApprovalKind } from "../approval/request.ts";
+import type { Logger } from "../base/log.ts";
+import { RateLimit } from "../base/rate_limit.ts";
+import type { Approvals } from "../calls/approvals.ts";
+import type { ToolRunnerOptions } from "../calls/runner.ts";
+import type { ServerHooks } from "../mcp/hooks.ts";
+import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
+import type { ToolChanges } from "./changes.ts";
+import type { ElicitationChannel } from "./questions.ts";
+
+/** A tool call is under way, and its server says how far it is. */
+export interface ProgressEvent {
+  /** Tells it from the other events. */
+  readonly type: "progress";
+  /** The call's id; approvals of the same call carry it too. */
+  readonly callId: string;
+  /** The registered server. */
+  readonly serverName: string;
+  /** The tool's name as the server knows it. */
+  readonly toolName: string;
+  /** How much is done. */
+  readonly progress: number;
+  /** How much there is to do, where the server knows it. */
+  readonly total?: number | undefined;
+  /** What is being done, in words. */
+  readonly message?: string | undefined;
+}
+
+/** An MCP server logs something. It is the server's text, which nobody has checked. */
+export interface LogEvent {
+  /** Tells it from the other events. */
+  readonly type: "log";
+  /** The call that was under way, where there was just one at that server. */
+  readonly callId?: string | undefined;
+  /** The registered server. */
+  readonly serverName: string;
+  /** How grave it is, in the words of syslog, such as `"info"` or `"error"`. */
+  readonly level: string;
+  /** The part of the server that says it. */
+  readonly logger?: string | undefined;
+  /** What it says: text or any other JSON value. */
+  readonly data: unknown;
+}
+
+/** An MCP server's tools are no longer those that its Python API was generated from. */
+export interface ToolsChangedEvent {
+  /** Tells it from the other events. */
+  readonly type: "tools_changed";
+  /** The registered server. A `CodeExecutor` brings its API up to date, and then has a note. */
+  readonly serverName: string;
+}
+
+/** What MCP servers tell while they work. */
+export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
+
+/** A tool call, a request for a resource or a shell command has begun. */
+export interface CallStartedEvent {
+  /** Tells it from the other events. */
+  readonly type: "call_started";
+  /** The call's id; its approval and its progress carry it too. */
+  readonly callId: string;
+  /** What it is. */
+  readonly kind: ApprovalKind;
+  /** The registered server; `"ipybox"` for shell commands. */
+  readonly serverName: string;
+  /** The tool's name as the server knows it. */
+  readonly toolName: string;
+}
+
+/** A tool call, a request for a resource or a shell command is over, however it went. */
+export interface CallEndedEvent {
+  /** Tells it from the other events. */
+  readonly type: "call_ended";
+  /** The call's id. */
+  readonly callId: string;
+  /** What was decided; absent where it failed before. */
+  readonly decision?: "allow" | "deny" | undefined;
+  /** Who decided: `"policy"`, `"consent"`, `"approver"`, or why nobody did. */
+  readonly by?: string | undefined;
+  /** The rule, or the approver's reason. */
+  readonly reason?: string | undefined;
+  /** How it ended: `"ok"`, `"approved"` for a shell command, or the type of the error. */
+  readonly status: string;
+  /** How long it took in all, in milliseconds. */
+  readonly durationMs: number;
+  /** How much of that the decision took, in milliseconds. */
+  readonly waitMs?: number | undefined;
+}
+
+/** The beginning or the end of a call. */
+export type CallEvent = CallStartedEvent | CallEndedEvent;
+
+/** How many events of one server are passed on: more would only fill memory. */
+const EVENTS_PER_SECOND = 100;
+const EVENTS_AT_ONCE = 500;
+
+/** Passes what servers tell on to whoever watches, and knows which calls are under way. */
+export class ServerEvents {
+  readonly #watchers = new Set<(event: ServerEvent) => void>();
+  readonly #followers = new Set<(event: CallEvent) => void>();
+  readonly #calls = new Map<string, Set<string>>();
+  readonly #limits = new Map<string, RateLimit>();
+
+  /** Whether anybody watches. */
+  get watched(): boolean {
+    return this.#watchers.size > 0;
+  }
+
+  /**
+   * Calls back with each event until disposed. A server that tells too much at once is cut short.
+   *
+   * @param watcher Called with each event. What it throws would be lost, so it does not.
+   * @returns Disposing it ends the watch.
+   */
+  watch(watcher: (event: ServerEvent) => void): Disposable {
+    this.#watchers.add(watcher);
+    return { [Symbol.dispose]: () => void this.#watchers.delete(watcher) };
+  }
+
+  /**
+   * Tells all who watch.
+   *
+   * @param event What happened.
+   */
+  tell(event: ServerEvent): void {
+    if (!this.watched || !this.#limit(event.serverName).take()) return;
+    for (const watcher of this.#watchers) watcher(event);
+  }
+
+  /**
+   * Calls back with the beginning and the end of each call until disposed.
+   *
+   * @param follower Called with each event. What it throws would be lost, so it does not.
+   * @returns Disposing it ends that.
+   */
+  followCalls(follower: (event: CallEvent) => void): Disposable {
+    this.#followers.add(follower);
+    return { [Symbol.dispose]: () => void this.#followers.delete(follower) };
+  }
+
+  /**
+   * Tells all who follow calls.
+   *
+   * @param event What happened.
+   */
+  tellCall(event: CallEvent): void {
+    for (const follower of this.#followers) follower(event);
+  }
+
+  /**
+   * Notes a call that is under way until disposed.
+   *
+   * @param serverName Where.
+   * @param callId Which.
+   * @returns Disposing it says that the call has ended.
+   */
+  track(serverName: string, callId: string): Disposable {
+    const calls = this.#calls.get(serverName) ?? new Set();
+    this.#calls.set(serverName, calls.add(callId));
+    return { [Symbol.dispose]: () => void calls.delete(callId) };
+  }
+
+  /** The call that is under way at a server, where there is just one. */
+  onlyCall(serverName: string): string | undefined {
+    const calls = this.#calls.get(serverName);
+    return calls?.size === 1 ? [...calls][0] : undefined;
+  }
+
+  #limit(serverName: string): RateLimit {
+    const known = this.#limits.get(serverName);
+    if (known !== undefined) return known;
+    const limit = new RateLimit(EVENTS_PER_SECOND, EVENTS_AT_ONCE);
+    this.#limits.set(serverName, limit);
+    return limit;
+  }
+}
+
+/** Who takes what servers say. */
+interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
+  /** Told of logs and of tools that changed. */
+  readonly events: ServerEvents;
+  /** Told of tools that changed, and of servers that start. */
+  readonly changes: ToolChanges;
+  /** Where questions are asked. */
+  readonly elicitations: ElicitationChannel;
+  /** Says which questions are declined without asking. */
+  readonly approvals: Approvals;
+  /** Told of those. */
+  readonly log: Logger;
+}
+
+/** Takes what servers tell and ask of their own accord, and brings it to those whom it is for. */
+export class ServerMessages {
+  readonly #options: ServerMessagesOptions;
+
+  /** @param options Who takes what they say. */
+  constructor(options: ServerMessagesOptions) {
+    this.#options = options;
+  }
+
+  /** Makes what a connection to a server needs. */
+  hooks(serverName: string): ServerHooks {
+    const { events, changes, sampling, roots } = this.#options;
+    return {
+      sample: sampling,
+      roots,
+      elicit: (question, signal) => this.#elicit(serverName, question, signal),
+      onLog: (message) => {
+        const callId = events.onlyCall(serverName);
+        events.tell({ type: "log", serverName, callId, ...message });
+      },
+      onStarted: () => changes.started(serverName),
+      onToolsChanged: () => {
+        changes.add(serverName);
+        events.tell({ type: "tools_changed", serverName });
+      },
+    };
+  }
+
+  /** Passes a server's question on, unless the policy denies it. */
+  async #elicit(
+    serverName: string,
+    question: ElicitationQuestion,
+    signal: AbortSignal,
+  ): Promise<ElicitationAnswer> {
+    const { events, elicitations, approvals, log } = this.#options;
+    const source = { serverName, callId: events.onlyCall(serverName) };
+    const refusal = approvals.refusalOf(source, question);
+    if (refusal === undefined) return await elicitations.ask(source, question, signal);
+    log.debug(`Declined a question of MCP server "${serverName}": ${refusal}`);
+    return { action: "decline" };
+  }
+}

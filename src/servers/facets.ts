@@ -1,0 +1,223 @@
+/**
+ * What a server and a tool are like: what people are shown of them, and what consents are bound to.
+ *
+ * @module
+ */
+import type { Facet } from "../approval/consents.ts";
+import { quoted, visible } from "../approval/call_text.ts";
+import { canonicalJson } from "../json/digest.ts";
+import { toExact } from "../json/exact.ts";
+import type { Tool } from "../mcp/tools.ts";
+import { replaceVariables, type ServerParams, type StdioServerParams } from "../mcp/params.ts";
+
+/** More parameters than that are one facet. */
+const MAX_PARAMETERS = 200;
+
+/** By the parameters, which do not change: each call asks for it. */
+const launchTexts = new WeakMap<ServerParams, string>();
+
+/**
+ * Writes how a server is started or reached: its command line with its environment variables, or its
+ * URL with the names of its headers. `${VAR}` stays. Nothing is left out but values whose names say
+ * that they are secret, as all else can change what runs.
+ */
+export function launchText(params: ServerParams): string {
+  const known = launchTexts.get(params);
+  if (known !== undefined) return known;
+  const text = writeLaunch(params);
+  launchTexts.set(params, text);
+  return text;
+}
+
+function writeLaunch(params: ServerParams): string {
+  if ("command" in params) {
+    const env = Object.entries(params.env ?? {})
+      .map(([name, value]) => `${visibleWord(name)}=${variableText(name, value) ?? "…"}`);
+    return [...env, ...commandWords(params)].join(" ");
+  }
+  const headers = Object.keys(params.headers ?? {});
+  const url = urlText(params.url);
+  const names = headers.map(visibleWord).join(", ");
+  return headers.length === 0 ? url : `${url} (headers: ${names})`;
+}
+
+/** Lists what a consent to a server's tools is bound to, as the server is registered. */
+export function serverFacets(params: ServerParams): Facet[] {
+  if ("command" in params) {
+    const { command, args = [], env = {}, cwd, sandbox, protocol, ...rest } = params;
+    const { connectTimeoutMs: _, ...others } = rest; // changes nothing that runs
+    return [
+      {
+        name: "command",
+        about: "server",
+        value: JSON.stringify([command, ...args]),
+        shown: commandWords(params).join(" "),
+      },
+      ...Object.entries(env).map(([name, value]) =>
+        hidden(`environment variable ${quoted(name)}`, value, variableText(name, value))
+      ),
+      ...jsonFacets("server", { "working directory": cwd, sandbox, protocol }),
+      ...otherFacets(others),
+    ];
+  }
+  const { url, headers = {}, type, protocol, connectTimeoutMs: _, ...others } = params;
+  return [
+    { name: "URL", about: "server", value: url, shown: urlText(url) },
+    ...Object.entries(headers).map(([name, value]) =>
+      hidden(`header ${quoted(name)}`, value, isVariable(value) ? value : undefined)
+    ),
+    ...jsonFacets("server", { transport: type, protocol }),
+    ...otherFacets(others),
+  ];
+}
+
+/** By the definitions, which do not change: each call that may have been allowed before asks for it. */
+const facetsOfTools = new WeakMap<Tool, readonly Facet[]>();
+
+/** Lists what a consent to a tool is bound to. */
+export function toolFacets(tool: Tool | undefined): readonly Facet[] {
+  if (tool === undefined) return [shown("tool", "definition", "none")];
+  const known = facetsOfTools.get(tool);
+  if (known !== undefined) return known;
+  const facets = listToolFacets(tool);
+  facetsOfTools.set(tool, facets);
+  return facets;
+}
+
+function listToolFacets(tool: Tool): Facet[] {
+  const { title, description, annotations, outputSchema } = tool;
+  const { properties: listed, ...rest } = tool.inputSchema;
+  const properties = new Map<string, unknown>(
+    typeof listed === "object" && listed !== null ? Object.entries(listed) : [],
+  );
+  return [
+    ...textFacets({ title, description }),
+    ...jsonFacets("tool", { annotations }),
+    ...(properties.size > MAX_PARAMETERS
+      ? jsonFacets("tool", { parameters: listed })
+      : [...properties].map(([name, value]) =>
+        shown("tool", `parameter ${quoted(name)}`, json(value))
+      )),
+    ...jsonFacets("tool", { "input schema": rest, "output schema": outputSchema }),
+  ];
+}
+
+function shown(about: Facet["about"], name: string, value: string): Facet {
+  return { name, about, value, shown: value };
+}
+
+function textFacets(values: Readonly<Record<string, string | undefined>>): Facet[] {
+  return Object.entries(values)
+    .flatMap(([name, text]) => text === undefined ? [] : [shown("tool", name, text)]);
+}
+
+function jsonFacets(about: Facet["about"], values: Readonly<Record<string, unknown>>): Facet[] {
+  return Object.entries(values)
+    .flatMap(([name, value]) => value === undefined ? [] : [shown(about, name, json(value))]);
+}
+
+/** A value of which people see `text`, or only that it changed. */
+function hidden(name: string, value: string, text: string | undefined): Facet {
+  const facet = { name, about: "server", value } as const;
+  return text === undefined ? facet : { ...facet, shown: text };
+}
+
+/** Parameters of kinds that this module knows nothing of, which may be secret. */
+function otherFacets(values: Readonly<Record<string, unknown>>): Facet[] {
+  return jsonFacets("server", values).map(({ shown: _hidden, ...facet }) => facet);
+}
+
+function json(value: unknown): string {
+  return canonicalJson(toExact(value));
+}
+
+/** The command and its arguments, told apart: nothing of them is invisible. */
+function commandWords({ command, args = [] }: StdioServerParams): string[] {
+  return [visibleWord(withoutPassword(command)), ...args.map(argumentText)];
+}
+
+/** What is shown of an environment variable; `undefined` for a secret. */
+function variableText(name: string, value: string): string | undefined {
+  const isSecret = saysSecret(name) && !RUNS.test(name) && !isVariable(value) && isData(value);
+  return isSecret ? undefined : visibleWord(withoutPassword(value));
+}
+
+/** An argument, without the value of one such as `--token=abc` or `Authorization: Bearer abc`. */
+function argumentText(word: string): string {
+  const [, name = "", value = ""] = NAMED_SECRET.exec(word) ?? [];
+  const isSecret = value !== "" && saysSecret(name);
+  return isSecret ? `${visibleWord(name)}…` : visibleWord(withoutPassword(word));
+}
+
+/**
+ * A name and a value that is one word, as secrets are. What a shell or another program would make
+ * more of, such as `X_TOKEN=$(curl …)` or `--plugin-key=/tmp/x.so`, is none.
+ */
+const NAMED_SECRET =
+  /^(-{0,2}[A-Za-z][\w-]*(?:=|: ?))((?:(?:Bearer|Basic|Token) )?(?![./~])[\w.+/=~-]+)$/;
+/** Neither a path, nor options, nor what a shell would run. */
+const PLAIN = /^(?![./~-])(?:[^(){};|&<>`$'"\\\p{Cc}]|\$\{\w+\})*$/u;
+const PRIVATE_KEY = /^-----BEGIN [A-Z ]+-----[\w+/=\s]+-----END [A-Z ]+-----\s*$/;
+
+/** Whether a variable's value can only be data, as secrets are: what could run must be seen. */
+function isData(value: string): boolean {
+  if (PLAIN.test(value)) return !/ .*\//.test(value);
+  if (PRIVATE_KEY.test(value)) return true;
+  if (/[$`]/.test(value)) return false;
+  try {
+    JSON.parse(value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Variables that decide what runs, whatever words are in their names. */
+const RUNS = /^(BASH_|LD_|DYLD_|GIT_)|_OPTIONS$|_OPTS$/;
+const SECRET_WORDS: ReadonlySet<string> = new Set([
+  ...["token", "tokens", "key", "keys", "apikey", "secret", "secrets", "password", "passwords"],
+  ...["passwd", "passphrase", "credential", "credentials", "authorization", "cookie"],
+]);
+
+/** Whether a word of a name says that its value is secret. */
+function saysSecret(name: string): boolean {
+  const words = name.replace(/([a-z0-9])([A-Z])/g, "$1 $2").toLowerCase().split(/[^a-z0-9]+/);
+  return words.some((word) => SECRET_WORDS.has(word));
+}
+
+/** A text without the passwords of URLs in it. */
+function withoutPassword(text: string): string {
+  return text.replace(/(:\/\/[^\s/:@]*:)([^\s/@$]+)(?=@)/g, "$1…");
+}
+
+/** Not for a shell, unlike `shellWord()`: people see each character, and `${VAR}` as it is. */
+function visibleWord(word: string): string {
+  return /^[\w@%+=:,./${}~-]+$/.test(word) ? word : quoted(word);
+}
+
+/** A URL without what may be secret: a password, and values of parameters with such names. */
+function urlText(text: string): string {
+  const parts = /^([^?#]*)(\?[^#]*)?(#.*)?$/s.exec(text);
+  const [, address = "", query = "", fragment = ""] = parts ?? [];
+  const hidden = query.split("&").map((pair) => {
+    const equals = pair.indexOf("=");
+    const name = pair.slice(pair.startsWith("?") ? 1 : 0, Math.max(0, equals));
+    const isSecret = equals !== -1 && saysSecret(name) && !hasVariable(pair.slice(equals + 1));
+    return isSecret ? `${pair.slice(0, equals)}=…` : pair;
+  }).join("&");
+  return visible(withoutPassword(address) + hidden + fragment);
+}
+
+function hasVariable(text: string): boolean {
+  let found = false;
+  replaceVariables(text, (body) => {
+    const isVariable = /^\w+(?::-[^]*)?$/.test(body);
+    found ||= isVariable;
+    return isVariable ? "" : undefined;
+  });
+  return found;
+}
+
+function isVariable(text: string): boolean {
+  return /^\$\{\w+\}$/.test(text);
+}

@@ -1,0 +1,271 @@
+import { isAbsolute, join, relative, resolve } from "node:path";
+import type { ApprovalCall } from "../approval/request.ts";
+import { ConfigError, ToolCallError } from "../base/errors.ts";
+import { limitedLogger, type Logger } from "../base/log.ts";
+import { Mutex } from "../base/mutex.ts";
+import { mayRead } from "../base/permission.ts";
+import type { Approvals } from "../calls/approvals.ts";
+import type { CallReporter } from "../calls/reporter.ts";
+import { ifPresent } from "../files/safe.ts";
+import { sha256 } from "../json/digest.ts";
+import { sealObject, toExact } from "../json/exact.ts";
+import { startFailure } from "../mcp/call_errors.ts";
+import { settingsFileOf, wantedSandbox } from "../mcp/launch.ts";
+import { namesCode } from "../mcp/own_entries.ts";
+import {
+  fillVariables,
+  type ServerParams,
+  type VariableLookup,
+  variableLookup,
+  WORKSPACE_VARIABLE,
+} from "../mcp/params.ts";
+import { isInside, lstatIfAllowed } from "../process/trusted_path.ts";
+import { launchText } from "./facets.ts";
+import type { ServerRegistry } from "./registry.ts";
+
+/** What {@linkcode FirstStarts} are decided with. */
+interface FirstStartsOptions {
+  /** Knows which registrations are the person's own. */
+  readonly registry: ServerRegistry;
+  /** The workspace that the registry is of. */
+  readonly workspace: string | undefined;
+  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
+  readonly variables: VariableLookup | undefined;
+  /** Decides on the others. */
+  readonly approvals: Approvals;
+  /** Told of what was decided. */
+  readonly reporter: CallReporter;
+  /** Told of servers that nobody could be asked about. */
+  readonly log: Logger;
+}
+
+/**
+ * Lets servers be started that the person has registered, and asks about others: a registry may have
+ * come with a repository, or may have been written by code.
+ */
+export class FirstStarts {
+  readonly #options: FirstStartsOptions;
+  readonly #log: Logger;
+  readonly #turns = new Mutex();
+
+  /** @param options Who decides. */
+  constructor(options: FirstStartsOptions) {
+    this.#options = options;
+    this.#log = limitedLogger(options.log); // code can call such a server as often as it likes
+  }
+
+  /**
+   * Decides whether a server may be started. A yes is remembered, and counts until its registration
+   * changes, or what that refers to: variables of the `.env`, settings of its sandbox, files.
+   */
+  async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
+    const { registry, approvals, reporter } = this.#options;
+    if (registry.isOwn(serverName, params)) return;
+    using _turn = await this.#turns.acquire(signal); // one question for all that wait for the server
+    const evidence = await this.#evidence(serverName, params);
+    if (registry.isAccepted(serverName, evidence)) return;
+    const call: ApprovalCall = {
+      kind: "change",
+      serverName: "ipybox",
+      toolName: "start_mcp_server",
+      arguments: sealObject(toExact({ server_name: serverName, ...shownOf(evidence) })),
+      description: `Starts or reaches this, outside the code's sandbox: ` +
+        `${launchText(evidence.params)}\n` +
+        `The workspace's ${registry.path} names it, but you have not registered it: it may have ` +
+        "come with the files here, or code may have written it. Only what your own environment fills " +
+        "in still stands as ${VAR}.",
+    };
+    // Without the values of variables and headers, which may be secret.
+    const launch = launchText(params);
+    const noted = sealObject(toExact({ server_name: serverName, server: launch }));
+    try {
+      await reporter.report(
+        { ...call, arguments: noted },
+        ({ onDecision }) => approvals.authorizeStart(call, { signal, onDecision }),
+        () => "approved",
+      );
+    } catch (error) {
+      if (!(error instanceof ToolCallError) || error.type === "cancelled") throw error;
+      this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);
+      const { reason = error.message } = error.details;
+      const message = `MCP server "${serverName}" was not started: ${reason}. It is in the ` +
+        "workspace's registry, but the user has not registered it. They can look at it by " +
+        "`ipybox servers`, and register it by `ipybox register`";
+      throw new ToolCallError(error.type, message, { reason }, { cause: error });
+    }
+    await registry.accept(serverName, evidence);
+  }
+
+  /** What is asked about. What cannot be started is not. */
+  async #evidence(serverName: string, params: ServerParams): Promise<StartEvidence> {
+    const { workspace, variables } = this.#options;
+    try {
+      return await startEvidence(serverName, params, { workspace, variables, log: this.#log });
+    } catch (cause) {
+      if (!(cause instanceof ConfigError)) throw cause;
+      this.#log.warn(cause.message);
+      const message = startFailure(serverName, params, cause);
+      throw new ToolCallError("server_unreachable", message, {}, { cause });
+    }
+  }
+}
+
+function shownOf({ params, settings, files }: StartEvidence): Readonly<Record<string, unknown>> {
+  return {
+    server_params: params,
+    ...(settings === undefined ? {} : { sandbox_settings: settings }),
+    ...(Object.keys(files).length === 0 ? {} : { files }),
+  };
+}
+
+/** What decides on what a registration starts or reaches: the registration, and what it refers to. */
+interface StartEvidence {
+  /** How it is started or reached. `${VAR}` is what the user's environment fills in, else filled. */
+  readonly params: ServerParams;
+  /** The text of its sandbox's settings. */
+  readonly settings: string | undefined;
+  /** Digests of the files and folders of the workspace that it names, by their paths in there. */
+  readonly files: Readonly<Record<string, string>>;
+}
+
+/** Where {@linkcode startEvidence} looks. */
+interface StartEvidenceOptions {
+  /** The workspace. */
+  readonly workspace: string | undefined;
+  /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
+  readonly variables: VariableLookup | undefined;
+  /** Told of a `.env` that is left alone. */
+  readonly log: Logger;
+}
+
+/** More words, files or bytes are too much to ask a person about. */
+const MAX_WORDS = 10_000;
+const MAX_FILES = 5000;
+const MAX_BYTES = 256 * 1024 * 1024;
+const MAX_SETTINGS = 1024 * 1024;
+
+/**
+ * Collects what a person accepts when they accept a registration that is not theirs. Where any of it
+ * changes, something else would run, so they are to be asked again.
+ */
+export async function startEvidence(
+  serverName: string,
+  params: ServerParams,
+  options: StartEvidenceOptions,
+): Promise<StartEvidence> {
+  const { workspace, variables, log } = options;
+  const environment = variables ?? await variableLookup(workspace, { dotenv: false });
+  const lookup = variables ?? await variableLookup(workspace, { log });
+  const filled = fillVariables(serverName, params, lookup);
+  const shown = fillVariables(serverName, params, (name) => {
+    const isOwn = name !== WORKSPACE_VARIABLE && environment(name) !== undefined;
+    return isOwn ? `\${${name}}` : lookup(name);
+  });
+  if (!("command" in filled) || workspace === undefined) {
+    return { params: shown, settings: undefined, files: {} };
+  }
+  const base = await Deno.realPath(workspace);
+  const settings = settingsFileOf(wantedSandbox(serverName, filled), base);
+  const { command, args = [], env = {}, cwd = "." } = filled;
+  const texts = [command, ...args, ...Object.values(env), cwd];
+  const files = new NamedFiles(serverName, base);
+  await files.add(texts, resolve(base, cwd));
+  return {
+    params: shown,
+    settings: settings === undefined ? undefined : await settingsText(serverName, settings),
+    files: Object.fromEntries(files.digests),
+  };
+}
+
+async function settingsText(serverName: string, path: string): Promise<string | undefined> {
+  const status = await ifPresent(Deno.stat(path));
+  if (status === undefined) return undefined; // said when the server is started
+  if (status.isFile && status.size <= MAX_SETTINGS) return await Deno.readTextFile(path);
+  throw new ConfigError(`Cannot start MCP server "${serverName}": ${path} has no sandbox settings`);
+}
+
+/** The digests of what a registration names in a workspace, as far as it may be code. */
+class NamedFiles {
+  readonly digests = new Map<string, string>();
+  readonly #serverName: string;
+  readonly #workspace: string;
+  #files = 0;
+  #bytes = 0;
+
+  constructor(serverName: string, workspace: string) {
+    this.#serverName = serverName;
+    this.#workspace = workspace;
+  }
+
+  /** Adds what texts name, whole or in parts, from the working directory or from the workspace. */
+  async add(texts: readonly string[], cwd: string): Promise<void> {
+    const words = new Set(texts.flatMap((text) => [text, ...text.split(/[\s:=;,'"`()]+/)]));
+    if (words.size > MAX_WORDS) throw this.#tooMuch();
+    for (const word of words) {
+      if (word === "" || word.includes("\0") || word.length > 4000) continue;
+      for (const from of isAbsolute(word) ? ["/"] : [cwd, this.#workspace]) {
+        const path = resolve(from, word);
+        const real = await realOrNone(path);
+        if (real === undefined) continue;
+        for (const each of [path, real]) await this.#addPath(each);
+      }
+    }
+  }
+
+  /** Adds a file that may be code. What code can write is data, unless it has a name or mode of code. */
+  async #addPath(path: string): Promise<void> {
+    const hidden = join(this.#workspace, ".ipybox");
+    if (isInside(path, hidden)) {
+      // What is beside a program may be part of it.
+      const [name] = relative(hidden, path).split("/");
+      if (name === undefined || name === "") throw this.#tooMuch();
+      return await this.#addRoot(join(hidden, name));
+    }
+    if (!isInside(path, this.#workspace)) return;
+    const status = await lstatIfAllowed(path);
+    if (status === undefined || status.isDirectory) return;
+    if ((status.isFile && ((status.mode ?? 0) & 0o111) !== 0) || await namesCode(path)) {
+      await this.#addRoot(path);
+    }
+  }
+
+  async #addRoot(path: string): Promise<void> {
+    const name = relative(this.#workspace, path);
+    if (this.digests.has(name)) return;
+    this.digests.set(name, ""); // links may lead here again
+    this.digests.set(name, await this.#digestOf(path));
+  }
+
+  async #digestOf(path: string): Promise<string> {
+    if (++this.#files > MAX_FILES) throw this.#tooMuch();
+    const status = await Deno.lstat(path);
+    if (status.isSymlink) {
+      const real = await realOrNone(path);
+      if (real !== undefined) await this.#addPath(real);
+      return sha256(`link ${await Deno.readLink(path)}`);
+    }
+    if (status.isDirectory) {
+      const names = await Array.fromAsync(Deno.readDir(path), ({ name }) => name);
+      const parts: (readonly [string, string])[] = [];
+      for (const name of names.sort()) parts.push([name, await this.#digestOf(join(path, name))]);
+      return sha256(`folder ${JSON.stringify(parts)}`);
+    }
+    if (!status.isFile) return sha256("no file"); // a socket, say
+    this.#bytes += status.size;
+    if (this.#bytes > MAX_BYTES) throw this.#tooMuch();
+    return sha256(await Deno.readFile(path));
+  }
+
+  #tooMuch(): ConfigError {
+    return new ConfigError(
+      `Cannot start MCP server "${this.#serverName}": it names too much of .ipybox/ to ask about. ` +
+        "If you trust it, register it by `ipybox register`, or put its program into a folder of its " +
+        "own in .ipybox/",
+    );
+  }
+}
+
+async function realOrNone(path: string): Promise<string | undefined> {
+  if (!mayRead(path)) return undefined;
+  return await Deno.realPath(path).catch(() => undefined); // what is not there is not run
+}

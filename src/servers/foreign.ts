@@ -1,0 +1,93 @@
+import { ConfigError } from "../base/errors.ts";
+import { parseFile } from "../json/document.ts";
+import { isRecord } from "../json/exact.ts";
+import {
+  checkServerName,
+  parseServerParams,
+  replaceVariables,
+  serverNameFrom,
+  type ServerParams,
+} from "../mcp/params.ts";
+
+/** Servers of another program's file. */
+export interface ForeignServers {
+  /** Their parameters by the names that they can have here, in the file's order. */
+  readonly servers: ReadonlyMap<string, ServerParams>;
+  /** What the file calls those that cannot have its names here, by the names that they can have. */
+  readonly renamed: ReadonlyMap<string, string>;
+  /** Those that cannot be used, by the file's names. */
+  readonly unusable: ReadonlyMap<string, ConfigError>;
+}
+
+/** Where programs keep servers in their files: most, VS Code's `mcp.json`, VS Code's settings. */
+const PLACES: readonly (readonly string[])[] = [["mcpServers"], ["servers"], ["mcp", "servers"]];
+
+/** What editors write for what is `${VAR}` here: `${env:VAR}`, `${userHome}`, `${input:NAME}`. */
+const EDITOR_VARIABLE = /^(?:env:(\w+)|(userHome)|([A-Za-z]+:[^]*))$/;
+
+/**
+ * Reads servers from a file of another program, such as `{"mcpServers": {…}}`, `.vscode/mcp.json` or
+ * VS Code's `settings.json`. It may have comments and trailing commas. Names need not be Python's:
+ * `brave-search` becomes `brave_search`. `${env:VAR}` becomes `${VAR}`.
+ */
+export function parseServersFile(path: string, text: string): ForeignServers {
+  const servers = new Map<string, ServerParams>();
+  const renamed = new Map<string, string>();
+  const unusable = new Map<string, ConfigError>();
+  for (
+    const [given, params] of Object.entries(
+      serversIn(path, parseFile(path, text, { comments: true }).value),
+    )
+  ) {
+    const name = serverNameFrom(given) ?? given;
+    try {
+      if (servers.has(name)) throw takenName(given, renamed.get(name) ?? name, name);
+      checkServerName(name);
+      servers.set(name, parseServerParams(name, withOwnVariables(given, params)));
+      if (name !== given) renamed.set(name, given);
+    } catch (error) {
+      if (!(error instanceof Error)) throw error;
+      unusable.set(given, new ConfigError(`${error.message}, in ${path}`, { cause: error }));
+    }
+  }
+  return { servers, renamed, unusable };
+}
+
+function serversIn(path: string, file: unknown): Readonly<Record<string, unknown>> {
+  for (const place of PLACES) {
+    const found = place.reduce<unknown>((at, key) => isRecord(at) ? at[key] : undefined, file);
+    if (found === undefined) continue;
+    if (isRecord(found)) return found;
+    throw new ConfigError(`Invalid servers in ${path}: "${place.join(".")}" must be an object`);
+  }
+  const places = PLACES.map((place) => `"${place.join(".")}"`).join(", ");
+  throw new ConfigError(`There are no servers in ${path}: it has none of ${places}`);
+}
+
+/** Writes an editor's variables as ours. What only the editor can fill in is refused by its name. */
+function withOwnVariables(server: string, value: unknown): unknown {
+  if (typeof value === "string") {
+    return replaceVariables(value, (body) => {
+      const [, variable, home, other] = EDITOR_VARIABLE.exec(body) ?? [];
+      if (variable !== undefined) return `\${${variable}}`;
+      if (home !== undefined) return "${HOME}";
+      if (other === undefined) return undefined;
+      throw new ConfigError(
+        `"${server}" uses \${${body}}, which only the editor can fill in: replace it by \${NAME}, ` +
+          "and set NAME in the environment or in the workspace's .env",
+      );
+    });
+  }
+  if (Array.isArray(value)) return value.map((inner) => withOwnVariables(server, inner));
+  if (!isRecord(value)) return value;
+  const entries = Object.entries(value).map(([key, inner]) => [
+    key,
+    withOwnVariables(server, inner),
+  ]);
+  return Object.fromEntries(entries);
+}
+
+function takenName(given: string, other: string, name: string): ConfigError {
+  const both = `${JSON.stringify(other)} and ${JSON.stringify(given)}`;
+  return new ConfigError(`Servers ${both} would both be "${name}" in Python`);
+}
