@@ -30,7 +30,6 @@ interface Start {
   readonly toolToken?: string | undefined;
 }
 
-/** A kernel that dies sooner than this is only replaced when it is needed. */
 /** How often a kernel is started that ends as it starts. */
 const MAX_ATTEMPTS = 3;
 

@@ -29,6 +29,7 @@ export function isInside(path: string, folder: string): boolean {
 const WORKSPACE_STATE = ".ipybox";
 
 /** Like the kernel's own bound for links that lead to links. */
+/** As many links as Linux follows. */
 const MAX_LINKS = 40;
 
 /** Finds out what of paths others than this user and the system can change. */
@@ -199,8 +200,6 @@ interface Way {
   readonly steps: readonly Step[];
   readonly real: string;
 }
-
-/** As many links as Linux follows. */
 
 /**
  * Follows a path that the host relies on: a program it runs, settings it obeys. A link in the workspace

@@ -1,0 +1,55 @@
+/**
+ * Writes `docs/llms.txt` and `docs/llms-full.txt`, which agents read, from the documents and what
+ * `deno doc mod.ts` prints, which comes on stdin; with `--check` it only compares.
+ *
+ * @see {@link https://llmstxt.org}
+ * @module
+ */
+const root = new URL("../", import.meta.url);
+
+/** A row of the README's table of documents. */
+const ROW = /^\| \[(docs\/[\w-]+\.md)\]\([^)]*\)\s*\| (.*?)\s*\|$/gm;
+
+async function read(path: string): Promise<string> {
+  return await Deno.readTextFile(new URL(path, root));
+}
+
+/** The API as `deno doc` prints it, on stdin. */
+async function api(): Promise<string> {
+  const text = await new Response(Deno.stdin.readable).text();
+  return text.split("\n").filter((line) => !line.startsWith("Defined in ")).join("\n").trim();
+}
+
+async function build(): Promise<Record<string, string>> {
+  const readme = await read("README.md");
+  const [title = "", summary = ""] = readme.split("\n\n");
+  const documents = [...readme.matchAll(ROW)].map(([, path = "", about = ""]) => ({ path, about }));
+  const links = documents.map(({ path, about }) =>
+    `- [${path.slice("docs/".length)}](${path.slice("docs/".length)}): ${about}`
+  );
+  const short = [
+    title,
+    `> ${summary.replaceAll("\n", " ")}`,
+    "## Documents",
+    [
+      "- [README.md](../README.md): installation, first steps, what is guarded and by what",
+      ...links,
+    ]
+      .join("\n"),
+    "## Everything in one file",
+    "- [llms-full.txt](llms-full.txt): these documents, and the API of the module",
+  ];
+  const texts = await Promise.all(documents.map(({ path }) => read(path)));
+  const full = [readme, ...texts, `# API of the module\n\n${await api()}`];
+  return {
+    "docs/llms.txt": `${short.join("\n\n")}\n`,
+    "docs/llms-full.txt": `${full.map((text) => text.trim()).join("\n\n")}\n`,
+  };
+}
+
+for (const [path, text] of Object.entries(await build())) {
+  if (!Deno.args.includes("--check")) await Deno.writeTextFile(new URL(path, root), text);
+  else if (await read(path).catch(() => "") !== text) {
+    throw new Error(`${path} is stale: deno task llms`);
+  }
+}
