@@ -28,7 +28,6 @@ export function isInside(path: string, folder: string): boolean {
 /** The folder by which a workspace is known, now and after its sessions. Code cannot remove it. */
 const WORKSPACE_STATE = ".ipybox";
 
-/** Like the kernel's own bound for links that lead to links. */
 /** As many links as Linux follows. */
 const MAX_LINKS = 40;
 
