@@ -45,7 +45,7 @@ interface ToolListing {
   /** The server's name, title and version, as it gives them. */
   readonly serverInfo?: unknown;
   /** The server's instructions for its users. */
-  readonly instructions?: string | undefined;
+  readonly instructions?: string;
 }
 
 /** Options for {@linkcode generatePackage}. */
@@ -307,7 +307,7 @@ export interface GenerateMcpSourcesOptions extends
    * Called before anything is written, once the server has told its tools. What it returns is called
    * if the package then cannot be written, and undoes what it did.
    */
-  beforeWrite?: (() => Promise<() => Promise<void>>) | undefined;
+  beforeWrite?: () => Promise<() => Promise<void>>;
 }
 
 /** How long a server's list must stay as it is: some servers add tools after the handshake. */

@@ -21,7 +21,7 @@ export interface ApprovalChannelOptions {
    *
    * @default {undefined} for ever
    */
-  timeoutMs?: number | undefined;
+  timeoutMs?: number;
   /** Told of approvers that throw. */
   log?: Logger;
 }
@@ -29,9 +29,9 @@ export interface ApprovalChannelOptions {
 /** Options of {@linkcode ApprovalChannel.request}. */
 export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scopes" | "check"> {
   /** Withdraws the request when the call that needs it ends. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
   /** Is asked instead of the approver that is attached. */
-  approver?: Approver | undefined;
+  approver?: Approver;
 }
 
 /** Options of {@linkcode ApprovalChannel.attach}. */
@@ -42,7 +42,7 @@ export interface AttachOptions {
    *
    * @default {false}
    */
-  attended?: boolean | undefined;
+  attended?: boolean;
 }
 
 /**

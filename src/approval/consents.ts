@@ -16,11 +16,11 @@ export interface ConsentStore {
 /** Options of {@linkcode Consents}. */
 interface ConsentsOptions {
   /** Keeps what counts always; without it nothing does. */
-  readonly store?: ConsentStore | undefined;
+  readonly store?: ConsentStore;
   /** Writes a call for people, without secrets. */
-  readonly describe?: ((call: ApprovalCall) => string) | undefined;
+  readonly describe?: (call: ApprovalCall) => string;
   /** Told what cannot be remembered. */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger;
 }
 
 /** What is remembered of a call. */
@@ -170,7 +170,7 @@ export interface Facet {
   /** What it is now. */
   readonly value: string;
   /** The same for people; absent where it may be secret. */
-  readonly shown?: string | undefined;
+  readonly shown?: string;
 }
 
 /** A facet as a consent keeps it: its hash, and what people may see of it. */
@@ -180,7 +180,7 @@ interface KeptFacet {
   /** The SHA-256 of the consent's salt, the facet's name and its value. */
   readonly hash: string;
   /** The start of what people may see of it. */
-  readonly shown?: string | undefined;
+  readonly shown?: string;
 }
 
 /** A decision that is remembered. */
@@ -196,11 +196,11 @@ export interface Consent {
   /** The tool. */
   readonly tool: string;
   /** The call as it was decided, for people; only where exactly these arguments count. */
-  readonly call?: string | undefined;
+  readonly call?: string;
   /** The salted hash of the arguments; absent where any count. */
-  readonly arguments?: string | undefined;
+  readonly arguments?: string;
   /** Why it is denied. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
   /** When it was decided, in ISO 8601. */
   readonly since: string;
   /** Random text that goes into all hashes, so that equal secrets do not look equal. */
@@ -218,7 +218,7 @@ interface Decided {
   /** What was decided. */
   readonly decision: "allow" | "deny";
   /** Why it is denied. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
 }
 
 /** How much of a facet people can see. */

@@ -14,17 +14,17 @@ export interface GateDecision {
   /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or the reason why nobody did. */
   readonly by: "policy" | "consent" | "approver" | Exclude<RefusalType, "approval_rejected">;
   /** The rule, what is remembered, or the approver's reason. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
   /** The arguments that the approver put in place of the call's. */
-  readonly edited?: ExactObject | undefined;
+  readonly edited?: ExactObject;
 }
 
 /** Options of {@linkcode ApprovalGate.authorize}. */
 export interface AuthorizeOptions extends Omit<ApprovalWaitOptions, "scopes"> {
   /** Gives what a remembered decision is bound to. Without it, server and tool count as unchanging. */
-  readonly facets?: (() => readonly Facet[]) | undefined;
+  readonly facets?: () => readonly Facet[];
   /** Told what was decided, before it takes effect. */
-  readonly onDecision?: ((decision: GateDecision) => void) | undefined;
+  readonly onDecision?: (decision: GateDecision) => void;
 }
 
 /** The one way to a decision: the policy first, then, where it says so, what is remembered, then the approver. */

@@ -25,15 +25,15 @@ export type ApprovalKind =
 /** What an MCP server says of a tool's nature. Hints of a server, which nobody has checked. */
 export interface ToolAnnotations {
   /** A title for people. */
-  readonly title?: string | undefined;
+  readonly title?: string;
   /** The tool changes nothing. */
-  readonly readOnlyHint?: boolean | undefined;
+  readonly readOnlyHint?: boolean;
   /** The tool may destroy things. */
-  readonly destructiveHint?: boolean | undefined;
+  readonly destructiveHint?: boolean;
   /** Calling twice does the same as calling once. */
-  readonly idempotentHint?: boolean | undefined;
+  readonly idempotentHint?: boolean;
   /** The tool deals with the outside world. */
-  readonly openWorldHint?: boolean | undefined;
+  readonly openWorldHint?: boolean;
 }
 
 /** A call that may need approval. Its arguments are frozen: what is shown is what is sent. */
@@ -50,19 +50,19 @@ export interface ApprovalCall {
   /** The arguments, sealed. */
   readonly arguments: ExactObject;
   /** What the server says of the tool. */
-  readonly annotations?: ToolAnnotations | undefined;
+  readonly annotations?: ToolAnnotations;
   /** The tool call's id, which events of its progress carry too. */
-  readonly callId?: string | undefined;
+  readonly callId?: string;
   /** What the server calls the tool for people. Its text, which nobody has checked. */
-  readonly title?: string | undefined;
+  readonly title?: string;
   /** What the server says of the tool. Its text, which nobody has checked. */
-  readonly description?: string | undefined;
+  readonly description?: string;
   /** The server that would be called. */
-  readonly server?: CallServer | undefined;
+  readonly server?: CallServer;
   /** The line that called, as far as the code that called tells the truth. */
-  readonly source?: CallSource | undefined;
+  readonly source?: CallSource;
   /** What changed since the consent that lapsed by it; absent where none did. */
-  readonly changes?: readonly string[] | undefined;
+  readonly changes?: readonly string[];
 }
 
 /** The server of a call. */
@@ -116,7 +116,7 @@ export type ApprovalResponse =
     /** The arguments to use: those of the request, or edited ones. */
     readonly arguments: ExactObject;
     /** How the decision is remembered. */
-    readonly remember?: Remember | undefined;
+    readonly remember?: Remember;
   }
   | {
     readonly accepted: false;
@@ -124,7 +124,7 @@ export type ApprovalResponse =
     /** Why, in words for the code that called. */
     readonly reason: string;
     /** How the decision is remembered. */
-    readonly remember?: Remember | undefined;
+    readonly remember?: Remember;
   };
 
 /** Options of {@linkcode ApprovalRequest.accept}. */
@@ -133,27 +133,27 @@ export interface AcceptOptions {
    * Arguments to use instead of those asked for: anything that JSON can express and the tool's schema
    * allows.
    */
-  arguments?: Readonly<Record<string, unknown>> | undefined;
+  arguments?: Readonly<Record<string, unknown>>;
   /** Allows later calls too, without asking. With edited arguments, those are what is remembered. */
-  remember?: Remember | undefined;
+  remember?: Remember;
 }
 
 /** Options of {@linkcode ApprovalRequest.reject}. */
 export interface RejectOptions {
   /** Refuses later calls too, without asking. */
-  remember?: Remember | undefined;
+  remember?: Remember;
 }
 
 /** What {@linkcode ApprovalRequest} needs beside its call. */
 export interface ApprovalRequestOptions {
   /** The request's id; by default one that is random and bound to the call. */
-  id?: string | undefined;
+  id?: string;
   /**
    * How long a decision can be remembered.
    *
    * @default {[]} for this call only
    */
-  scopes?: readonly RememberScope[] | undefined;
+  scopes?: readonly RememberScope[];
   /** Tells what is wrong with edited arguments, if anything is. */
   check?: ((edited: ExactObject) => string | undefined) | undefined;
   /** Carries an answer on, such as to another process. Returns whether it came in time. */

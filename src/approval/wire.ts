@@ -29,14 +29,14 @@ export interface ApproveMessage {
     readonly tool_name: string;
     readonly tool_args: ExactObject;
     readonly kind: ApprovalKind;
-    readonly annotations?: ToolAnnotations | undefined;
-    readonly call_id?: string | undefined;
-    readonly title?: string | undefined;
-    readonly description?: string | undefined;
-    readonly server_launch?: string | undefined;
-    readonly source?: CallSource | undefined;
-    readonly changes?: readonly string[] | undefined;
-    readonly scopes?: readonly RememberScope[] | undefined;
+    readonly annotations?: ToolAnnotations;
+    readonly call_id?: string;
+    readonly title?: string;
+    readonly description?: string;
+    readonly server_launch?: string;
+    readonly source?: CallSource;
+    readonly changes?: readonly string[];
+    readonly scopes?: readonly RememberScope[];
   };
 }
 
@@ -58,13 +58,13 @@ export type Decision =
   | boolean
   | {
     readonly approved: true;
-    readonly arguments?: ExactObject | undefined;
-    readonly remember?: Remember | undefined;
+    readonly arguments?: ExactObject;
+    readonly remember?: Remember;
   }
   | {
     readonly approved: false;
     readonly reason: string;
-    readonly remember?: Remember | undefined;
+    readonly remember?: Remember;
   };
 
 const exactObject = z.custom<ExactObject>(isExactObject);

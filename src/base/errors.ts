@@ -106,7 +106,7 @@ export interface PartialResult {
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
   /** The file with the whole text, where `text` leaves something out. */
-  readonly wholeText?: WholeText | undefined;
+  readonly wholeText?: WholeText;
 }
 
 /** Whether the kernel's variables survived an interruption. */

@@ -134,11 +134,11 @@ export interface McpRequest {
   /** The registered server. */
   readonly serverName: string;
   /** The tool or the prompt, where the method has one. */
-  readonly target?: string | undefined;
+  readonly target?: string;
   /** The request's id in the audit log. */
-  readonly callId?: string | undefined;
+  readonly callId?: string;
   /** How the server is started or reached, where that is known. */
-  readonly params?: { readonly command: string } | { readonly url: string } | undefined;
+  readonly params?: { readonly command: string } | { readonly url: string };
 }
 
 /**

@@ -27,7 +27,7 @@ export interface ToolCall {
   /** The arguments, which are sent as they are. */
   readonly arguments: ExactObject;
   /** The line that calls, as far as the code that calls tells the truth. */
-  readonly source?: CallSource | undefined;
+  readonly source?: CallSource;
 }
 
 /** A request for what a server offers beside tools. */
@@ -39,7 +39,7 @@ export interface CatalogCall {
   /** The parameters, in the protocol's own names. */
   readonly params: Readonly<Record<string, unknown>>;
   /** The line that asks, as far as the code that asks tells the truth. */
-  readonly source?: CallSource | undefined;
+  readonly source?: CallSource;
 }
 
 /** What {@linkcode ApprovedCalls} are made with. */

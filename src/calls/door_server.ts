@@ -19,13 +19,13 @@ export interface DoorServerOptions {
    *
    * @default {192}
    */
-  readonly maxConnections?: number | undefined;
+  readonly maxConnections?: number;
   /**
    * How long a head may take, in milliseconds.
    *
    * @default {10000}
    */
-  readonly headTimeoutMs?: number | undefined;
+  readonly headTimeoutMs?: number;
 }
 
 const MAX_CONNECTIONS = 192;

@@ -25,7 +25,7 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    */
   kernelPort?: boolean;
   /** How long links to the approval page, and pages that have gone, are waited for. */
-  approvalPage?: ApprovalPageOptions | undefined;
+  approvalPage?: ApprovalPageOptions;
 }
 
 /** Where a door of a {@linkcode ToolServer} is, and what opens it. */

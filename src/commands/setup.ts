@@ -71,27 +71,27 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 /** Options of {@linkcode setUp}. */
 export interface SetUpOptions {
   /** Whether passwordless sudo may be used for system packages. */
-  yes?: boolean | undefined;
+  yes?: boolean;
   /** A Python of the user's to check, instead of building the managed environment. */
-  python?: string | undefined;
+  python?: string;
   /** Whether a managed environment that is there is built again. */
-  rebuild?: boolean | undefined;
+  rebuild?: boolean;
   /**
    * Whether the sandbox is wanted, with all that it needs.
    *
    * @default {true}
    */
-  sandbox?: boolean | undefined;
+  sandbox?: boolean;
   /**
    * What the managed environment is made of.
    *
    * @default {what kernels need}
    */
-  recipe?: EnvironmentRecipe | undefined;
+  recipe?: EnvironmentRecipe;
   /** Called with each line that a person should see. With nothing to install there is none. */
-  onProgress?: ((line: string) => void) | undefined;
+  onProgress?: (line: string) => void;
   /** Stops it, and removes what is half done. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
 }
 
 /** What {@linkcode setUp} did. */

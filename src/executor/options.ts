@@ -19,60 +19,60 @@ export interface CodeExecutorOptions {
    *
    * @default {Deno.cwd()}
    */
-  workspace?: string | undefined;
+  workspace?: string;
   /**
    * Accepts a workspace in another one, and one with others in it. The code of the outer one can write
    * to the files of the inner one, and could have put there what the host obeys.
    *
    * @default {false}
    */
-  nestedWorkspace?: boolean | undefined;
+  nestedWorkspace?: boolean;
   /** MCP servers by name, for this executor only, over those that the workspace has registered. */
-  servers?: Readonly<Record<string, ServerParams>> | undefined;
+  servers?: Readonly<Record<string, ServerParams>>;
   /**
    * Whether code runs in the OS sandbox, and how that differs from its defaults.
    *
    * @default {true}
    */
-  sandbox?: boolean | SandboxOptions | undefined;
+  sandbox?: boolean | SandboxOptions;
   /**
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
    * An error that comes from one of them names it.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
    */
-  limits?: ResourceLimits | false | undefined;
+  limits?: ResourceLimits | false;
   /**
    * Which calls need approval.
    *
    * @default {{ tools: "ask", shell: "allow" }}
    */
-  approval?: ApprovalSetting | undefined;
+  approval?: ApprovalSetting;
   /**
    * Gives the values of `${VAR}` in servers' parameters.
    *
    * @default {undefined} the environment, then the workspace's `.env`
    */
-  variables?: VariableLookup | undefined;
+  variables?: VariableLookup;
   /**
    * Lets a person log in to remote MCP servers that ask for it. An execution's time limit goes on
    * meanwhile.
    *
    * @default {undefined} the call fails and says how to log in
    */
-  login?: LoginOptions | undefined;
+  login?: LoginOptions;
   /**
    * Answers MCP servers that ask for a model.
    *
    * @default {undefined} they are told that there is none
    */
-  sampling?: SamplingHandler | undefined;
+  sampling?: SamplingHandler;
   /**
    * Where MCP servers are told to work.
    *
    * @default {undefined} they are not told
    */
-  roots?: readonly Root[] | undefined;
+  roots?: readonly Root[];
   /**
    * Whether code can start processes only by shell commands (`!cmd`, `%%bash` and the like), which
    * can be approved, and not by `subprocess`, `os.system` and so on. A guard against code that takes
@@ -80,9 +80,9 @@ export interface CodeExecutorOptions {
    *
    * @default {false}
    */
-  requireShellEscape?: boolean | undefined;
+  requireShellEscape?: boolean;
   /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
-  kernelEnv?: Readonly<Record<string, string>> | undefined;
+  kernelEnv?: Readonly<Record<string, string>>;
   /**
    * Whether code can import the packages that were installed for its workspace, by
    * `installPackages()` or `ipybox install`; with a path, also those of that workspace. Code cannot
@@ -90,97 +90,97 @@ export interface CodeExecutorOptions {
    *
    * @default {true}
    */
-  packages?: boolean | string | undefined;
+  packages?: boolean | string;
   /**
    * The folder for image files, relative to the workspace; created with the first image.
    *
    * @default {"images"}
    */
-  imagesDir?: string | undefined;
+  imagesDir?: string;
   /**
    * Whether each execution starts in the workspace again, wherever the one before went.
    *
    * @default {false}
    */
-  restoreWorkingDir?: boolean | undefined;
+  restoreWorkingDir?: boolean;
   /**
    * How much text of one execution is kept in memory, in bytes: half of it from the start and half
    * from the end. The whole of a longer one goes to a file, which the text names.
    *
    * @default {1048576}
    */
-  maxOutputBytes?: number | undefined;
+  maxOutputBytes?: number;
   /**
    * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that
    * died is replaced at once. It costs the memory of one idle kernel, some 45 MB.
    *
    * @default {true}
    */
-  spareKernel?: boolean | undefined;
+  spareKernel?: boolean;
   /**
    * How long a decision on an approval is waited for, in milliseconds; then the call is refused.
    *
    * @default {undefined} for ever
    */
-  approvalTimeoutMs?: number | undefined;
+  approvalTimeoutMs?: number;
   /**
    * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
    *
    * @default {true}
    */
-  audit?: boolean | undefined;
+  audit?: boolean;
   /**
    * Whether decisions that a person wanted to count always, in the workspace's
    * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.
    *
    * @default {true}
    */
-  consents?: boolean | string | undefined;
+  consents?: boolean | string;
   /**
    * How long an MCP server may take to start, in milliseconds, unless its registration says.
    *
    * @default {60000}
    */
-  connectTimeoutMs?: number | undefined;
+  connectTimeoutMs?: number;
   /**
    * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
    *
    * @default {undefined} for ever
    */
-  callTimeoutMs?: number | undefined;
+  callTimeoutMs?: number;
   /**
    * How many requests one MCP server is sent at once; the others wait.
    *
    * @default {64}
    */
-  maxConcurrentCalls?: number | undefined;
+  maxConcurrentCalls?: number;
   /**
    * How long an MCP server is kept running without a request, in milliseconds. What it keeps in its
    * memory is lost then; the next request starts it again.
    *
    * @default {3600000}
    */
-  serverIdleMs?: number | undefined;
+  serverIdleMs?: number;
   /**
    * How long the kernel may take to start, in milliseconds.
    *
    * @default {60000}
    */
-  startTimeoutMs?: number | undefined;
+  startTimeoutMs?: number;
   /**
    * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`.
    *
    * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
    */
-  python?: string | undefined;
+  python?: string;
   /** Gives up the start. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
   /**
    * Told what happens.
    *
    * @default warnings and errors go to stderr
    */
-  log?: Logger | undefined;
+  log?: Logger;
 }
 
 /** Options of `CodeExecutor.execute()`. */
@@ -191,9 +191,9 @@ export interface ExecuteOptions {
    *
    * @default {undefined} for ever
    */
-  timeoutMs?: number | undefined;
+  timeoutMs?: number;
   /** Cancels the execution, which then rejects with the signal's reason. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
 }
 
 /** Options of `CodeExecutor.stream()`. */
@@ -206,46 +206,46 @@ export interface StreamOptions extends ExecuteOptions {
    *
    * @default {false}
    */
-  chunks?: boolean | undefined;
+  chunks?: boolean;
   /**
    * Whether the code is added to IPython's history (`In`, `Out`, `_`).
    *
    * @default {false}
    */
-  storeHistory?: boolean | undefined;
+  storeHistory?: boolean;
   /**
    * Whether questions of MCP servers come as events, to be answered. Otherwise they are declined.
    *
    * @default {false}
    */
-  elicitations?: boolean | undefined;
+  elicitations?: boolean;
   /**
    * Whether what the code asks by `input()`, `getpass.getpass()` or a debugger comes as events, to be
    * answered. Otherwise asking raises an exception.
    *
    * @default {false}
    */
-  inputs?: boolean | undefined;
+  inputs?: boolean;
   /**
    * Whether the beginning and the end of each call come as events, with what was decided.
    *
    * @default {false}
    */
-  calls?: boolean | undefined;
+  calls?: boolean;
 }
 
 /** Options of `CodeExecutor.installPackages()`. */
 export interface InstallPackagesOptions {
   /** Stops the installation. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
   /** Receives each line that the installer writes. */
-  onLine?: ((line: string) => void) | undefined;
+  onLine?: (line: string) => void;
 }
 
 /** Options of `CodeExecutor.registerServer()`. */
 export interface RegisterServerOptions {
   /** Gives up. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
 }
 
 // What an execution tells its caller while it runs.

@@ -92,9 +92,9 @@ interface HeldFolderOptions {
    *
    * @default {the folder for temporary files}
    */
-  readonly parent?: string | undefined;
+  readonly parent?: string;
   /** Told what of killed processes could not be removed. */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger;
 }
 
 /**

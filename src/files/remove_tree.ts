@@ -19,7 +19,7 @@ export interface EmptyOptions {
   /** The name of a file directly in the folder that stays. */
   readonly keep?: string;
   /** Stops it, with its reason. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 /** How a tree is removed. */
@@ -30,7 +30,7 @@ export interface RemoveTreeOptions {
    */
   readonly through: string;
   /** Stops it, with its reason. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 /** How many entries of a folder are removed at the same time, and of how many folders. */

@@ -21,19 +21,19 @@ export interface ExecuteOptions {
    * Cancels the execution: it is interrupted, and if it does not end within the client's
    * `interruptGraceMs`, its kernel is replaced by a fresh one.
    */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
   /**
    * Whether the code is added to IPython's history (`In`, `Out`, `_`).
    *
    * @default {false}
    */
-  readonly storeHistory?: boolean | undefined;
+  readonly storeHistory?: boolean;
   /**
    * Told what the code asks by `input()`, `getpass.getpass()` or a debugger.
    *
    * @default {undefined} asking raises an exception
    */
-  readonly onInput?: ((request: InputRequest) => void) | undefined;
+  readonly onInput?: (request: InputRequest) => void;
 }
 
 /** How an execution ended. */

@@ -355,47 +355,47 @@ export interface KernelGatewayOptions {
    *
    * @default {true}
    */
-  sandbox?: boolean | SandboxOptions | undefined;
+  sandbox?: boolean | SandboxOptions;
   /**
    * Accepts other workspaces in this one, whose files its code could change.
    *
    * @default {false}
    */
-  nestedWorkspace?: boolean | undefined;
+  nestedWorkspace?: boolean;
   /**
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
    */
-  limits?: ResourceLimits | false | undefined;
+  limits?: ResourceLimits | false;
   /**
    * Folders with further Python packages for kernels, which can only read them. They exist.
    *
    * @default {[]}
    */
-  packages?: readonly string[] | undefined;
+  packages?: readonly string[];
   /** Further environment variables of kernels. */
-  kernelEnv?: Readonly<Record<string, string>> | undefined;
+  kernelEnv?: Readonly<Record<string, string>>;
   /**
    * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
    * their connections without there being an address.
    */
-  kernelDoor?: KernelDoorTarget | undefined;
+  kernelDoor?: KernelDoorTarget;
   /**
    * What code in all its kernels shows there, from `IPYBOX_TOOL_TOKEN`. One for each kernel is what
    * `KernelClientOptions.toolToken` gives.
    */
-  kernelToken?: string | undefined;
+  kernelToken?: string;
   /**
    * How long the start may take.
    *
    * @default {60000}
    */
-  startTimeoutMs?: number | undefined;
+  startTimeoutMs?: number;
   /** Ends the start. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
   /** Where the gateway says what is weaker than it could be. */
-  log?: Logger | undefined;
+  log?: Logger;
 }
 
 /** Where connections of code in kernels lead: to an address of the host, or to a function. */

@@ -280,7 +280,7 @@ export interface RequestListeners {
    */
   readonly onOutput?: (message: JupyterMessage) => void;
   /** Takes what the code asks. */
-  readonly onInput?: ((content: JsonObject) => void) | undefined;
+  readonly onInput?: (content: JsonObject) => void;
 }
 
 /**

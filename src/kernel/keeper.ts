@@ -19,15 +19,15 @@ interface KernelKeeperOptions extends KernelOptions {
   /** Whether a second kernel is kept ready to replace the first. */
   readonly spare: boolean;
   /** Makes the token of a kernel that is to run code: see `KernelClientOptions`. */
-  readonly toolToken?: (() => string) | undefined;
+  readonly toolToken?: () => string;
 }
 
 /** One start of a kernel. */
 interface Start {
   /** Gives up. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
   /** What opens the tool server to its code. One that waits for its turn gets it only then. */
-  readonly toolToken?: string | undefined;
+  readonly toolToken?: string;
 }
 
 /** How often a kernel is started that ends as it starts. */

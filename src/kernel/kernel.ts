@@ -27,7 +27,7 @@ export interface KernelOptions {
   readonly bootstrap: BootstrapConfig;
   readonly log: Logger;
   /** Ends a gateway that does not end a kernel: see `KernelClientOptions`. */
-  readonly endGateway?: (() => Promise<void>) | undefined;
+  readonly endGateway?: () => Promise<void>;
 }
 
 /** After this time a request that may have been sent before the kernel listened is sent again. */

@@ -14,7 +14,7 @@ export interface Shown {
   data: MimeBundle;
   metadata: MimeBundle;
   /** The path of its image: `null` where it has none, `undefined` as long as that is not known. */
-  image?: string | null | undefined;
+  image?: string | null;
 }
 
 /** Where an entry is: before the gap, or after it; all of them are in the tail before there is one. */

@@ -46,7 +46,7 @@ export interface ExecutionResult {
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];
   /** The file with the whole text, where `text` leaves something out. */
-  readonly wholeText?: WholeText | undefined;
+  readonly wholeText?: WholeText;
 }
 
 const encoder = new TextEncoder();

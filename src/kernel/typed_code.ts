@@ -16,9 +16,9 @@ export interface TypedCodeOptions {
    *
    * @default {5000}
    */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number;
   /** Gives up. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 /** Whether code can be run as it stands. */

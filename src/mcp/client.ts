@@ -17,9 +17,9 @@ interface ClientMakeOptions {
   /** The era of the protocol. */
   readonly protocol: McpProtocol;
   /** What the server may tell and ask. */
-  readonly hooks?: ServerHooks | undefined;
+  readonly hooks?: ServerHooks;
   /** Told of what the SDK cannot make sense of. */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger;
 }
 
 const CLIENT_INFO = { name: "ipybox", version: "0.1.0" } as const;

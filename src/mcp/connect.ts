@@ -47,37 +47,37 @@ export interface ConnectOptions {
    *
    * @default {60000}
    */
-  connectTimeoutMs?: number | undefined;
+  connectTimeoutMs?: number;
   /**
    * The folder where executed code writes. Its `.env` fills `${VAR}` after the environment, and
    * `${workspaceFolder}` stands for its path.
    */
-  workspace?: string | undefined;
+  workspace?: string;
   /**
    * The settings files in the workspace, for sandboxes of servers, that executed code cannot change.
    * Others there are refused; without the list, all are taken.
    */
-  settingsFiles?: readonly string[] | undefined;
+  settingsFiles?: readonly string[];
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
-  variables?: VariableLookup | undefined;
+  variables?: VariableLookup;
   /**
    * Lets a person log in where a remote server asks for it, which takes no time of the limits.
    *
    * @default {undefined} such a server cannot be used, and the error says how to log in
    */
-  login?: LoginOptions | undefined;
+  login?: LoginOptions;
   /**
    * The folder where logins are kept, for their owner only. Executed code must not be able to read it.
    *
    * @default {"$XDG_STATE_HOME/ipybox/logins"} below `~/.local/state` where that is not set
    */
-  loginsFolder?: string | undefined;
+  loginsFolder?: string;
   /** What the server may tell and ask without being called. */
-  hooks?: ServerHooks | undefined;
+  hooks?: ServerHooks;
   /** Gives up. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
   /** Told of what servers write to stderr, and of lines that are no messages. */
-  log?: Logger | undefined;
+  log?: Logger;
 }
 
 /** Options of {@linkcode connectMcp} for one of several servers of the same session. */
@@ -87,7 +87,7 @@ export interface SessionConnectOptions extends ConnectOptions {
    *
    * @default {Object} nobody else
    */
-  owner?: object | undefined;
+  owner?: object;
 }
 
 /** Starts or reaches an MCP server. */

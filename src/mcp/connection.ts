@@ -63,13 +63,13 @@ interface McpConnectionParts {
   /** How much may be listed: see {@linkcode listingLimit}. */
   readonly listings: RateLimit;
   /** What the server may tell and ask. */
-  readonly hooks?: ServerHooks | undefined;
+  readonly hooks?: ServerHooks;
   /** The login to a remote server. */
-  readonly session?: OAuthSession | undefined;
+  readonly session?: OAuthSession;
   /** What is disposed when the connection has ended. */
   readonly belongings?: AsyncDisposable;
   /** The folder that was made for the server, if it starts in that. */
-  readonly ownFolder?: string | undefined;
+  readonly ownFolder?: string;
 }
 
 /** What a server says of itself and of its tools. */

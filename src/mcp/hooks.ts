@@ -6,7 +6,7 @@ export interface ServerLogMessage {
   /** How grave it is, in the words of syslog, such as `"info"` or `"error"`. */
   readonly level: string;
   /** The part of the server that says it. */
-  readonly logger?: string | undefined;
+  readonly logger?: string;
   /** What it says: text or any other JSON value. */
   readonly data: unknown;
 }
@@ -16,7 +16,7 @@ export interface Root {
   /** Its `file:` address. */
   readonly uri: string;
   /** Its name for people. */
-  readonly name?: string | undefined;
+  readonly name?: string;
 }
 
 /** A server's request for a model's answer. */
@@ -38,7 +38,7 @@ export interface SamplingResult {
   /** What it says: a block of text, an image or audio. */
   readonly content: ContentBlock;
   /** Why it ended there. */
-  readonly stopReason?: string | undefined;
+  readonly stopReason?: string;
 }
 
 /** Answers servers' requests with a model. What it rejects with, the server is told as an error. */
@@ -47,19 +47,19 @@ export type SamplingHandler = (request: SamplingRequest) => Promise<SamplingResu
 /** What a server may tell and ask its client without being called. None of it is to be trusted. */
 export interface ServerHooks {
   /** Told of what the server logs. Without it, the server is not asked to log. */
-  readonly onLog?: ((message: ServerLogMessage) => void) | undefined;
+  readonly onLog?: (message: ServerLogMessage) => void;
   /** Told that the server was started or reached. */
-  readonly onStarted?: (() => void) | undefined;
+  readonly onStarted?: () => void;
   /** Told that the server's list of tools is no longer what it was. */
-  readonly onToolsChanged?: (() => void) | undefined;
+  readonly onToolsChanged?: () => void;
   /** Asks a person. Without it, the server's questions are declined. */
   readonly elicit?:
     | ((question: ElicitationQuestion, signal: AbortSignal) => Promise<ElicitationAnswer>)
     | undefined;
   /** Asks a model. Without it, the server is told that there is none. */
-  readonly sample?: SamplingHandler | undefined;
+  readonly sample?: SamplingHandler;
   /** Where the server is to work. Without it, the server is not told. */
-  readonly roots?: readonly Root[] | undefined;
+  readonly roots?: readonly Root[];
 }
 
 /** Options of {@linkcode McpConnection.listTools}. */
@@ -80,17 +80,17 @@ export interface ToolProgress {
   /** How much is done. It only grows. */
   readonly progress: number;
   /** How much there is to do, where the server knows it. */
-  readonly total?: number | undefined;
+  readonly total?: number;
   /** What is being done, in words. */
-  readonly message?: string | undefined;
+  readonly message?: string;
 }
 
 /** Options of {@linkcode McpConnection.callTool}. */
 export interface CallToolOptions {
   /** Cancels the call, at the server too. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
   /** The longest time that the call may take, in milliseconds; none by default. */
-  timeoutMs?: number | undefined;
+  timeoutMs?: number;
   /** Told of the progress that the server reports. */
-  onProgress?: ((progress: ToolProgress) => void) | undefined;
+  onProgress?: (progress: ToolProgress) => void;
 }

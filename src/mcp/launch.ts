@@ -18,12 +18,12 @@ import { inheritedEnvironment, type ServerParams, type StdioServerParams } from 
 /** What {@linkcode launchStdio} needs besides the server's parameters. */
 interface StdioLaunchOptions {
   /** The folder where executed code writes. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /**
    * The settings files in the workspace that executed code cannot change. Others there are refused;
    * without the list, all are taken.
    */
-  readonly settingsFiles?: readonly string[] | undefined;
+  readonly settingsFiles?: readonly string[];
   /** Takes what the server is given and what is removed when it has ended. */
   readonly belongings: AsyncDisposableStack;
   /** Where the sandbox says what it does. */

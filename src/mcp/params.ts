@@ -16,19 +16,19 @@ export interface StdioServerParams {
   /** The program. */
   command: string;
   /** Its arguments. */
-  args?: string[] | undefined;
+  args?: string[];
   /**
    * Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and the variables that
    * name certificates: `NODE_EXTRA_CA_CERTS`, `SSL_CERT_DIR` and `SSL_CERT_FILE`.
    */
-  env?: Record<string, string> | undefined;
+  env?: Record<string, string>;
   /**
    * Its working directory, relative to the workspace. One that executed code can write to lets that
    * code choose what programs such as `npx` run.
    *
    * @default an empty folder
    */
-  cwd?: string | undefined;
+  cwd?: string;
   /**
    * Whether it runs in an OS sandbox of its own, or the path of the sandbox's settings, relative to the
    * workspace. It can read the system's programs, its own installation and what its arguments name,
@@ -36,19 +36,19 @@ export interface StdioServerParams {
    *
    * @default {false}
    */
-  sandbox?: boolean | string | undefined;
+  sandbox?: boolean | string;
   /**
    * How long it may take to start, in milliseconds, whenever it is started.
    *
    * @default that of whoever starts it: 60 seconds
    */
-  connectTimeoutMs?: number | undefined;
+  connectTimeoutMs?: number;
   /**
    * The protocol's era.
    *
    * @default {"legacy"}
    */
-  protocol?: McpProtocol | undefined;
+  protocol?: McpProtocol;
 }
 
 /** An MCP server that is reached by HTTP. `${VAR}` is filled in when it is connected to. */
@@ -56,28 +56,28 @@ export interface HttpServerParams {
   /** Its address. */
   url: string;
   /** Headers of each request. */
-  headers?: Record<string, string> | undefined;
+  headers?: Record<string, string>;
   /** The transport; told from the address by default, else both are tried. */
-  type?: "streamable_http" | "http" | "sse" | undefined;
+  type?: "streamable_http" | "http" | "sse";
   /**
    * How long it may take to answer, in milliseconds, whenever it is connected to.
    *
    * @default that of whoever connects to it: 60 seconds
    */
-  connectTimeoutMs?: number | undefined;
+  connectTimeoutMs?: number;
   /**
    * The protocol's era.
    *
    * @default {"auto"}
    */
-  protocol?: McpProtocol | undefined;
+  protocol?: McpProtocol;
   /**
    * How to log in, where the server asks for it; `false` for not at all. A server with an
    * `Authorization` header among its headers is never logged in to.
    *
    * @default what the server tells
    */
-  oauth?: OAuthParams | false | undefined;
+  oauth?: OAuthParams | false;
 }
 
 /** How an MCP server is started or reached. */
@@ -305,7 +305,7 @@ interface VariableLookupOptions {
    */
   readonly dotenv?: boolean;
   /** Told of a `.env` that is left alone. */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger;
 }
 
 /**

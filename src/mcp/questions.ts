@@ -18,7 +18,7 @@ export interface ElicitationSource {
   /** The registered server. */
   readonly serverName: string;
   /** The tool call that was under way, where there was just one at that server. */
-  readonly callId?: string | undefined;
+  readonly callId?: string;
 }
 
 /** A server's question for form fields. */
@@ -198,7 +198,7 @@ export interface FormFieldBase {
   /** Its name for people. */
   readonly title: string;
   /** What it is for. */
-  readonly description?: string | undefined;
+  readonly description?: string;
   /** Whether an answer must have it. */
   readonly required: boolean;
 }
@@ -208,13 +208,13 @@ export interface TextField extends FormFieldBase {
   /** Tells it from the other fields. */
   readonly type: "text";
   /** The least number of characters. */
-  readonly minLength?: number | undefined;
+  readonly minLength?: number;
   /** The largest number of characters. */
-  readonly maxLength?: number | undefined;
+  readonly maxLength?: number;
   /** What kind of text it is. */
-  readonly format?: "email" | "uri" | "date" | "date-time" | undefined;
+  readonly format?: "email" | "uri" | "date" | "date-time";
   /** What to begin with. */
-  readonly default?: string | undefined;
+  readonly default?: string;
 }
 
 /** A field for a number. */
@@ -222,11 +222,11 @@ export interface NumberField extends FormFieldBase {
   /** Tells it from the other fields. */
   readonly type: "number" | "integer";
   /** The least value. */
-  readonly minimum?: number | undefined;
+  readonly minimum?: number;
   /** The largest value. */
-  readonly maximum?: number | undefined;
+  readonly maximum?: number;
   /** What to begin with. */
-  readonly default?: number | undefined;
+  readonly default?: number;
 }
 
 /** A field for yes or no. */
@@ -234,7 +234,7 @@ export interface BooleanField extends FormFieldBase {
   /** Tells it from the other fields. */
   readonly type: "boolean";
   /** What to begin with. */
-  readonly default?: boolean | undefined;
+  readonly default?: boolean;
 }
 
 /** A field for one of some choices. */
@@ -244,7 +244,7 @@ export interface ChoiceField extends FormFieldBase {
   /** What can be chosen. */
   readonly options: readonly FormOption[];
   /** What to begin with. */
-  readonly default?: string | undefined;
+  readonly default?: string;
 }
 
 /** A field for several of some choices. */
@@ -254,11 +254,11 @@ export interface ChoicesField extends FormFieldBase {
   /** What can be chosen. */
   readonly options: readonly FormOption[];
   /** The least number of choices. */
-  readonly minItems?: number | undefined;
+  readonly minItems?: number;
   /** The largest number of choices. */
-  readonly maxItems?: number | undefined;
+  readonly maxItems?: number;
   /** What to begin with. */
-  readonly default?: readonly string[] | undefined;
+  readonly default?: readonly string[];
 }
 
 /** A field of a form; `type` tells which. */

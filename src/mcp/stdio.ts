@@ -36,7 +36,7 @@ interface StdioTransportOptions {
    *
    * @default {Object} nobody else
    */
-  owner?: object | undefined;
+  owner?: object;
   /** Called with every line that it writes to stderr. */
   onStderr?: (line: string) => void;
 }

@@ -40,7 +40,7 @@ export interface CellRunOptions {
   /** How long it may run, approvals excluded. */
   readonly timeoutMs: number;
   /** The cell that was asked for before it, if any: cells run in their order. */
-  readonly after?: CellRun | undefined;
+  readonly after?: CellRun;
 }
 
 /** What is kept of the text of a cell that is under way. */

@@ -17,7 +17,7 @@ export interface ServerForOptions {
   /** Whether tools say that they take the argument `session`. */
   readonly sessionArgument?: boolean;
   /** Adds more to the server before it is connected. */
-  readonly extend?: ((server: SdkMcpServer, session: Session) => void) | undefined;
+  readonly extend?: (server: SdkMcpServer, session: Session) => void;
 }
 
 /** Makes the server of one connection. */

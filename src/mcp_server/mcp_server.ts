@@ -20,21 +20,21 @@ export interface McpServerOptions
    *
    * @default {"ask"}
    */
-  approve?: ApprovalMode | undefined;
+  approve?: ApprovalMode;
   /**
    * What becomes of shell commands, such as `!ls`.
    *
    * @default {"allow"}
    */
-  approveShell?: ApprovalMode | undefined;
+  approveShell?: ApprovalMode;
   /**
    * Which calls are allowed, asked about or denied. It does not decide on registrations.
    *
    * @default {undefined} `approve` and `approveShell` count for all calls
    */
-  policy?: ApprovalPolicy | undefined;
+  policy?: ApprovalPolicy;
   /** The version that clients are told. */
-  version?: string | undefined;
+  version?: string;
 }
 
 /** Options of {@linkcode McpServer.serveHttp}. */
@@ -44,33 +44,33 @@ export interface McpHttpServerOptions extends McpServerOptions {
    *
    * @default {0} any that is free
    */
-  port?: number | undefined;
+  port?: number;
   /**
    * The address to listen at. Whoever can reach it and has a token can execute code.
    *
    * @default {"127.0.0.1"}
    */
-  hostname?: string | undefined;
+  hostname?: string;
   /**
    * The bearer tokens that clients may use. Sessions belong to the token that opened them. `false` lets
    * everybody in who can reach the port.
    *
    * @default {undefined} one that is made up: see {@linkcode McpHttpEndpoint.token}
    */
-  tokens?: readonly string[] | false | undefined;
+  tokens?: readonly string[] | false;
   /**
    * Names under which clients may reach it, beside `hostname` and those of loopback.
    *
    * @default {[]}
    */
-  allowedHosts?: readonly string[] | undefined;
+  allowedHosts?: readonly string[];
   /**
    * How many sessions there may be at once. Each has a kernel. Where there are several tokens, each may
    * hold an equal share of them, one at least.
    *
    * @default {8}
    */
-  maxSessions?: number | undefined;
+  maxSessions?: number;
   /**
    * Whether clients may register and remove servers and install from Git repositories, as `approve`
    * says. A registered server runs on this machine as you do, outside the sandbox: a client that may
@@ -78,7 +78,7 @@ export interface McpHttpServerOptions extends McpServerOptions {
    *
    * @default {false} clients are not offered any of it
    */
-  allowRegistrations?: boolean | undefined;
+  allowRegistrations?: boolean;
   /**
    * How sessions get the workspace's files, without its secrets and the state of ipybox: `"read-only"`
    * lets their code read them where they are, which needs the sandbox; with `"copy"`, each session's
@@ -86,20 +86,20 @@ export interface McpHttpServerOptions extends McpServerOptions {
    *
    * @default {undefined} not at all
    */
-  shareWorkspace?: WorkspaceShare | undefined;
+  shareWorkspace?: WorkspaceShare;
   /**
    * How long a session may go unused before it is closed, in milliseconds.
    *
    * @default {3600000}
    */
-  sessionIdleMs?: number | undefined;
+  sessionIdleMs?: number;
   /**
    * How many folders of ended sessions are kept: those that ended last. Older ones are removed when the
    * server starts and when a session ends, and so are those in which nothing changed for 30 days.
    *
    * @default {100}
    */
-  keepSessions?: number | undefined;
+  keepSessions?: number;
 }
 
 /** Where an MCP server over HTTP is, and what opens it. */

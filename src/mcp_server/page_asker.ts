@@ -12,9 +12,9 @@ export interface PageAskerOptions {
   /** The page of the session. */
   readonly page: ApprovalPage;
   /** Whose page it is, such as `session X`, where a server has several. */
-  readonly label?: string | undefined;
+  readonly label?: string;
   /** Where the session works: what the user can find it by. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /** Where links go. */
   readonly log: Logger;
   /**
@@ -22,7 +22,7 @@ export interface PageAskerOptions {
    *
    * @default {15000}
    */
-  readonly patienceMs?: number | undefined;
+  readonly patienceMs?: number;
 }
 
 /**

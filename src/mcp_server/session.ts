@@ -41,25 +41,25 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
    *
    * @default {"ask"}
    */
-  changes?: ChangeMode | undefined;
+  changes?: ChangeMode;
   /**
    * Whether the approval page is asked, its link being shown at the start, even where the client can
    * ask its user.
    *
    * @default {false} only where the client cannot ask
    */
-  page?: boolean | undefined;
+  page?: boolean;
   /**
    * Whether tools give their results as structured content, too, for programs. Clients of models often
    * show that in place of text and images.
    *
    * @default {false} only in `_meta`
    */
-  structured?: boolean | undefined;
+  structured?: boolean;
   /** What this session is called in the log, where a server has several. */
-  label?: string | undefined;
+  label?: string;
   /** Puts files into the workspace, before the kernel starts. It is done once, whole or not at all. */
-  fill?: ((signal: AbortSignal) => Promise<void>) | undefined;
+  fill?: (signal: AbortSignal) => Promise<void>;
 }
 
 /**

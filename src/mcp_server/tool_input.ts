@@ -14,12 +14,12 @@ export type DeclareInput = <Input, Output>(
 /** The part of JSON Schema that every provider of models takes, also OpenAI's strict mode and Gemini. */
 interface PlainSchema {
   type: string;
-  description?: string | undefined;
-  enum?: string[] | undefined;
+  description?: string;
+  enum?: string[];
   default?: unknown;
-  items?: PlainSchema | undefined;
-  properties?: Record<string, PlainSchema> | undefined;
-  required?: string[] | undefined;
+  items?: PlainSchema;
+  properties?: Record<string, PlainSchema>;
+  required?: string[];
 }
 
 /** Leaves out all else, such as bounds, which the tool checks itself. */

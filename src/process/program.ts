@@ -14,7 +14,7 @@ export interface ProgramSearch {
    *
    * @default {"$PATH"}
    */
-  readonly path?: string | undefined;
+  readonly path?: string;
   /** Absolute folders that executed code can write to, besides all workspaces. */
   readonly untrusted?: readonly string[];
 }

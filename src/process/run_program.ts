@@ -31,7 +31,7 @@ export interface RunProgramOptions {
    */
   readonly atTerminal?: boolean;
   /** Ends it. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 /** How a program ended, and what it wrote. */

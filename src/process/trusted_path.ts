@@ -185,7 +185,7 @@ interface ReliablePathOptions {
    *
    * @default {undefined} the path itself, as this session protects it, and `.ipybox`
    */
-  readonly anchors?: readonly string[] | undefined;
+  readonly anchors?: readonly string[];
 }
 
 /** A place that the system passes on the way to a file, without links above it. */

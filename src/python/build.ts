@@ -25,27 +25,27 @@ export interface BuildOptions {
    *
    * @default {what kernels need}
    */
-  recipe?: EnvironmentRecipe | undefined;
+  recipe?: EnvironmentRecipe;
   /**
    * The directory of the managed environments.
    *
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
-  cacheDir?: string | undefined;
+  cacheDir?: string;
   /** Whether an environment that is ready is built again, for instance because it is damaged. */
-  rebuild?: boolean | undefined;
+  rebuild?: boolean;
   /**
    * The interpreter that the environment is made of.
    *
    * @default {the first on the PATH that is new enough}
    */
-  basePython?: string | undefined;
+  basePython?: string;
   /** Variables for the installer, over those of this process, such as `PIP_INDEX_URL`. */
-  env?: Readonly<Record<string, string>> | undefined;
+  env?: Readonly<Record<string, string>>;
   /** Called with a line whenever there is something new to say, at least every few seconds. */
-  onProgress?: ((line: string) => void) | undefined;
+  onProgress?: (line: string) => void;
   /** Stops the build and removes what it had made. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
 }
 
 /** How often a build that waits for another one looks whether that has ended. */
@@ -219,9 +219,9 @@ interface StepOptions {
   /** The whole environment of the program. */
   readonly env: Readonly<Record<string, string>>;
   /** Called with a line at most every two seconds. */
-  readonly onProgress?: ((line: string) => void) | undefined;
+  readonly onProgress?: (line: string) => void;
   /** Ends the program, with all that it started. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 /** Short enough to be seen to move, long enough for a log. */

@@ -32,17 +32,17 @@ export interface FindPythonOptions {
    *
    * @default {the environment variable IPYBOX_PYTHON, else the managed environment}
    */
-  python?: string | undefined;
+  python?: string;
   /** The workspace, where executed code could have put a Python of its own. */
-  workspace?: string | undefined;
+  workspace?: string;
   /**
    * The directory of the managed environments.
    *
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
-  cacheDir?: string | undefined;
+  cacheDir?: string;
   /** Told which Python was taken. */
-  log?: Logger | undefined;
+  log?: Logger;
 }
 
 /**

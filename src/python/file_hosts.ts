@@ -14,7 +14,7 @@ export interface FileHostsOptions {
   /** Gives up. */
   readonly signal?: AbortSignal;
   /** A file of certificates to trust besides the usual ones. */
-  readonly certificates?: string | undefined;
+  readonly certificates?: string;
   /** Told of indexes that do not say. */
   readonly log?: Logger;
 }

@@ -153,17 +153,17 @@ const configSchema: z.ZodType<UvConfig> = z.object({
 /** The part of a `uv.toml` that says where packages come from. */
 interface UvConfig extends UvTable {
   /** Indexes by the newer spelling. */
-  readonly index?: readonly { readonly url: string; readonly default: boolean }[] | undefined;
+  readonly index?: readonly { readonly url: string; readonly default: boolean }[];
   /** The same for `uv pip` only. */
-  readonly pip?: UvTable | undefined;
+  readonly pip?: UvTable;
 }
 
 /** Options that are in two places of a `uv.toml`. */
 interface UvTable {
-  readonly "index-url"?: string | undefined;
-  readonly "extra-index-url"?: string | readonly string[] | undefined;
-  readonly "find-links"?: string | readonly string[] | undefined;
-  readonly "no-index"?: boolean | undefined;
+  readonly "index-url"?: string;
+  readonly "extra-index-url"?: string | readonly string[];
+  readonly "find-links"?: string | readonly string[];
+  readonly "no-index"?: boolean;
 }
 
 /** Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more. */

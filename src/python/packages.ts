@@ -56,31 +56,31 @@ export interface PackageFolderOptions {
    *
    * @default {true}
    */
-  readonly sandbox?: boolean | SandboxOptions | undefined;
+  readonly sandbox?: boolean | SandboxOptions;
   /**
    * The directory of the managed environments, in which the packages are kept.
    *
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
-  readonly cacheDir?: string | undefined;
+  readonly cacheDir?: string;
   /** Folders of further packages that the code has, so that they are not installed again. */
-  readonly shared?: readonly string[] | undefined;
+  readonly shared?: readonly string[];
   /** Told what happens. */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger;
 }
 
 /** Options of an installation. */
 export interface InstallOptions {
   /** Stops it. What was installed before stays. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
   /**
    * How long the installer may take.
    *
    * @default {1800000} half an hour
    */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number;
   /** Receives each line that the installer writes. */
-  readonly onLine?: ((line: string) => void) | undefined;
+  readonly onLine?: (line: string) => void;
 }
 
 /** What an installation is about. */

@@ -10,31 +10,31 @@ export interface SandboxConfig {
   /** The network, which is closed unless domains are allowed. */
   readonly network?: {
     /** Domains that may be reached, such as `"example.org"` or `"*.example.com:443"`. */
-    readonly allowedDomains?: readonly string[] | undefined;
+    readonly allowedDomains?: readonly string[];
     /** Domains that may not, although a pattern allows them. */
-    readonly deniedDomains?: readonly string[] | undefined;
+    readonly deniedDomains?: readonly string[];
     /** Whether ports of the host's loopback may be used. Only macOS looks at it. */
-    readonly allowLocalBinding?: boolean | undefined;
+    readonly allowLocalBinding?: boolean;
     /** Unsafe: takes the system call filter away. */
-    readonly allowAllUnixSockets?: boolean | undefined;
+    readonly allowAllUnixSockets?: boolean;
   } | undefined;
   /** Files. */
   readonly filesystem?: {
     /** What may be read besides the system's programs, Python and the workspace. */
-    readonly allowRead?: readonly string[] | undefined;
+    readonly allowRead?: readonly string[];
     /** What may not be read, although something above it may. */
-    readonly denyRead?: readonly string[] | undefined;
+    readonly denyRead?: readonly string[];
     /** What may be written besides the workspace. */
-    readonly allowWrite?: readonly string[] | undefined;
+    readonly allowWrite?: readonly string[];
     /** What may not be written. It should exist, or an empty file is made for as long as it runs. */
-    readonly denyWrite?: readonly string[] | undefined;
+    readonly denyWrite?: readonly string[];
     /** Unsafe: allows everything. */
-    readonly disabled?: boolean | undefined;
+    readonly disabled?: boolean;
   } | undefined;
   /** Unsafe: starts in containers that hide parts of `/proc`, whose processes are then visible. */
-  readonly enableWeakerNestedSandbox?: boolean | undefined;
+  readonly enableWeakerNestedSandbox?: boolean;
   /** Unsafe: lets code inside make namespaces of its own. */
-  readonly allowNestedUserNamespaces?: boolean | undefined;
+  readonly allowNestedUserNamespaces?: boolean;
 }
 
 const list = z.array(z.string().min(1)).optional();

@@ -26,20 +26,20 @@ import { settledPaths } from "./writers.ts";
 /** How the sandbox differs from its defaults. */
 export interface SandboxOptions {
   /** What is added to its settings: an object, or the path of a JSON file. */
-  config?: SandboxConfig | string | undefined;
+  config?: SandboxConfig | string;
   /**
    * Accepts settings that take its protection away.
    *
    * @default {false}
    */
-  allowUnsafe?: boolean | undefined;
+  allowUnsafe?: boolean;
   /**
    * A folder that code can read, but not write, without the secrets in it: a project whose files it
    * works with. What it writes goes to the workspace, which lies elsewhere.
    */
-  project?: string | undefined;
+  project?: string;
   /** What is in the workspace and can only be read. It exists. */
-  readOnly?: readonly string[] | undefined;
+  readOnly?: readonly string[];
 }
 
 /** The folders that a sandbox is made for. All are absolute and free of symbolic links. */
@@ -67,7 +67,7 @@ interface PrepareSandboxOptions extends SandboxOptions {
   /** Takes what has to live as long as the sandbox. */
   belongings: AsyncDisposableStack;
   /** Accepts other workspaces in this one. */
-  nestedWorkspace?: boolean | undefined;
+  nestedWorkspace?: boolean;
 }
 
 /** How a command is started inside the sandbox. */

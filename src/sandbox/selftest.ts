@@ -32,25 +32,25 @@ export interface SelfTestReport {
   /** `"allowed"`, or the name of the error. */
   readonly unix_socket: string;
   /** `"2"` where a system call filter is active; Linux only. */
-  readonly seccomp?: string | undefined;
+  readonly seccomp?: string;
   /** `"1"` where privileges cannot be gained; Linux only. */
-  readonly no_new_privs?: string | undefined;
+  readonly no_new_privs?: string;
   /** The names of its sets of capabilities that are not empty; Linux only. */
-  readonly capabilities?: readonly string[] | undefined;
+  readonly capabilities?: readonly string[];
   /** The namespaces that it shares with what is around the sandbox; Linux only. */
-  readonly shared_namespaces?: readonly string[] | undefined;
+  readonly shared_namespaces?: readonly string[];
   /** `"allowed"`, or the name of the error of asking for the kernel's keys; Linux only. */
-  readonly keyring?: string | undefined;
+  readonly keyring?: string;
   /** `"allowed"`, or the name of the error of making a pair of datagram sockets; Linux only. */
-  readonly datagrams?: string | undefined;
+  readonly datagrams?: string;
   /** The name of the error of asking for a file that runs as its owner; Linux only. */
-  readonly setuid?: string | undefined;
+  readonly setuid?: string;
   /** Files of the machine that can be opened for writing; Linux only. */
-  readonly writable?: readonly string[] | undefined;
+  readonly writable?: readonly string[];
   /** Files with the kernel's own memory that can be read; Linux only. */
-  readonly readable?: readonly string[] | undefined;
+  readonly readable?: readonly string[];
   /** Which Landlock there is, below 1 for none; Linux only. */
-  readonly landlock?: number | undefined;
+  readonly landlock?: number;
   /** `"open"`, or the name of the error. */
   readonly canary_file: string;
   /** `"open"`, or the name of the error. */

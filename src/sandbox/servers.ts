@@ -40,14 +40,14 @@ interface ServerSandboxOptions {
   /** The folder where executed code writes, and what relative paths of the settings are relative to. */
   readonly workspace: string;
   /** The path of a settings file, if there is one. */
-  readonly settings?: string | undefined;
+  readonly settings?: string;
   /**
    * Whether it may read all that the settings do not deny, as `srt` itself has it, and whether they
    * may take protection away: the user wrote them for `srt`.
    *
    * @default {false}
    */
-  readonly openReads?: boolean | undefined;
+  readonly openReads?: boolean;
   /** Takes what has to live as long as the sandbox. */
   readonly belongings: AsyncDisposableStack;
   /** Where it says what it does. */

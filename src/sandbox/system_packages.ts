@@ -112,11 +112,11 @@ export async function installCommandHere(tools: readonly SystemTool[]): Promise<
 /** Options of {@linkcode installSystemPackages}. */
 export interface InstallOptions {
   /** Whether passwordless sudo may be used. Root needs no leave. */
-  yes?: boolean | undefined;
+  yes?: boolean;
   /** Called with each command, before it is run. */
-  onProgress?: ((line: string) => void) | undefined;
+  onProgress?: (line: string) => void;
   /** Ends the package manager. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
 }
 
 /**

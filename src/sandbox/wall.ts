@@ -40,7 +40,7 @@ interface WallOptions {
   /** Where `bwrap` is; `undefined` where Deno's permissions do not let one look. */
   readonly bwrap: ProgramPath | undefined;
   /** The home directory of what runs inside, which is empty and can be written, if it is to have one. */
-  readonly home?: string | undefined;
+  readonly home?: string;
 }
 
 /** Writes what makes the inner sandbox. */
@@ -240,7 +240,7 @@ interface WriteSettingsInput {
   /** What runs inside, by its path, and its arguments. */
   readonly command: readonly string[];
   /** Its home directory, where that is neither the session's nor the host's. */
-  readonly home?: string | undefined;
+  readonly home?: string;
 }
 
 /** How the sandbox is started. */

@@ -154,7 +154,7 @@ async function realPathIfPresent(path: string): Promise<string | undefined> {
 /** What {@linkcode requireOwnProgram} is told. */
 interface OwnProgramOptions {
   /** The workspace, if one is known; others that the program lies in are found. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /** What the program is, for errors, such as `Python`. */
   readonly what: string;
 }

@@ -18,7 +18,7 @@ const writerSchema = z.object({ folder: z.string(), kept: z.array(z.string()) })
 /** What {@linkcode settledPaths} is given. */
 export interface SettledPathsOptions {
   /** The folder that the programs of the sandbox may write to, if there is one. */
-  readonly writes?: string | undefined;
+  readonly writes?: string;
   /** Takes what has to live as long as they do. */
   readonly belongings: AsyncDisposableStack;
 }

@@ -21,9 +21,9 @@ export interface ProgressEvent {
   /** How much is done. */
   readonly progress: number;
   /** How much there is to do, where the server knows it. */
-  readonly total?: number | undefined;
+  readonly total?: number;
   /** What is being done, in words. */
-  readonly message?: string | undefined;
+  readonly message?: string;
 }
 
 /** An MCP server logs something. It is the server's text, which nobody has checked. */
@@ -31,13 +31,13 @@ export interface LogEvent {
   /** Tells it from the other events. */
   readonly type: "log";
   /** The call that was under way, where there was just one at that server. */
-  readonly callId?: string | undefined;
+  readonly callId?: string;
   /** The registered server. */
   readonly serverName: string;
   /** How grave it is, in the words of syslog, such as `"info"` or `"error"`. */
   readonly level: string;
   /** The part of the server that says it. */
-  readonly logger?: string | undefined;
+  readonly logger?: string;
   /** What it says: text or any other JSON value. */
   readonly data: unknown;
 }
@@ -74,17 +74,17 @@ export interface CallEndedEvent {
   /** The call's id. */
   readonly callId: string;
   /** What was decided; absent where it failed before. */
-  readonly decision?: "allow" | "deny" | undefined;
+  readonly decision?: "allow" | "deny";
   /** Who decided: `"policy"`, `"consent"`, `"approver"`, or why nobody did. */
-  readonly by?: string | undefined;
+  readonly by?: string;
   /** The rule, or the approver's reason. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
   /** How it ended: `"ok"`, `"approved"` for a shell command, or the type of the error. */
   readonly status: string;
   /** How long it took in all, in milliseconds. */
   readonly durationMs: number;
   /** How much of that the decision took, in milliseconds. */
-  readonly waitMs?: number | undefined;
+  readonly waitMs?: number;
 }
 
 /** The beginning or the end of a call. */

@@ -25,9 +25,9 @@ interface McpPoolOptions {
   /** Says whether a server may be started, by throwing where it may not. */
   readonly admit: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
   /** How many requests a server is sent at once; the others wait. */
-  readonly maxConcurrentCalls?: number | undefined;
+  readonly maxConcurrentCalls?: number;
   /** How long a server is kept without a request, in milliseconds. */
-  readonly idleMs?: number | undefined;
+  readonly idleMs?: number;
   /** Told of servers that die. */
   readonly log?: Logger;
 }

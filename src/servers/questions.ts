@@ -18,9 +18,9 @@ export interface ElicitationChannelOptions {
    *
    * @default {undefined} for ever
    */
-  timeoutMs?: number | undefined;
+  timeoutMs?: number;
   /** Told of questions that are declined without asking. */
-  log?: Logger | undefined;
+  log?: Logger;
 }
 
 /** How many questions of one server are shown: more would bury a person. */

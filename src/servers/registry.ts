@@ -15,9 +15,9 @@ import { OwnEntries } from "../mcp/own_entries.ts";
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
   /** The folder with `.ipybox/mcp.json`; without it nothing is read or written. */
-  workspace?: string | undefined;
+  workspace?: string;
   /** Servers that are registered for this process only, over those of the file. */
-  servers?: Readonly<Record<string, ServerParams>> | undefined;
+  servers?: Readonly<Record<string, ServerParams>>;
 }
 
 /** The file, of which only `mcpServers` is ours. */

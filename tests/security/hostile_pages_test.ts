@@ -163,7 +163,7 @@ Deno.test("A1, A2: requests are neither decided nor shown without the cookie and
     ]
   ) {
     assertEquals(await siege.post({ cookie: wrong }), 401, wrong);
-    const given = wrong === undefined ? {} : { Cookie: wrong };
+    const given: Record<string, string> = wrong === undefined ? {} : { Cookie: wrong };
     assertEquals(await upgrade(live, { ...given, Origin: page.origin }), 401, wrong);
   }
   const bearer = { authorization: `Bearer ${server.applicationDoor.token}` };
@@ -182,7 +182,7 @@ Deno.test("A1, A2: requests are neither decided nor shown without the cookie and
     ]
   ) {
     assertEquals(await siege.post({ origin }), 403, origin);
-    const given = origin === undefined ? {} : { Origin: origin };
+    const given: Record<string, string> = origin === undefined ? {} : { Origin: origin };
     assertEquals(await upgrade(live, { Cookie: cookie, ...given }), 403, origin);
     if (origin === undefined) continue;
     assertEquals(await status(page, { headers: { origin } }), 403, "nor is the page itself shown");

@@ -417,7 +417,7 @@ interface Answer {
   readonly status: number;
   readonly text: string;
   /** The session that it opened or is of. */
-  readonly session?: string | undefined;
+  readonly session?: string;
 }
 
 /** Sends a message as it is, in a session of the older era where one is named. */

@@ -5,9 +5,9 @@ import { TempCache } from "./temp_cache.ts";
 /** Options of {@linkcode HttpMcp.start}. */
 export interface HttpMcpOptions {
   /** The user's cache folder, where a test looks into it. */
-  readonly cache?: TempCache | undefined;
+  readonly cache?: TempCache;
   /** How many files and connections it may have open. */
-  readonly maxFiles?: number | undefined;
+  readonly maxFiles?: number;
 }
 
 /** An `ipybox mcp --http` of a test's own. Disposing ends it by SIGTERM. */

@@ -67,10 +67,10 @@ const messagesSchema = z.object({
 /** A tool as its client sees it. */
 export interface ListedTool {
   readonly name: string;
-  readonly title?: string | undefined;
+  readonly title?: string;
   readonly description: string;
-  readonly annotations?: Readonly<Record<string, unknown>> | undefined;
-  readonly outputSchema?: Readonly<Record<string, unknown>> | undefined;
+  readonly annotations?: Readonly<Record<string, unknown>>;
+  readonly outputSchema?: Readonly<Record<string, unknown>>;
   readonly inputSchema: {
     readonly properties: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
     readonly required: readonly string[];
@@ -92,7 +92,7 @@ export interface ToolEnd {
 /** What the server tells while a tool runs. */
 export interface Progress {
   readonly progress: number;
-  readonly message?: string | undefined;
+  readonly message?: string;
 }
 
 /** Options of {@linkcode McpHost.call}. */

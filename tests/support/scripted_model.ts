@@ -33,7 +33,7 @@ export interface Seen {
 export interface OfferedTool {
   readonly name: string;
   /** Codex offers the tools of a server as one. */
-  readonly namespace?: string | undefined;
+  readonly namespace?: string;
   readonly description: string;
   /** The schema of its arguments. */
   readonly parameters: unknown;

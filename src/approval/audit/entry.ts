@@ -9,7 +9,7 @@ export interface AuditEntry {
   /** When it came. */
   readonly time: Date;
   /** The SHA-256 of the code that made it, as far as that is known. */
-  readonly codeHash?: string | undefined;
+  readonly codeHash?: string;
   /** What asked, as in `ApprovalRequest.kind`. */
   readonly kind: string;
   /** The registered server. */
@@ -17,28 +17,28 @@ export interface AuditEntry {
   /** The tool. */
   readonly tool: string;
   /** The SHA-256 of how the server is started or reached, in the words that approvers see. */
-  readonly serverHash?: string | undefined;
+  readonly serverHash?: string;
   /** The SHA-256 of the tool's definition, with the names in its objects sorted. */
-  readonly toolHash?: string | undefined;
+  readonly toolHash?: string;
   /** The arguments; secrets are left out of the log. */
   readonly arguments: ExactObject;
   /** The arguments that an approver put in their place. */
-  readonly edited?: ExactObject | undefined;
+  readonly edited?: ExactObject;
   /** What was decided; absent where it failed before. */
-  readonly decision?: "allow" | "deny" | undefined;
+  readonly decision?: "allow" | "deny";
   /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did. */
-  readonly by?: string | undefined;
+  readonly by?: string;
   /** The rule, what is remembered, or the approver's reason. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
   /** How long the decision took, in milliseconds. */
-  readonly waitMs?: number | undefined;
+  readonly waitMs?: number;
   /**
    * How it ended: `"ok"`, or the type of the error. Absent in the line that is written before a call
    * is sent; an {@linkcode AuditOutcome} follows that one.
    */
-  readonly status?: string | undefined;
+  readonly status?: string;
   /** How long it took in all, in milliseconds. */
-  readonly durationMs?: number | undefined;
+  readonly durationMs?: number;
 }
 
 /** How a request ended whose {@linkcode AuditEntry} was written before it did. */

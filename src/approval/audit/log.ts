@@ -19,35 +19,35 @@ export interface AuditLogOptions {
   /** The workspace. */
   readonly workspace: string;
   /** Patterns with `*` and `?` for names of arguments whose values are left out, beside the usual ones. */
-  readonly redact?: readonly string[] | undefined;
+  readonly redact?: readonly string[];
   /**
    * The size at which a new file is begun, in bytes.
    *
    * @default {16777216}
    */
-  readonly maxBytes?: number | undefined;
+  readonly maxBytes?: number;
   /**
    * How many full files are kept at least.
    *
    * @default {10}
    */
-  readonly keep?: number | undefined;
+  readonly keep?: number;
   /**
    * How long a full file is kept at least, in milliseconds, as long as all are within
    * `maxTotalBytes`.
    *
    * @default {7776000000} 90 days
    */
-  readonly keepMs?: number | undefined;
+  readonly keepMs?: number;
   /**
    * How large all full files from before this log's first line may be before the oldest of them are
    * removed however young they are, in bytes.
    *
    * @default {1073741824}
    */
-  readonly maxTotalBytes?: number | undefined;
+  readonly maxTotalBytes?: number;
   /** Told when the log cannot be written. */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger;
 }
 
 /** A line that waits to be written, and who waits for that. */
@@ -253,9 +253,9 @@ interface Counted {
   readonly kind: string;
   readonly server: string;
   readonly tool: string;
-  readonly decision?: "allow" | "deny" | undefined;
-  readonly by?: string | undefined;
-  readonly status?: string | undefined;
+  readonly decision?: "allow" | "deny";
+  readonly by?: string;
+  readonly status?: string;
   count: number;
 }
 

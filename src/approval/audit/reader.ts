@@ -11,7 +11,7 @@ export interface AuditVerdict {
   /** How many lines are good, up to the first bad one. */
   readonly entries: number;
   /** The number of the first line: above 1 once older files were removed. */
-  readonly first?: number | undefined;
+  readonly first?: number;
   /** How many torn lines were sealed off. */
   readonly sealed: number;
   /**

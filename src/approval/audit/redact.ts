@@ -40,12 +40,12 @@ const MAX_DEPTH = 32;
 /** Options of {@linkcode redactArguments}. */
 export interface RedactOptions {
   /** Patterns for further names whose values are secrets. */
-  readonly names?: readonly string[] | undefined;
+  readonly names?: readonly string[];
   /**
    * The key of the hashes that stand where secrets were. Without it nothing stands there but that there
    * was one.
    */
-  readonly key?: Uint8Array | undefined;
+  readonly key?: Uint8Array;
 }
 
 /** There are more secrets than are marked one by one. */

@@ -6,13 +6,13 @@ import type { PageDesk, PageState } from "./desk.ts";
 /** Options of {@linkcode ApprovalPage.ask}. */
 export interface PageAskOptions {
   /** Withdraws the request. */
-  signal?: AbortSignal | undefined;
+  signal?: AbortSignal;
   /**
    * Sees that the request is decided, also where nobody comes to a page.
    *
    * @default {undefined} as {@linkcode ApprovalPage.decide} does
    */
-  approver?: Approver | undefined;
+  approver?: Approver;
 }
 
 /**

@@ -20,13 +20,13 @@ import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../
 export type PageDecision =
   | {
     readonly decision: "allow";
-    readonly arguments?: ExactObject | undefined;
-    readonly remember?: Remember | undefined;
+    readonly arguments?: ExactObject;
+    readonly remember?: Remember;
   }
   | {
     readonly decision: "deny";
-    readonly reason?: string | undefined;
-    readonly remember?: Remember | undefined;
+    readonly reason?: string;
+    readonly remember?: Remember;
   };
 
 /** A request as pages show it. All of it is text of others but the id and the kind. */
@@ -35,17 +35,17 @@ export interface RequestView {
   readonly kind: string;
   readonly server: string;
   readonly tool: string;
-  readonly title?: string | undefined;
-  readonly description?: string | undefined;
+  readonly title?: string;
+  readonly description?: string;
   /** How the server is started or reached. */
-  readonly launch?: string | undefined;
+  readonly launch?: string;
   /** The arguments as the JSON text that is sent. */
   readonly arguments: string;
-  readonly annotations?: ToolAnnotations | undefined;
+  readonly annotations?: ToolAnnotations;
   /** The line of code that called. */
-  readonly source?: CallSource | undefined;
+  readonly source?: CallSource;
   /** What changed since the consent that lapsed. */
-  readonly changes?: readonly string[] | undefined;
+  readonly changes?: readonly string[];
   /** How long a decision can be remembered. */
   readonly scopes: readonly RememberScope[];
   /** When it was asked, in milliseconds since 1970. */
@@ -59,10 +59,10 @@ export interface Outcome {
   /** Whether it was decided on a page. */
   readonly byPage: boolean;
   /** Why it was refused. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
   /** The edited arguments, as the JSON text that is sent. */
-  readonly arguments?: string | undefined;
-  readonly remember?: Remember | undefined;
+  readonly arguments?: string;
+  readonly remember?: Remember;
   /** When it ended, in milliseconds since 1970. */
   readonly endedAt: number;
 }

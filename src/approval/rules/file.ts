@@ -13,11 +13,11 @@ import { type PolicyRule, policySchema } from "./schema.ts";
 /** Options of {@linkcode loadPolicy}. */
 export interface LoadPolicyOptions {
   /** The folder with `.ipybox/policy.json`. Relative paths in arguments start there. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /** A file to be used instead of the workspace's and the user's. */
-  readonly file?: string | undefined;
+  readonly file?: string;
   /** Told where the workspace's policy is not accepted yet. */
-  readonly log?: Logger | undefined;
+  readonly log?: Logger;
 }
 
 /** A policy file that counts for a workspace. */

@@ -12,9 +12,9 @@ export interface PathJudge {
 /** Options of {@linkcode pathJudge}. */
 export interface PathJudgeOptions {
   /** Where the relative folders of a policy start; without it they are nowhere. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /** What `~` stands for in a policy. */
-  readonly home?: string | undefined;
+  readonly home?: string;
 }
 
 /**

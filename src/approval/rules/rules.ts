@@ -39,9 +39,9 @@ export interface RuleFinding {
   /** Whether it matches. */
   readonly match: Match;
   /** What cannot be told for sure, where it may match. */
-  readonly doubt?: string | undefined;
+  readonly doubt?: string;
   /** Why, as it says itself. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
 }
 
 /** How a policy comes to a verdict. */

@@ -295,7 +295,7 @@ const DECISIONS: readonly (readonly [
   rules: PolicyRules,
   call: ApprovalCall,
   mode: PolicyEffect,
-  rule?: number | undefined,
+  rule?: number,
 ])[] = [
   ["nothing matched", policy([]), tool("{}"), "ask"],
   ["allow", policy([allow]), tool("{}"), "allow", 1],

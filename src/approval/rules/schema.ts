@@ -15,27 +15,27 @@ export type PolicyValue =
 /** What an argument must be like. All that is given must hold. */
 export interface ArgumentTest {
   /** It is this JSON value. */
-  readonly equals?: PolicyValue | undefined;
+  readonly equals?: PolicyValue;
   /** It is one of these JSON values. */
-  readonly oneOf?: readonly PolicyValue[] | undefined;
+  readonly oneOf?: readonly PolicyValue[];
   /** It is a text that matches: `*` is any characters, `?` is one. */
-  readonly glob?: string | readonly string[] | undefined;
+  readonly glob?: string | readonly string[];
   /** It is a text that starts so. */
-  readonly prefix?: string | readonly string[] | undefined;
+  readonly prefix?: string | readonly string[];
   /** It is an absolute path in one of these folders, or of the folder; `"."` is the workspace. */
-  readonly path?: string | readonly string[] | undefined;
+  readonly path?: string | readonly string[];
   /** It is a number of at least this. */
-  readonly min?: number | undefined;
+  readonly min?: number;
   /** It is a number of at most this. */
-  readonly max?: number | undefined;
+  readonly max?: number;
   /** It is a list, and each of its items is like this. */
-  readonly each?: ArgumentCondition | undefined;
+  readonly each?: ArgumentCondition;
   /** It is a list, and one of its items is like this. */
-  readonly some?: ArgumentCondition | undefined;
+  readonly some?: ArgumentCondition;
   /** It is not like this. */
-  readonly not?: ArgumentCondition | undefined;
+  readonly not?: ArgumentCondition;
   /** Whether there is such an argument at all. */
-  readonly exists?: boolean | undefined;
+  readonly exists?: boolean;
 }
 
 /** What an argument must be like: a value that it equals, or tests. */
@@ -49,21 +49,21 @@ export interface PolicyRule {
   /** What becomes of the call. */
   readonly effect: PolicyEffect;
   /** What decisions call the rule, beside its number. */
-  readonly name?: string | undefined;
+  readonly name?: string;
   /** What the call does. */
-  readonly kind?: PolicyKind | readonly PolicyKind[] | undefined;
+  readonly kind?: PolicyKind | readonly PolicyKind[];
   /** Patterns for the registered server. */
-  readonly server?: string | readonly string[] | undefined;
+  readonly server?: string | readonly string[];
   /** Patterns for the tool's name. */
-  readonly tool?: string | readonly string[] | undefined;
+  readonly tool?: string | readonly string[];
   /** What the server says of the tool. */
-  readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>> | undefined;
+  readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>>;
   /** Conditions by JSON pointer. */
-  readonly arguments?: Readonly<Record<string, ArgumentCondition>> | undefined;
+  readonly arguments?: Readonly<Record<string, ArgumentCondition>>;
   /** Patterns for simple shell commands. */
-  readonly command?: string | readonly string[] | undefined;
+  readonly command?: string | readonly string[];
   /** Why; code whose call is denied is told. */
-  readonly reason?: string | undefined;
+  readonly reason?: string;
 }
 
 /** A call as `ipybox policy` and a policy's tests write it. */
@@ -71,15 +71,15 @@ export interface PolicyCall {
   /** What the call does. */
   readonly kind: PolicyKind;
   /** The registered server. */
-  readonly server?: string | undefined;
+  readonly server?: string;
   /** The tool. */
-  readonly tool?: string | undefined;
+  readonly tool?: string;
   /** The arguments. */
-  readonly arguments?: Readonly<Record<string, PolicyValue>> | undefined;
+  readonly arguments?: Readonly<Record<string, PolicyValue>>;
   /** What the server says of the tool. */
-  readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>> | undefined;
+  readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>>;
   /** The line, for shell commands. */
-  readonly command?: string | undefined;
+  readonly command?: string;
 }
 
 /** A call, and what the policy must say of it. */
@@ -89,13 +89,13 @@ export interface PolicyTest {
   /** What the policy must say of it. */
   readonly expect: PolicyEffect;
   /** What the outcome calls the test, beside its number. */
-  readonly name?: string | undefined;
+  readonly name?: string;
 }
 
 /** The content of a policy file. */
 export interface PolicyDocument {
   /** Where editors find the JSON Schema. */
-  readonly $schema?: string | undefined;
+  readonly $schema?: string;
   /** Servers whose annotations may allow calls. */
   readonly trustedServers: readonly string[];
   /** Patterns for names of arguments whose values the audit log leaves out. */

@@ -14,7 +14,7 @@ export interface RunActionOptions {
   readonly io: CommandIo;
   /** Whether the outcome is printed as one JSON object, instead of the output as it comes. */
   readonly json?: boolean;
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number;
   /** Whether `sys.exit()` gives the exit code, and says no more than it does in Python. */
   readonly exits?: boolean;
   /** Whether the code goes into IPython's history. */
@@ -24,7 +24,7 @@ export interface RunActionOptions {
   /** Answers what MCP servers ask; without it, all of it is declined. */
   readonly answer?: (request: ElicitationRequest) => Promise<void>;
   /** Answers what the code asks by `input()`; without it, that raises. */
-  readonly prompt?: ((request: InputRequest) => Promise<void>) | undefined;
+  readonly prompt?: (request: InputRequest) => Promise<void>;
   /** Reads what the code gave: `result` of the JSON, or printed after all output. */
   readonly resultIn?: (outputs: ExecutionResult["outputs"]) => unknown;
 }

@@ -21,7 +21,7 @@ export interface CheckTypesOptions {
   /** The Python whose packages the actions import. */
   readonly python: { readonly executable: string };
   /** Ends it. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 /** A static checker that npm has and that brings what it needs along. */

@@ -27,7 +27,7 @@ interface ReplSessionOptions {
   /** Answers what MCP servers ask. */
   readonly answer: NonNullable<RunActionOptions["answer"]>;
   /** Has typed what code asks for. */
-  readonly prompt: RunActionOptions["prompt"];
+  readonly prompt?: RunActionOptions["prompt"];
 }
 
 /** How long code may go on after Ctrl-C before it is said what else can be done. */

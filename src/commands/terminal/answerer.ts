@@ -163,7 +163,7 @@ function isYes(text: string): boolean {
  */
 export function askAtTerminal(
   io: CommandIo,
-): Required<Pick<RunActionOptions, "decide" | "answer" | "prompt">> {
+): Required<Pick<RunActionOptions, "decide" | "answer">> & Pick<RunActionOptions, "prompt"> {
   const turns = new Mutex();
   const approver = new TerminalApprover(io, "--approve allow", turns);
   const prompter = new TerminalPrompter(io, turns);

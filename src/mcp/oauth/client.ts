@@ -25,11 +25,11 @@ interface ClientSources {
   /** What the user has set. */
   readonly params: OAuthParams;
   /** The login so far, whose client may still be good. */
-  readonly before?: Login | undefined;
+  readonly before?: Login;
   /** Where the browser comes back to. */
   readonly redirectUri: string;
   /** The scopes of the login. */
-  readonly scope?: string | undefined;
+  readonly scope?: string;
 }
 
 /**
@@ -129,34 +129,34 @@ function authMethod(supported: readonly string[] = ["none"]): string {
 /** How to log in to a remote server that asks for it. Most servers tell all of it themselves. */
 export interface OAuthParams {
   /** The id of a client that was registered at the authorization server by hand. */
-  clientId?: string | undefined;
+  clientId?: string;
   /** The secret of that client. Write it as `${VAR}`. */
-  clientSecret?: string | undefined;
+  clientSecret?: string;
   /** The private key of that client, as PKCS #8 in PEM, in place of a secret. Write it as `${VAR}`. */
-  privateKey?: string | undefined;
+  privateKey?: string;
   /**
    * The algorithm that the private key signs with.
    *
    * @default {"ES256"}
    */
-  algorithm?: string | undefined;
+  algorithm?: string;
   /**
    * The authorization server that the client is registered at. No other one is talked to. It is
    * needed with a secret or a key, which another one must not get.
    */
-  issuer?: string | undefined;
+  issuer?: string;
   /** The scopes to ask for, separated by blanks, in place of those that the server names. */
-  scope?: string | undefined;
+  scope?: string;
   /** The address of a client-ID metadata document, for authorization servers that take one. */
-  clientMetadataUrl?: string | undefined;
+  clientMetadataUrl?: string;
   /** The port that the browser comes back to, for clients registered with a fixed one. */
-  callbackPort?: number | undefined;
+  callbackPort?: number;
   /**
    * Whether a person logs in, or the client itself with its secret or key.
    *
    * @default {"authorization_code"}
    */
-  grant?: "authorization_code" | "client_credentials" | undefined;
+  grant?: "authorization_code" | "client_credentials";
 }
 
 /** Asymmetric ones only: the key is PEM. */
@@ -203,11 +203,11 @@ export interface Authority {
   /** The authorization server's name, which everything it gave is bound to. */
   readonly issuer: string;
   /** What it has; servers of the oldest kind have no metadata. */
-  readonly metadata?: AuthorizationServerMetadata | undefined;
+  readonly metadata?: AuthorizationServerMetadata;
   /** What tokens are asked for, exactly as the server writes it. */
-  readonly resource?: string | undefined;
+  readonly resource?: string;
   /** The scopes that the server has. */
-  readonly scopes?: readonly string[] | undefined;
+  readonly scopes?: readonly string[];
 }
 
 /**

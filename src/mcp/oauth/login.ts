@@ -35,13 +35,13 @@ export interface LoginOptions {
    *
    * @default {false}
    */
-  readonly anew?: boolean | undefined;
+  readonly anew?: boolean;
   /**
    * How long the person may take, in milliseconds.
    *
    * @default {300000}
    */
-  readonly timeoutMs?: number | undefined;
+  readonly timeoutMs?: number;
 }
 
 /** What a login is made from. */
@@ -53,9 +53,9 @@ interface LoginContext {
   /** What the user has set. */
   readonly params: OAuthParams;
   /** The scopes to ask for. */
-  readonly scope?: string | undefined;
+  readonly scope?: string;
   /** The login so far. */
-  readonly before?: Login | undefined;
+  readonly before?: Login;
   /** Who shows the page. */
   readonly login: LoginOptions;
   /** Fetches. */
@@ -144,11 +144,11 @@ const FAREWELL_MS = 1000;
 /** What the authorization server sent the browser back with. */
 interface Callback {
   /** The code, to be exchanged for tokens. */
-  readonly code?: string | undefined;
+  readonly code?: string;
   /** Who it says it is (RFC 9207). */
-  readonly iss?: string | undefined;
+  readonly iss?: string;
   /** Why there is no code. */
-  readonly error?: string | undefined;
+  readonly error?: string;
 }
 
 /**

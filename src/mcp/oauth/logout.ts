@@ -15,13 +15,13 @@ export type LogoutEnd = "none" | "revoked" | "deleted" | "refused";
 /** Options of {@linkcode forgetLogin}. */
 export interface LogoutOptions {
   /** The folder where executed code writes; its `.env` fills `${VAR}`. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
-  readonly variables?: VariableLookup | undefined;
+  readonly variables?: VariableLookup;
   /** The folder of all logins, where it is not the usual one. */
-  readonly loginsFolder?: string | undefined;
+  readonly loginsFolder?: string;
   /** Gives up. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 /**

@@ -24,15 +24,15 @@ interface OAuthSessionOptions {
   /** What the user has set. */
   readonly params: OAuthParams;
   /** The folder where executed code writes. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /** The folder of all logins, where it is not the usual one. */
-  readonly loginsFolder?: string | undefined;
+  readonly loginsFolder?: string;
   /** For whom answers come, as for `exactFetch()`. */
   readonly owner: object;
   /** Lets a person log in. Without it, a login that is needed is an error. */
-  readonly login?: LoginOptions | undefined;
+  readonly login?: LoginOptions;
   /** Told when a person is waited for, and when no longer. */
-  readonly onWaiting?: ((waiting: boolean) => void) | undefined;
+  readonly onWaiting?: (waiting: boolean) => void;
 }
 
 /** A request that the server refused. */
@@ -297,17 +297,17 @@ export function checkedScope(text: string | undefined): string | undefined {
 /** What a login's scopes are chosen from. */
 interface ScopeSources {
   /** What the user set. */
-  readonly configured?: string | undefined;
+  readonly configured?: string;
   /** What the server asked for when it wanted a login. */
-  readonly challenged?: string | undefined;
+  readonly challenged?: string;
   /** What the server asked for when the present login did not suffice. */
-  readonly lacking?: string | undefined;
+  readonly lacking?: string;
   /** What the server has. */
-  readonly supported?: readonly string[] | undefined;
+  readonly supported?: readonly string[];
   /** What the login so far was for, or was found to lack. */
-  readonly before?: string | undefined;
+  readonly before?: string;
   /** What the authorization server has. */
-  readonly offered?: readonly string[] | undefined;
+  readonly offered?: readonly string[];
 }
 
 /** Chooses the scopes of a login: no more than the server asks for, and no less than before. */
@@ -325,9 +325,9 @@ export interface Challenge {
   /** Whether a login is missing, or its scopes do not suffice. */
   readonly kind: "login" | "scope";
   /** The scopes that it asks for. */
-  readonly scope?: string | undefined;
+  readonly scope?: string;
   /** Where its metadata is, when it says so. */
-  readonly resourceMetadataUrl?: URL | undefined;
+  readonly resourceMetadataUrl?: URL;
 }
 
 /** Reads what a server answered to a request. */

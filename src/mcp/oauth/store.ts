@@ -34,21 +34,21 @@ export interface Login {
   /** What ipybox is called there. */
   readonly clientId: string;
   /** The secret that it was registered with, if any. */
-  readonly clientSecret?: string | undefined;
+  readonly clientSecret?: string;
   /** How it proves who it is. */
-  readonly clientAuthMethod?: string | undefined;
+  readonly clientAuthMethod?: string;
   /** When its secret expires, in seconds since 1970; 0 for never. */
-  readonly clientSecretExpiresAt?: number | undefined;
+  readonly clientSecretExpiresAt?: number;
   /** The redirect address that it was registered with. */
-  readonly redirectUri?: string | undefined;
+  readonly redirectUri?: string;
   /** What the server is shown. */
-  readonly accessToken?: string | undefined;
+  readonly accessToken?: string;
   /** What the authorization server gives a new one for. */
-  readonly refreshToken?: string | undefined;
+  readonly refreshToken?: string;
   /** The scopes that were asked for. */
-  readonly scope?: string | undefined;
+  readonly scope?: string;
   /** The scopes that were found to be missing. */
-  readonly lackingScope?: string | undefined;
+  readonly lackingScope?: string;
 }
 
 const loginSchema: z.ZodType<Login> = z.strictObject({
@@ -68,15 +68,15 @@ const loginSchema: z.ZodType<Login> = z.strictObject({
 /** Options of {@linkcode LoginStore.find}. */
 interface FindLoginOptions {
   /** The client that the user has set, which has logins of its own. */
-  readonly clientId?: string | undefined;
+  readonly clientId?: string;
   /** The folder where executed code writes. */
-  readonly workspace?: string | undefined;
+  readonly workspace?: string;
   /**
    * The folder of all logins.
    *
    * @default {loginsFolder()}
    */
-  readonly folder?: string | undefined;
+  readonly folder?: string;
 }
 
 /** No login is longer. */

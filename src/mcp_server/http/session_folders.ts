@@ -23,7 +23,7 @@ interface OldSessions {
    *
    * @default {Infinity}
    */
-  readonly keep?: number | undefined;
+  readonly keep?: number;
 }
 
 /** A session's process has this locked: a file where code does not write. Its time is that of the end. */

@@ -23,7 +23,7 @@ export interface SessionPoolOptions {
   /** How many folders of ended sessions are kept. */
   readonly keep: number;
   /** How sessions get the workspace's files. */
-  readonly share?: WorkspaceShare | undefined;
+  readonly share?: WorkspaceShare;
 }
 
 /** A session of a pool. */

@@ -14,9 +14,9 @@ export interface Change {
   /** Its parameters, as they count. */
   readonly parameters: Readonly<Record<string, unknown>>;
   /** What of these is noted in the audit log, where they may hold secrets. */
-  readonly noted?: Readonly<Record<string, unknown>> | undefined;
+  readonly noted?: Readonly<Record<string, unknown>>;
   /** What the user decides upon; absent where nobody needs to be asked. */
-  readonly question?: ChangeQuestion | undefined;
+  readonly question?: ChangeQuestion;
 }
 
 /** What a user is told of a change, to decide upon it. */
@@ -28,7 +28,7 @@ export interface ChangeQuestion {
   /** How the user can do it without the client. */
   readonly byHand: string;
   /** What the tool does, where the parameters do not tell. */
-  readonly effect?: string | undefined;
+  readonly effect?: string;
 }
 
 /** A client's request for a change. */
