@@ -6,7 +6,7 @@ import { serverFor } from "./connection.ts";
 import { BearerTokens } from "./http/bearer_tokens.ts";
 import { HttpMcpServer } from "./http/server.ts";
 import { SessionPool } from "./http/sessions.ts";
-import { refuseUnshareable, type WorkspaceShare } from "./http/workspace_share.ts";
+import { refuseUnshareable } from "./http/workspace_share.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { Session, type SessionOptions } from "./session.ts";
 
@@ -86,7 +86,7 @@ export interface McpHttpServerOptions extends McpServerOptions {
    *
    * @default {undefined} not at all
    */
-  shareWorkspace?: WorkspaceShare;
+  shareWorkspace?: "read-only" | "copy";
   /**
    * How long a session may go unused before it is closed, in milliseconds.
    *

@@ -22,7 +22,7 @@ Deno.test("checkSandbox() finds a machine ready that `deno task setup` made read
 Deno.test("requireSandboxPrerequisites() names all programs that are missing, and one command for them", async () => {
   await using directory = await TempDirectory.create();
   const script = `
-    import { requireSandboxPrerequisites } from "${new URL("./preflight.ts", import.meta.url)}";
+    import { requireSandboxPrerequisites } from "${new URL("./prerequisites.ts", import.meta.url)}";
     await requireSandboxPrerequisites().catch((error) => {
       console.log(JSON.stringify({ name: error.name, message: error.message, fix: error.fix }));
     });`;

@@ -143,7 +143,7 @@ Deno.test("AuditLog chains across a file that was put aside just before a proces
 Deno.test("Processes that write at the same time keep one chain, also when one is killed", async () => {
   await using folder = await TempFolder.create();
   const script = `
-    import { AuditLog } from ${JSON.stringify(new URL("audit_log.ts", import.meta.url).href)};
+    import { AuditLog } from ${JSON.stringify(new URL("log.ts", import.meta.url).href)};
     const log = new AuditLog({ workspace: ${
     JSON.stringify(folder.path)
   }, maxBytes: 20_000, keep: 1000 });
