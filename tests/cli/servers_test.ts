@@ -251,7 +251,7 @@ Deno.test("ipybox says where the registry is wrong and leaves it alone", async (
   await Deno.mkdir(`${cwd}/.ipybox`);
   const cases: Record<string, [text: string, words: string[]]> = {
     "bad JSON": ['{\n  "mcpServers": {\n    "a": nothing\n  }\n}\n', [
-      `${path}:3:10: unexpected "n"`,
+      `${path}:3:10: Expected a value`,
     ]],
     "JSON that ends too early": ['{\n  "mcpServers": {', [`${path}:2:18`]],
     "no object": ["[]", [path, "a JSON object"]],
