@@ -65,6 +65,7 @@ export function callLines(call: ApprovalCall): string[] {
 export function visible(text: string): string {
   return text.replace(HIDDEN_OR_BLANKS, (found, at: number) => {
     if (!found.startsWith(" ")) return escapeCharacter(found);
+    if (found.length <= MAX_BLANKS) return found;
     const isIndentation = found.length <= MAX_INDENTATION && (at === 0 || text[at - 1] === "\n");
     return isIndentation ? found : `⟨${found.length} blanks⟩`;
   });
@@ -123,7 +124,9 @@ const LETTER = /^[A-Za-z\u00c0-\u024f]$/;
 const HIDDEN =
   /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
 /** More blanks than people write, which push what follows out of sight; and what could pass for their number. */
-const HIDDEN_OR_BLANKS = new RegExp(`${HIDDEN.source}|\u27e8| {21,}`, "gu");
+const HIDDEN_OR_BLANKS = new RegExp(`${HIDDEN.source}|\u27e8| +`, "gu");
+/** The most blanks in a row that are shown as they are. */
+const MAX_BLANKS = 20;
 /** The blanks at the start of a line that are shown as they are. */
 const MAX_INDENTATION = 60;
 /** Characters that fonts draw like the quotes of code, and marks that put one on a letter. */

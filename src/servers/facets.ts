@@ -161,7 +161,7 @@ const PRIVATE_KEY = /^-----BEGIN [A-Z ]+-----[\w+/=\s]+-----END [A-Z ]+-----\s*$
 
 /** Whether a variable's value can only be data, as secrets are: what could run must be seen. */
 function isData(value: string): boolean {
-  if (PLAIN.test(value)) return !/ .*\//.test(value);
+  if (PLAIN.test(value)) return !value.includes(" ") || !value.includes("/", value.indexOf(" "));
   if (PRIVATE_KEY.test(value)) return true;
   if (/[$`]/.test(value)) return false;
   try {

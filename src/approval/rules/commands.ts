@@ -237,7 +237,9 @@ const STARTING: ReadonlySet<string> = new Set(
 /** Whether a program runs what its arguments say, so that only a rule that names it may allow it. */
 export function startsPrograms(name: string): boolean {
   const file = name.split("/").at(-1) ?? name;
-  return STARTING.has(file) || STARTING.has(file.replace(/[\d.-]+$/, ""));
+  let end = file.length; // without a version, as in python3.11
+  while (end > 0 && "0123456789.-".includes(file.charAt(end - 1))) end--;
+  return STARTING.has(file) || STARTING.has(file.slice(0, end));
 }
 
 /** Whether a shell may run what is in a command's arguments. */
