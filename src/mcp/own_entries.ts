@@ -9,6 +9,7 @@ import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { CODE_VARIABLE } from "./params.ts";
 
 const digests = z.record(z.string(), z.string());
 
@@ -195,10 +196,6 @@ const SEARCHES_ABOVE = /\.([mc]?[jt]s|[jt]sx)$/i;
 
 /** What makes Deno look for no settings: what its code imports is then what it says. */
 const NO_CONFIG = "--no-config";
-
-/** Variables by which interpreters and the loader find code. */
-const CODE_VARIABLE =
-  /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
 
 /** Options of Node that load modules, which it looks for in the working directory. */
 const LOADS =
