@@ -162,11 +162,18 @@ const RUNNERS: readonly Runner[] = [
     searchesAbove: true,
   },
   {
+    // What stands behind these runs in a container, or is mounted there.
+    names: ["docker", "podman"],
+    decides: /^(run|exec)$/,
+    searchesCwd: "always",
+    searchesAbove: true,
+  },
+  {
     names: [
       ..."tsx ts-node make just cargo go mvn gradle sbt lein dotnet bundle rake composer".split(
         " ",
       ),
-      ..."mix pixi rye mise direnv docker podman docker-compose podman-compose".split(" "),
+      ..."mix pixi rye mise direnv docker-compose podman-compose".split(" "),
       ..."swift dart flutter nix nix-shell stack cabal zig crystal nim".split(" "),
       // What these start may be any of the others.
       ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),

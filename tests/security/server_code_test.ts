@@ -3,6 +3,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
+import { shellWord } from "../../src/mcp/launch.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
@@ -146,6 +147,9 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
   const installed = `${workspace}/.venv/bin/server.ts`;
   await Deno.copyFile(file, installed);
   const moved = (to: string) => args.map((arg) => arg === file ? to : arg);
+  await using outside = await TempFolder.create();
+  const container = `#!/bin/sh\nexec ${[command, ...args].map(shellWord).join(" ")}\n`;
+  await Deno.writeTextFile(`${outside.path}/docker`, container, { mode: 0o755 });
   const accepted: Record<string, StdioServerParams> = {
     "file as data": {
       command,
@@ -165,6 +169,10 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
     "folder as data": {
       command,
       args: [...args, "/dev/null", workspace, "--root=${workspaceFolder}"],
+    },
+    "folder for a container": {
+      command: `${outside.path}/docker`,
+      args: ["run", "-i", "--rm", "-v", `${workspace}/shots:/shots`, "some/image", workspace],
     },
     permission: { command, args: ["run", `--allow-read=${workspace}`, ...args.slice(2)] },
     variable: { command, args, cwd: workspace, env: { NODE_OPTIONS: "--max-old-space-size=99" } },
