@@ -141,7 +141,7 @@ const RUNNERS: readonly Runner[] = [
   { names: ["ruby", "perl", "lua", "luajit", "Rscript", "julia"], decides: /^-[A-Za-z]*[eE]$/ },
   {
     names: [
-      ..."php java jbang jshell kotlin groovy scala clojure clj bb elixir erl escript".split(" "),
+      ..."php java jshell kotlin groovy scala clojure clj bb elixir erl escript".split(" "),
       ..."awk gawk mawk nawk sed pwsh powershell tclsh wish expect osascript octave".split(" "),
       ..."racket guile sbcl emacs gdb runghc gjs qjs raku R".split(" "),
     ],
@@ -156,7 +156,7 @@ const RUNNERS: readonly Runner[] = [
   {
     // They run `sh` or `node` with the node_modules/.bin of the working directory and of the folders
     // above in front of the search path, read settings there, or prefer packages of those folders.
-    names: ["npx", "uvx", "bunx", "pnpx", "pipx"],
+    names: ["npx", "uvx", "bunx", "pnpx", "pipx", "jbang"],
     decides: /^(?!run$)[@\w]/, // the name of a package; this or a path of one is what they run
     searchesCwd: "always",
     searchesAbove: true,
@@ -169,12 +169,18 @@ const RUNNERS: readonly Runner[] = [
     searchesAbove: true,
   },
   {
+    names: ["nix"],
+    decides: /^(github:|gitlab:|nixpkgs#)/,
+    searchesCwd: "always",
+    searchesAbove: true,
+  },
+  {
     names: [
       ..."tsx ts-node make just cargo go mvn gradle sbt lein dotnet bundle rake composer".split(
         " ",
       ),
       ..."mix pixi rye mise direnv docker-compose podman-compose".split(" "),
-      ..."swift dart flutter nix nix-shell stack cabal zig crystal nim".split(" "),
+      ..."swift dart flutter nix-shell stack cabal zig crystal nim".split(" "),
       // What these start may be any of the others.
       ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),
     ],
