@@ -275,26 +275,29 @@ browserTest("a decision is remembered as far as the request allows", async (brow
   assertEquals(browser.problems, []);
 });
 
-browserTest("the page goes on behind requests that a remembered answer decides, too", async (browser) => {
-  await using server = await askingServer();
-  const page = await openPage(browser, server);
-  const calls: Promise<unknown>[] = [];
-  for (const tool of ["echo", "echo", "count"]) {
-    calls.push(server.runner.run("raw", tool));
-    await untilWaiting(page, calls.length);
-  }
-  await page.getByRole("heading", { name: "raw.echo" }).waitFor();
-  await untilReady(page);
-  await page.keyboard.press("s");
-  await page.keyboard.press("y");
-  await Promise.all(calls.slice(0, 2));
-  await page.locator("#settled").getByText("Decided by your other answer").waitFor();
-  await page.getByRole("heading", { name: "raw.count" }).waitFor();
-  await untilReady(page);
-  await page.keyboard.press("y");
-  await calls[2];
-  assertEquals(browser.problems, []);
-});
+browserTest(
+  "the page goes on behind requests that a remembered answer decides, too",
+  async (browser) => {
+    await using server = await askingServer();
+    const page = await openPage(browser, server);
+    const calls: Promise<unknown>[] = [];
+    for (const tool of ["echo", "echo", "count"]) {
+      calls.push(server.runner.run("raw", tool));
+      await untilWaiting(page, calls.length);
+    }
+    await page.getByRole("heading", { name: "raw.echo" }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press("s");
+    await page.keyboard.press("y");
+    await Promise.all(calls.slice(0, 2));
+    await page.locator("#settled").getByText("Decided by your other answer").waitFor();
+    await page.getByRole("heading", { name: "raw.count" }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press("y");
+    await calls[2];
+    assertEquals(browser.problems, []);
+  },
+);
 
 browserTest("everything can be done by keys alone", async (browser) => {
   await using server = await askingServer();
