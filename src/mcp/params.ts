@@ -191,7 +191,7 @@ class UnsetVariablesError extends ConfigError {}
 export class SlowStartError extends McpConnectionError {}
 
 /** Variables by which interpreters and the loader find code. */
-export const CODE_VARIABLE =
+export const CODE_VARIABLE: RegExp =
   /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
 
 /** Whether an error of a server's start may quote what was filled into the server's parameters. */
