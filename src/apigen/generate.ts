@@ -147,7 +147,8 @@ const MAX_NAME = 1_000;
 /** Characters of instructions that a package's docstring shows. Real ones have some thousands. */
 const MAX_INSTRUCTIONS = 100_000;
 
-const LEFT_OUT = "The server's list of tools takes too much work: there is no room for this one";
+const LEFT_OUT =
+  "The server's list of tools is too large to generate an API for all of it: this tool is left out";
 
 /**
  * Renders a tool. One that defeats the generator gets a module that takes any arguments; `undefined`

@@ -220,7 +220,7 @@ export class ApprovalChannel {
     if (approver === undefined) return unavailable("Approval channel not connected");
 
     const request = new ApprovalRequest(call, { scopes, check });
-    const withdraw = () => request.withdraw(CANCELLED);
+    const withdraw = () => request.withdraw(signal?.reason === DECIDED ? DECIDED : CANCELLED);
     signal?.addEventListener("abort", withdraw, { once: true });
     const timer = this.#expireLater(request);
     this.#change(() => this.#pending.set(request, approver));
@@ -276,6 +276,13 @@ export class ApprovalChannel {
 type Refusal = ApprovalResponse & { accepted: false };
 
 const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "The call was cancelled" };
+
+/** What becomes of a request that is not needed any more: its signal aborts with this as the reason. */
+export const DECIDED: Refusal = {
+  accepted: false,
+  type: "cancelled",
+  reason: "An answer to another request decided this one, too",
+};
 
 function unavailable(reason: string): Refusal {
   return { accepted: false, type: "approval_unavailable", reason };

@@ -1,7 +1,7 @@
 import { ToolCallError } from "../base/errors.ts";
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../base/signals.ts";
-import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
+import { type ApprovalChannel, type ApprovalWaitOptions, DECIDED } from "./channel.ts";
 import { type Cell, Consents, type Facet } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import type { ApprovalPolicy } from "./policy.ts";
@@ -91,7 +91,7 @@ export class ApprovalGate {
         // What fails here fails once more where the call is looked at anew, and is told from there.
         const isOver = await this.#consents.recall(call, facets)
           .then(({ decision }) => decision !== undefined, () => true);
-        if (isOver) decided.abort();
+        if (isOver) decided.abort(DECIDED);
       });
       const response = await this.#channel.request({ ...call, changes: found.changes }, {
         signal: anySignal(signal, decided.signal),

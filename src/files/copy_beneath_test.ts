@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { until } from "../../tests/support/executor.ts";
 import { filesBelow } from "../../tests/support/files.ts";
 import { testPython } from "../../tests/support/python.ts";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
@@ -121,7 +122,8 @@ Deno.test("copyBeneath() ends at its limits", async (t) => {
     await Deno.truncate(`${folders.from}/sparse`, 2 ** 40);
     const stop = new AbortController();
     const copying = folders.copy({ maxBytes: 2 ** 41, signal: stop.signal });
-    while ((await Deno.stat(`${folders.to}/sparse`).catch(() => undefined))?.size === undefined);
+    const begun = `${folders.to}/sparse`;
+    await until("the copy has begun", () => Deno.stat(begun).then(() => true, () => false));
     stop.abort(new DOMException("Stopped", "AbortError"));
     await assertRejects(() => copying, DOMException, "Stopped");
   });

@@ -89,7 +89,8 @@ export function startFailure(serverName: string, params: ServerParams, error: Er
   const isConnection = error instanceof McpConnectionError;
   if (isConnection && !("command" in params)) return `MCP server "${serverName}" cannot be reached`;
   if (!isForCode(error) || mayQuoteSecrets(params, error)) {
-    return `MCP server "${serverName}" cannot be started: ipybox's log says why`;
+    return `MCP server "${serverName}" cannot be started. The reason is only in ipybox's log ` +
+      "(its stderr), as it may hold secrets";
   }
   return isConnection ? error.message.split("\n", 1)[0] ?? "" : error.message;
 }

@@ -1,11 +1,13 @@
 import { assertEquals } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { startFailure } from "./call_errors.ts";
 import { LoginStore } from "./oauth/store.ts";
+import type { StdioServerParams } from "./params.ts";
 
 const url = "https://mcp.example.com/mcp";
-const HIDDEN = `MCP server "remote" cannot be started: ipybox's log says why`;
+const HIDDEN = `MCP server "remote" cannot be started. The reason is only in ipybox's log (its ` +
+  "stderr), as it may hold secrets";
 
 Deno.test("startFailure() names no file of the host to code", async () => {
   await using folder = await TempFolder.create();
@@ -25,4 +27,18 @@ Deno.test("startFailure() names no file of the host to code", async () => {
 
 Deno.test("startFailure() tells code what the user has to set", () => {
   assertEquals(startFailure("remote", { url }, new ConfigError("Set A")), "Set A");
+});
+
+Deno.test("startFailure() hides what may quote a variable, and nothing else", () => {
+  const refused = new ConfigError("Move it out of the workspace");
+  const failure = (params: StdioServerParams, error: Error = refused) =>
+    startFailure("remote", params, error);
+  const token = { TOKEN: "${SECRET}" };
+  assertEquals(failure({ command: "npx", env: token }), refused.message);
+  assertEquals(failure({ command: "npx", env: { PYTHONPATH: "${SECRET}" } }), HIDDEN);
+  assertEquals(failure({ command: "npx", env: { PATH: "${SECRET}" } }), HIDDEN);
+  assertEquals(failure({ command: "npx", args: ["${SECRET}"] }), HIDDEN);
+  assertEquals(failure({ command: "npx", cwd: "${workspaceFolder}" }), refused.message);
+  const missing = new EnvironmentNotReadyError("bubblewrap is missing", "install it");
+  assertEquals(failure({ command: "npx", args: ["${SECRET}"] }, missing), missing.message);
 });

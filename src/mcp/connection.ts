@@ -413,7 +413,7 @@ function asMeta(
   return Object.keys(meta).length === 0 ? {} : { _meta: meta };
 }
 
-/** Leaves out what is `undefined`, which exact optional properties do not take. */
+/** Leaves out what is `undefined`. */
 function defined<T extends object>(value: T): { [K in keyof T]: Exclude<T[K], undefined> } {
   const entries = Object.entries(value).filter(([, inner]) => inner !== undefined);
   return Object.fromEntries(entries) as { [K in keyof T]: Exclude<T[K], undefined> };

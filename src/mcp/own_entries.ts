@@ -9,6 +9,7 @@ import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import { lstatIfAllowed, realPathIfSeen } from "../process/trusted_path.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
+import { CODE_VARIABLE } from "./params.ts";
 
 const digests = z.record(z.string(), z.string());
 
@@ -140,7 +141,7 @@ const RUNNERS: readonly Runner[] = [
   { names: ["ruby", "perl", "lua", "luajit", "Rscript", "julia"], decides: /^-[A-Za-z]*[eE]$/ },
   {
     names: [
-      ..."php java jbang jshell kotlin groovy scala clojure clj bb elixir erl escript".split(" "),
+      ..."php java jshell kotlin groovy scala clojure clj bb elixir erl escript".split(" "),
       ..."awk gawk mawk nawk sed pwsh powershell tclsh wish expect osascript octave".split(" "),
       ..."racket guile sbcl emacs gdb runghc gjs qjs raku R".split(" "),
     ],
@@ -155,8 +156,21 @@ const RUNNERS: readonly Runner[] = [
   {
     // They run `sh` or `node` with the node_modules/.bin of the working directory and of the folders
     // above in front of the search path, read settings there, or prefer packages of those folders.
-    names: ["npx", "uvx", "bunx", "pnpx", "pipx"],
+    names: ["npx", "uvx", "bunx", "pnpx", "pipx", "jbang"],
     decides: /^(?!run$)[@\w]/, // the name of a package; this or a path of one is what they run
+    searchesCwd: "always",
+    searchesAbove: true,
+  },
+  {
+    // What stands behind these runs in a container, or is mounted there.
+    names: ["docker", "podman"],
+    decides: /^(run|exec)$/,
+    searchesCwd: "always",
+    searchesAbove: true,
+  },
+  {
+    names: ["nix"],
+    decides: /^(github:|gitlab:|nixpkgs#)/,
     searchesCwd: "always",
     searchesAbove: true,
   },
@@ -165,8 +179,8 @@ const RUNNERS: readonly Runner[] = [
       ..."tsx ts-node make just cargo go mvn gradle sbt lein dotnet bundle rake composer".split(
         " ",
       ),
-      ..."mix pixi rye mise direnv docker podman docker-compose podman-compose".split(" "),
-      ..."swift dart flutter nix nix-shell stack cabal zig crystal nim".split(" "),
+      ..."mix pixi rye mise direnv docker-compose podman-compose".split(" "),
+      ..."swift dart flutter nix-shell stack cabal zig crystal nim".split(" "),
       // What these start may be any of the others.
       ..."env nice ionice nohup setsid stdbuf timeout time xargs sudo doas busybox".split(" "),
     ],
@@ -195,10 +209,6 @@ const SEARCHES_ABOVE = /\.([mc]?[jt]s|[jt]sx)$/i;
 
 /** What makes Deno look for no settings: what its code imports is then what it says. */
 const NO_CONFIG = "--no-config";
-
-/** Variables by which interpreters and the loader find code. */
-const CODE_VARIABLE =
-  /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
 
 /** Options of Node that load modules, which it looks for in the working directory. */
 const LOADS =

@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
 import { z } from "zod";
-import { ConfigError, McpConnectionError } from "../base/errors.ts";
+import { ConfigError, EnvironmentNotReadyError, McpConnectionError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { LONGEST_TIMER_MS } from "../base/signals.ts";
@@ -190,12 +190,18 @@ class UnsetVariablesError extends ConfigError {}
 /** A server took too long to start. Its message quotes nothing of the server's parameters. */
 export class SlowStartError extends McpConnectionError {}
 
+/** Variables by which interpreters and the loader find code. */
+export const CODE_VARIABLE: RegExp =
+  /^(PYTHON(PATH|HOME|USERBASE)|NODE_(PATH|OPTIONS)|LD_.*|DYLD_.*|BASH_ENV|ENV|RUBY(LIB|OPT)|PERL5?(LIB|OPT)|CLASSPATH|JAVA_TOOL_OPTIONS|UV_(PROJECT|WORKING_DIRECTORY|CONFIG_FILE))$/;
+
 /** Whether an error of a server's start may quote what was filled into the server's parameters. */
 export function mayQuoteSecrets(params: ServerParams, error: Error): boolean {
   if (error instanceof UnsetVariablesError || error instanceof SlowStartError) return false;
-  // What comes of a start names no variables of its environment, except where programs are searched.
-  const { PATH } = "command" in params ? params.env ?? {} : {};
-  const quotable = error instanceof McpConnectionError ? { ...params, env: { PATH } } : params;
+  if (error instanceof EnvironmentNotReadyError) return false; // it is about this machine
+  // Errors name no variables of the environment but those by which programs and code are found.
+  const env = Object.entries("command" in params ? params.env ?? {} : {})
+    .filter(([name]) => name === "PATH" || CODE_VARIABLE.test(name));
+  const quotable = "command" in params ? { ...params, env: Object.fromEntries(env) } : params;
   let found = false;
   mapStrings<unknown>(quotable, (text) =>
     replaceVariables(text, (body) => {

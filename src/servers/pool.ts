@@ -240,7 +240,6 @@ export class McpPool implements AsyncDisposable {
       ? { exitCode: error.exitCode, signal: error.signal }
       : {};
     const message = startFailure(serverName, params, error);
-    if ("command" in params && !error.message.startsWith(message)) this.#log.warn(error.message);
     return new ToolCallError("server_unreachable", message, details, { cause: error });
   }
 }

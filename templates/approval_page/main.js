@@ -47,7 +47,8 @@ function onChange({ type, id }) {
   if (type === "settled") announceOutcome(board.find(id));
   const found = board.find(selected);
   // Code withdraws a request when it likes: another one in its place would get the click for it.
-  if (found?.outcome !== undefined && !decided.has(selected)) stays = true;
+  const isOver = found?.outcome !== undefined && found.outcome.result !== "settled";
+  if (isOver && !decided.has(selected)) stays = true;
   if (!isPending(selected) && !(stays && found !== undefined)) selectNext();
   show(type === "settled");
   if (type === "settled" && id === selected && stays) detail.append(endedView());

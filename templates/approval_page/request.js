@@ -30,6 +30,7 @@ const RESULTS = {
   approval_timeout: "Expired",
   approval_unavailable: "Refused",
   cancelled: "Withdrawn",
+  settled: "Decided by your other answer",
 };
 
 const SCOPES = {

@@ -275,6 +275,30 @@ browserTest("a decision is remembered as far as the request allows", async (brow
   assertEquals(browser.problems, []);
 });
 
+browserTest(
+  "the page goes on behind requests that a remembered answer decides, too",
+  async (browser) => {
+    await using server = await askingServer();
+    const page = await openPage(browser, server);
+    const calls: Promise<unknown>[] = [];
+    for (const tool of ["echo", "echo", "count"]) {
+      calls.push(server.runner.run("raw", tool));
+      await untilWaiting(page, calls.length);
+    }
+    await page.getByRole("heading", { name: "raw.echo" }).waitFor();
+    await untilReady(page);
+    await page.getByLabel("For how long").selectOption("session");
+    await page.getByRole("button", { name: "Allow · session" }).click();
+    await page.locator("#settled").getByText("Decided by your other answer").waitFor();
+    await page.getByRole("heading", { name: "raw.count" }).waitFor();
+    await untilReady(page);
+    await page.keyboard.press("y");
+    await page.locator('#pending-count:text-is("0")').waitFor({ state: "attached" });
+    await Promise.all(calls);
+    assertEquals(browser.problems, []);
+  },
+);
+
 browserTest("everything can be done by keys alone", async (browser) => {
   await using server = await askingServer();
   const page = await openPage(browser, server);

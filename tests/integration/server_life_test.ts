@@ -130,7 +130,14 @@ Deno.test("one warning says that a server died or does not start, however many c
   const exits = ["-c", "read line; echo no key >&2; exit 3"];
   const told: string[] = [];
   await using runner = await ToolRunner.start({
-    servers: { raw: rawServer(), broken: { command: "sh", args: exits } },
+    servers: {
+      raw: rawServer(),
+      broken: { command: "sh", args: exits },
+      // Code is not told why: what is filled in may be a secret.
+      hidden: { command: "sh", args: [...exits, "${IPYBOX_TEST_UNSET:-x}"] },
+      remote: { url: "http://127.0.0.1:9/mcp" },
+      scheme: { url: "ftp://127.0.0.1/${IPYBOX_TEST_UNSET:-x}" },
+    },
     approval: "allow",
     log: { ...silentLogger, warn: (message) => void told.push(message) },
   });
@@ -144,10 +151,18 @@ Deno.test("one warning says that a server died or does not start, however many c
   assertEquals(await failures("raw", [...sleeping, runner.run("raw", "die")]), [
     'MCP server "raw" died. Last lines of its stderr:\nlast words\n',
   ]);
-  const starting = Array.from({ length: 5 }, () => runner.run("broken", "count"));
-  const [message = "", ...others] = await failures("broken", starting);
-  assertEquals(others, []);
-  assert(message.includes("exited with code 3") && message.includes("no key"), message);
+  const reasons = {
+    broken: /"broken" exited with code 3[^]*no key/,
+    hidden: /"hidden" exited with code 3[^]*no key/,
+    remote: /Cannot reach MCP server "remote" at http:\/\/127.0.0.1:9\/mcp/,
+    scheme: /"url" must be an http or https address/,
+  };
+  for (const [server, reason] of Object.entries(reasons)) {
+    const starting = Array.from({ length: 5 }, () => runner.run(server, "count"));
+    const [message = "", ...others] = await failures(server, starting);
+    assertEquals(others, []);
+    assertMatch(message, reason);
+  }
   await assertRejects(() => runner.run("raw", "die"), ToolCallError);
   assertEquals(told.length, 1); // another death
 });

@@ -3,6 +3,7 @@ import { assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
+import { shellWord } from "../../src/mcp/launch.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
@@ -38,7 +39,7 @@ Deno.test("a server whose code executed code could replace is not started", asyn
   for (const name of ["notes.txt", "compose.yml", "recipe.conf"]) {
     await Deno.writeTextFile(`${workspace}/${name}`, `BEGIN { system("touch ${ran}") }`);
   }
-  for (const name of [...PACKAGE_RUNNERS, "node", "swift", "docker", "tool"]) {
+  for (const name of [...PACKAGE_RUNNERS, "node", "swift", "docker", "jbang", "nix", "tool"]) {
     await Deno.symlink("/bin/true", `${outside.path}/${name}`);
   }
   const python = testPython();
@@ -88,6 +89,8 @@ Deno.test("a server whose code executed code could replace is not started", asyn
       command: python,
       args: [`${outside.path}/server.py`, `${workspace}/recipe.conf`],
     },
+    "script for jbang": { command: `${outside.path}/jbang`, args: [`${workspace}/program`] },
+    "flake in the workspace": { command: `${outside.path}/nix`, args: ["run", `${workspace}/app`] },
     "command of a shell": { command: "/bin/sh", args: ["-c", "sh ./hook*"], cwd: workspace },
     "behind another program, by the folder": {
       command: "/usr/bin/env",
@@ -146,6 +149,11 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
   const installed = `${workspace}/.venv/bin/server.ts`;
   await Deno.copyFile(file, installed);
   const moved = (to: string) => args.map((arg) => arg === file ? to : arg);
+  await using outside = await TempFolder.create();
+  const program = `#!/bin/sh\nexec ${[command, ...args].map(shellWord).join(" ")}\n`;
+  for (const name of ["docker", "jbang", "nix"]) {
+    await Deno.writeTextFile(`${outside.path}/${name}`, program, { mode: 0o755 });
+  }
   const accepted: Record<string, StdioServerParams> = {
     "file as data": {
       command,
@@ -165,6 +173,18 @@ Deno.test("a server may be given data of the workspace, and code out of reach", 
     "folder as data": {
       command,
       args: [...args, "/dev/null", workspace, "--root=${workspaceFolder}"],
+    },
+    "folder for a container": {
+      command: `${outside.path}/docker`,
+      args: ["run", "-i", "--rm", "-v", `${workspace}/shots:/shots`, "some/image", workspace],
+    },
+    "folder for a package": {
+      command: `${outside.path}/jbang`,
+      args: ["--quiet", "filesystem@quarkiverse/quarkus-mcp-servers", workspace],
+    },
+    "folder for a flake": {
+      command: `${outside.path}/nix`,
+      args: ["run", "github:owner/server", "--", workspace],
     },
     permission: { command, args: ["run", `--allow-read=${workspace}`, ...args.slice(2)] },
     variable: { command, args, cwd: workspace, env: { NODE_OPTIONS: "--max-old-space-size=99" } },

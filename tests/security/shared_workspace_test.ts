@@ -14,6 +14,7 @@ import { type McpHttpServerOptions, McpServer } from "../../src/mcp_server/mcp_s
 import { ConfigError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ipybox } from "../support/cli.ts";
+import { until } from "../support/executor.ts";
 import { filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
@@ -192,7 +193,8 @@ Deno.test("a session that is closed while it gets its copies leaves none", async
   await Deno.mkdir(folder, { recursive: true });
   const stop = new AbortController();
   const copying = copyWorkspace(workspace.path, folder, stop.signal);
-  while (await Deno.stat(`${folder}/.ipybox/copy/large`).then(() => false, () => true));
+  const begun = `${folder}/.ipybox/copy/large`;
+  await until("the copy has begun", () => Deno.stat(begun).then(() => true, () => false));
   stop.abort(new DOMException("Closed", "AbortError"));
   await assertRejects(() => copying, DOMException, "Closed");
   assertEquals((await filesBelow(folder)).size, 0);

@@ -124,7 +124,9 @@ Deno.test("A rule that denies a command holds wherever a text names it", () => {
   const deny = { effect: "deny", command: "touch **" };
   for (const text of TOUCHES) assertEquals(decide([allow, deny], text), "deny", text);
   for (const text of ["touch x", "/usr/bin/touch x", "t''ouch x", "'touch'"]) {
-    assertEquals(decide([allow, deny], text), "deny", text);
+    for (const command of ["touch **", "/usr/bin/touch **", "/bin/t* **"]) {
+      assertEquals(decide([allow, { effect: "deny", command }], text), "deny", text);
+    }
   }
   // What is written in another way, or not there yet, is asked about.
   for (

@@ -13,6 +13,7 @@ import type {
   RememberScope,
   ToolAnnotations,
 } from "../request.ts";
+import { DECIDED } from "../channel.ts";
 import { rememberSchema } from "../wire.ts";
 import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../../json/exact.ts";
 
@@ -55,7 +56,13 @@ export interface RequestView {
 /** How a request ended. */
 export interface Outcome {
   readonly id: string;
-  readonly result: "allowed" | "edited" | Exclude<RefusalType, "approval_rejected"> | "denied";
+  readonly result:
+    | "allowed"
+    | "edited"
+    | "denied"
+    /** An answer to another request decided it, which the person wants to have remembered. */
+    | "settled"
+    | Exclude<RefusalType, "approval_rejected">;
   /** Whether it was decided on a page. */
   readonly byPage: boolean;
   /** Why it was refused. */
@@ -129,6 +136,7 @@ export function outcomeOf(
     remember: response.remember,
     endedAt: Date.now(),
   };
+  if (response === DECIDED) return { ...common, result: "settled" };
   if (!response.accepted) {
     const { type, reason } = response;
     return { ...common, result: type === "approval_rejected" ? "denied" : type, reason };

@@ -148,8 +148,10 @@ export function restrictsCommand(pattern: string, text: ShellText): Match {
   return match === "maybe" || !text.plain || mentions([name], text) ? "maybe" : "no";
 }
 
+/** The items of a pattern: its program is written as that of a text is. */
 function itemsOf(pattern: string): string[] {
-  return pattern.trim().split(/\s+/);
+  const [name = "", ...rest] = pattern.trim().split(/\s+/);
+  return [name.replace(SYSTEM_FOLDER, ""), ...rest];
 }
 
 /** Whether a pattern spells out a program: wildcards may only stand for the folder that it is in. */
