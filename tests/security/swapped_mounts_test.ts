@@ -184,6 +184,27 @@ testIf(linux, whyNot, {
   },
 });
 
+for (const openReads of [false, true]) {
+  testIf(linux, whyNot, {
+    name: `a server ${
+      openReads ? "that reads all " : ""
+    }and may write keeps no secret from being hidden`,
+    fn: async () => {
+      await using place = await Place.create();
+      const { root, workspace } = place;
+      await Deno.writeTextFile(`${workspace}/.env`, "SECRET=1\n");
+      const settings = { filesystem: { allowWrite: ["."] } };
+      await Deno.writeTextFile(`${root.path}/settings.json`, JSON.stringify(settings));
+      await serverSandbox(place, ["-c", "true"], { openReads }); // it counts as running from here on
+      await Deno.remove(`${root.path}/host`, { recursive: true });
+      await Deno.mkdir(`${root.path}/host`);
+      const sandbox = await kernelSandbox(place, `cat ${workspace}/.env; echo ran`);
+      const { stdout } = await run(sandbox, `${root.path}/session`);
+      assertEquals(stdout, "ran\n");
+    },
+  });
+}
+
 testIf(linux, whyNot, {
   name: "nothing is mounted on what appeared while a session runs, until all of them have ended",
   fn: async () => {
