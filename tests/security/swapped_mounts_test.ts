@@ -186,9 +186,7 @@ testIf(linux, whyNot, {
 
 for (const openReads of [false, true]) {
   testIf(linux, whyNot, {
-    name: `a server ${
-      openReads ? "that reads all " : ""
-    }and may write keeps no secret from being hidden`,
+    name: `a server that ${openReads ? "reads all and " : ""}may write keeps no secret in sight`,
     fn: async () => {
       await using place = await Place.create();
       const { root, workspace } = place;
