@@ -42,6 +42,9 @@ const FLUSH_TIMEOUT_MS = 1000;
 /** How long a gateway may take to answer whether it is still there. */
 export const PROBE_TIMEOUT_MS = 1000;
 
+/** How long one may take to say whether a kernel died: where memory ran out, the machine is slow. */
+const DOUBT_TIMEOUT_MS = 5000;
+
 /** How long the exit status of a gateway that is gone is waited for. */
 export const EVIDENCE_TIMEOUT_MS = 5000;
 
@@ -252,7 +255,7 @@ export class Kernel implements AsyncDisposable {
   async #doubt(content: JsonObject): Promise<void> {
     if (this.#asking) return;
     this.#asking = true;
-    const timeout = AbortSignal.timeout(PROBE_TIMEOUT_MS);
+    const timeout = AbortSignal.timeout(DOUBT_TIMEOUT_MS);
     let runs: boolean;
     try {
       runs = await this.#options.connection.knowsKernel(this.#id, timeout);

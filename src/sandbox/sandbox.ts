@@ -183,7 +183,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
 /** Says what to do when the sandbox did not start. */
 export function sandboxFix(stderr: string): string {
   if (/while the sandbox was made|in mount table/.test(stderr)) {
-    return "Run it again: files of the workspace were moved while the sandbox was made";
+    return "Run it again, in case code moved files of the workspace; if that does not help: ipybox doctor";
   }
   if (/RTM_NEWADDR|uid map|user namespace|unshare/i.test(stderr)) {
     return "Allow user namespaces: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 " +

@@ -159,9 +159,14 @@ async function userConfig(
 async function protectedIn(workspace: string, openReads: boolean): Promise<ProtectedPaths> {
   const [found, ownFolders] = await allDone([findProtectedPaths(workspace), userFolders()]);
   if (!openReads) return { ...found, unreadable: [...found.unreadable, ...ownFolders] };
-  // Which secrets it may read is what the user's settings say; the host's own state it never may.
-  const unreadable = found.unreadable.filter(isState);
-  return { ...found, unreadable: [...unreadable, ...ownFolders] };
+  // Which secrets it may read is what the user's settings say; the host's own state it never may. It
+  // can move none of them, or sandboxes that are made while it runs could not hide them from code.
+  const states = found.unreadable.filter(isState);
+  const secrets = found.unreadable.filter((path) => !isState(path));
+  return {
+    unreadable: [...states, ...ownFolders],
+    readOnly: [...found.readOnly, ...secrets],
+  };
 }
 
 /** What the arguments name, as far as it is there: a script, a folder to work on. */

@@ -36,6 +36,7 @@ export async function settledPaths(
   paths: readonly string[],
   { writes, belongings }: SettledPathsOptions,
 ): Promise<readonly string[]> {
+  if (Deno.build.os !== "linux") return paths; // elsewhere a sandbox is rules about paths
   const state = stateFolder();
   if (state === undefined || !mayUse(state)) return paths;
   const folder = join(state, "writers");
@@ -77,15 +78,16 @@ async function writersIn(folder: string): Promise<Writer[]> {
 
 async function announce(folder: string, writer: Writer): Promise<AsyncDisposable> {
   const path = join(folder, `${crypto.randomUUID()}.json`);
+  await using parts = new AsyncDisposableStack();
   const file = await Deno.open(path, { createNew: true, write: true, mode: 0o600 });
+  parts.defer(async () => {
+    file.close();
+    await Deno.remove(path).catch((error: unknown) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error; // another process was quicker
+    });
+  });
   await file.lock(true); // the system takes it back when this process dies
+  // On a full disk nothing may stay, locked and empty, that the next sandbox could not read.
   await Deno.writeTextFile(path, JSON.stringify({ ...writer, kept: [...writer.kept] }));
-  return {
-    async [Symbol.asyncDispose]() {
-      file.close();
-      await Deno.remove(path).catch((error: unknown) => {
-        if (!(error instanceof Deno.errors.NotFound)) throw error; // another process was quicker
-      });
-    },
-  };
+  return parts.move();
 }

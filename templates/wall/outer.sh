@@ -8,29 +8,42 @@
 wall=${0%/*}
 read -r bwrap <"$wall/bwrap"
 
+fail() {
+  echo "The sandbox does not hold, nothing was started: $1" >&2
+  exit 125
+}
+
 # What the host has where, with which the inner sandbox compares what it has. Where the path of what is
-# shown leads over a link outside of the workspace, the list of mounts has its target.
+# shown leads over a link outside of the workspace, the list of mounts has its target. All paths are
+# written as in that list.
 newline='
 '
+tab=$(printf '\t')
 (
   while IFS=' ' read -r _ _ device root point _; do
     printf 'host %s %s %s\n' "$point" "$device" "$root"
   done </proc/self/mountinfo
+  named=
   present=
   while IFS=' ' read -r kind path; do
     printf '%s %s\n' "$kind" "$path"
     [ "$kind" = outside ] || continue
-    case $path in *\\*) continue ;; esac # ours, and without links
-    [ ! -e "$path" ] || present=$present$path$newline
+    plain=$path
+    case $path in
+      *\\012*) continue ;; # of a path with a line break, the target is not looked for
+      *\\*) plain=$(printf '%b/' "$path") && plain=${plain%/} ;;
+    esac
+    [ ! -e "$plain" ] || named=$named$path$newline present=$present$plain$newline
   done <"$wall/places"
   IFS=$newline
   set -f
   # shellcheck disable=SC2086 -- a line is a path
-  realpath $present | {
-    for path in $present; do
-      IFS= read -r real
+  realpath $present | sed "s/\\\\/\\\\134/g; s/ /\\\\040/g; s/$tab/\\\\011/g" | {
+    for path in $named; do
+      IFS= read -r real || fail "$path was moved while the sandbox was made"
       [ "$real" = "$path" ] || printf 'link %s %s\n' "$path" "$real"
     done
+    ! IFS= read -r real || fail "a link leads to a path with a line break, $real"
   }
 ) >"$wall/seen" || exit 125
 

@@ -179,6 +179,19 @@ for i in range(30_000):
     assertEquals((await Deno.stat(path ?? "")).size, 100_000_001);
   });
 
+  await t.step("code waits that prints faster than that can be sent", async () => {
+    await client.execute(`
+import sys
+most = 0
+for i in range(100):
+    print(str(i) + "x" * 1_000_000)
+    with sys.stdout._buffer_lock:
+        most = max(most, sum(buffer.tell() for buffer in sys.stdout._buffers.values()))
+`).result;
+    const most = Number(await kernel.text("most"));
+    assert(most < 20_000_000, `${most} characters have waited`);
+  });
+
   await t.step("a large result keeps its start and its end", async () => {
     const { text, outputs } = await client.execute("'a' * 3_000_000 + 'z'").result;
     assert(text?.startsWith("'aaa") && text.endsWith("az'") && text.length < 1.1 * 1024 ** 2);

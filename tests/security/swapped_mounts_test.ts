@@ -164,6 +164,46 @@ for (const openReads of [false, true]) {
 }
 
 testIf(linux, whyNot, {
+  name: "what settings name outside of the workspace may be behind links, whatever the names",
+  fn: async () => {
+    await using place = await Place.create();
+    const { root } = place;
+    const target = `${root.path}/My \\ Drive`;
+    await Deno.mkdir(target);
+    await Deno.writeTextFile(`${target}/file`, "seen\n");
+    const links = [`${root.path}/link`, `${root.path}/a \tlink`];
+    for (const link of links) await Deno.symlink(target, link);
+    await Deno.writeTextFile(
+      `${root.path}/settings.json`,
+      JSON.stringify({ filesystem: { allowRead: links } }),
+    );
+    const script = `cat ${links.map((link) => `'${link}/file'`).join(" ")}`;
+    const server = await serverSandbox(place, ["-c", script]); // with arguments it would show what they lead to
+    const { stdout, stderr } = await run(server, server.cwd);
+    assertEquals(stdout, "seen\nseen\n", stderr);
+  },
+});
+
+for (const openReads of [false, true]) {
+  testIf(linux, whyNot, {
+    name: `a server that ${openReads ? "reads all and " : ""}may write keeps no secret in sight`,
+    fn: async () => {
+      await using place = await Place.create();
+      const { root, workspace } = place;
+      await Deno.writeTextFile(`${workspace}/.env`, "SECRET=1\n");
+      const settings = { filesystem: { allowWrite: ["."] } };
+      await Deno.writeTextFile(`${root.path}/settings.json`, JSON.stringify(settings));
+      await serverSandbox(place, ["-c", "true"], { openReads }); // it counts as running from here on
+      await Deno.remove(`${root.path}/host`, { recursive: true });
+      await Deno.mkdir(`${root.path}/host`);
+      const sandbox = await kernelSandbox(place, `cat ${workspace}/.env; echo ran`);
+      const { stdout } = await run(sandbox, `${root.path}/session`);
+      assertEquals(stdout, "ran\n");
+    },
+  });
+}
+
+testIf(linux, whyNot, {
   name: "nothing is mounted on what appeared while a session runs, until all of them have ended",
   fn: async () => {
     await using workspace = await TempFolder.create();

@@ -4,9 +4,13 @@ import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { ChunkEvent } from "../../executor/options.ts";
 import type { InputRequest } from "../../kernel/execution.ts";
 import type { ExecutionResult } from "../../kernel/outputs.ts";
+import { MAX_UNREAD } from "../../kernel/spill_file.ts";
 import type { ElicitationRequest } from "../../mcp/questions.ts";
 import { type CommandIo, EXIT } from "../command.ts";
 import { printable, printableOutput } from "../terminal/columns.ts";
+
+/** What a chunk costs besides its text: code can print its output one character at a time. */
+const CHUNK_COST = 128;
 
 /** How {@linkcode runAction} runs a code action. */
 export interface RunActionOptions {
@@ -128,11 +132,14 @@ async function follow(
 /**
  * Prints output as it comes, and ends a line that the code left open before others print.
  *
- * While a question stands, output is held back: code must not write over what is being decided.
+ * While a question stands, output is held back: code must not write over what is being decided. What
+ * comes on top of 16 MiB is left out, as a person may take long, and code must not fill the memory.
  */
-class OutputPrinter {
+export class OutputPrinter {
   readonly #io: CommandIo;
   readonly #held: ChunkEvent[] = [];
+  #room = MAX_UNREAD;
+  #leftOut = 0;
   #questions = 0;
   /** Where a line was left open. */
   #open: ChunkEvent["stream"] | undefined;
@@ -142,8 +149,14 @@ class OutputPrinter {
   }
 
   print(chunk: ChunkEvent): void {
-    if (this.#questions > 0 && this.#io.interactive) this.#held.push(chunk);
-    else this.#write(chunk);
+    if (this.#questions === 0 || !this.#io.interactive) return this.#write(chunk);
+    const cost = chunk.text.length + CHUNK_COST;
+    if (this.#leftOut > 0 || cost > this.#room) {
+      this.#leftOut += chunk.text.length;
+      return;
+    }
+    this.#room -= cost;
+    this.#held.push(chunk);
   }
 
   /** A question is about to be asked. */
@@ -170,6 +183,11 @@ class OutputPrinter {
 
   #writeHeld(): void {
     for (const chunk of this.#held.splice(0)) this.#write(chunk);
+    this.#room = MAX_UNREAD;
+    if (this.#leftOut === 0) return;
+    this.endLine();
+    this.#io.err(`[ipybox: ${this.#leftOut} characters that came during a question are left out]`);
+    this.#leftOut = 0;
   }
 
   #write({ stream, text }: ChunkEvent): void {

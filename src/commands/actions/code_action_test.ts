@@ -1,0 +1,52 @@
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { silentLogger } from "../../base/log.ts";
+import type { CommandIo } from "../command.ts";
+import { OutputPrinter } from "./code_action.ts";
+
+/** What a terminal shows. */
+function terminal(): { shown: string; io: CommandIo } {
+  const none = () => {
+    throw new Error("nothing is asked here");
+  };
+  const terminal = {
+    shown: "",
+    io: {
+      out: (text: string) => void (terminal.shown += text),
+      err: (line: string) => void (terminal.shown += `${line}\n`),
+      errText: (text: string) => void (terminal.shown += text),
+      log: silentLogger,
+      verboseLog: silentLogger,
+      interactive: true,
+      stdoutIsTerminal: false,
+      color: false,
+      signal: new AbortController().signal,
+      ask: none,
+      enter: none,
+      lend: none,
+      keys: none,
+      onInterrupt: none,
+    },
+  };
+  return terminal;
+}
+
+Deno.test("output that comes during a question waits, but not without a bound", () => {
+  const seen = terminal();
+  const printer = new OutputPrinter(seen.io);
+  const print = (text: string) => printer.print({ type: "chunk", stream: "stdout", text });
+  print("before\n");
+  printer.hold();
+  print("during\n");
+  assertEquals(seen.shown, "before\n");
+  for (let count = 0; count < 40; count++) print("x".repeat(2 ** 20));
+  print("late\n");
+  printer.release();
+  assert(seen.shown.startsWith("before\nduring\nxxx"));
+  assert(seen.shown.length < 17 * 2 ** 20, `${seen.shown.length}`);
+  assertMatch(seen.shown.slice(-100), /x\n\[ipybox: \d{8} characters .* are left out\]\n$/);
+  const before = seen.shown.length;
+  printer.hold();
+  print("again\n");
+  printer.release();
+  assertEquals(seen.shown.slice(before), "again\n");
+});
