@@ -1,5 +1,6 @@
 import { assertEquals, assertInstanceOf, assertMatch } from "@std/assert";
 import { KernelDiedError } from "../../src/base/errors.ts";
+import { until } from "../support/executor.ts";
 import { rejection, TestKernel, untilText } from "../support/kernel.ts";
 
 /** The kernel's messages leave it on a thread of their own, so it lives on until this has come. */
@@ -57,7 +58,7 @@ Deno.test("A kernel that dies is noticed and replaced", async (t) => {
   await t.step("between two executions: the next one says so and does not run", async () => {
     const pid = Number(await kernel.text("import os; os.getpid()"));
     Deno.kill(pid, "SIGKILL");
-    while (await isAlive(pid)) await new Promise((resolve) => setTimeout(resolve, 10));
+    await until("the kernel has ended", async () => !(await isAlive(pid)));
     const error = await rejection(client.execute("print('must not run')").result);
     assertInstanceOf(error, KernelDiedError);
     assertEquals(await kernel.text("1 + 1"), "2");
