@@ -119,11 +119,9 @@ export async function prepareSandbox(
   ]);
   if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
   await lastingPaths(workspace, protectedPaths.readOnly); // what is not there now may become the code's
-  const settled = new Set(
-    await settledPaths(
-      [...protectedPaths.unreadable, ...protectedPaths.readOnly, ...project.unreadable],
-      { writes: workspace, belongings: options.belongings },
-    ),
+  const settled = await settledPaths(
+    [...protectedPaths.unreadable, ...protectedPaths.readOnly, ...project.unreadable],
+    { writes: workspace, belongings: options.belongings },
   );
   const isSettled = (path: string) => settled.has(path);
   warnOfUnsettled([...protectedPaths.unreadable, ...project.unreadable], settled, log);

@@ -87,12 +87,10 @@ export async function sandboxServer(
   ]);
   signal.throwIfAborted();
   if (mayWrite) await lastingPaths(workspace, found.readOnly);
-  const settled = new Set(
-    await settledPaths([...found.unreadable, ...found.readOnly], {
-      writes: mayWrite ? workspace : undefined,
-      belongings: options.belongings,
-    }),
-  );
+  const settled = await settledPaths([...found.unreadable, ...found.readOnly], {
+    writes: mayWrite ? workspace : undefined,
+    belongings: options.belongings,
+  });
   const protectedPaths: ProtectedPaths = {
     unreadable: found.unreadable.filter((path) => settled.has(path)),
     readOnly: found.readOnly.filter((path) => settled.has(path)),

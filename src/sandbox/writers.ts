@@ -35,10 +35,10 @@ export interface SettledPathsOptions {
 export async function settledPaths(
   paths: readonly string[],
   { writes, belongings }: SettledPathsOptions,
-): Promise<readonly string[]> {
-  if (Deno.build.os !== "linux") return paths; // elsewhere a sandbox is rules about paths
+): Promise<ReadonlySet<string>> {
+  if (Deno.build.os !== "linux") return new Set(paths); // elsewhere a sandbox is rules about paths
   const state = stateFolder();
-  if (state === undefined || !mayUse(state)) return paths;
+  if (state === undefined || !mayUse(state)) return new Set(paths);
   const folder = join(state, "writers");
   try {
     await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
@@ -52,9 +52,9 @@ export async function settledPaths(
       const kept = new Set(settled.filter((path) => isInside(path, writes)));
       belongings.use(await announce(folder, { folder: writes, kept }));
     }
-    return settled;
+    return new Set(settled);
   } catch (error) {
-    if (isUnwritable(error)) return paths;
+    if (isUnwritable(error)) return new Set(paths);
     throw error;
   }
 }
