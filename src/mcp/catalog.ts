@@ -172,9 +172,8 @@ const limits = new WeakMap<ServerParams, RateLimit>();
  * sessions.
  */
 export function listingLimit(params: ServerParams): RateLimit {
-  const known = limits.get(params);
-  if (known !== undefined) return known;
-  const limit = new RateLimit(BYTES_PER_SECOND, BYTES_AT_ONCE);
-  limits.set(params, limit);
-  return limit;
+  return limits.getOrInsertComputed(
+    params,
+    () => new RateLimit(BYTES_PER_SECOND, BYTES_AT_ONCE),
+  );
 }

@@ -93,10 +93,9 @@ export class ToolChanges implements AsyncDisposable {
   }
 
   #limit(serverName: string): RateLimit {
-    const known = this.#limits.get(serverName);
-    if (known !== undefined) return known;
-    const limit = new RateLimit(RENEWALS_PER_SECOND, RENEWALS_AT_ONCE);
-    this.#limits.set(serverName, limit);
-    return limit;
+    return this.#limits.getOrInsertComputed(
+      serverName,
+      () => new RateLimit(RENEWALS_PER_SECOND, RENEWALS_AT_ONCE),
+    );
   }
 }

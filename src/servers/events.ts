@@ -167,11 +167,10 @@ export class ServerEvents {
   }
 
   #limit(serverName: string): RateLimit {
-    const known = this.#limits.get(serverName);
-    if (known !== undefined) return known;
-    const limit = new RateLimit(EVENTS_PER_SECOND, EVENTS_AT_ONCE);
-    this.#limits.set(serverName, limit);
-    return limit;
+    return this.#limits.getOrInsertComputed(
+      serverName,
+      () => new RateLimit(EVENTS_PER_SECOND, EVENTS_AT_ONCE),
+    );
   }
 }
 

@@ -150,11 +150,10 @@ export class ElicitationChannel {
   }
 
   #limit(serverName: string): RateLimit {
-    const known = this.#limits.get(serverName);
-    if (known !== undefined) return known;
-    const limit = new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE);
-    this.#limits.set(serverName, limit);
-    return limit;
+    return this.#limits.getOrInsertComputed(
+      serverName,
+      () => new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE),
+    );
   }
 
   #change(apply: () => void): void {

@@ -143,11 +143,10 @@ export class RequestBudget {
 
   /** Gives the limit of how many small pieces all files of an owner may come in. */
   piecesOf(owner: string): RateLimit {
-    const known = this.#pieces.get(owner);
-    if (known !== undefined) return known;
-    const limit = new RateLimit(PIECES_PER_SECOND, PIECES_AT_ONCE);
-    this.#pieces.set(owner, limit);
-    return limit;
+    return this.#pieces.getOrInsertComputed(
+      owner,
+      () => new RateLimit(PIECES_PER_SECOND, PIECES_AT_ONCE),
+    );
   }
 
   #take(owner: string, bytes: number): Disposable {
@@ -162,10 +161,6 @@ export class RequestBudget {
   }
 
   #shareOf(owner: string): Semaphore {
-    const known = this.#shares.get(owner);
-    if (known !== undefined) return known;
-    const share = new Semaphore(this.#share);
-    this.#shares.set(owner, share);
-    return share;
+    return this.#shares.getOrInsertComputed(owner, () => new Semaphore(this.#share));
   }
 }
