@@ -1,12 +1,11 @@
 import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
-import { anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
+import { anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import {
   describeExit,
-  EVIDENCE_TIMEOUT_MS,
+  endOfGateway,
   Kernel,
   type KernelOptions,
-  PROBE_TIMEOUT_MS,
   UnansweredError,
 } from "./kernel.ts";
 import { messageOf } from "./spill_file.ts";
@@ -195,13 +194,7 @@ export class KernelKeeper implements AsyncDisposable {
 
   /** Why a kernel could not be started: the end of the gateway explains a failed request better. */
   async #explain(error: unknown): Promise<unknown> {
-    const { connection, gateway: { exited } } = this.#options;
-    if (this.#gatewayEnd === undefined && exited !== undefined) {
-      // It may have died just now, which is noticed a little later.
-      if (!await connection.answers(PROBE_TIMEOUT_MS)) {
-        await settledWithin(exited, EVIDENCE_TIMEOUT_MS);
-      }
-    }
+    if (this.#gatewayEnd === undefined) await endOfGateway(this.#options);
     if (this.#gatewayEnd !== undefined) return this.#gatewayEnd;
     if (error instanceof ProcessError) return error; // it died, and says how
     return this.#startError(`The kernel could not be started: ${messageOf(error)}`, error);

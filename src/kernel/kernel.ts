@@ -40,13 +40,13 @@ const DELETE_TIMEOUT_MS = 15_000;
 const FLUSH_TIMEOUT_MS = 1000;
 
 /** How long a gateway may take to answer whether it is still there. */
-export const PROBE_TIMEOUT_MS = 1000;
+const PROBE_TIMEOUT_MS = 1000;
 
 /** How long one may take to say whether a kernel died: where memory ran out, the machine is slow. */
 const DOUBT_TIMEOUT_MS = 5000;
 
 /** How long the exit status of a gateway that is gone is waited for. */
-export const EVIDENCE_TIMEOUT_MS = 5000;
+const EVIDENCE_TIMEOUT_MS = 5000;
 
 /** A kernel's process ended as it started. A port that was free may have been taken meanwhile. */
 export class UnansweredError extends Error {}
@@ -295,18 +295,21 @@ export class Kernel implements AsyncDisposable {
   /** The connection broke: the gateway ended, or it closed the socket. */
   async #lost(reason: string): Promise<void> {
     if (this.ended.aborted) return;
-    const { connection, gateway: { exited } } = this.#options;
-    let evidence: ProcessEvidence = { exitCode: null, signal: null, stderrTail: this.#stderr() };
-    let message = `The connection to the kernel was lost (${reason})`;
-    if (
-      exited !== undefined && !await connection.answers(PROBE_TIMEOUT_MS) &&
-      await settledWithin(exited, EVIDENCE_TIMEOUT_MS)
-    ) {
-      evidence = await exited;
-      message = `The kernel gateway ended: ${describeExit(evidence)}`;
-    }
-    this.abandon(new KernelDiedError(message, evidence));
+    const end = await endOfGateway(this.#options);
+    const message = end === undefined
+      ? `The connection to the kernel was lost (${reason})`
+      : `The kernel gateway ended: ${describeExit(end)}`;
+    const unknown = { exitCode: null, signal: null, stderrTail: this.#stderr() };
+    this.abandon(new KernelDiedError(message, end ?? unknown));
   }
+}
+
+/** How the gateway ended, if it did: it may have died just now, which is noticed a little later. */
+export async function endOfGateway(
+  { connection, gateway: { exited } }: KernelOptions,
+): Promise<ProcessEvidence | undefined> {
+  if (exited === undefined || await connection.answers(PROBE_TIMEOUT_MS)) return undefined;
+  return await settledWithin(exited, EVIDENCE_TIMEOUT_MS) ? await exited : undefined;
 }
 
 /** Has the gateway start a process. One that nobody waits for any more is ended. */
