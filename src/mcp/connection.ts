@@ -84,6 +84,29 @@ export interface ServerDescription {
   readonly instructions: string | undefined;
 }
 
+/** A list of tools. */
+interface Listed {
+  /** What the server lists, as it came. */
+  readonly entries: readonly unknown[];
+  /** For each entry, why it cannot be called, if that is so. */
+  readonly unusable: readonly (string | undefined)[];
+  /** Those that can be called. */
+  readonly tools: readonly Tool[];
+}
+
+/** The tools of a list that can be called. The first of a name counts. */
+function usableTools(
+  entries: readonly unknown[],
+  unusable: readonly (string | undefined)[],
+): readonly Tool[] {
+  const tools = new Map<string, Tool>();
+  for (const [i, entry] of entries.entries()) {
+    const tool = unusable[i] === undefined ? readTool(entry) : undefined;
+    if (tool !== undefined && !tools.has(tool.name)) tools.set(tool.name, tool);
+  }
+  return [...tools.values()];
+}
+
 /** What the SDK takes of a result: all of it, as it came. */
 const AS_IT_CAME = z.unknown();
 /** The SDK needs some limit; ours are signals. */
@@ -175,13 +198,12 @@ export class McpConnection implements AsyncDisposable {
 
   /** Asks for all that an API is made of. */
   async describe(options: ListToolsOptions = {}): Promise<ServerDescription> {
-    const tools = await this.listEntries(options);
-    const unusable = tools.map((entry) => this.problemOf(entry));
+    const { entries: tools, unusable } = await this.#list(options);
     return { tools, unusable, serverInfo: this.serverInfo, instructions: this.instructions };
   }
 
   /** Finds out whether an entry of the server's list is a tool that cannot be called. */
-  problemOf(entry: unknown): string | undefined {
+  #problemOf(entry: unknown): string | undefined {
     const tool = readTool(entry);
     if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
       return "It runs only as a task, and its server does not offer tasks";
@@ -287,9 +309,9 @@ export class McpConnection implements AsyncDisposable {
 
   async #list(
     { settleMs = 0, signal }: ListToolsOptions,
-  ): Promise<{ entries: readonly unknown[]; tools: readonly Tool[] }> {
+  ): Promise<Listed> {
     if (this.#client.getServerCapabilities()?.tools === undefined) {
-      return { entries: [], tools: [] };
+      return { entries: [], unusable: [], tools: [] };
     }
     if (settleMs > 0) await this.#settle(settleMs);
     const request = { timeout: NO_TIMEOUT, ...defined({ signal }) };
@@ -301,23 +323,13 @@ export class McpConnection implements AsyncDisposable {
         (params) => this.#client.request({ method: "tools/list", params }, AS_IT_CAME, request),
         (bytes) => this.#listings.charge(bytes),
       );
-      const tools = this.#usableTools(entries);
+      const unusable = entries.map((entry) => this.#problemOf(entry));
+      const tools = usableTools(entries, unusable);
       if (changes === this.#changes) this.#tools = tools;
-      return { entries, tools };
+      return { entries, unusable, tools };
     } catch (error) {
       throw await this.#explain(error, { cancelled: aborted(signal), timedOut: false });
     }
-  }
-
-  /** The tools of a list that can be called. The first of a name counts. */
-  #usableTools(entries: readonly unknown[]): readonly Tool[] {
-    const tools = new Map<string, Tool>();
-    for (const entry of entries) {
-      const tool = readTool(entry);
-      if (tool === undefined || tools.has(tool.name)) continue;
-      if (this.problemOf(tool) === undefined) tools.set(tool.name, tool);
-    }
-    return [...tools.values()];
   }
 
   #offers(method: ListMethod): boolean {
