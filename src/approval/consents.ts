@@ -1,3 +1,4 @@
+import { messageOf } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { describeCall, isTooLargeToShow, quoted } from "./call_text.ts";
@@ -141,7 +142,7 @@ export class Consents {
         try {
           await this.#options.store?.add(consent, (earlier) => !stays(earlier));
         } catch (error) {
-          const message = error instanceof Error ? error.message : String(error);
+          const message = messageOf(error);
           this.#log.error(`Cannot remember a decision, it counts for one call only: ${message}`);
         }
     }

@@ -1,3 +1,4 @@
+import { messageOf } from "../base/errors.ts";
 import type { ApprovalChannel } from "../approval/channel.ts";
 import type { PageDesk } from "../approval/page/desk.ts";
 import type { ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
@@ -132,7 +133,7 @@ export class ApplicationDoor {
   #failure(error: unknown): Response {
     const { status, message } = error instanceof Refused
       ? error
-      : { status: 400, message: error instanceof Error ? error.message : String(error) };
+      : { status: 400, message: messageOf(error) };
     if (!(error instanceof Refused)) this.#options.log.error(`Tool server: ${message}`);
     return jsonResponse(errorText({ type: "tool_server_error", message }), status);
   }

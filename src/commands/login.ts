@@ -1,5 +1,5 @@
 import type { ApprovalRequest } from "../approval/request.ts";
-import { ConfigError, McpConnectionError, ToolCallError } from "../base/errors.ts";
+import { ConfigError, McpConnectionError, messageOf, ToolCallError } from "../base/errors.ts";
 import { ToolRunner } from "../calls/runner.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { HttpServerParams, ServerParams } from "../mcp/params.ts";
@@ -46,7 +46,7 @@ async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
   try {
     await startProgram(await requireProgram(program), [url.href]); // some browsers stay
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     io.err(`${reason}: open the page yourself.`);
   }
 }

@@ -1,4 +1,4 @@
-import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
+import { KernelDiedError, KernelStartError, messageOf, ProcessError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import {
@@ -8,7 +8,6 @@ import {
   type KernelOptions,
   UnansweredError,
 } from "./kernel.ts";
-import { messageOf } from "./spill_file.ts";
 
 /** How a {@linkcode KernelKeeper} starts its kernels. */
 interface KernelKeeperOptions extends KernelOptions {

@@ -1,5 +1,5 @@
 import { constants } from "node:os";
-import { KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
+import { KernelDiedError, messageOf, type ProcessEvidence } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import { beginCode, bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
@@ -16,7 +16,6 @@ import {
   type RequestContent,
   type RequestListeners,
 } from "./jupyter.ts";
-import { messageOf } from "./spill_file.ts";
 import { formatBytes } from "./text.ts";
 import { deathHint } from "./traceback.ts";
 

@@ -6,6 +6,7 @@
 import { abortable, settledWithin } from "../base/signals.ts";
 import {
   GatewayStartError,
+  messageOf,
   type ProcessEvidence,
   SandboxUnavailableError,
 } from "../base/errors.ts";
@@ -72,7 +73,7 @@ async function evidence(process: ManagedProcess, link: Link): Promise<ProcessEvi
   try {
     await link.closed;
   } catch (error) {
-    broken = `${error instanceof Error ? error.message : String(error)}\n`;
+    broken = `${messageOf(error)}\n`;
   }
   const own = await process.stop(); // without a link nothing can be done with it
   const exit = await link.exit ?? own;

@@ -1,7 +1,8 @@
+import { messageOf } from "../base/errors.ts";
 import type { PartialResult } from "../base/errors.ts";
 import { weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
-import { messageOf, type OutputChunk, SpillFile } from "./spill_file.ts";
+import { type OutputChunk, SpillFile } from "./spill_file.ts";
 import { hasImage, type MimeBundle, shownText, writeImage } from "./outputs.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";

@@ -1,3 +1,4 @@
+import { messageOf } from "../base/errors.ts";
 import { AsyncQueue } from "../base/queue.ts";
 import { type ArtifactFolder, writeAll } from "../files/artifact_folder.ts";
 import type { WholeText } from "./outputs.ts";
@@ -70,11 +71,6 @@ export class SpillFile implements Disposable {
     this[Symbol.dispose]();
     this.#note = note;
   }
-}
-
-/** What an error says, of whatever kind it is. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** A piece of an execution's text, as it was produced. */

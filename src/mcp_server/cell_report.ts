@@ -10,6 +10,7 @@ import {
   CodeExecutionError,
   ExecutionTimeoutError,
   KernelDiedError,
+  messageOf,
   type PartialResult,
 } from "../base/errors.ts";
 import { readHostileBytes } from "../files/safe.ts";
@@ -154,7 +155,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
   }
   const last = { ...NOTHING, text: outcome.lastText || null };
   if (outcome.cancelled) return plain("cancelled", `The cell was cancelled. ${state}`, last);
-  return plain("error", error instanceof Error ? error.message : String(error), last);
+  return plain("error", messageOf(error), last);
 }
 
 /** What a model can do about a module that is missing. */

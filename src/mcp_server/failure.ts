@@ -1,4 +1,4 @@
-import { EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
+import { EnvironmentNotReadyError, messageOf, PackageInstallError } from "../base/errors.ts";
 import type { CallToolResult } from "./sdk.ts";
 
 /** A failed tool call. */
@@ -12,5 +12,5 @@ export function explained(error: unknown): CallToolResult {
     return failure(`${error.message}\nThe user can fix it with: ${error.fix}`);
   }
   if (error instanceof PackageInstallError) return failure(`${error.message}:\n${error.output}`);
-  return failure(error instanceof Error ? error.message : String(error));
+  return failure(messageOf(error));
 }

@@ -1,3 +1,4 @@
+import { messageOf } from "../base/errors.ts";
 import { isGranted } from "../base/permission.ts";
 import { settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -197,7 +198,7 @@ function spawnChild(options: ManagedProcessOptions): Deno.ChildProcess {
         : "command not found";
       throw new Deno.errors.NotFound(`Cannot start ${command}: ${what}`, { cause });
     }
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new Error(`Cannot start ${command}: ${reason}`, { cause });
   }
 }

@@ -6,7 +6,7 @@
 import { parse } from "@std/toml";
 import { join } from "node:path";
 import { z } from "zod";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, messageOf } from "../base/errors.ts";
 import { hostEnv } from "../base/permission.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";
@@ -241,7 +241,7 @@ async function readConfig(path: string): Promise<UvConfig> {
   try {
     return configSchema.parse(parse(text));
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new ConfigError(`Cannot read uv's configuration ${path}: ${reason}`, { cause });
   }
 }

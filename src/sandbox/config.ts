@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { ConfigError } from "../base/errors.ts";
+import { ConfigError, messageOf } from "../base/errors.ts";
 import { reliablePath } from "../process/trusted_path.ts";
 
 /**
@@ -123,7 +123,7 @@ export async function readSandboxConfig(
   try {
     value = JSON.parse(text);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
+    const reason = messageOf(cause);
     throw new ConfigError(`Invalid sandbox config ${path}: not JSON: ${reason}`, { cause });
   }
   return parseSandboxConfig(value, { ...options, source: `sandbox config ${path}` });

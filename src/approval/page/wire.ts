@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { messageOf } from "../../base/errors.ts";
 import { z } from "zod";
 import type {
   ApprovalRequest,
@@ -99,7 +100,7 @@ function parseBody(text: string): unknown {
   try {
     return parseExact(text);
   } catch (error) {
-    throw new TypeError(`Not JSON: ${error instanceof Error ? error.message : error}`);
+    throw new TypeError(`Not JSON: ${messageOf(error)}`);
   }
 }
 

@@ -1,3 +1,4 @@
+import { messageOf } from "../../base/errors.ts";
 import { join } from "node:path";
 import { escapeHidden, visible } from "../../approval/call_text.ts";
 import type { ApprovalRequest } from "../../approval/request.ts";
@@ -70,7 +71,7 @@ export async function editArguments(
   try {
     return checked(parseExact(after.text));
   } catch (error) {
-    return { problem: `not valid JSON: ${error instanceof Error ? error.message : error}` };
+    return { problem: `not valid JSON: ${messageOf(error)}` };
   }
 }
 
