@@ -2,7 +2,7 @@ import { basename } from "node:path";
 import { ConfigError, McpConnectionError, type ProcessEvidence } from "../base/errors.ts";
 import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
 import { mayRead } from "../base/permission.ts";
-import type { RateLimit } from "../base/rate_limit.ts";
+import { RateLimit } from "../base/rate_limit.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import { TimeBudget } from "../base/time_budget.ts";
 import { requireSandboxPrerequisites } from "../sandbox/prerequisites.ts";
@@ -28,6 +28,7 @@ import {
 import { messageOf } from "./results.ts";
 import {
   type Client,
+  type FetchLike,
   ProtocolError,
   SdkError,
   SdkErrorCode,
@@ -37,7 +38,6 @@ import {
   type Transport,
 } from "./sdk.ts";
 import { StdioTransport } from "./stdio.ts";
-import { pacedStreams, scheduleRetry } from "./streams.ts";
 
 /** Options of {@linkcode connectMcp}. */
 export interface ConnectOptions {
@@ -418,4 +418,28 @@ async function isChildless(pid: number): Promise<boolean> {
   } catch {
     return false; // it has ended, or one may not look
   }
+}
+
+/** A server may end its streams and say how soon they are wanted back: `retry: 0` would have no end. */
+const STREAMS_PER_SECOND = 2;
+const STREAMS_AT_ONCE = 60;
+/** The SDK forgets some of its timers, and this process would wait for them. */
+const LONGEST_RETRY_MS = 60_000;
+
+/** Bounds how often streams of events are opened. */
+function pacedStreams(fetch: FetchLike): FetchLike {
+  const limit = new RateLimit(STREAMS_PER_SECOND, STREAMS_AT_ONCE);
+  return async (url, init) => {
+    if ((init?.method ?? "GET") === "GET") {
+      limit.charge(1);
+      await limit.settled(init?.signal ?? undefined);
+    }
+    return await fetch(url, init);
+  };
+}
+
+/** Waits before the SDK opens a stream again: no longer than is reasonable, whatever the server wants. */
+function scheduleRetry(retry: () => void, delayMs: number): () => void {
+  const timer = setTimeout(retry, Math.min(delayMs, LONGEST_RETRY_MS));
+  return () => clearTimeout(timer);
 }
