@@ -1,4 +1,4 @@
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { describeCall, isTooLargeToShow, quoted } from "./call_text.ts";

@@ -347,8 +347,3 @@ function withTail(message: string, stderrTail: string): string {
     ? message
     : `${message}\nLast lines of its stderr:\n  ${lines.join("\n  ")}`;
 }
-
-/** What an error says, of whatever kind it is. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}

@@ -1,4 +1,4 @@
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import type { ApprovalChannel } from "../approval/channel.ts";
 import type { PageDesk } from "../approval/page/desk.ts";
 import type { ApprovalRequest, ApprovalResponse } from "../approval/request.ts";

@@ -1,5 +1,6 @@
 import type { ApprovalRequest } from "../approval/request.ts";
-import { ConfigError, McpConnectionError, messageOf, ToolCallError } from "../base/errors.ts";
+import { ConfigError, McpConnectionError, ToolCallError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { ToolRunner } from "../calls/runner.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { HttpServerParams, ServerParams } from "../mcp/params.ts";

@@ -1,4 +1,5 @@
-import { KernelDiedError, KernelStartError, messageOf, ProcessError } from "../base/errors.ts";
+import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
 import {

@@ -1,5 +1,6 @@
 import { constants } from "node:os";
-import { KernelDiedError, messageOf, type ProcessEvidence } from "../base/errors.ts";
+import { KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import { beginCode, bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";

@@ -6,10 +6,10 @@
 import { abortable, settledWithin } from "../base/signals.ts";
 import {
   GatewayStartError,
-  messageOf,
   type ProcessEvidence,
   SandboxUnavailableError,
 } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { Link } from "../link/link.ts";
 import type { Logger } from "../base/log.ts";
 import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";

@@ -1,4 +1,4 @@
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import type { PartialResult } from "../base/errors.ts";
 import { weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";

@@ -1,4 +1,4 @@
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { AsyncQueue } from "../base/queue.ts";
 import { type ArtifactFolder, writeAll } from "../files/artifact_folder.ts";
 import type { WholeText } from "./outputs.ts";

@@ -10,9 +10,9 @@ import {
   CodeExecutionError,
   ExecutionTimeoutError,
   KernelDiedError,
-  messageOf,
   type PartialResult,
 } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
 import { missingModule } from "../kernel/traceback.ts";
 import { type CallRecord, callRecordSchema } from "./call_records.ts";

@@ -1,4 +1,5 @@
-import { EnvironmentNotReadyError, messageOf, PackageInstallError } from "../base/errors.ts";
+import { EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import type { CallToolResult } from "./sdk.ts";
 
 /** A failed tool call. */

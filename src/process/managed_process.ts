@@ -1,4 +1,4 @@
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
 import { settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";

@@ -6,7 +6,8 @@
 import { parse } from "@std/toml";
 import { join } from "node:path";
 import { z } from "zod";
-import { ConfigError, messageOf } from "../base/errors.ts";
+import { ConfigError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { hostEnv } from "../base/permission.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { runProgram } from "../process/run_program.ts";

@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { ConfigError, messageOf } from "../base/errors.ts";
+import { ConfigError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { reliablePath } from "../process/trusted_path.ts";
 
 /**

@@ -3,7 +3,7 @@
  *
  * @module
  */
-import { messageOf } from "../../base/errors.ts";
+import { messageOf } from "../../base/message_of.ts";
 import { z } from "zod";
 import type {
   ApprovalRequest,

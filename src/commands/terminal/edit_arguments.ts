@@ -1,4 +1,4 @@
-import { messageOf } from "../../base/errors.ts";
+import { messageOf } from "../../base/message_of.ts";
 import { join } from "node:path";
 import { escapeHidden, visible } from "../../approval/call_text.ts";
 import type { ApprovalRequest } from "../../approval/request.ts";
