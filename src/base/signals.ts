@@ -117,3 +117,18 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
     clearTimeout(timer);
   }
 }
+
+/** How long work on what others send may go on before everything else gets its turn. */
+const TURN_MS = 5;
+
+/** Lets the rest of the program have its turn while somebody sends more than can be worked off. */
+export class FairTurns {
+  #begun = performance.now();
+
+  /** Waits for a turn of the event loop once enough work was done since the last one. */
+  async giveWay(): Promise<void> {
+    if (performance.now() - this.#begun < TURN_MS) return;
+    await new Promise((resolve) => setTimeout(resolve));
+    this.#begun = performance.now();
+  }
+}

@@ -1,5 +1,6 @@
 import { ByteBuffer, joinBytes, readWhole } from "../base/bytes.ts";
 import { bodyOf } from "../base/http.ts";
+import { FairTurns } from "../base/signals.ts";
 import {
   type ExactJson,
   isExactObject,
@@ -144,15 +145,19 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
   /** @param options What is done with events. */
   constructor({ incoming, data, instead }: EventStreamOptions) {
     const reader = new EventReader(incoming, data);
+    const turns = new FairTurns();
     super({
       start(controller) {
         incoming.dropped.addEventListener("abort", () => {
           end(incoming.dropped.reason, controller);
         }, { once: true });
       },
-      transform(chunk, controller) {
+      async transform(chunk, controller) {
         try {
-          for (const event of reader.read(chunk)) controller.enqueue(event);
+          for (const event of reader.read(chunk)) {
+            controller.enqueue(event);
+            await turns.giveWay(); // also from a server that writes without end
+          }
         } catch (error) {
           if (!incoming.dropped.aborted) end(error, controller);
         }

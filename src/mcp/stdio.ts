@@ -1,7 +1,7 @@
 import { ByteBuffer } from "../base/bytes.ts";
 import type { ProcessEvidence } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
-import { settledWithin } from "../base/signals.ts";
+import { FairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
@@ -161,9 +161,11 @@ export class StdioTransport implements Transport {
     const { dropped } = incoming;
     dropped.addEventListener("abort", () => this.fail(dropped.reason), { once: true });
     const lines = new LineSplitter(incoming, maxMessageBytes);
+    const turns = new FairTurns();
     try {
       for (let chunk = await pipes.read(); chunk !== null; chunk = await pipes.read()) {
         for (const line of lines.push(chunk)) {
+          await turns.giveWay(); // also from a server that writes without end
           const message = this.#parse(line);
           if (message === undefined) continue;
           this.onmessage?.(message);

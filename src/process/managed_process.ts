@@ -1,6 +1,6 @@
 import { messageOf } from "../base/message_of.ts";
 import { isGranted } from "../base/permission.ts";
-import { settledWithin } from "../base/signals.ts";
+import { FairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import type { ProgramPath } from "./program.ts";
 
@@ -165,11 +165,16 @@ export class ManagedProcess implements AsyncDisposable {
 
   async #drainErrors(): Promise<void> {
     const { onStderr } = this.#options;
+    const turns = new FairTurns();
     while (true) {
       const { value, done } = await this.#errors.read().catch(() => ENDED);
       const lines = done ? this.#tail.end() : this.#tail.push(value);
-      for (const line of lines) onStderr?.(line);
+      for (const line of lines) {
+        onStderr?.(line);
+        await turns.giveWay();
+      }
       if (done) return;
+      await turns.giveWay();
     }
   }
 }
@@ -323,20 +328,21 @@ export class OutputTail {
 
   /** What is kept, ended by a newline unless it is empty or its last line still is open. */
   get text(): string {
+    this.#trim();
     return this.#lines.map((line) => line + "\n").join("") + stripTerminalEscapes(this.#open);
   }
 
-  /** Takes the next bytes of the output. */
-  push(bytes: Uint8Array): string[] {
+  /** Takes the next bytes of the output, line by line as they are asked for. */
+  push(bytes: Uint8Array): Iterable<string> {
     return this.#take(this.#decoder.decode(bytes, { stream: true }), false);
   }
 
   /** Takes the end of the output. */
-  end(): string[] {
+  end(): Iterable<string> {
     return this.#take(this.#decoder.decode(), true);
   }
 
-  #take(text: string, atEnd: boolean): string[] {
+  *#take(text: string, atEnd: boolean): Generator<string> {
     const pieces = (this.#open + text).split(/\r\n|\n|\r(?!$)/);
     this.#open = pieces.pop() ?? "";
     if (atEnd && this.#open !== "") {
@@ -347,19 +353,27 @@ export class OutputTail {
       pieces.push(this.#open.slice(0, MAX_LINE));
       this.#open = this.#open.slice(MAX_LINE);
     }
-    const lines = pieces.map(stripTerminalEscapes);
-    for (const line of lines) this.#keep(line);
-    return lines;
+    for (const piece of pieces) {
+      const line = stripTerminalEscapes(piece);
+      this.keep(line);
+      yield line;
+    }
   }
 
-  #keep(line: string): void {
+  /** Takes a plain line. */
+  keep(line: string): void {
     const kept = line.slice(-this.#limit);
     this.#lines.push(kept);
     this.#length += kept.length + 1;
+    // Twice as much may come together, so that a line costs no copy of all that is kept.
+    if (this.#length > 2 * this.#limit) this.#trim();
+  }
+
+  #trim(): void {
     let dropped = 0;
     while (this.#length > this.#limit && dropped < this.#lines.length - 1) {
       this.#length -= (this.#lines[dropped++]?.length ?? 0) + 1;
     }
-    if (dropped > 0) this.#lines = this.#lines.slice(dropped);
+    this.#lines = this.#lines.slice(dropped);
   }
 }

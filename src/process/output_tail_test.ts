@@ -5,7 +5,7 @@ import { OutputTail, stripTerminalEscapes } from "./managed_process.ts";
 const encoder = new TextEncoder();
 
 function lines(tail: OutputTail, ...chunks: Uint8Array[]): string[] {
-  return [...chunks.flatMap((chunk) => tail.push(chunk)), ...tail.end()];
+  return [...chunks.flatMap((chunk) => [...tail.push(chunk)]), ...tail.end()];
 }
 
 Deno.test("OutputTail gives the same lines however the bytes are cut", () => {
@@ -20,10 +20,10 @@ Deno.test("OutputTail gives the same lines however the bytes are cut", () => {
 
 Deno.test("OutputTail keeps the last lines only, and no line without end", () => {
   const tail = new OutputTail(100);
-  for (let i = 0; i < 1000; i++) tail.push(encoder.encode(`line ${i}\n`));
+  for (let i = 0; i < 1000; i++) lines(tail, encoder.encode(`line ${i}\n`));
   assert(tail.text.length <= 100);
   assert(tail.text.endsWith("line 998\nline 999\n"));
-  tail.push(encoder.encode("x".repeat(1_000_000)));
+  lines(tail, encoder.encode("x".repeat(1_000_000)));
   assert(tail.text.length <= 8 * 1024 + 101);
 });
 

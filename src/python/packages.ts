@@ -6,7 +6,7 @@
 import { dirname, join } from "node:path";
 import { asset } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
-import { abortable, anySignal } from "../base/signals.ts";
+import { abortable, anySignal, FairTurns } from "../base/signals.ts";
 import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { bytesOf } from "../base/streams.ts";
@@ -400,15 +400,19 @@ export class PackageFolder {
       ...installer,
       cwd, // what lies in the workspace must not have a say
       onStderr: (line) => {
-        output.push(encoder.encode(`${line}\n`));
+        output.keep(line);
         onLine(line);
       },
       inputGraceMs: 0,
       termGraceMs: 1000,
     });
+    const turns = new FairTurns();
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {
-        for (const line of output.push(chunk)) onLine(line);
+        for (const line of output.push(chunk)) {
+          onLine(line);
+          await turns.giveWay();
+        }
       }
     })();
     const deadline = AbortSignal.timeout(timeoutMs);
@@ -425,11 +429,9 @@ export class PackageFolder {
   }
 }
 
-const encoder = new TextEncoder();
-
 /** Where the packages of a workspace are, for every Python. */
 async function folderOf(workspace: string, cacheDir: string = managedDirectory()): Promise<string> {
-  const digest = await crypto.subtle.digest("SHA-256", encoder.encode(workspace));
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(workspace));
   return join(cacheDir, "packages", new Uint8Array(digest).toHex().slice(0, 32));
 }
 

@@ -1,0 +1,40 @@
+/** Servers that write more than anybody could read, beside others that want to be answered. */
+import { assert } from "@std/assert";
+import { connectMcp } from "../../src/mcp/connect.ts";
+import { rawServer } from "../support/mcp.ts";
+
+const FLOODS = {
+  "empty lines on stderr": { errors: true, line: "\n" },
+  "short lines on stderr": { errors: true, line: "\x1b[1mx\n" },
+  "empty lines": { line: "\n" },
+  "blank lines": { line: " \n" },
+  "what is no message": { line: "x\n" },
+  "notifications": { line: '{"jsonrpc":"2.0","method":"notifications/x"}\n' },
+  "log messages": {
+    line: '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n',
+  },
+  "answers to nothing": { line: '{"jsonrpc":"2.0","id":99999,"result":{}}\n' },
+};
+
+for (const [what, flood] of Object.entries(FLOODS)) {
+  Deno.test(`a server that writes ${what} without end does not stop the host`, async () => {
+    await using connection = await connectMcp("flood", rawServer());
+    const calls = connection.callTool("pour", { ...flood, ms: 1000 });
+    const poured = calls.then(() => true, () => true);
+    const longest = await longestTurn(poured);
+    assert(longest < 1000, `another session would have waited ${Math.round(longest)} ms`);
+  });
+}
+
+/** How long a timer that is due at once was waited for at most, until something is over. */
+async function longestTurn(over: Promise<unknown>): Promise<number> {
+  let longest = 0;
+  let isOver = false;
+  over.then(() => isOver = true);
+  while (!isOver) {
+    const asked = performance.now();
+    await new Promise((resolve) => setTimeout(resolve));
+    longest = Math.max(longest, performance.now() - asked);
+  }
+  return longest;
+}
