@@ -1,6 +1,7 @@
 import { basename, dirname, join, relative } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import { FairTurns } from "../base/signals.ts";
 import { mayRead, mayUse } from "../base/permission.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
@@ -238,6 +239,7 @@ export async function findProtectedPaths(
   const readOnly: string[] = await exists(SHARED_BY_SANDBOXES) ? [SHARED_BY_SANDBOXES] : [];
   let level = [workspace];
   let entries = 0;
+  const turns = new FairTurns();
   for (let depth = 0; depth < maxDepth && level.length > 0; depth++) {
     const next: string[] = [];
     for (const folder of level) {
@@ -245,6 +247,7 @@ export async function findProtectedPaths(
       const names = new Set<string>();
       const lost = new Set<string>();
       for await (const entry of listOr(folder, () => readOnly.push(folder))) {
+        await turns.giveWay(); // code can fill a folder that other sessions have no part in
         if (depth > 0 && ++entries > maxEntries) throw tooLarge(workspace, maxEntries, maxDepth);
         const { name } = entry;
         const path = `${folder}/${name}`;
@@ -253,7 +256,7 @@ export async function findProtectedPaths(
           if (lost.has(name) || !await isSame(entry, path)) throw unreadableName(folder, name);
           lost.add(name);
         }
-        names.add(name);
+        if (ENVIRONMENT_PARTS.has(name)) names.add(name);
         if (guard !== undefined && entry.isSymlink) {
           if (writable && folder === workspace) throw replaceableLink(path);
           readOnly.push(folder);
@@ -262,6 +265,8 @@ export async function findProtectedPaths(
         } else if (guard === "unreadable") unreadable.push(path);
         else if (guard === "read-only") readOnly.push(path);
         else if (entry.isDirectory) inside.push(path);
+        const found = unreadable.length + readOnly.length;
+        if (found > MAX_MOUNTS) throw tooManyMounts([...unreadable, ...readOnly], workspace);
       }
       next.push(...inside);
       if (!names.isDisjointFrom(ENVIRONMENTS)) {
@@ -360,6 +365,43 @@ function tooLarge(workspace: string, maxEntries: number, maxDepth: number): Conf
       `first ${maxDepth} levels, too many to look for secrets that code must not see; remove what is ` +
       "not needed, or choose a smaller folder",
   );
+}
+
+/** bubblewrap takes 9000 arguments, a mount takes three, and `srt` itself needs a few hundred. */
+export const MAX_MOUNTS = 2800;
+
+/** How many examples the error has. */
+const EXAMPLES = 3;
+
+/** What a workspace is refused with that has more to protect than bubblewrap could take. */
+export function tooManyMounts(mounts: readonly string[], workspace: string): ConfigError {
+  const inside = [...new Set(mounts)].filter((path) =>
+    path !== workspace && isInside(path, workspace)
+  );
+  const folder = crowdedFolder(workspace, inside);
+  const most = inside.filter((path) => isInside(path, folder));
+  const examples = most.slice(0, EXAMPLES).map((path) => relative(folder, path)).join(", ");
+  return new ConfigError(
+    `Cannot use ${workspace} as workspace: ${most.length} files and folders in ${folder} ` +
+      `(${examples}, …) have to be kept from code, more than a sandbox can: remove what is not ` +
+      "needed there",
+  );
+}
+
+/** The deepest folder that has more than half of the paths. */
+function crowdedFolder(root: string, paths: readonly string[]): string {
+  let folder = root;
+  while (true) {
+    const counts = new Map<string, number>();
+    for (const path of paths) {
+      if (!path.startsWith(`${folder}/`)) continue;
+      const [name = "", ...rest] = path.slice(folder.length + 1).split("/");
+      if (rest.length > 0) counts.set(name, (counts.get(name) ?? 0) + 1);
+    }
+    const next = [...counts].find(([, count]) => count > paths.length / 2);
+    if (next === undefined) return folder;
+    folder = `${folder}/${next[0]}`;
+  }
 }
 
 /** Lists a folder. One that may not be listed can still be opened up by code inside, its owner too. */

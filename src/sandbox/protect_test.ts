@@ -157,6 +157,17 @@ Deno.test("findProtectedPaths() refuses a workspace that it cannot look through"
   );
 });
 
+Deno.test("findProtectedPaths() stops where there is more to protect than a sandbox could", async () => {
+  await using workspace = await TempFolder.create();
+  await make(workspace, ".env.0");
+  for (let i = 1; i < 4000; i++) {
+    await Deno.link(`${workspace.path}/.env.0`, `${workspace.path}/.env.${i}`);
+  }
+  const { message } = await assertRejects(() => findProtectedPaths(workspace.path), ConfigError);
+  const [count = 0] = /\d+(?= files and folders in)/.exec(message)?.map(Number) ?? [];
+  assert(count > 2000 && count < 3000, message);
+});
+
 Deno.test("findProtectedPaths() finds the host's own folders however full code made the workspace", async () => {
   await using workspace = await TempFolder.create();
   await make(workspace, ...Array.from({ length: 30 }, (_, i) => `file${i}`));

@@ -1,8 +1,6 @@
-import { join, relative, resolve } from "node:path";
-import { ConfigError } from "../base/errors.ts";
-import { isInside } from "../process/trusted_path.ts";
+import { join, resolve } from "node:path";
 import type { SandboxConfig } from "./config.ts";
-import type { ProtectedPaths } from "./protect.ts";
+import { MAX_MOUNTS, type ProtectedPaths, tooManyMounts } from "./protect.ts";
 
 /** A path in `srt`'s settings: plain text is a pattern when it looks like one. */
 export type SettingsPath = string | { readonly path: string; readonly literal: true };
@@ -176,12 +174,6 @@ function userPath(path: string, input: PolicyInput): SettingsPath {
   return resolve(input.base, path);
 }
 
-/** bubblewrap takes 9000 arguments, a mount takes three, and `srt` itself needs a few hundred. */
-const MAX_MOUNTS = 2800;
-
-/** How many examples the error has. */
-const EXAMPLES = 3;
-
 /**
  * Refuses settings that bubblewrap could not take, as code can make files that have to be protected.
  */
@@ -189,37 +181,11 @@ export function refuseTooManyMounts({ filesystem }: SandboxSettings, workspace: 
   const { denyRead, denyWrite, allowRead, allowWrite } = filesystem;
   const mounts = [...denyRead, ...denyWrite, ...allowRead, ...allowWrite].map(textOf);
   if (mounts.length <= MAX_MOUNTS) return;
-  const inside = [...new Set(mounts)].filter((path) =>
-    path !== workspace && isInside(path, workspace)
-  );
-  const folder = crowdedFolder(workspace, inside);
-  const most = inside.filter((path) => isInside(path, folder));
-  const examples = most.slice(0, EXAMPLES).map((path) => relative(folder, path)).join(", ");
-  throw new ConfigError(
-    `Cannot use ${workspace} as workspace: ${most.length} files and folders in ${folder} ` +
-      `(${examples}, …) have to be kept from code, more than a sandbox can: remove what is not ` +
-      "needed there",
-  );
+  throw tooManyMounts(mounts, workspace);
 }
 
 function textOf(path: SandboxSettings["filesystem"]["denyRead"][number]): string {
   return typeof path === "string" ? path : path.path;
-}
-
-/** The deepest folder that has more than half of the paths. */
-function crowdedFolder(root: string, paths: readonly string[]): string {
-  let folder = root;
-  while (true) {
-    const counts = new Map<string, number>();
-    for (const path of paths) {
-      if (!path.startsWith(`${folder}/`)) continue;
-      const [name = "", ...rest] = path.slice(folder.length + 1).split("/");
-      if (rest.length > 0) counts.set(name, (counts.get(name) ?? 0) + 1);
-    }
-    const next = [...counts].find(([, count]) => count > paths.length / 2);
-    if (next === undefined) return folder;
-    folder = `${folder}/${next[0]}`;
-  }
 }
 
 /**
