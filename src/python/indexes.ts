@@ -95,6 +95,12 @@ export function indexSettings(listing: string, main: string): IndexSettings {
   };
 }
 
+/** Whether what an installer is given to reach the indexes holds a password or a private key. */
+export function hasSecrets({ env, file }: IndexSettings): boolean {
+  const texts = [file ?? "", ...Object.values(env)];
+  return texts.some((text) => /:\/\/[^/\s@]*@|^client-cert = /m.test(text));
+}
+
 /** The hosts of those texts that are addresses, sorted. */
 function hostsOfUrls(texts: readonly string[]): string[] {
   const hosts = new Set<string>();

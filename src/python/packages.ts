@@ -22,6 +22,7 @@ import { confine } from "../sandbox/confine.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import {
   defaultIndex,
+  hasSecrets,
   type IndexSettings,
   installerEnvironment,
   readIndexSettings,
@@ -284,7 +285,8 @@ export class PackageFolder {
     const { exitCode, output } = await this.#run(installer, session, { signal, onLine, timeoutMs });
     if (exitCode === 0) return output;
     const verb = action === "install" ? "installed" : "removed";
-    throw new PackageInstallError(`${what} was not ${verb}`, output);
+    const note = installer.args.includes(ONLY_WHEELS) ? WHY_ONLY_WHEELS : "";
+    throw new PackageInstallError(`${what} was not ${verb}`, output + note);
   }
 
   async #installer(job: Job): Promise<Installer> {
@@ -313,6 +315,10 @@ export class PackageFolder {
       );
     if (settings.file !== undefined) {
       await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
+    }
+    if (isOnline && hasSecrets(settings)) {
+      refuseRepositories(requirements);
+      args.splice(args.indexOf("--"), 0, ONLY_WHEELS);
     }
     const config = await this.#config();
     return await confine({
@@ -427,6 +433,22 @@ export class PackageFolder {
       return { exitCode: null, output: `${output.text}${ended}\n` };
     }
   }
+}
+
+/**
+ * Keeps an installer from building anything: what is built runs, and could read the password of the
+ * index and put it into the package.
+ */
+const ONLY_WHEELS = "--only-binary=:all:";
+
+const WHY_ONLY_WHEELS =
+  "[ipybox] Only wheels can be installed here: your package index needs credentials, which the " +
+  "build of a source package could read. Build a wheel, and publish it in your index\n";
+
+function refuseRepositories(requirements: readonly Requirement[]): void {
+  const repository = requirements.find(({ host }) => host !== undefined);
+  if (repository === undefined) return;
+  throw new PackageInstallError(`${repository.text} was not installed`, WHY_ONLY_WHEELS);
 }
 
 /** Where the packages of a workspace are, for every Python. */

@@ -184,3 +184,27 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     return name
 `;
 }
+
+Deno.test("the password of a package index stays out of reach of what is installed", async () => {
+  await using workspace = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const mark = `.ipybox-test-${crypto.randomUUID()}`;
+  await hostileSource(outside.path, { workspace: workspace.path, mark, port: 9 });
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path],
+    env: {
+      PIP_FIND_LINKS: `${outside.path}/links`,
+      PIP_EXTRA_INDEX_URL: "http://someone:hunter2@127.0.0.1:9/simple",
+      PIP_RETRIES: "0",
+    },
+    answer: () => "allow",
+  });
+  for (const name of ["hostile-source==1.0", "git+https://git.example.org/owner/name@v1"]) {
+    const { isError, text } = await host.call("install_package", { package_name: name });
+    assertEquals(isError, true);
+    assertStringIncludes(text, "Only wheels can be installed here");
+    assertEquals(text.includes("hunter2"), false);
+  }
+  const { isError, text } = await host.call("install_package", { package_name: "six==1.17.0" });
+  assertEquals(isError, false, text);
+});
