@@ -1,4 +1,5 @@
 import { dirname, join } from "node:path";
+import { readHostileBytes } from "../files/safe.ts";
 import { removeTree } from "../files/remove_tree.ts";
 import type { PythonEnvironment } from "./managed.ts";
 
@@ -13,23 +14,26 @@ export interface OverlayEnvironment {
   readonly sitePackages: string;
 }
 
-/** Makes a virtual environment where there is none. No Python is started for it. */
+/**
+ * Makes a virtual environment where there is none, or where one has another interpreter than it should,
+ * as what was built there may have replaced that. No Python is started for it.
+ */
 export async function openOverlay(
   folder: string,
   python: PythonEnvironment,
 ): Promise<OverlayEnvironment> {
   const overlay = overlayIn(folder, python);
-  if (await isFile(overlay.executable)) return overlay;
   const base = await baseInterpreter(python);
+  const config = `home = ${
+    dirname(base)
+  }\ninclude-system-site-packages = false\nversion = ${python.version}\n`;
+  if (await isIntact(folder, { base, config })) return overlay;
   const fresh = `${folder}.${crypto.randomUUID()}.tmp`;
   const made = overlayIn(fresh, python);
   const removed = join(dirname(folder), "removed"); // beside what installers write to
   await Deno.mkdir(dirname(made.executable), { recursive: true });
   await Deno.symlink(base, made.executable);
-  await Deno.writeTextFile(
-    join(fresh, "pyvenv.cfg"),
-    `home = ${dirname(base)}\ninclude-system-site-packages = false\nversion = ${python.version}\n`,
-  );
+  await Deno.writeTextFile(join(fresh, CONFIG), config);
   if (await isPlainFolder(folder)) {
     // Its interpreter has been upgraded or removed; the packages stay. What an installer made of
     // the folder is hostile, so only names directly in it are moved, and nothing is written there.
@@ -42,9 +46,22 @@ export async function openOverlay(
     await Deno.rename(fresh, folder);
   } catch (error) {
     await removeTree(fresh, { through: removed });
-    if (!await isFile(overlay.executable)) throw error; // else another process was first
+    if (!await isIntact(folder, { base, config })) throw error; // else another process was first
   }
   return overlay;
+}
+
+const CONFIG = "pyvenv.cfg";
+
+/** Whether an environment's interpreter is what it was made with. */
+async function isIntact(
+  folder: string,
+  { base, config }: { readonly base: string; readonly config: string },
+): Promise<boolean> {
+  const link = await Deno.readLink(join(folder, "bin", "python")).catch(() => undefined);
+  if (link !== base || !await isFile(base)) return false;
+  const bytes = await readHostileBytes(join(folder, CONFIG), config.length);
+  return bytes !== undefined && new TextDecoder().decode(bytes) === config;
 }
 
 /** Where the parts of a virtual environment are, whether it is there or not. */
@@ -89,7 +106,7 @@ export function minorVersion({ version }: PythonEnvironment): string {
 
 /** The interpreter outside of any virtual environment. */
 async function baseInterpreter(python: PythonEnvironment): Promise<string> {
-  const config = await Deno.readTextFile(join(python.prefix, "pyvenv.cfg")).catch(
+  const config = await Deno.readTextFile(join(python.prefix, CONFIG)).catch(
     (error: unknown) => {
       if (error instanceof Deno.errors.NotFound) return ""; // it is no virtual environment
       throw error;

@@ -34,7 +34,6 @@ import {
   judgePackages,
   minorVersion,
   openOverlay,
-  type OverlayEnvironment,
   packageLevels,
   sitePackagesOf,
 } from "./overlay_environment.ts";
@@ -101,6 +100,8 @@ interface Job extends Change {
   /** A folder that only the host sees. */
   readonly hostPrivate: string;
   readonly signal: AbortSignal;
+  readonly onLine: (line: string) => void;
+  readonly timeoutMs: number;
 }
 
 /** What removing needs of indexes. */
@@ -118,14 +119,21 @@ interface Installer {
   readonly command: ProgramPath;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  /** What it needs to start, besides the Python. */
+  readonly files: readonly string[];
 }
 
+/** An installer as it is run. */
+type Launch = Omit<Installer, "files">;
+
 /** A program that installs, without what it installs and where. */
-interface InstallerProgram {
-  readonly command: ProgramPath;
-  readonly args: readonly string[];
+interface InstallerProgram extends Omit<Installer, "env"> {
   readonly isPip: boolean;
 }
+
+/** Options of pip. */
+const QUIET = ["--no-input", "--disable-pip-version-check", "--no-cache-dir"];
+const PAST = { install: "installed", uninstall: "removed" } as const;
 
 const MAX_OUTPUT_BYTES = 16 * 1024;
 /** What an index certainly has, and what a build from a repository may need of it. */
@@ -142,7 +150,8 @@ export class PackageFolder {
   readonly path: string;
   /** What installers write to. Each is a mount of its own for them, which they cannot move away. */
   readonly writable: readonly string[];
-  readonly #overlay: OverlayEnvironment;
+  /** Their virtual environment. */
+  readonly #folder: string;
   readonly #python: PythonEnvironment;
   readonly #workspace: string;
   readonly #options: PackageFolderOptions;
@@ -150,14 +159,14 @@ export class PackageFolder {
   readonly #turns = new Mutex();
 
   private constructor(
-    overlay: OverlayEnvironment,
+    folder: string,
     python: PythonEnvironment,
     workspace: string,
     options: PackageFolderOptions,
   ) {
-    this.path = overlay.sitePackages;
+    this.path = sitePackagesOf(folder, python);
     this.writable = packageLevels(this.path);
-    this.#overlay = overlay;
+    this.#folder = folder;
     this.#workspace = workspace;
     this.#python = python;
     this.#options = options;
@@ -176,10 +185,10 @@ export class PackageFolder {
     await Deno.mkdir(dirname(folder), { recursive: true });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));
     const overlayFolder = join(await Deno.realPath(folder), `python${minorVersion(python)}`);
-    const overlay = await openOverlay(overlayFolder, python);
-    const judgement = await judgePackages(overlay.sitePackages);
+    const { sitePackages } = await openOverlay(overlayFolder, python);
+    const judgement = await judgePackages(sitePackages);
     if (judgement !== "plain") throw notPlain(judgement, overlayFolder);
-    return new PackageFolder(overlay, python, workspace, options);
+    return new PackageFolder(overlayFolder, python, workspace, options);
   }
 
   /** The folder of a workspace's packages, as far as Deno's permissions allow to look for it. */
@@ -280,45 +289,81 @@ export class PackageFolder {
     await Deno.mkdir(`${session}/tmp`);
     const constraints = pinnedVersions(asset("environment/requirements.txt"));
     await Deno.writeTextFile(`${session}/constraints.txt`, constraints);
+    const { requirements } = options;
     const folders = { session, hostPrivate: host.path };
-    const installer = await this.#installer({ action, args, ...options, ...folders, signal });
-    const { exitCode, output } = await this.#run(installer, session, { signal, onLine, timeoutMs });
+    const job = { action, args, requirements, what, ...folders, signal, onLine, timeoutMs };
+    const installer = await this.#installer(job);
+    const { exitCode, output } = await this.#run(installer, session, job);
     if (exitCode === 0) return output;
-    const verb = action === "install" ? "installed" : "removed";
-    const note = installer.args.includes(ONLY_WHEELS) ? WHY_ONLY_WHEELS : "";
-    throw new PackageInstallError(`${what} was not ${verb}`, output + note);
+    throw new PackageInstallError(`${what} was not ${PAST[action]}`, output);
   }
 
-  async #installer(job: Job): Promise<Installer> {
-    const { action, session, hostPrivate, signal, requirements } = job;
-    const { executable, prefix, basePrefix } = this.#python;
-    const sandbox = this.#options.sandbox ?? true;
+  async #installer(job: Job): Promise<Launch> {
+    const { executable, prefix } = this.#python;
+    const { action, requirements, session, signal } = job;
     const program = await this.#program(action);
-    const { command } = program;
-    const args = [...program.args, ...job.args];
     // What is there too, so that pip takes it as it is.
     const present = [sitePackagesOf(prefix, this.#python), ...this.#options.shared ?? []];
     const env = { PYTHONPATH: present.join(":"), PYTHONNOUSERSITE: "1" };
-    const hostEnvironment = installerEnvironment();
-    if (sandbox === false) {
+    const { command, files } = program;
+    const args = [...program.args, ...job.args];
+    const installer = { command, args, env, files };
+    if (this.#options.sandbox === false) {
       const path = await trustedPath(hostPath());
-      return { command, args, env: { ...hostEnvironment, PATH: path, ...env } };
+      return { ...installer, env: { ...installerEnvironment(), PATH: path, ...env } };
     }
-    const isOnline = requirements.length > 0;
-    const settings = !isOnline
-      ? OFFLINE
-      : program.isPip
+    if (requirements.length === 0) return await this.#shutIn(job, installer);
+    const settings = program.isPip
       ? await readIndexSettings(namedProgram(executable), signal)
       : await readUvSettings(
-        hostEnvironment,
+        installerEnvironment(),
         await defaultIndex(command, ["pip", "install"], { signal }),
       );
+    if (!hasSecrets(settings)) return await this.#shutIn(job, installer, settings);
+    await this.#download(job, program, settings);
+    const local = ["--no-index", "--find-links", `${session}/wheels`];
+    return await this.#shutIn(job, {
+      ...installer,
+      args: [...program.args, ...local, ...job.args],
+    });
+  }
+
+  /**
+   * Fetches wheels with the credentials of the index, by a program that nothing that was installed
+   * before has a part in. What is built, and what Python loads from the packages, could read them.
+   */
+  async #download(job: Job, { isPip }: InstallerProgram, settings: IndexSettings): Promise<void> {
+    const { requirements, session, what } = job;
+    if (!isPip || requirements.some(({ host }) => host !== undefined)) {
+      throw new PackageInstallError(`${what} was not installed`, isPip ? ONLY_WHEELS : ONLY_BY_PIP);
+    }
+    const downloader: Installer = {
+      command: namedProgram(this.#python.executable),
+      args: [
+        ...["-I", "-m", "pip", "download", ...QUIET, "--only-binary=:all:"],
+        ...["--dest", `${session}/wheels`, ...job.args],
+      ],
+      env: {},
+      files: [],
+    };
+    await using host = await HeldFolder.create({ log: this.#log }); // for one sandbox only
+    const own = { ...job, hostPrivate: host.path, writable: [] };
+    const shutIn = await this.#shutIn(own, downloader, settings);
+    const { exitCode, output } = await this.#run(shutIn, session, job);
+    if (exitCode === 0) return await Deno.remove(`${session}/pip.conf`);
+    throw new PackageInstallError(`${what} was not installed`, output + ONLY_WHEELS);
+  }
+
+  /** Puts an installer into a sandbox. Without settings it reaches no index. */
+  async #shutIn(
+    job: Job & { readonly writable?: readonly string[] },
+    { command, args, env, files }: Installer,
+    settings: IndexSettings = OFFLINE,
+  ): Promise<Launch> {
+    const { session, hostPrivate, signal, requirements, writable = this.writable } = job;
+    const { prefix, basePrefix } = this.#python;
     if (settings.file !== undefined) {
       await Deno.writeTextFile(`${session}/pip.conf`, settings.file);
-    }
-    if (isOnline && hasSecrets(settings)) {
-      refuseRepositories(requirements);
-      args.splice(args.indexOf("--"), 0, ONLY_WHEELS);
     }
     const config = await this.#config();
     return await confine({
@@ -335,13 +380,15 @@ export class PackageFolder {
         ...settings.env,
       },
       session,
-      writable: this.writable,
+      writable,
       readable: [
-        ...await existing([prefix, basePrefix, command, ...settings.paths]),
+        // Nothing that an installer can write, such as the interpreter beside the packages: it may be
+        // a link to anywhere by now.
+        ...await existing([prefix, basePrefix, ...files, ...settings.paths]),
         ...this.#options.shared ?? [], // judged before, and no link by any name
       ],
       hostPrivate,
-      hosts: isOnline ? await this.#hosts(settings, requirements, signal) : [],
+      hosts: settings === OFFLINE ? [] : await this.#hosts(settings, requirements, signal),
       ...(config === undefined ? {} : { config }),
     }, { log: this.#log, signal });
   }
@@ -349,17 +396,23 @@ export class PackageFolder {
   /** The Python's own pip, else uv. Both work on the workspace's environment, inside the sandbox. */
   async #program(action: Job["action"]): Promise<InstallerProgram> {
     const python = namedProgram(this.#python.executable);
-    const overlay = namedProgram(this.#overlay.executable);
+    // What was built here before may have put another interpreter in its place.
+    const overlay = namedProgram((await openOverlay(this.#folder, this.#python)).executable);
     if ((await runProgram(python, { args: ["-I", "-m", "pip", "--version"] })).success) {
-      const quiet = ["--no-input", "--disable-pip-version-check", "--no-cache-dir"];
       const yes = action === "uninstall" ? ["-y"] : [];
-      return { command: overlay, args: ["-m", "pip", action, ...quiet, ...yes], isPip: true };
+      const args = ["-m", "pip", action, ...QUIET, ...yes];
+      return { command: overlay, args, files: [], isPip: true };
     }
     const uv = await findProgram("uv");
     if (uv !== undefined) {
       // The sandbox shows what it is, not the links to it.
       const command = namedProgram(await Deno.realPath(uv));
-      return { command, args: ["pip", action, "--python", overlay], isPip: false };
+      return {
+        command,
+        args: ["pip", action, "--python", overlay],
+        files: [command],
+        isPip: false,
+      };
     }
     throw new EnvironmentNotReadyError(
       `Cannot install packages: ${python} has no pip, and there is no uv on the PATH`,
@@ -392,7 +445,7 @@ export class PackageFolder {
   }
 
   async #run(
-    installer: Installer,
+    installer: Launch,
     cwd: string,
     { signal, onLine, timeoutMs }: {
       readonly signal: AbortSignal;
@@ -435,21 +488,12 @@ export class PackageFolder {
   }
 }
 
-/**
- * Keeps an installer from building anything: what is built runs, and could read the password of the
- * index and put it into the package.
- */
-const ONLY_WHEELS = "--only-binary=:all:";
-
-const WHY_ONLY_WHEELS =
+const ONLY_WHEELS =
   "[ipybox] Only wheels can be installed here: your package index needs credentials, which the " +
   "build of a source package could read. Build a wheel, and publish it in your index\n";
-
-function refuseRepositories(requirements: readonly Requirement[]): void {
-  const repository = requirements.find(({ host }) => host !== undefined);
-  if (repository === undefined) return;
-  throw new PackageInstallError(`${repository.text} was not installed`, WHY_ONLY_WHEELS);
-}
+const ONLY_BY_PIP =
+  "[ipybox] Your package index needs credentials, which ipybox can keep from packages only with " +
+  "pip: run `python -m ensurepip` for the kernels' Python\n";
 
 /** Where the packages of a workspace are, for every Python. */
 async function folderOf(workspace: string, cacheDir: string = managedDirectory()): Promise<string> {

@@ -8,6 +8,7 @@ import { effectiveLimits } from "./limits.ts";
 import { sandboxSettings } from "./settings.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { findSrt } from "./srt.ts";
+import { userFolders } from "./workspace.ts";
 
 /** A program that is run once in a sandbox of its own, with the limits that executed code has. */
 export interface ConfinedProgram {
@@ -47,7 +48,7 @@ export async function confine(
     readOnly: [],
     hostPrivate,
     base: session,
-    protectedPaths: { unreadable: [], readOnly: [] },
+    protectedPaths: { unreadable: await userFolders(), readOnly: [] },
     readable: [...program.readable, ...srt.readable],
     config: {
       ...config,

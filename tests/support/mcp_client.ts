@@ -120,6 +120,8 @@ export interface McpHostOptions {
   /** Arguments after `ipybox mcp`. */
   readonly args: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
+  /** Where it starts. */
+  readonly cwd?: string;
   /** Answers elicitations; without it the client has none. */
   readonly answer?: Answer;
   /** Told when the server says that its resources are others. */
@@ -155,13 +157,14 @@ export class McpHost implements AsyncDisposable {
    * @returns The connected client.
    */
   static async start(options: McpHostOptions): Promise<McpHost> {
-    const { args, env = {} } = options;
+    const { args, env = {}, cwd } = options;
     await using parts = new AsyncDisposableStack();
     const cache = parts.use(await TempCache.create());
     const transport = new StdioTransport({
       command: ownProgram(),
       args: [...cliArguments, "mcp", ...args],
       env: { ...Deno.env.toObject(), NO_COLOR: "1", ...cache.env, ...env },
+      cwd,
     });
     parts.defer(() => transport.close());
     const client = await connect(options, transport, transport);
@@ -177,7 +180,7 @@ export class McpHost implements AsyncDisposable {
    */
   static async join(
     { url, token }: HttpAddress,
-    options: Omit<McpHostOptions, "args" | "env"> = {},
+    options: Omit<McpHostOptions, "args" | "env" | "cwd"> = {},
   ): Promise<McpHost> {
     await using parts = new AsyncDisposableStack();
     const requestInit = { headers: { Authorization: `Bearer ${token}` } };
@@ -304,7 +307,7 @@ export class McpHost implements AsyncDisposable {
 
 /** Connects the client of a kind, each line of the SDK over a transport of its own. */
 async function connect(
-  options: Omit<McpHostOptions, "args" | "env">,
+  options: Omit<McpHostOptions, "args" | "env" | "cwd">,
   older: Parameters<OlderClient["connect"]>[0],
   newer: Parameters<Client["connect"]>[0],
 ): Promise<OlderClient | Client> {
