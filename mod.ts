@@ -169,9 +169,9 @@ export { McpServer } from "./src/mcp_server/mcp_server.ts";
 export type {
   McpHttpEndpoint,
   McpHttpServerOptions,
-  McpServerOptions,
 } from "./src/mcp_server/mcp_server.ts";
-export type { ChangeMode, SessionOptions } from "./src/mcp_server/session.ts";
+export type { McpServerOptions } from "./src/mcp_server/session.ts";
+export type { ServerPoolOptions } from "./src/servers/pool.ts";
 export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
 export type {
   BuildOptions,

@@ -77,14 +77,12 @@ export class CodeExecutor implements AsyncDisposable {
     options: CodeExecutorOptions,
   ) {
     const { workspace, kernel, tools, packages } = running;
-    const { connectTimeoutMs, login, log = stderrLogger() } = options;
-    const { runner } = tools;
     this.#parts = parts;
     this.workspace = workspace;
     this.#kernel = kernel;
     this.#tools = tools;
     this.#packages = packages;
-    this.#apis = new ServerApis({ workspace, runner, connectTimeoutMs, login, log });
+    this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
   }
 
   /**
@@ -101,8 +99,9 @@ export class CodeExecutor implements AsyncDisposable {
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     await using parts = new AsyncDisposableStack();
-    const running = await startParts(parts, options);
-    return new CodeExecutor(parts.move(), running, options);
+    const logged = { ...options, log: options.log ?? stderrLogger() };
+    const running = await startParts(parts, logged);
+    return new CodeExecutor(parts.move(), running, logged);
   }
 
   /** The door at which an `ApprovalClient` in another process decides on approvals. */

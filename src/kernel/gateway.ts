@@ -35,7 +35,7 @@ const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
  *
  * @example
  * ```ts
- * import { KernelGateway } from "@ipybox/ipybox";
+ * import { KernelGateway } from "@ipybox/ipybox/kernel";
  *
  * await using gateway = await KernelGateway.start({
  *   python: "/usr/bin/python3",
@@ -351,19 +351,21 @@ export interface KernelGatewayOptions {
   /** The working directory of kernels. It exists. */
   workspace: string;
   /**
-   * Whether kernels run in the sandbox, and how it differs from its defaults.
+   * Whether code runs in the OS sandbox, and how that differs from its defaults.
    *
    * @default {true}
    */
   sandbox?: boolean | SandboxOptions;
   /**
-   * Accepts other workspaces in this one, whose files its code could change.
+   * Accepts a workspace in another one, and one with others in it. The code of the outer one can write
+   * to the files of the inner one, and could have put there what the host obeys.
    *
    * @default {false}
    */
   nestedWorkspace?: boolean;
   /**
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * An error that comes from one of them names it.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
    */
@@ -374,7 +376,7 @@ export interface KernelGatewayOptions {
    * @default {[]}
    */
   packages?: readonly string[];
-  /** Further environment variables of kernels. */
+  /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
   kernelEnv?: Readonly<Record<string, string>>;
   /**
    * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
@@ -387,14 +389,18 @@ export interface KernelGatewayOptions {
    */
   kernelToken?: string;
   /**
-   * How long the start may take.
+   * How long the gateway and the kernel may each take to start, in milliseconds.
    *
    * @default {60000}
    */
   startTimeoutMs?: number;
-  /** Ends the start. */
+  /** Gives up the start. */
   signal?: AbortSignal;
-  /** Where the gateway says what is weaker than it could be. */
+  /**
+   * Receives log messages, such as what is weaker than it could be.
+   *
+   * @default nothing is logged
+   */
   log?: Logger;
 }
 

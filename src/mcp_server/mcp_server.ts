@@ -1,4 +1,3 @@
-import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { stderrLogger } from "../base/log.ts";
 import { randomToken } from "../base/tokens.ts";
 import { refuseNested } from "../sandbox/workspace.ts";
@@ -8,34 +7,7 @@ import { HttpMcpServer } from "./http/server.ts";
 import { SessionPool } from "./http/sessions.ts";
 import { refuseUnshareable } from "./http/workspace_share.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
-import { Session, type SessionOptions } from "./session.ts";
-
-/** Options of {@linkcode McpServer.serveStdio}. */
-export interface McpServerOptions
-  extends Omit<SessionOptions, "approval" | "changes" | "label" | "requireShellEscape"> {
-  /**
-   * What becomes of tool calls and requests for resources that code makes, and of changes that the
-   * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or on the approval
-   * page where the client has none, or all are allowed or denied.
-   *
-   * @default {"ask"}
-   */
-  approve?: ApprovalMode;
-  /**
-   * What becomes of shell commands, such as `!ls`.
-   *
-   * @default {"allow"}
-   */
-  approveShell?: ApprovalMode;
-  /**
-   * Which calls are allowed, asked about or denied. It does not decide on registrations.
-   *
-   * @default {undefined} `approve` and `approveShell` count for all calls
-   */
-  policy?: ApprovalPolicy;
-  /** The version that clients are told. */
-  version?: string;
-}
+import { type McpServerOptions, Session } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveHttp}. */
 export interface McpHttpServerOptions extends McpServerOptions {
@@ -152,7 +124,7 @@ export class McpServer implements AsyncDisposable {
   static serveStdio(options: McpServerOptions = {}): McpServer {
     const { version = "0", ...rest } = options;
     const parts = new AsyncDisposableStack();
-    const session = parts.use(new Session(sessionOptions(rest)));
+    const session = parts.use(new Session(rest));
     const transport = new StdioServerTransport(undefined, undefined, {
       maxBufferSize: MAX_MESSAGE_BYTES,
     });
@@ -186,7 +158,7 @@ export class McpServer implements AsyncDisposable {
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...others } = more;
     const { allowRegistrations = false, shareWorkspace: share, keepSessions, ...rest } = others;
-    const { workspace, log = stderrLogger(), changes, ...session } = sessionOptions(rest);
+    const { workspace, log = stderrLogger(), ...session } = rest;
     const token = tokens === undefined ? randomToken() : undefined;
     const given = token === undefined ? tokens : [token];
     const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
@@ -197,7 +169,7 @@ export class McpServer implements AsyncDisposable {
     const pool = parts.use(
       new SessionPool({
         workspace: root,
-        session: { ...session, log, changes: allowRegistrations ? changes : "fixed" },
+        session: { ...session, log, fixed: !allowRegistrations },
         maxSessions,
         owners: bearers?.owners ?? 1,
         idleMs: sessionIdleMs,
@@ -240,11 +212,4 @@ function onSentTools(transport: StdioServerTransport, callback: () => void): voi
 function listsTools(message: object): boolean {
   const result = "result" in message ? message.result : undefined;
   return typeof result === "object" && result !== null && "tools" in result;
-}
-
-/** What the approval options mean for a session. */
-function sessionOptions(options: Omit<McpServerOptions, "version">): SessionOptions {
-  const { approve = "ask", approveShell = "allow", policy, ...session } = options;
-  const approval = policy ?? { tools: approve, resources: approve, shell: approveShell };
-  return { ...session, changes: approve, approval };
 }
