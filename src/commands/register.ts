@@ -246,7 +246,7 @@ function localServer(
     command,
     ...(args.length === 0 ? {} : { args }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
-    ...(cwd === undefined ? {} : { cwd }),
+    cwd,
     ...(sandbox === false ? {} : { sandbox }),
   };
 }
@@ -269,8 +269,8 @@ function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
   return {
     url,
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
-    ...(type === undefined ? {} : { type }),
-    ...(oauth === undefined ? {} : { oauth }),
+    type,
+    oauth,
   };
 }
 

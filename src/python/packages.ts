@@ -342,7 +342,7 @@ export class PackageFolder {
       ],
       hostPrivate,
       hosts: isOnline ? await this.#hosts(settings, requirements, signal) : [],
-      ...(config === undefined ? {} : { config }),
+      config,
     }, { log: this.#log, signal });
   }
 

@@ -217,9 +217,9 @@ export async function refreshLogin(
     }),
     refreshToken: login.refreshToken,
     fetchFn,
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(resource === undefined ? {} : { resource }),
-    ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
+    metadata,
+    resource,
+    addClientAuthentication,
   });
   return { ...login, ...checkTokens(tokens) };
 }
@@ -251,13 +251,13 @@ export async function fetchClientToken(
     redirectToAuthorization: unused,
     saveCodeVerifier: unused,
     codeVerifier: unused,
-    ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
+    addClientAuthentication,
   };
   const tokens = await fetchToken(provider, issuer, {
     fetchFn,
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(resource === undefined ? {} : { resource }),
-    ...(scope === undefined ? {} : { scope }),
+    metadata,
+    resource,
+    scope,
   });
   return checkTokens(tokens).accessToken;
 }
