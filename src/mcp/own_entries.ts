@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { mayRead, mayUse } from "../base/permission.ts";
-import { ifPresent, lockPlainFolder, readHostileFile, replaceHostileFile } from "../files/safe.ts";
+import { ifPresent, lockUserFolder, readHostileFile, replaceHostileFile } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
@@ -66,8 +66,7 @@ export class OwnEntries {
     if (this.#place === undefined) return;
     const { folder, path } = this.#place;
     try {
-      await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
-      using _lock = await lockPlainFolder(folder, "lock");
+      using _lock = await lockUserFolder(folder);
       this.#digests = this.#changed(await readDigests(path), name, value);
       await replaceHostileFile(path, JSON.stringify(this.#digests, null, 2) + "\n");
     } catch (error) {
