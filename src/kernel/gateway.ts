@@ -1,3 +1,4 @@
+import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
@@ -271,7 +272,8 @@ async function untilAnswers(
       "Connection: close",
     ];
     await connection.write(new TextEncoder().encode(lines.join("\r\n") + "\r\n\r\n"));
-    const answer = await readAnswer(connection);
+    // To its end, but not more than a gateway would say.
+    const answer = new TextDecoder().decode(await fill(new Uint8Array(8192), connection));
     if (!answer.startsWith("HTTP/1.1 200 ")) {
       throw new Error(`The kernel gateway answers, but says: ${answer.split("\r\n")[0]}`);
     }
@@ -282,18 +284,6 @@ async function untilAnswers(
     signal.removeEventListener("abort", close);
     if (!signal.aborted) close();
   }
-}
-
-/** Reads an answer to its end, but not more than a gateway would say. */
-async function readAnswer(connection: Deno.TcpConn): Promise<string> {
-  const buffer = new Uint8Array(8192);
-  let length = 0;
-  while (length < buffer.length) {
-    const count = await connection.read(buffer.subarray(length));
-    if (count === null) break;
-    length += count;
-  }
-  return new TextDecoder().decode(buffer.subarray(0, length));
 }
 
 /** What a gateway is made of. */
