@@ -15,7 +15,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   mcp: ["files", "process", "sandbox"],
   approval: [],
   "approval/page": ["approval", "assets"],
-  "approval/rules": ["approval", "files", "mcp", "process", "sandbox"],
+  "approval/rules": ["approval", "files", "process", "sandbox"],
   "approval/audit": ["approval", "approval/rules", "files"],
   servers: ["approval", "files", "mcp", "process"],
   calls: ["approval", "approval/audit", "approval/page", "approval/rules", "mcp", "servers"],
