@@ -3,6 +3,7 @@ import { ApprovalChannel } from "../approval/channel.ts";
 import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { stderrLogger } from "../base/log.ts";
+import { requirePositive } from "../base/numbers.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
@@ -133,8 +134,11 @@ export class ToolRunner implements AsyncDisposable {
    * @param options The servers, and how calls are approved.
    * @returns The runner.
    * @throws {ConfigError} The registry cannot be read.
+   * @throws {RangeError} A time limit or a number is not above 0.
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
+    requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
+    requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
     const { workspace, servers } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });

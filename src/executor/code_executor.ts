@@ -93,6 +93,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {EnvironmentNotReadyError} Python or the sandbox is not there; `fix` says what helps. A
    * `SandboxUnavailableError` is one of these.
    * @throws {ConfigError} The registry or an option cannot be used.
+   * @throws {RangeError} A time limit or a number is not above 0.
    * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
    * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
    * @throws {KernelStartError} The kernel could not be set up or was not ready in time.

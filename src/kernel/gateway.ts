@@ -1,6 +1,7 @@
 import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { requirePositive } from "../base/numbers.ts";
 import { hostEnv } from "../base/permission.ts";
 import { abortable, anySignal } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -94,8 +95,10 @@ export class KernelGateway implements AsyncDisposable {
    * @throws {SandboxUnavailableError} The sandbox does not start or does not hold.
    * @throws {ConfigError} The workspace or the sandbox's configuration cannot be used.
    * @throws {GatewayStartError} The gateway ended or did not answer in time.
+   * @throws {RangeError} A time limit is not above 0.
    */
   static async start(options: KernelGatewayOptions): Promise<KernelGateway> {
+    requirePositive(options, ["startTimeoutMs"]);
     const { startTimeoutMs = 60_000, signal } = options;
     const timeout = AbortSignal.timeout(startTimeoutMs);
     const deadline = anySignal(timeout, signal);
