@@ -109,6 +109,7 @@ export type { Root, SamplingHandler, SamplingRequest, SamplingResult } from "./s
 export type { ContentBlock } from "./src/mcp/results.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
 export type { McpHttpEndpoint, McpHttpServerOptions } from "./src/mcp_server/mcp_server.ts";
+export type { HttpSessionsOptions } from "./src/mcp_server/http/sessions.ts";
 export type { McpServerOptions } from "./src/mcp_server/session.ts";
 export type { SandboxConfig } from "./src/sandbox/config.ts";
 export type { ResourceLimits } from "./src/sandbox/limits.ts";
