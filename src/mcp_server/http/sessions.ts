@@ -6,7 +6,7 @@ import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
 import { makeSessionFolder, SessionCleanup, type SessionFolder } from "./session_folders.ts";
 import { Session, type SessionOptions } from "../session.ts";
-import { copyWorkspace, type WorkspaceShare } from "./workspace_share.ts";
+import { copyWorkspace } from "./workspace_share.ts";
 
 /** How an MCP server over HTTP keeps its sessions. */
 export interface HttpSessionsOptions {
@@ -24,7 +24,7 @@ export interface HttpSessionsOptions {
    *
    * @default {undefined} not at all
    */
-  shareWorkspace?: WorkspaceShare;
+  shareWorkspace?: "read-only" | "copy";
   /**
    * How long a session may go unused before it is closed, in milliseconds.
    *
