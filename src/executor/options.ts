@@ -8,8 +8,9 @@ import type { ElicitationRequest } from "../mcp/questions.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
 
 /**
- * Options of `CodeExecutor.start()`: those of its tool calls, of its gateway and of its kernel, and a
- * few of its own.
+ * Options of `CodeExecutor.start()`: for its tool calls ({@linkcode ToolRunnerOptions}), for the
+ * sandbox and its limits ({@linkcode KernelGatewayOptions}), for the kernel in it
+ * ({@linkcode KernelClientOptions}), and a few that belong to none of these.
  */
 export interface CodeExecutorOptions extends
   ToolRunnerOptions,
