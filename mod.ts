@@ -30,45 +30,36 @@
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
 export type {
+  ApprovalEvent,
+  ChunkEvent,
   CodeExecutorOptions,
+  ElicitationEvent,
   ExecuteOptions,
+  ExecutionEvent,
+  InputEvent,
   InstallPackagesOptions,
+  NoteEvent,
   RegisterServerOptions,
+  ResultEvent,
   StreamOptions,
 } from "./src/executor/options.ts";
 export type {
-  ApprovalEvent,
-  ChunkEvent,
-  ElicitationEvent,
-  ExecutionEvent,
-  InputEvent,
-  NoteEvent,
-  ResultEvent,
-} from "./src/executor/options.ts";
-export { generateMcpSources } from "./src/apigen/generate.ts";
-export type { GenerateMcpSourcesOptions } from "./src/apigen/generate.ts";
-export type { GeneratedTool } from "./src/apigen/generate.ts";
-export type { StaleTools } from "./src/apigen/layout.ts";
-export { ApprovalPage, type PageAskOptions } from "./src/approval/page/page.ts";
-export type { ApprovalPageOptions } from "./src/approval/page/desk.ts";
-export type { PageState } from "./src/approval/page/desk.ts";
-export { ApprovalChannel } from "./src/approval/channel.ts";
-export type {
-  ApprovalChannelOptions,
-  ApprovalWaitOptions,
-  ApprovalWatcher,
-  Approver,
-  AttachOptions,
-} from "./src/approval/channel.ts";
-export { ApprovalClient } from "./src/approval/client.ts";
-export type { ApprovalClientOptions } from "./src/approval/client.ts";
+  CallEndedEvent,
+  CallEvent,
+  CallStartedEvent,
+  LogEvent,
+  ProgressEvent,
+  ServerEvent,
+  ToolsChangedEvent,
+} from "./src/servers/events.ts";
+export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
+export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
+export { type InputQuestion, InputRequest } from "./src/kernel/execution.ts";
 export { ApprovalRequest } from "./src/approval/request.ts";
 export type {
   AcceptOptions,
   ApprovalCall,
   ApprovalKind,
-  ApprovalRequestOptions,
-  ApprovalResponse,
   CallServer,
   CallSource,
   RefusalType,
@@ -85,79 +76,26 @@ export type {
   ApprovalSetting,
   PolicyVerdict,
 } from "./src/approval/policy.ts";
-export { AuditLog } from "./src/approval/audit/log.ts";
-export type { AuditLogOptions } from "./src/approval/audit/log.ts";
-export type { AuditEntry, AuditOutcome } from "./src/approval/audit/entry.ts";
-export { readAuditLog, verifyAuditLog } from "./src/approval/audit/reader.ts";
-export type { AuditVerdict } from "./src/approval/audit/reader.ts";
-export { loadPolicy, parsePolicy } from "./src/approval/rules/file.ts";
-export type { LoadPolicyOptions } from "./src/approval/rules/file.ts";
-export type { Match } from "./src/approval/rules/match.ts";
-export type { PathJudgeOptions } from "./src/approval/rules/paths.ts";
-export { PolicyRules } from "./src/approval/rules/rules.ts";
-export type { PolicyExplanation, PolicySource, RuleFinding } from "./src/approval/rules/rules.ts";
-export type {
-  AnnotationName,
-  ArgumentCondition,
-  ArgumentTest,
-  PolicyCall,
-  PolicyDocument,
-  PolicyEffect,
-  PolicyKind,
-  PolicyRule,
-  PolicyTest,
-  PolicyValue,
-} from "./src/approval/rules/schema.ts";
-export * from "./src/base/errors.ts";
-export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
-export type { ShellGuard } from "./src/kernel/bootstrap.ts";
-export { KernelClient } from "./src/kernel/client.ts";
-export type { KernelClientOptions } from "./src/kernel/client.ts";
-export { Execution } from "./src/kernel/execution.ts";
-export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
-export type { OutputChunk } from "./src/kernel/spill_file.ts";
-export { KernelGateway } from "./src/kernel/gateway.ts";
-export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
-export type { ByteStream } from "./src/base/streams.ts";
-export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
-export type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./src/kernel/typed_code.ts";
-export type { ExecutionResult, MimeBundle, Output, WholeText } from "./src/kernel/outputs.ts";
-export { silentLogger, stderrLogger } from "./src/base/log.ts";
-export type { Logger, LogLevel } from "./src/base/log.ts";
-export type { ConnectOptions } from "./src/mcp/connect.ts";
-export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
-export type { OAuthParams } from "./src/mcp/oauth/client.ts";
-export type { CallToolOptions, ToolProgress } from "./src/mcp/hooks.ts";
-export type { ServerDescription } from "./src/mcp/connection.ts";
-export type { ContentBlock, ToolResult } from "./src/mcp/results.ts";
-export { type InputQuestion, InputRequest } from "./src/kernel/execution.ts";
 export { ElicitationRequest } from "./src/mcp/questions.ts";
-export type {
-  ElicitationAnswer,
-  ElicitationQuestion,
-  ElicitationSource,
-  FormQuestion,
-  UrlQuestion,
-} from "./src/mcp/questions.ts";
 export type {
   BooleanField,
   ChoiceField,
   ChoicesField,
+  ElicitationAnswer,
+  ElicitationQuestion,
+  ElicitationSource,
   FormField,
   FormFieldBase,
   FormOption,
+  FormQuestion,
   FormValue,
   NumberField,
   TextField,
+  UrlQuestion,
 } from "./src/mcp/questions.ts";
-export type {
-  Root,
-  SamplingHandler,
-  SamplingRequest,
-  SamplingResult,
-  ServerHooks,
-  ServerLogMessage,
-} from "./src/mcp/hooks.ts";
+export { generateMcpSources } from "./src/apigen/generate.ts";
+export type { GeneratedTool, GenerateMcpSourcesOptions } from "./src/apigen/generate.ts";
+export type { StaleTools } from "./src/apigen/layout.ts";
 export type {
   HttpServerParams,
   McpProtocol,
@@ -165,40 +103,18 @@ export type {
   StdioServerParams,
   VariableLookup,
 } from "./src/mcp/params.ts";
+export type { LoginOptions, LoginRequest } from "./src/mcp/oauth/login.ts";
+export type { OAuthParams } from "./src/mcp/oauth/client.ts";
+export type { Root, SamplingHandler, SamplingRequest, SamplingResult } from "./src/mcp/hooks.ts";
+export type { ContentBlock } from "./src/mcp/results.ts";
 export { McpServer } from "./src/mcp_server/mcp_server.ts";
-export type {
-  McpHttpEndpoint,
-  McpHttpServerOptions,
-  McpServerOptions,
-} from "./src/mcp_server/mcp_server.ts";
-export type { ChangeMode, SessionOptions } from "./src/mcp_server/session.ts";
-export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
-export type {
-  BuildOptions,
-  EnvironmentRecipe,
-  FindPythonOptions,
-  PythonEnvironment,
-} from "./src/python/environment.ts";
+export type { McpHttpEndpoint, McpHttpServerOptions } from "./src/mcp_server/mcp_server.ts";
+export type { HttpSessionsOptions } from "./src/mcp_server/http/sessions.ts";
+export type { McpServerOptions } from "./src/mcp_server/session.ts";
 export type { SandboxConfig } from "./src/sandbox/config.ts";
-export type { EffectiveLimits, ResourceLimits } from "./src/sandbox/limits.ts";
+export type { ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
-export { ElicitationChannel } from "./src/servers/questions.ts";
-export type { Answerer, ElicitationChannelOptions } from "./src/servers/questions.ts";
-export { ServerEvents } from "./src/servers/events.ts";
-export type {
-  CallEndedEvent,
-  CallEvent,
-  CallStartedEvent,
-  LogEvent,
-  ProgressEvent,
-  ServerEvent,
-  ToolsChangedEvent,
-} from "./src/servers/events.ts";
-export { ServerRegistry } from "./src/servers/registry.ts";
-export type { ServerRegistryOptions } from "./src/servers/registry.ts";
-export { ToolRunner } from "./src/calls/runner.ts";
-export type { CatalogCall, ToolCall } from "./src/calls/calls.ts";
-export type { ToolRunnerOptions } from "./src/calls/runner.ts";
-export type { CatalogMethod } from "./src/mcp/catalog.ts";
-export { ToolServer } from "./src/calls/tool_server.ts";
-export type { Door, ToolServerOptions } from "./src/calls/tool_server.ts";
+export type { ExactJson, ExactObject, JsonObject, JsonValue, RawNumber } from "./src/json/exact.ts";
+export { silentLogger, stderrLogger } from "./src/base/log.ts";
+export type { Logger, LogLevel } from "./src/base/log.ts";
+export * from "./src/base/errors.ts";

@@ -9,7 +9,8 @@
  *
  * @module
  */
-import { CodeExecutor, findPython, type Logger } from "../mod.ts";
+import { findPython } from "../kernel.ts";
+import { CodeExecutor, type Logger } from "../mod.ts";
 
 /** How often all take their turn; the first argument. */
 const ROUNDS = Number(Deno.args[0] ?? 2);

@@ -3,7 +3,7 @@
  * `deno task package [DIR]`: makes what ipybox is distributed as, in `dist/` or another folder.
  *
  * - `ipybox.js`: the command line as one file for Deno
- * - `ipybox.tgz`: the npm package, with the command, the module for Deno, its types, and Deno itself
+ * - `ipybox.tgz`: the npm package, with the command, the modules for Deno, their types, and Deno itself
  * - `ipybox-VERSION.mcpb`: the bundle for Claude Desktop
  *
  * @module
@@ -28,14 +28,14 @@ async function bundle(): Promise<URL> {
   return file;
 }
 
-/** Packs the npm package: command and module share their code, as chunks in `lib/`. */
+/** Packs the npm package: command and modules share their code, as chunks in `lib/`. */
 async function npmPackage(): Promise<URL> {
   const folder = await emptyFolder("npm/");
   await copyInto(folder, [at("packaging/npm/ipybox.mjs"), at("README.md"), at("LICENSE")]);
   await withVersion(at("packaging/npm/package.json"), new URL("package.json", folder));
   const lib = fileURLToPath(new URL("lib/", folder));
   const split = ["--quiet", "--code-splitting", "--outdir", lib];
-  await run(ownProgram(), ["bundle", ...split, "cli.ts", "mod.ts"]);
+  await run(ownProgram(), ["bundle", ...split, ...Object.values(config.exports)]);
   await declareTypes(lib);
   const packed = ["pack", "--silent", "--pack-destination", fileURLToPath(dist)];
   const name = (await run(await requireProgram("npm"), [...packed, folder.pathname])).trim();
@@ -44,7 +44,7 @@ async function npmPackage(): Promise<URL> {
   return file;
 }
 
-/** Writes the types of `mod.ts` beside its code: `deno bundle` makes none, `deno pack` those of JSR. */
+/** Writes the types of the modules beside their code: `deno bundle` makes none, `deno pack` those of JSR. */
 async function declareTypes(lib: string): Promise<void> {
   const whole = await Deno.makeTempDir({ prefix: "ipybox-types-" });
   try {

@@ -1,10 +1,13 @@
 /**
  * Writes `docs/llms.txt` and `docs/llms-full.txt`, which agents read, from the documents and what
- * `deno doc mod.ts` prints, which comes on stdin; with `--check` it only compares.
+ * `deno doc` prints of the modules, which comes on stdin; with `--check` it only compares.
  *
  * @see {@link https://llmstxt.org}
  * @module
  */
+import { posix } from "node:path";
+import config from "../deno.json" with { type: "json" };
+
 const root = new URL("../", import.meta.url);
 
 /** A row of the README's table of documents. */
@@ -14,10 +17,16 @@ async function read(path: string): Promise<string> {
   return await Deno.readTextFile(new URL(path, root));
 }
 
-/** The API as `deno doc` prints it, on stdin. */
+/** The API as `deno doc` prints it, on stdin: each module under the name that it is imported by. */
 async function api(): Promise<string> {
   const text = await new Response(Deno.stdin.readable).text();
-  return text.split("\n").filter((line) => !line.startsWith("Defined in ")).join("\n").trim();
+  const names = new Map(
+    Object.entries(config.exports).map(([name, path]) => [new URL(path, root).href, name]),
+  );
+  return text.split("\n").filter((line) => !line.startsWith("Defined in ")).map((line) => {
+    const name = names.get(line);
+    return name === undefined ? line : `## ${posix.join(config.name, name)}`;
+  }).join("\n").trim();
 }
 
 async function build(): Promise<Record<string, string>> {
@@ -37,10 +46,10 @@ async function build(): Promise<Record<string, string>> {
     ]
       .join("\n"),
     "## Everything in one file",
-    "- [llms-full.txt](llms-full.txt): these documents, and the API of the module",
+    "- [llms-full.txt](llms-full.txt): these documents, and the API of the modules",
   ];
   const texts = await Promise.all(documents.map(({ path }) => read(path)));
-  const full = [readme, ...texts, `# API of the module\n\n${await api()}`];
+  const full = [readme, ...texts, `# API of the modules\n\n${await api()}`];
   return {
     "docs/llms.txt": `${short.join("\n\n")}\n`,
     "docs/llms-full.txt": `${full.map((text) => text.trim()).join("\n\n")}\n`,

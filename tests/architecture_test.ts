@@ -1,5 +1,6 @@
 import { assertEquals } from "@std/assert";
 import { dirname, relative, resolve } from "node:path";
+import config from "../deno.json" with { type: "json" };
 
 /** The folders of `src/` that each folder may import beside itself and the base. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
@@ -14,7 +15,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   mcp: ["files", "process", "sandbox"],
   approval: [],
   "approval/page": ["approval", "assets"],
-  "approval/rules": ["approval", "files", "mcp", "process", "sandbox"],
+  "approval/rules": ["approval", "files", "process", "sandbox"],
   "approval/audit": ["approval", "approval/rules", "files"],
   servers: ["approval", "files", "mcp", "process"],
   calls: ["approval", "approval/audit", "approval/page", "approval/rules", "mcp", "servers"],
@@ -103,7 +104,7 @@ const FINDER = "src/process/program.ts";
 
 Deno.test("The host starts no program but those that one module finds or takes by their path", async () => {
   const wrong: string[] = [];
-  const paths = ["cli.ts", "mod.ts"];
+  const paths = Object.values(config.exports);
   for (const folder of ["src", "packaging"]) paths.push(...await Array.fromAsync(sources(folder)));
   for (const path of paths.filter((path) => !path.endsWith("_test.ts"))) {
     const text = withoutComments(await Deno.readTextFile(resolve(root, path)));
@@ -128,8 +129,8 @@ function describe(edge: Edge): string {
 }
 
 function isAllowed(from: string, to: string): boolean {
-  if (!from.startsWith("src/")) return true; // mod.ts and cli.ts join everything
-  if (!to.startsWith("src/")) return !/^(mod|cli)\.ts$|^(tests|benchmarks|examples)\//.test(to);
+  if (!from.startsWith("src/")) return true; // what others import joins everything
+  if (!to.startsWith("src/")) return !/^\w+\.ts$|^(tests|benchmarks|examples)\//.test(to);
   const [source, target] = [folderOf(from), folderOf(to)];
   if (source === target || source === "commands") return true;
   if (BASE.includes(target)) return true;
@@ -172,7 +173,7 @@ function importsOfSources(): Promise<Edge[]> {
 /** Every import of our own sources, tests beside them left out. */
 async function collectImports(): Promise<Edge[]> {
   const edges: Edge[] = [];
-  const entries = ["mod.ts", "cli.ts"];
+  const entries = Object.values(config.exports).map((path) => path.replace("./", ""));
   for await (const path of sources("src")) {
     if (!path.endsWith("_test.ts")) entries.push(path);
   }

@@ -297,11 +297,14 @@ function formerFiles(serverName: string, old: Files): Files {
 }
 
 /** Options of {@linkcode generateMcpSources}. */
-export interface GenerateMcpSourcesOptions extends
-  Pick<
-    ConnectOptions,
-    "connectTimeoutMs" | "workspace" | "settingsFiles" | "variables" | "login" | "signal" | "log"
-  > {
+export interface GenerateMcpSourcesOptions extends ConnectOptions {
+  /**
+   * The settings files in the workspace, for sandboxes of servers, that executed code cannot change.
+   * Others there are refused; without the list, all are taken.
+   */
+  settingsFiles?: readonly string[];
+  /** Gives up. */
+  signal?: AbortSignal;
   /** The folder that holds the packages of all servers, usually `mcptools` in the workspace. */
   rootDir: string;
   /**
@@ -348,8 +351,7 @@ export async function generateMcpSources(
     .catch((error) => {
       throw asRegistration(error, params, options);
     });
-  const { signal } = options;
-  const listOptions = { settleMs: SETTLE_MS, ...(signal === undefined ? {} : { signal }) };
+  const listOptions = { settleMs: SETTLE_MS, signal: options.signal };
   // Some servers ask for a login only here.
   const listing = await connection.describe(listOptions).catch((error) => {
     throw asRegistration(error, params, options);

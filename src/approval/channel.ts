@@ -54,7 +54,7 @@ export interface AttachOptions {
  *
  * @example
  * ```ts
- * import { ApprovalChannel } from "@ipybox/ipybox";
+ * import { ApprovalChannel } from "@ipybox/ipybox/approval";
  *
  * const channel = new ApprovalChannel({ timeoutMs: 60_000 });
  * using _approver = channel.attach((request) => void request.reject("not today"));

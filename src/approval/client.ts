@@ -31,7 +31,7 @@ export interface ApprovalClientOptions {
  *
  * @example
  * ```ts
- * import { ApprovalClient } from "@ipybox/ipybox";
+ * import { ApprovalClient } from "@ipybox/ipybox/approval";
  *
  * async function approveReading(url: string, token: string): Promise<void> {
  *   await using client = await ApprovalClient.connect({

@@ -58,6 +58,20 @@ export async function* inBlocks(
   if (block.length > 0) yield block.take();
 }
 
+/** Fills a buffer, and gives what of it was filled when the source came to its end. */
+export async function fill(
+  buffer: Uint8Array<ArrayBuffer>,
+  source: { read(part: Uint8Array): Promise<number | null> },
+): Promise<Uint8Array<ArrayBuffer>> {
+  let size = 0;
+  while (size < buffer.length) {
+    const count = await source.read(buffer.subarray(size));
+    if (count === null) break;
+    size += count;
+  }
+  return buffer.subarray(0, size);
+}
+
 /** Options of {@linkcode readWhole}. */
 export interface ReadWholeOptions {
   /** The most bytes. */

@@ -2,18 +2,18 @@ import { AuditLog } from "../approval/audit/log.ts";
 import { ApprovalChannel } from "../approval/channel.ts";
 import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
-import { type Logger, stderrLogger } from "../base/log.ts";
+import { stderrLogger } from "../base/log.ts";
+import { requirePositive } from "../base/numbers.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
-import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
-import { McpPool } from "../servers/pool.ts";
+import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ElicitationChannel } from "../servers/questions.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Approvals } from "./approvals.ts";
@@ -26,7 +26,7 @@ import { openWorkspaceFiles, type WorkspaceFiles } from "./workspace_files.ts";
  *
  * @example
  * ```ts
- * import { ToolRunner } from "@ipybox/ipybox";
+ * import { ToolRunner } from "@ipybox/ipybox/tools";
  *
  * await using runner = await ToolRunner.start({
  *   servers: { everything: { command: "npx", args: ["-y", "@modelcontextprotocol/server-everything"] } },
@@ -68,7 +68,7 @@ export class ToolRunner implements AsyncDisposable {
 
   private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
     const { variables, settingsFiles, consentFile } = files;
-    const { workspace, connectTimeoutMs, login, log = stderrLogger() } = options;
+    const { workspace, log = stderrLogger() } = options;
     const { approvalTimeoutMs: timeoutMs, callTimeoutMs, sampling, roots } = options;
     this.registry = registry;
     this.variables = variables;
@@ -104,19 +104,13 @@ export class ToolRunner implements AsyncDisposable {
       log,
     });
     const pool = new McpPool({
+      ...options,
       registry,
-      admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
+      settingsFiles,
+      variables,
       log,
-      maxConcurrentCalls: options.maxConcurrentCalls,
-      idleMs: options.serverIdleMs,
+      admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
       hooks: (serverName) => messages.hooks(serverName),
-      connect: {
-        settingsFiles,
-        ...(variables === undefined ? {} : { variables }),
-        ...(workspace === undefined ? {} : { workspace }),
-        ...(connectTimeoutMs === undefined ? {} : { connectTimeoutMs }),
-        ...(login === undefined ? {} : { login }),
-      },
     });
     this.#changes = changes;
     this.#pool = pool;
@@ -140,8 +134,11 @@ export class ToolRunner implements AsyncDisposable {
    * @param options The servers, and how calls are approved.
    * @returns The runner.
    * @throws {ConfigError} The registry cannot be read.
+   * @throws {RangeError} A time limit or a number is not above 0.
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
+    requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
+    requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
     const { workspace, servers } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
@@ -333,19 +330,17 @@ export class ToolRunner implements AsyncDisposable {
 }
 
 /** Options of `ToolRunner.start()`. */
-export interface ToolRunnerOptions {
-  /** The folder with `.ipybox/mcp.json` and `.env`; without it, only `servers` are known. */
-  workspace?: string;
-  /** Registered servers, over those of the workspace. */
+export interface ToolRunnerOptions extends ServerPoolOptions {
+  /** MCP servers by name, over those that the workspace has registered. */
   servers?: Readonly<Record<string, ServerParams>>;
   /**
-   * How calls are approved.
+   * Which calls need approval.
    *
    * @default {{ tools: "ask", shell: "allow" }}
    */
   approval?: ApprovalSetting;
   /**
-   * How long a decision is waited for, in milliseconds.
+   * How long a decision on an approval is waited for, in milliseconds; then the call is refused.
    *
    * @default {undefined} for ever
    */
@@ -364,54 +359,21 @@ export interface ToolRunnerOptions {
    */
   consents?: boolean | string;
   /**
-   * How long a server may take to start, in milliseconds, unless its registration says.
-   *
-   * @default {60000}
-   */
-  connectTimeoutMs?: number;
-  /**
-   * How long a call may take once it is approved, in milliseconds.
+   * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
    *
    * @default {undefined} for ever
    */
   callTimeoutMs?: number;
   /**
-   * How many requests a server is sent at once; the others wait.
-   *
-   * @default {64}
-   */
-  maxConcurrentCalls?: number;
-  /**
-   * How long a server is kept running without a request, in milliseconds. What it keeps in its memory
-   * is lost then; the next request starts it again.
-   *
-   * @default {3600000}
-   */
-  serverIdleMs?: number;
-  /**
-   * Answers servers that ask for a model.
+   * Answers MCP servers that ask for a model.
    *
    * @default {undefined} they are told that there is none
    */
   sampling?: SamplingHandler;
   /**
-   * Where servers are told to work.
+   * Where MCP servers are told to work.
    *
    * @default {undefined} they are not told
    */
   roots?: readonly Root[];
-  /**
-   * Gives the values of `${VAR}` in servers' parameters.
-   *
-   * @default {undefined} the environment, then the workspace's `.env`
-   */
-  variables?: VariableLookup;
-  /**
-   * Lets a person log in to remote servers that ask for it.
-   *
-   * @default {undefined} the call fails and says how to log in
-   */
-  login?: LoginOptions;
-  /** Told what happens. Warnings and errors go to stderr by default. */
-  log?: Logger;
 }

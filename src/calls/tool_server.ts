@@ -52,7 +52,8 @@ const FAREWELL_MS = 2000;
  *
  * @example
  * ```ts
- * import { ApprovalClient, ToolServer } from "@ipybox/ipybox";
+ * import { ApprovalClient } from "@ipybox/ipybox/approval";
+ * import { ToolServer } from "@ipybox/ipybox/tools";
  *
  * await using server = await ToolServer.start({
  *   servers: { files: { command: "npx", args: ["-y", "@modelcontextprotocol/server-filesystem", "/data"] } },

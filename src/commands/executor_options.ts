@@ -79,13 +79,7 @@ export async function executorOptions(
 }
 
 /** What the command line says of the kernel alone: nothing of approvals, and no variables. */
-export function kernelOptions(
-  parsed: ParsedArgs,
-  io: CommandIo,
-  workspace: string,
-): Pick<CodeExecutorOptions, "python" | "sandbox" | "nestedWorkspace" | "limits" | "log"> & {
-  readonly workspace: string;
-} {
+export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: string) {
   return {
     workspace,
     python: parsed.value("python"),
@@ -93,7 +87,7 @@ export function kernelOptions(
     nestedWorkspace: parsed.has("nested-workspace"),
     limits: limitsOf(parsed),
     log: parsed.has("verbose") ? io.verboseLog : io.log,
-  };
+  } satisfies CodeExecutorOptions;
 }
 
 /** What the command line and the policy files say of approvals. */

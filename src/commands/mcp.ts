@@ -2,11 +2,8 @@ import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
 import { settledWithin } from "../base/signals.ts";
-import {
-  type McpHttpServerOptions,
-  McpServer,
-  type McpServerOptions,
-} from "../mcp_server/mcp_server.ts";
+import { type McpHttpServerOptions, McpServer } from "../mcp_server/mcp_server.ts";
+import type { McpServerOptions } from "../mcp_server/session.ts";
 import {
   type Command,
   type CommandIo,

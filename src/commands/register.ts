@@ -5,6 +5,7 @@ import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../base/
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import type { Logger } from "../base/log.ts";
+import type { OAuthParams } from "../mcp/oauth/client.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { startEvidence } from "../servers/first_starts.ts";
 import { parseServersFile } from "../servers/foreign.ts";
@@ -14,16 +15,31 @@ import {
   type Command,
   type CommandIo,
   EXIT,
+  type OptionSpec,
   parseCommandLine,
   type ParsedArgs,
   UsageError,
 } from "./command.ts";
 import { LOGIN_OPTIONS, loginAt } from "./login.ts";
-import { OAUTH_OPTIONS, oauthOf } from "./oauth_options.ts";
 import { foreignText } from "./foreign_rows.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { shellWord } from "../mcp/launch.ts";
+
+/** How to log in to a remote server, where it does not tell all of it itself. */
+const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
+  "client-id": { value: "ID", help: "The id of a client registered at its authorization server" },
+  "client-secret": { value: "'${VAR}'", help: "The secret of that client" },
+  "private-key": { value: "'${VAR}'", help: "Its private key instead, as PKCS #8 in PEM" },
+  issuer: { value: "URL", help: "The authorization server that may get the secret or the key" },
+  scope: { value: "SCOPES", help: "The scopes to ask for, in place of those the server names" },
+  "callback-port": {
+    value: "PORT",
+    help: "The port that the browser comes back to (default: any)",
+  },
+  "client-metadata": { value: "URL", help: "A client-ID metadata document to be known by" },
+  "client-credentials": { help: "Log in as the client itself, without a person" },
+};
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
 export const register: Command = {
@@ -246,7 +262,7 @@ function localServer(
     command,
     ...(args.length === 0 ? {} : { args }),
     ...(Object.keys(env).length === 0 ? {} : { env }),
-    ...(cwd === undefined ? {} : { cwd }),
+    cwd,
     ...(sandbox === false ? {} : { sandbox }),
   };
 }
@@ -269,8 +285,8 @@ function remoteServer(parsed: ParsedArgs, url: string): ServerParams {
   return {
     url,
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
-    ...(type === undefined ? {} : { type }),
-    ...(oauth === undefined ? {} : { oauth }),
+    type,
+    oauth,
   };
 }
 
@@ -302,4 +318,27 @@ function report(server: string, tools: readonly GeneratedTool[], io: CommandIo):
     else io.err(`  left out: ${name}`);
     for (const warning of warnings) io.err(`  ${name}: ${visible(warning)}`);
   }
+}
+
+/** A secret on the command line would be in the shell's history and in the registry. */
+const VARIABLE = /^\$\{[A-Za-z0-9_]+\}$/;
+
+/** What the command line says of logging in. */
+function oauthOf(parsed: ParsedArgs): OAuthParams | undefined {
+  for (const option of ["client-secret", "private-key"]) {
+    const value = parsed.value(option);
+    if (value === undefined || VARIABLE.test(value)) continue;
+    throw new UsageError(`Option --${option} takes a variable, as in --${option} '\${SECRET}'`);
+  }
+  const given = {
+    clientId: parsed.value("client-id"),
+    clientSecret: parsed.value("client-secret"),
+    privateKey: parsed.value("private-key"),
+    issuer: parsed.value("issuer"),
+    scope: parsed.value("scope"),
+    clientMetadataUrl: parsed.value("client-metadata"),
+    callbackPort: parsed.positiveNumber("callback-port"),
+    grant: parsed.has("client-credentials") ? "client_credentials" as const : undefined,
+  };
+  return Object.values(given).some((value) => value !== undefined) ? given : undefined;
 }

@@ -2,24 +2,17 @@ import { join } from "node:path";
 import { type GeneratedTool, generateMcpSources, generatePackage } from "../apigen/generate.ts";
 import { findStaleTools, type StaleTools } from "../apigen/layout.ts";
 import { readPackage, removePackage } from "../apigen/package.ts";
-import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import type { ToolRunner } from "../calls/runner.ts";
-import type { LoginOptions } from "../mcp/oauth/login.ts";
+import type { ConnectOptions } from "../mcp/connect.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
 
 /** Options of {@linkcode ServerApis}. */
-interface ServerApisOptions {
+interface ServerApisOptions extends ConnectOptions {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
   /** Knows the registered servers, and runs them. */
   readonly runner: ToolRunner;
-  /** How long a server may take to start, in milliseconds. */
-  readonly connectTimeoutMs: number | undefined;
-  /** Lets a person log in to servers that ask for it. */
-  readonly login: LoginOptions | undefined;
-  /** Told what happens. */
-  readonly log: Logger;
 }
 
 /** The MCP servers of a workspace: keeps their registrations and their generated Python APIs in step. */
@@ -39,16 +32,13 @@ export class ServerApis {
 
   /** Registers a server and generates its API. Whatever fails, either both is done or nothing. */
   async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
-    const { workspace, runner, connectTimeoutMs, login, log } = this.#options;
+    const { runner } = this.#options;
     return await generateMcpSources(name, params, {
+      ...this.#options,
       rootDir: this.#mcptools,
-      workspace,
       variables: runner.variables,
       settingsFiles: runner.settingsFiles,
-      connectTimeoutMs,
-      login,
       signal,
-      log,
       beforeWrite: () => runner.registerServer(name, params),
     });
   }

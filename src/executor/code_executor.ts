@@ -77,14 +77,12 @@ export class CodeExecutor implements AsyncDisposable {
     options: CodeExecutorOptions,
   ) {
     const { workspace, kernel, tools, packages } = running;
-    const { connectTimeoutMs, login, log = stderrLogger() } = options;
-    const { runner } = tools;
     this.#parts = parts;
     this.workspace = workspace;
     this.#kernel = kernel;
     this.#tools = tools;
     this.#packages = packages;
-    this.#apis = new ServerApis({ workspace, runner, connectTimeoutMs, login, log });
+    this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
   }
 
   /**
@@ -95,14 +93,16 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {EnvironmentNotReadyError} Python or the sandbox is not there; `fix` says what helps. A
    * `SandboxUnavailableError` is one of these.
    * @throws {ConfigError} The registry or an option cannot be used.
+   * @throws {RangeError} A time limit or a number is not above 0.
    * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
    * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
    * @throws {KernelStartError} The kernel could not be set up or was not ready in time.
    */
   static async start(options: CodeExecutorOptions = {}): Promise<CodeExecutor> {
     await using parts = new AsyncDisposableStack();
-    const running = await startParts(parts, options);
-    return new CodeExecutor(parts.move(), running, options);
+    const logged = { ...options, log: options.log ?? stderrLogger() };
+    const running = await startParts(parts, logged);
+    return new CodeExecutor(parts.move(), running, logged);
   }
 
   /** The door at which an `ApprovalClient` in another process decides on approvals. */

@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
 import { guardsShell } from "../approval/policy.ts";
 import { ExecutionTimeoutError, type KernelState } from "../base/errors.ts";
-import { stderrLogger } from "../base/log.ts";
 import { anySignal } from "../base/signals.ts";
 import type { Span } from "../base/telemetry.ts";
 import { TimeBudget } from "../base/time_budget.ts";
@@ -195,61 +194,28 @@ export async function startParts(
   parts: AsyncDisposableStack,
   options: CodeExecutorOptions,
 ): Promise<RunningParts> {
-  const { servers, approval, approvalTimeoutMs, connectTimeoutMs, startTimeoutMs } = options;
   const shell = shellGuard(options);
-  const { kernelEnv, sandbox, signal, imagesDir = "images", log = stderrLogger() } = options;
-  const { nestedWorkspace = false } = options;
   const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
-  if (!nestedWorkspace) await refuseNested(workspace);
-  const python = await findPython({ python: options.python, workspace, log });
-  const tools = parts.use(
-    await ToolServer.start({
-      workspace,
-      servers,
-      approval,
-      approvalTimeoutMs,
-      audit: options.audit,
-      consents: options.consents,
-      connectTimeoutMs,
-      callTimeoutMs: options.callTimeoutMs,
-      maxConcurrentCalls: options.maxConcurrentCalls,
-      serverIdleMs: options.serverIdleMs,
-      variables: options.variables,
-      login: options.login,
-      sampling: options.sampling,
-      roots: options.roots,
-      kernelPort: false,
-      log,
-    }),
-  );
-  const { restoreWorkingDir, maxOutputBytes, spareKernel } = options;
+  if (!options.nestedWorkspace) await refuseNested(workspace);
+  const python = await findPython({ ...options, workspace });
+  const tools = parts.use(await ToolServer.start({ ...options, workspace, kernelPort: false }));
   const { packages, importable } = await openPackages(options, workspace, python);
   const kernel = parts.use(
     await KernelSession.start({
       gateway: {
+        ...options,
         python: python.executable,
         workspace,
         kernelDoor: (stream) => tools.serveKernel(stream),
-        sandbox: withReadOnly(sandbox, tools.runner.settingsFiles),
-        nestedWorkspace,
-        limits: options.limits,
-        kernelEnv,
+        sandbox: withReadOnly(options.sandbox, tools.runner.settingsFiles),
         packages: importable,
-        startTimeoutMs,
-        signal,
-        log,
       },
       kernel: {
-        imagesDir: resolve(workspace, imagesDir),
+        ...options,
+        imagesDir: resolve(workspace, options.imagesDir ?? "images"),
         workingDir: workspace,
         toolToken: () => tools.renewKernelToken(),
-        restoreWorkingDir,
         shell,
-        maxOutputBytes,
-        spareKernel,
-        startTimeoutMs,
-        signal,
-        log,
       },
     }),
   );

@@ -113,8 +113,7 @@ export class HeldFolder implements AsyncDisposable {
 
   /** Makes a folder, and removes those of dead processes. */
   static async create({ parent, log = silentLogger }: HeldFolderOptions = {}): Promise<HeldFolder> {
-    const options = { prefix: PREFIX, ...(parent === undefined ? {} : { dir: parent }) };
-    const path = await Deno.realPath(await Deno.makeTempDir(options));
+    const path = await Deno.realPath(await Deno.makeTempDir({ prefix: PREFIX, dir: parent }));
     await refuseShared(path);
     const folder = new HeldFolder(path, await lockFolder(path));
     await removeAbandoned(path, log);

@@ -163,6 +163,12 @@ export async function lockPlainFolder(folder: string, name: string): Promise<Dis
   }
 }
 
+/** The same for a folder of the user's, which no code reaches, and those above it. */
+export async function lockUserFolder(folder: string): Promise<Disposable> {
+  await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  return await lockPlainFolder(folder, "lock");
+}
+
 /** Makes a folder for its owner only, where it is missing. */
 export async function makePlainFolder(folder: string): Promise<void> {
   while (!await isPlainFolder(folder)) {

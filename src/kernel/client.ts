@@ -11,6 +11,7 @@ import {
   type RunningOptions,
 } from "./execution.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import type { KernelGatewayOptions } from "./gateway.ts";
 import type { JsonObject, RequestContent } from "./jupyter.ts";
 import { KernelKeeper } from "./keeper.ts";
 import type { Kernel } from "./kernel.ts";
@@ -35,7 +36,7 @@ const INTERRUPT_GRACE_MS = 2000;
  *
  * @example
  * ```ts
- * import { KernelClient, type KernelGateway } from "@ipybox/ipybox";
+ * import { KernelClient, type KernelGateway } from "@ipybox/ipybox/kernel";
  *
  * async function add(gateway: KernelGateway): Promise<string | null> {
  *   await using client = await KernelClient.start({ gateway });
@@ -66,7 +67,7 @@ export class KernelClient implements AsyncDisposable {
     this.#keeper = new KernelKeeper({
       gateway,
       connection: this.#connection,
-      bootstrap: { restoreWorkingDir, shell, ...(workingDir === undefined ? {} : { workingDir }) },
+      bootstrap: { restoreWorkingDir, shell, workingDir },
       log: this.#log,
       startTimeoutMs,
       signal,
@@ -141,7 +142,7 @@ export class KernelClient implements AsyncDisposable {
    *
    * @example
    * ```ts
-   * import type { KernelClient } from "@ipybox/ipybox";
+   * import type { KernelClient } from "@ipybox/ipybox/kernel";
    *
    * async function wantsMore(client: KernelClient): Promise<boolean> {
    *   return (await client.isComplete("for x in y:")).status === "incomplete"; // true
@@ -165,7 +166,7 @@ export class KernelClient implements AsyncDisposable {
    *
    * @example
    * ```ts
-   * import type { KernelClient } from "@ipybox/ipybox";
+   * import type { KernelClient } from "@ipybox/ipybox/kernel";
    *
    * async function complete(client: KernelClient, code: string): Promise<string[]> {
    *   const { matches, start, end } = await client.complete(code, code.length);
@@ -251,11 +252,13 @@ export class KernelClient implements AsyncDisposable {
 }
 
 /** Options of `KernelClient.start()`. */
-export interface KernelClientOptions {
+export interface KernelClientOptions
+  extends Pick<KernelGatewayOptions, "startTimeoutMs" | "signal" | "log"> {
   /** The kernel gateway: a running `KernelGateway` is one. */
   readonly gateway: GatewayAddress;
   /**
-   * The folder for image files, created with the first image.
+   * The folder for image files, created with the first image. `CodeExecutor` takes it relative to the
+   * workspace.
    *
    * @default {"images"}
    */
@@ -271,7 +274,8 @@ export interface KernelClientOptions {
    */
   readonly workingDir?: string;
   /**
-   * Whether each execution starts in that directory again. One that left it says so in its text.
+   * Whether each execution starts in its first directory again, wherever the one before went. One
+   * that left it says so in its text.
    *
    * @default {false}
    */
@@ -313,23 +317,13 @@ export interface KernelClientOptions {
    */
   readonly interruptGraceMs?: number;
   /**
-   * How long a kernel may take to start.
-   *
-   * @default {60000}
-   */
-  readonly startTimeoutMs?: number;
-  /**
-   * Whether a second kernel is kept ready, so that `KernelClient.reset()` takes
-   * milliseconds. It costs the memory of one idle kernel, some 45 MB, and is started half a second
-   * after the one in use.
+   * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
+   * is replaced at once. It costs the memory of one idle kernel, some 45 MB, and is started half a
+   * second after the one in use.
    *
    * @default {true}
    */
   readonly spareKernel?: boolean;
-  /** Gives up the start. */
-  readonly signal?: AbortSignal;
-  /** Told of what goes wrong where no caller is. */
-  readonly log?: Logger;
 }
 
 /** How long a {@linkcode briefRequest} may take. */

@@ -64,7 +64,7 @@ interface ExecutionHost {
  *
  * @example
  * ```ts
- * import type { KernelClient } from "@ipybox/ipybox";
+ * import type { KernelClient } from "@ipybox/ipybox/kernel";
  *
  * async function show(client: KernelClient): Promise<void> {
  *   const execution = client.execute("print('hello')\n1 + 1");

@@ -1,5 +1,7 @@
+import { fill } from "../base/bytes.ts";
 import { GatewayStartError, type ProcessEvidence } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { requirePositive } from "../base/numbers.ts";
 import { hostEnv } from "../base/permission.ts";
 import { abortable, anySignal } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
@@ -35,7 +37,7 @@ const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
  *
  * @example
  * ```ts
- * import { KernelGateway } from "@ipybox/ipybox";
+ * import { KernelGateway } from "@ipybox/ipybox/kernel";
  *
  * await using gateway = await KernelGateway.start({
  *   python: "/usr/bin/python3",
@@ -93,8 +95,10 @@ export class KernelGateway implements AsyncDisposable {
    * @throws {SandboxUnavailableError} The sandbox does not start or does not hold.
    * @throws {ConfigError} The workspace or the sandbox's configuration cannot be used.
    * @throws {GatewayStartError} The gateway ended or did not answer in time.
+   * @throws {RangeError} A time limit is not above 0.
    */
   static async start(options: KernelGatewayOptions): Promise<KernelGateway> {
+    requirePositive(options, ["startTimeoutMs"]);
     const { startTimeoutMs = 60_000, signal } = options;
     const timeout = AbortSignal.timeout(startTimeoutMs);
     const deadline = anySignal(timeout, signal);
@@ -271,7 +275,8 @@ async function untilAnswers(
       "Connection: close",
     ];
     await connection.write(new TextEncoder().encode(lines.join("\r\n") + "\r\n\r\n"));
-    const answer = await readAnswer(connection);
+    // To its end, but not more than a gateway would say.
+    const answer = new TextDecoder().decode(await fill(new Uint8Array(8192), connection));
     if (!answer.startsWith("HTTP/1.1 200 ")) {
       throw new Error(`The kernel gateway answers, but says: ${answer.split("\r\n")[0]}`);
     }
@@ -282,18 +287,6 @@ async function untilAnswers(
     signal.removeEventListener("abort", close);
     if (!signal.aborted) close();
   }
-}
-
-/** Reads an answer to its end, but not more than a gateway would say. */
-async function readAnswer(connection: Deno.TcpConn): Promise<string> {
-  const buffer = new Uint8Array(8192);
-  let length = 0;
-  while (length < buffer.length) {
-    const count = await connection.read(buffer.subarray(length));
-    if (count === null) break;
-    length += count;
-  }
-  return new TextDecoder().decode(buffer.subarray(0, length));
 }
 
 /** What a gateway is made of. */
@@ -351,19 +344,21 @@ export interface KernelGatewayOptions {
   /** The working directory of kernels. It exists. */
   workspace: string;
   /**
-   * Whether kernels run in the sandbox, and how it differs from its defaults.
+   * Whether code runs in the OS sandbox, and how that differs from its defaults.
    *
    * @default {true}
    */
   sandbox?: boolean | SandboxOptions;
   /**
-   * Accepts other workspaces in this one, whose files its code could change.
+   * Accepts a workspace in another one, and one with others in it. The code of the outer one can write
+   * to the files of the inner one, and could have put there what the host obeys.
    *
    * @default {false}
    */
   nestedWorkspace?: boolean;
   /**
    * What one process of the executed code may take, also without the sandbox; `false` for no limits.
+   * An error that comes from one of them names it.
    *
    * @default 8 GiB of memory, 1024 processes in the sandbox, files of 4 GiB, no limit of CPU time
    */
@@ -374,7 +369,7 @@ export interface KernelGatewayOptions {
    * @default {[]}
    */
   packages?: readonly string[];
-  /** Further environment variables of kernels. */
+  /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
   kernelEnv?: Readonly<Record<string, string>>;
   /**
    * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
@@ -387,14 +382,18 @@ export interface KernelGatewayOptions {
    */
   kernelToken?: string;
   /**
-   * How long the start may take.
+   * How long the gateway and the kernel may each take to start, in milliseconds.
    *
    * @default {60000}
    */
   startTimeoutMs?: number;
-  /** Ends the start. */
+  /** Gives up the start. */
   signal?: AbortSignal;
-  /** Where the gateway says what is weaker than it could be. */
+  /**
+   * Receives log messages, such as what is weaker than it could be.
+   *
+   * @default nothing is logged
+   */
   log?: Logger;
 }
 

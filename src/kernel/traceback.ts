@@ -11,29 +11,14 @@ export function cleanTraceback(traceback: readonly string[]): string[] {
   return traceback.filter((entry) => !isOwnFrame(entry)).map(showMagics);
 }
 
-/** Whether the code of a frame is ipybox's own. It is looked at by lines: that is linear. */
+/** Whether the code of a frame is ipybox's own. */
 function isOwnFrame(entry: string): boolean {
-  const lines = entry.split("\n");
-  const [first = ""] = lines;
+  const [first = ""] = entry.split("\n", 1);
   const folder = RUNTIME.exec(first);
-  if (first.startsWith("File ") && folder !== null) {
-    return /:\d/.test(first.slice(folder.index));
-  }
-  // A generated function that only passes the call on. A user may have added others.
-  const header = lines.findIndex((line) =>
-    line.startsWith("File ") && PACKAGES.test(line) && PASSING.some((end) => line.endsWith(end))
-  );
-  return header !== -1 && lines.some((line, at) => at > header && isCurrentCall(line));
+  return first.startsWith("File ") && folder !== null && /:\d/.test(first.slice(folder.index));
 }
 
 const RUNTIME = /[\\/]ipybox_runtime[\\/]/;
-const PACKAGES = /[\\/]mcptools[\\/]/;
-const PASSING = [", in run(params)", ", in run_async(params)"] as const;
-
-/** Whether a frame stands at this line, and it is the call of a tool. */
-function isCurrentCall(line: string): boolean {
-  return /^-+> \d+ /.test(line) && /\bCLIENT\.run(?:_sync)?\(/.test(line);
-}
 
 /** Shows `!command`, `%magic` and `%%magic` instead of the calls that IPython makes of them. */
 function showMagics(entry: string): string {

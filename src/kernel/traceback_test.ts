@@ -69,20 +69,6 @@ Deno.test("cleanTraceback()", async (t) => {
   await t.step("takes an empty traceback", () => assertEquals(cleanTraceback([]), []));
 });
 
-Deno.test("cleanTraceback() leaves out the generated function that passes a call on, but no other", () => {
-  const head = "File /w/mcptools/github/search.py:35, in run(params)\n";
-  const passing =
-    `${head}     34     """Docs."""\n---> 35     return CLIENT.run_sync("s", p()).text`;
-  const own = `${head}     34     x = 0\n---> 35     return 1 / x`;
-  const elsewhere = passing.replace("mcptools", "project");
-  assertEquals(cleanTraceback(["Cell", passing, own, elsewhere]), ["Cell", own, elsewhere]);
-  const awaiting = passing.replace("in run(", "in run_async(").replace(
-    "CLIENT.run_sync",
-    "CLIENT.run",
-  );
-  assertEquals(cleanTraceback([awaiting]), []);
-});
-
 Deno.test("cleanTraceback() is linear in hostile text", () => {
   for (
     const part of ["/mcptools/", "get_ipython().run_cell_magic('', \"", "=    ", "\\'\n", ", '"]

@@ -34,9 +34,11 @@ export function explainAnswer(
   if (error instanceof ProtocolError) {
     const { code, message, data } = error;
     const invalid = code === ProtocolErrorCode.InvalidParams;
-    const details = data === undefined ? { code } : { code, data };
     const what = `answered with an error: ${message}`;
-    return fail(serverName, invalid ? "invalid_arguments" : "protocol_error", what, error, details);
+    return fail(serverName, invalid ? "invalid_arguments" : "protocol_error", what, error, {
+      code,
+      data,
+    });
   }
   if (error instanceof SdkError && BROKEN_RULES.includes(error.code)) {
     return fail(serverName, "protocol_error", `broke the protocol: ${messageOf(error)}`, error);

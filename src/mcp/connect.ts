@@ -39,54 +39,58 @@ import {
 } from "./sdk.ts";
 import { StdioTransport } from "./stdio.ts";
 
-/** Options of {@linkcode connectMcp}. */
+/** How MCP servers are started and reached: options of everything that does it. */
 export interface ConnectOptions {
   /**
-   * How long the server may take to start and to answer, in milliseconds, unless its parameters say.
-   * The time in which a package runner such as `npx` fetches it does not count, where that can be seen.
+   * The folder in which executed code works. `.ipybox/mcp.json` in it registers servers, its `.env`
+   * gives values of `${VAR}` after the environment, and `${workspaceFolder}` stands for its path.
+   *
+   * @default {undefined} no server is registered but those that are given
+   */
+  workspace?: string;
+  /**
+   * How long an MCP server may take to start and to answer, in milliseconds, unless its parameters
+   * say. The time in which a package runner such as `npx` fetches it does not count, where that can be
+   * seen.
    *
    * @default {60000}
    */
   connectTimeoutMs?: number;
   /**
-   * The folder where executed code writes. Its `.env` fills `${VAR}` after the environment, and
-   * `${workspaceFolder}` stands for its path.
+   * Gives the values of `${VAR}` in servers' parameters.
+   *
+   * @default {undefined} the environment, then the workspace's `.env`
    */
-  workspace?: string;
-  /**
-   * The settings files in the workspace, for sandboxes of servers, that executed code cannot change.
-   * Others there are refused; without the list, all are taken.
-   */
-  settingsFiles?: readonly string[];
-  /** Where `${VAR}` comes from, instead of the environment and the `.env`. */
   variables?: VariableLookup;
   /**
-   * Lets a person log in where a remote server asks for it, which takes no time of the limits.
+   * Lets a person log in to remote servers that ask for it. No time limit of a server includes the
+   * login; an execution's does.
    *
    * @default {undefined} such a server cannot be used, and the error says how to log in
    */
   login?: LoginOptions;
   /**
-   * The folder where logins are kept, for their owner only. Executed code must not be able to read it.
+   * Receives log messages.
    *
-   * @default {"$XDG_STATE_HOME/ipybox/logins"} below `~/.local/state` where that is not set
+   * @default warnings and errors go to stderr; `generateMcpSources()` logs nothing
    */
-  loginsFolder?: string;
-  /** What the server may tell and ask without being called. */
-  hooks?: ServerHooks;
-  /** Gives up. */
-  signal?: AbortSignal;
-  /** Told of what servers write to stderr, and of lines that are no messages. */
   log?: Logger;
 }
 
 /** Options of {@linkcode connectMcp} for one of several servers of the same session. */
 export interface SessionConnectOptions extends ConnectOptions {
   /**
-   * For whom messages come: the session, which all its servers name. See {@linkcode MessageRoom}.
-   *
-   * @default {Object} nobody else
+   * The settings files in the workspace, for sandboxes of servers, that executed code cannot change.
+   * Others there are refused; without the list, all are taken.
    */
+  settingsFiles?: readonly string[];
+  /** The folder where logins are kept, in place of `$XDG_STATE_HOME/ipybox/logins`. */
+  loginsFolder?: string;
+  /** What the server may tell and ask without being called. */
+  hooks?: ServerHooks;
+  /** Gives up. */
+  signal?: AbortSignal;
+  /** For whom messages come: the session, which all its servers name. See {@linkcode MessageRoom}. */
   owner?: object;
 }
 
@@ -249,7 +253,7 @@ async function openSession(
   server: URL,
   params: HttpServerParams,
   attempt: Attempt,
-  { workspace, login, loginsFolder, owner }: ConnectOptions & { readonly owner: object },
+  { workspace, login, loginsFolder, owner }: SessionConnectOptions & { readonly owner: object },
 ): Promise<OAuthSession | undefined> {
   const { oauth, headers = {} } = params;
   const hasHeader = Object.keys(headers).some((name) => name.toLowerCase() === "authorization");
@@ -266,10 +270,10 @@ class Attempt implements Disposable {
   readonly #timeoutMs: number;
   /** Gives up: it took too long, or the caller does not want it any more. */
   readonly signal: AbortSignal;
-  readonly #options: ConnectOptions;
+  readonly #options: SessionConnectOptions;
   readonly #serverName: string;
 
-  constructor(serverName: string, params: ServerParams, options: ConnectOptions) {
+  constructor(serverName: string, params: ServerParams, options: SessionConnectOptions) {
     const connectTimeoutMs = params.connectTimeoutMs ?? options.connectTimeoutMs ?? 60_000;
     this.#serverName = serverName;
     this.#options = options;

@@ -245,7 +245,7 @@ export class McpConnection implements AsyncDisposable {
     const request = {
       signal: anySignal(signal, deadline.signal),
       timeout: NO_TIMEOUT,
-      ...(onProgress === undefined ? {} : { onprogress: onProgress }),
+      onprogress: onProgress,
     };
     const send = async () => parseToolResult(await this.#send(name, args, request));
     try {

@@ -12,7 +12,7 @@ import {
 import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { sandboxServer } from "../sandbox/servers.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
-import { requireOwnArguments } from "./own_entries.ts";
+import { requireOwnArguments } from "./own_arguments.ts";
 import { inheritedEnvironment, type ServerParams, type StdioServerParams } from "./params.ts";
 
 /** What {@linkcode launchStdio} needs besides the server's parameters. */

@@ -3,7 +3,7 @@ import { visible } from "../approval/call_text.ts";
 import type { CallEvent } from "../servers/events.ts";
 
 /** A call that a cell has made, for the client. */
-export const callRecordSchema: z.ZodType<CallRecord> = z.object({
+export const callRecordSchema = z.object({
   kind: z.string().describe("tool, resource, shell or shell_magic"),
   server: z.string(),
   tool: z.string(),
@@ -17,16 +17,7 @@ export const callRecordSchema: z.ZodType<CallRecord> = z.object({
 });
 
 /** See {@linkcode callRecordSchema}. */
-export interface CallRecord {
-  kind: string;
-  server: string;
-  tool: string;
-  decision: "allow" | "deny" | null;
-  decided_by: string | null;
-  reason: string | null;
-  status: string;
-  duration_ms: number;
-}
+export type CallRecord = z.infer<typeof callRecordSchema>;
 
 /** How many calls of a cell are told: a loop makes thousands. */
 const MAX_RECORDS = 50;

@@ -15,28 +15,14 @@ import {
 import { messageOf } from "../base/message_of.ts";
 import { readHostileBytes } from "../files/safe.ts";
 import { missingModule } from "../kernel/traceback.ts";
-import { type CallRecord, callRecordSchema } from "./call_records.ts";
+import { callRecordSchema } from "./call_records.ts";
 import type { CellOutcome } from "./cell_run.ts";
 import { type Artifact, inlineImage } from "./images.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 import type { Session } from "./session.ts";
 
 /** What `execute_ipython_cell` gives as data. */
-interface CellReport {
-  status: "ok" | "error" | "timeout" | "cancelled" | "died";
-  text: string;
-  omitted_chars: number;
-  output: { uri: string; path: string; chars: number } | null;
-  images: { uri: string; path: string; mime_type: string; inline: boolean }[];
-  tool_calls: CallRecord[];
-  tool_call_count: number;
-  duration_ms: number;
-  error: { name: string; message: string; traceback: string } | null;
-  state: "kept" | "lost";
-}
-
-/** The same for the client. */
-export const cellReportSchema: z.ZodType<CellReport> = z.object({
+export const cellReportSchema = z.object({
   status: z.enum(["ok", "error", "timeout", "cancelled", "died"]),
   text: z.string().describe("What the cell printed and its last value, within max_output_chars"),
   omitted_chars: z.number().describe("How many characters were left out of text"),
@@ -54,6 +40,8 @@ export const cellReportSchema: z.ZodType<CellReport> = z.object({
   error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
   state: z.enum(["kept", "lost"]).describe("Whether variables survived"),
 });
+
+type CellReport = z.infer<typeof cellReportSchema>;
 
 /** Reports a cell's end. */
 export async function reportCell(

@@ -1,44 +1,17 @@
-import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { stderrLogger } from "../base/log.ts";
+import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
 import { refuseNested } from "../sandbox/workspace.ts";
 import { serverFor } from "./connection.ts";
 import { BearerTokens } from "./http/bearer_tokens.ts";
 import { HttpMcpServer } from "./http/server.ts";
-import { SessionPool } from "./http/sessions.ts";
+import { type HttpSessionsOptions, SessionPool } from "./http/sessions.ts";
 import { refuseUnshareable } from "./http/workspace_share.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
-import { Session, type SessionOptions } from "./session.ts";
-
-/** Options of {@linkcode McpServer.serveStdio}. */
-export interface McpServerOptions
-  extends Omit<SessionOptions, "approval" | "changes" | "label" | "requireShellEscape"> {
-  /**
-   * What becomes of tool calls and requests for resources that code makes, and of changes that the
-   * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or on the approval
-   * page where the client has none, or all are allowed or denied.
-   *
-   * @default {"ask"}
-   */
-  approve?: ApprovalMode;
-  /**
-   * What becomes of shell commands, such as `!ls`.
-   *
-   * @default {"allow"}
-   */
-  approveShell?: ApprovalMode;
-  /**
-   * Which calls are allowed, asked about or denied. It does not decide on registrations.
-   *
-   * @default {undefined} `approve` and `approveShell` count for all calls
-   */
-  policy?: ApprovalPolicy;
-  /** The version that clients are told. */
-  version?: string;
-}
+import { type McpServerOptions, Session } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveHttp}. */
-export interface McpHttpServerOptions extends McpServerOptions {
+export interface McpHttpServerOptions extends McpServerOptions, HttpSessionsOptions {
   /**
    * The port.
    *
@@ -65,13 +38,6 @@ export interface McpHttpServerOptions extends McpServerOptions {
    */
   allowedHosts?: readonly string[];
   /**
-   * How many sessions there may be at once. Each has a kernel. Where there are several tokens, each may
-   * hold an equal share of them, one at least.
-   *
-   * @default {8}
-   */
-  maxSessions?: number;
-  /**
    * Whether clients may register and remove servers and install from Git repositories, as `approve`
    * says. A registered server runs on this machine as you do, outside the sandbox: a client that may
    * answer for itself can then do all that you can.
@@ -79,27 +45,6 @@ export interface McpHttpServerOptions extends McpServerOptions {
    * @default {false} clients are not offered any of it
    */
   allowRegistrations?: boolean;
-  /**
-   * How sessions get the workspace's files, without its secrets and the state of ipybox: `"read-only"`
-   * lets their code read them where they are, which needs the sandbox; with `"copy"`, each session's
-   * folder starts with copies.
-   *
-   * @default {undefined} not at all
-   */
-  shareWorkspace?: "read-only" | "copy";
-  /**
-   * How long a session may go unused before it is closed, in milliseconds.
-   *
-   * @default {3600000}
-   */
-  sessionIdleMs?: number;
-  /**
-   * How many folders of ended sessions are kept: those that ended last. Older ones are removed when the
-   * server starts and when a session ends, and so are those in which nothing changed for 30 days.
-   *
-   * @default {100}
-   */
-  keepSessions?: number;
 }
 
 /** Where an MCP server over HTTP is, and what opens it. */
@@ -152,7 +97,7 @@ export class McpServer implements AsyncDisposable {
   static serveStdio(options: McpServerOptions = {}): McpServer {
     const { version = "0", ...rest } = options;
     const parts = new AsyncDisposableStack();
-    const session = parts.use(new Session(sessionOptions(rest)));
+    const session = parts.use(new Session(rest));
     const transport = new StdioServerTransport(undefined, undefined, {
       maxBufferSize: MAX_MESSAGE_BYTES,
     });
@@ -180,13 +125,14 @@ export class McpServer implements AsyncDisposable {
    * @returns The running server, which says where it is in {@linkcode McpServer.http}.
    * @throws {Deno.errors.AddrInUse} The port is taken.
    * @throws {TypeError} A token is too easy to guess.
+   * @throws {RangeError} A number of sessions or a time limit is not above 0.
    * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
+    requirePositive(options, ["maxSessions", "sessionIdleMs"]);
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
-    const { maxSessions = 8, sessionIdleMs = 3_600_000, version = "0", ...others } = more;
-    const { allowRegistrations = false, shareWorkspace: share, keepSessions, ...rest } = others;
-    const { workspace, log = stderrLogger(), changes, ...session } = sessionOptions(rest);
+    const { version = "0", allowRegistrations = false, workspace, ...session } = more;
+    const { log = stderrLogger(), shareWorkspace: share } = session;
     const token = tokens === undefined ? randomToken() : undefined;
     const given = token === undefined ? tokens : [token];
     const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
@@ -196,13 +142,10 @@ export class McpServer implements AsyncDisposable {
     if (share !== undefined) await refuseUnshareable(root, share, session.sandbox);
     const pool = parts.use(
       new SessionPool({
+        ...session,
         workspace: root,
-        session: { ...session, log, changes: allowRegistrations ? changes : "fixed" },
-        maxSessions,
+        session: { ...session, log, fixed: !allowRegistrations },
         owners: bearers?.owners ?? 1,
-        idleMs: sessionIdleMs,
-        keep: keepSessions ?? 100,
-        share,
       }),
     );
     const server = parts.use(
@@ -240,11 +183,4 @@ function onSentTools(transport: StdioServerTransport, callback: () => void): voi
 function listsTools(message: object): boolean {
   const result = "result" in message ? message.result : undefined;
   return typeof result === "object" && result !== null && "tools" in result;
-}
-
-/** What the approval options mean for a session. */
-function sessionOptions(options: Omit<McpServerOptions, "version">): SessionOptions {
-  const { approve = "ask", approveShell = "allow", policy, ...session } = options;
-  const approval = policy ?? { tools: approve, resources: approve, shell: approveShell };
-  return { ...session, changes: approve, approval };
 }

@@ -12,23 +12,17 @@ import { bodyOf, directClient } from "../base/http.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { sessionsFolder } from "../files/user_folders.ts";
 
-/** A session that runs. */
-export interface RunningSession {
-  /** Its workspace. */
-  readonly workspace: string;
-  /** What it is called, where a server has several; else empty. */
-  readonly label: string;
-  /** The application's door, and what opens it. */
-  readonly url: string;
-  readonly token: string;
-}
-
-const recordSchema: z.ZodType<RunningSession> = z.object({
+const recordSchema = z.object({
   workspace: z.string(),
+  /** What it is called, where a server has several; else empty. */
   label: z.string(),
+  /** The application's door, and what opens it. */
   url: z.url(),
   token: z.string(),
 });
+
+/** A session that runs. */
+export type RunningSession = Readonly<z.infer<typeof recordSchema>>;
 
 /** Makes the folder, before a sandbox starts: what is not there cannot be hidden. */
 export async function prepareSessionsFolder(): Promise<void> {

@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { ToolIndex, type ToolMatches } from "../apigen/search.ts";
 import { AuditLog } from "../approval/audit/log.ts";
 import { AuditTrail } from "../approval/audit/trail.ts";
-import type { ApprovalMode } from "../approval/policy.ts";
+import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
@@ -34,14 +34,29 @@ export interface SessionParts {
  */
 export type ChangeMode = ApprovalMode | "fixed";
 
-/** Options of {@linkcode Session}. */
-export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
+/** Options of `McpServer.serveStdio()`. */
+export interface McpServerOptions
+  extends Omit<CodeExecutorOptions, "approval" | "requireShellEscape" | "signal"> {
   /**
-   * What becomes of changes that a client asks for.
+   * What becomes of tool calls and requests for resources that code makes, and of changes that the
+   * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or on the approval
+   * page where the client has none, or all are allowed or denied.
    *
    * @default {"ask"}
    */
-  changes?: ChangeMode;
+  approve?: ApprovalMode;
+  /**
+   * What becomes of shell commands, such as `!ls`.
+   *
+   * @default {"allow"}
+   */
+  approveShell?: ApprovalMode;
+  /**
+   * Which calls are allowed, asked about or denied. It does not decide on registrations.
+   *
+   * @default {undefined} `approve` and `approveShell` count for all calls
+   */
+  policy?: ApprovalPolicy;
   /**
    * Whether the approval page is asked, its link being shown at the start, even where the client can
    * ask its user.
@@ -56,6 +71,14 @@ export interface SessionOptions extends Omit<CodeExecutorOptions, "signal"> {
    * @default {false} only in `_meta`
    */
   structured?: boolean;
+  /** The version that clients are told. */
+  version?: string;
+}
+
+/** Options of {@linkcode Session}. */
+export interface SessionOptions extends McpServerOptions {
+  /** Whether clients are not offered what would change the setup. */
+  fixed?: boolean;
   /** What this session is called in the log, where a server has several. */
   label?: string;
   /** Puts files into the workspace, before the kernel starts. It is done once, whole or not at all. */
@@ -97,7 +120,7 @@ export class Session implements AsyncDisposable {
 
   constructor(options: SessionOptions) {
     this.#options = options;
-    this.changes = options.changes ?? "ask";
+    this.changes = options.fixed ? "fixed" : options.approve ?? "ask";
     this.prefersPage = options.page ?? false;
     this.answers = new Answers(options.structured ?? false);
     this.log = options.log ?? stderrLogger();
@@ -249,11 +272,12 @@ export class Session implements AsyncDisposable {
     const { CodeExecutor } = await import("../executor/code_executor.ts");
     const python = await this.#python();
     this.#starting = "Starting the kernel";
-    const { imagesDir = "images" } = this.#options;
+    const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
     await prepareSessionsFolder();
     const executor = await CodeExecutor.start({
       ...this.#options,
+      approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
       workspace,
       python: python.executable,
       signal,

@@ -84,6 +84,6 @@ async function commandOf(
     stdin: stdio === "inherit" ? stdio : "null",
     stdout: stdio,
     stderr: stdio,
-    ...(signal === undefined ? {} : { signal }),
+    signal,
   });
 }

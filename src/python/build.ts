@@ -67,7 +67,7 @@ const LOCK_POLL_MS = 200;
  *
  * @example
  * ```ts no-assert
- * import { buildPythonEnvironment } from "@ipybox/ipybox";
+ * import { buildPythonEnvironment } from "@ipybox/ipybox/kernel";
  *
  * const python = await buildPythonEnvironment({ onProgress: (line) => console.error(line) });
  * console.error(python.executable);

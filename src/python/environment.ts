@@ -62,7 +62,7 @@ export interface FindPythonOptions {
  *
  * @example
  * ```ts no-assert
- * import { findPython } from "@ipybox/ipybox";
+ * import { findPython } from "@ipybox/ipybox/kernel";
  *
  * const python = await findPython();
  * console.error(python.executable, python.version);

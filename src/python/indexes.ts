@@ -145,33 +145,23 @@ function unquoted(literal: string): string {
 // Which package index uv uses on this machine: for a Python that has no pip of its own.
 
 const urls = z.union([z.string(), z.array(z.string())]).optional();
-const table = {
+/** Options that are in two places of a `uv.toml`. */
+const table = z.object({
   "index-url": z.string().optional(),
   "extra-index-url": urls,
   "find-links": urls,
   "no-index": z.boolean().optional(),
-};
-const configSchema: z.ZodType<UvConfig> = z.object({
-  ...table,
+});
+/** The part of a `uv.toml` that says where packages come from. */
+const configSchema = table.extend({
+  /** Indexes by the newer spelling. */
   index: z.array(z.object({ url: z.string(), default: z.boolean().default(false) })).optional(),
-  pip: z.object(table).optional(),
+  /** The same for `uv pip` only. */
+  pip: table.optional(),
 });
 
-/** The part of a `uv.toml` that says where packages come from. */
-interface UvConfig extends UvTable {
-  /** Indexes by the newer spelling. */
-  readonly index?: readonly { readonly url: string; readonly default: boolean }[];
-  /** The same for `uv pip` only. */
-  readonly pip?: UvTable;
-}
-
-/** Options that are in two places of a `uv.toml`. */
-interface UvTable {
-  readonly "index-url"?: string;
-  readonly "extra-index-url"?: string | readonly string[];
-  readonly "find-links"?: string | readonly string[];
-  readonly "no-index"?: boolean;
-}
+type UvTable = z.infer<typeof table>;
+type UvConfig = z.infer<typeof configSchema>;
 
 /** Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more. */
 export async function readUvSettings(

@@ -389,7 +389,7 @@ export class PackageFolder {
       ],
       hostPrivate,
       hosts: settings === OFFLINE ? [] : await this.#hosts(settings, requirements, signal),
-      ...(config === undefined ? {} : { config }),
+      config,
     }, { log: this.#log, signal });
   }
 

@@ -57,7 +57,7 @@ export async function confine(
         allowedDomains: [...config.network?.allowedDomains ?? [], ...program.hosts],
       },
     },
-    ...(home === undefined ? {} : { home }),
+    home,
   });
   // `srt` has variables of its own for its proxy, which the program has to keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { FairTurns } from "../base/signals.ts";
 import { mayRead, mayUse } from "../base/permission.ts";
+import { lockUserFolder } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInside } from "../process/trusted_path.ts";
@@ -465,9 +466,7 @@ export async function lastingPaths(
     if (identity !== undefined) now.push([relative(workspace, path), identity]);
   }
   try {
-    await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
-    using lock = await Deno.open(join(folder, "lock"), { create: true, write: true, mode: 0o600 });
-    await lock.lock(true);
+    using _lock = await lockUserFolder(folder);
     const known = await readRecord(record, identity);
     const lasting = now.filter(([path, identity]) =>
       known === undefined || (Object.hasOwn(known, path) && known[path] === identity)

@@ -138,7 +138,7 @@ export async function prepareSandbox(
     },
     hidden: project.unreadable.filter(isSettled), // of which nothing is writable but what is named
     config,
-    ...(home === undefined ? {} : { home }),
+    home,
   });
   refuseTooManyMounts(settings, workspace);
   const launch = await writeSettings({ srt, settings, hostPrivate, workspace, command });

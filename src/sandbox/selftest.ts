@@ -1,63 +1,45 @@
 import { z } from "zod";
 
-/** What the launcher saw when it tried what the sandbox must refuse. */
-export const selfTestSchema: z.ZodType<SelfTestReport> = z.object({
+/** What the launcher saw when it tried what the sandbox must refuse, by the names on the link. */
+export const selfTestSchema = z.object({
+  /** The launcher's process id, as it is inside. */
   pid: z.number(),
+  /** Its user, as it is inside. */
   uid: z.number(),
+  /** Python's name of the system. */
   platform: z.string(),
+  /** `"allowed"`, or the name of the error. */
   unix_socket: z.string(),
+  /** `"2"` where a system call filter is active; Linux only. */
   seccomp: z.string().optional(),
+  /** `"1"` where privileges cannot be gained; Linux only. */
   no_new_privs: z.string().optional(),
+  /** The names of its sets of capabilities that are not empty; Linux only. */
   capabilities: z.array(z.string()).optional(),
+  /** The namespaces that it shares with what is around the sandbox; Linux only. */
   shared_namespaces: z.array(z.string()).optional(),
+  /** `"allowed"`, or the name of the error of asking for the kernel's keys; Linux only. */
   keyring: z.string().optional(),
+  /** `"allowed"`, or the name of the error of making a pair of datagram sockets; Linux only. */
   datagrams: z.string().optional(),
+  /** The name of the error of asking for a file that runs as its owner; Linux only. */
   setuid: z.string().optional(),
+  /** Files of the machine that can be opened for writing; Linux only. */
   writable: z.array(z.string()).optional(),
+  /** Files with the kernel's own memory that can be read; Linux only. */
   readable: z.array(z.string()).optional(),
+  /** Which Landlock there is, below 1 for none; Linux only. */
   landlock: z.number().optional(),
+  /** `"open"`, or the name of the error. */
   canary_file: z.string(),
+  /** `"open"`, or the name of the error. */
   canary_port: z.string(),
+  /** `"visible"`, or the name of the error. */
   canary_process: z.string(),
 });
 
-/** The launcher's report, by the names that it has on the link. */
-export interface SelfTestReport {
-  /** The launcher's process id, as it is inside. */
-  readonly pid: number;
-  /** Its user, as it is inside. */
-  readonly uid: number;
-  /** Python's name of the system. */
-  readonly platform: string;
-  /** `"allowed"`, or the name of the error. */
-  readonly unix_socket: string;
-  /** `"2"` where a system call filter is active; Linux only. */
-  readonly seccomp?: string;
-  /** `"1"` where privileges cannot be gained; Linux only. */
-  readonly no_new_privs?: string;
-  /** The names of its sets of capabilities that are not empty; Linux only. */
-  readonly capabilities?: readonly string[];
-  /** The namespaces that it shares with what is around the sandbox; Linux only. */
-  readonly shared_namespaces?: readonly string[];
-  /** `"allowed"`, or the name of the error of asking for the kernel's keys; Linux only. */
-  readonly keyring?: string;
-  /** `"allowed"`, or the name of the error of making a pair of datagram sockets; Linux only. */
-  readonly datagrams?: string;
-  /** The name of the error of asking for a file that runs as its owner; Linux only. */
-  readonly setuid?: string;
-  /** Files of the machine that can be opened for writing; Linux only. */
-  readonly writable?: readonly string[];
-  /** Files with the kernel's own memory that can be read; Linux only. */
-  readonly readable?: readonly string[];
-  /** Which Landlock there is, below 1 for none; Linux only. */
-  readonly landlock?: number;
-  /** `"open"`, or the name of the error. */
-  readonly canary_file: string;
-  /** `"open"`, or the name of the error. */
-  readonly canary_port: string;
-  /** `"visible"`, or the name of the error. */
-  readonly canary_process: string;
-}
+/** The launcher's report. */
+export type SelfTestReport = z.infer<typeof selfTestSchema>;
 
 /** What a report may leave open. */
 export interface SelfTestOptions {

@@ -104,7 +104,7 @@ export async function sandboxServer(
     readable: [...readable.flat(), ...srt.readable],
     config,
     openReads,
-    ...(home === undefined ? {} : { home }),
+    home,
   });
   refuseTooManyMounts(settings, workspace);
   // srt needs other values of some variables than what it starts.

@@ -82,9 +82,9 @@ async function srtPrograms(search: ProgramSearch): Promise<SrtPrograms> {
     findProgram("rg", search),
   ]);
   return {
-    ...(bwrapPath === undefined ? {} : { bwrapPath }),
-    ...(socatPath === undefined ? {} : { socatPath }),
-    ...(rg === undefined ? {} : { ripgrep: { command: rg } }),
+    bwrapPath,
+    socatPath,
+    ripgrep: rg === undefined ? undefined : { command: rg },
   };
 }
 

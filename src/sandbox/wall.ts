@@ -43,6 +43,27 @@ interface WallOptions {
   readonly home?: string;
 }
 
+/** What the settings name and hide, as folders and files: a pattern stands for the folder it is in. */
+interface Places {
+  /** What may be read or written. */
+  readonly named: readonly string[];
+  /** What of it may be written. */
+  readonly writable: readonly string[];
+  /** What is hidden: `/` is not among it, for that hides all that is not named. */
+  readonly hidden: readonly string[];
+  /** Whether only what is named is shown. */
+  readonly closed: boolean;
+}
+
+function placesIn({ filesystem }: SandboxSettings): Places {
+  const { allowRead, allowWrite, denyRead, disabled = false } = filesystem;
+  const denied = disabled ? [] : denyRead; // the self-test says what that means
+  const writable = allowWrite.map(placeOf);
+  const named = [...allowRead.map(placeOf), ...writable];
+  const hidden = denied.filter(isPlain).map(placeOf).filter((path) => path !== "/");
+  return { named, writable, hidden, closed: denied.includes("/") && !named.includes("/") };
+}
+
 /** Writes what makes the inner sandbox. */
 async function buildWall(
   settings: SandboxSettings,
@@ -59,7 +80,8 @@ async function buildWall(
   }
   const wall = `${hostPrivate}/wall`;
   await Deno.mkdir(`${wall}/empty`, { recursive: true });
-  const mounts = await mountsOf(settings, hostPrivate, home);
+  const places = placesIn(settings);
+  const mounts = await mountsOf(settings, places, { hostPrivate, home });
   const args = [
     ..."--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup".split(" "),
     ..."--die-with-parent --cap-drop ALL".split(" "),
@@ -73,7 +95,7 @@ async function buildWall(
     Deno.writeTextFile(`${wall}/look`, asset("wall/look.sh")),
     Deno.writeTextFile(
       `${wall}/places`,
-      placesOf(settings, { hostPrivate, workspace, bwrap, home }),
+      listOf(places, { hostPrivate, workspace, home }),
     ),
     Deno.writeTextFile(`${wall}/arguments`, args.map((arg) => `${arg}\0`).join("")),
     Deno.writeFile(`${wall}/filter`, filter),
@@ -100,18 +122,13 @@ function lines(paths: readonly string[], kind = ""): string {
 }
 
 /** What the inner sandbox has to find mounted, and where, for what looks at it before anything runs. */
-function placesOf(
-  { filesystem: { allowRead, allowWrite, denyRead, disabled = false } }: SandboxSettings,
-  { hostPrivate, workspace, home }: WallOptions,
+function listOf(
+  { named, hidden }: Places,
+  { hostPrivate, workspace, home }: Omit<WallOptions, "bwrap">,
 ): string {
-  const named = Map.groupBy(
-    [...allowRead, ...allowWrite].map(placeOf),
-    (path) => isInside(path, workspace) ? "named " : "outside ",
-  );
-  const denied = disabled ? [] : denyRead; // the self-test says what that means
-  const hidden = denied.filter(isPlain).map(placeOf).filter((path) => path !== "/");
+  const kinds = Map.groupBy(named, (path) => isInside(path, workspace) ? "named " : "outside ");
   return [
-    ...[...named].map(([kind, paths]) => lines(paths, kind)),
+    ...[...kinds].map(([kind, paths]) => lines(paths, kind)),
     lines(hidden, "hidden "),
     lines(hidden.filter(isState), "state "),
     lines([...FRESH, SHARED_BY_SANDBOXES, ...(home === undefined ? [] : [home])], "fresh "),
@@ -138,15 +155,9 @@ interface Mounts {
 
 async function mountsOf(
   settings: SandboxSettings,
-  hostPrivate: string,
-  home: string | undefined,
+  { named, writable, hidden, closed }: Places,
+  { hostPrivate, home }: Pick<WallOptions, "hostPrivate" | "home">,
 ): Promise<Mounts> {
-  const { allowRead, allowWrite, denyRead, disabled = false } = settings.filesystem;
-  const named = [...allowRead, ...allowWrite].map(placeOf)
-    .filter((path) => !isInside(path, hostPrivate));
-  const writable = allowWrite.map(placeOf);
-  const hidden = denyRead.filter(isPlain).map(placeOf);
-  const closed = !disabled && denyRead.includes("/") && !named.includes("/");
   const kernel = [
     ...["--dev", "/dev", ...inMemory("/dev/shm"), "--remount-ro", "/dev"],
     ...(settings.enableWeakerNestedSandbox ? bind("/proc") : ["--proc", "/proc"]),
@@ -154,10 +165,11 @@ async function mountsOf(
   ];
   if (!closed) {
     const args = ["--dev-bind", "/", "/", ...kernel, ...await sharedFolder(["/"])];
-    if (disabled) return { args, whole: false, writable: [], hidden: [] };
+    if (settings.filesystem.disabled) return { args, whole: false, writable: [], hidden: [] };
     return { args, whole: true, writable, hidden };
   }
   const shown = [...new Set(named)].filter((path, _, all) =>
+    !isInside(path, hostPrivate) &&
     !all.some((other) => other !== path && isInside(path, other)) // it comes with that one
   );
   return {

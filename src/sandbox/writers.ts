@@ -3,6 +3,7 @@ import { z } from "zod";
 import { mayUse } from "../base/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { isState } from "./protect.ts";
+import { lockUserFolder } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 
 /** A sandbox whose programs may write to a folder, from before they start until they have ended. */
@@ -41,9 +42,7 @@ export async function settledPaths(
   if (state === undefined || !mayUse(state)) return new Set(paths);
   const folder = join(state, "writers");
   try {
-    await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
-    using lock = await Deno.open(join(folder, "lock"), { create: true, write: true, mode: 0o600 });
-    await lock.lock(true);
+    using _lock = await lockUserFolder(folder);
     const others = await writersIn(folder);
     const settled = paths.filter((path) =>
       isState(path) || others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))

@@ -11,7 +11,7 @@ import { sha256 } from "../json/digest.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import { startFailure } from "../mcp/call_errors.ts";
 import { settingsFileOf, wantedSandbox } from "../mcp/launch.ts";
-import { namesCode } from "../mcp/own_entries.ts";
+import { namesCode } from "../mcp/own_arguments.ts";
 import {
   fillVariables,
   type ServerParams,

@@ -14,22 +14,31 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ServerRegistry } from "./registry.ts";
 
+/** How MCP servers are used, beside how they are reached. */
+export interface ServerPoolOptions extends ConnectOptions {
+  /**
+   * How many requests one MCP server is sent at once; the others wait.
+   *
+   * @default {64}
+   */
+  maxConcurrentCalls?: number;
+  /**
+   * How long an MCP server is kept running without a request, in milliseconds. What it keeps in its
+   * memory is lost then; the next request starts it again.
+   *
+   * @default {3600000}
+   */
+  serverIdleMs?: number;
+}
+
 /** Options of {@linkcode McpPool}. */
-interface McpPoolOptions {
+interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, "settingsFiles"> {
   /** The servers. */
   readonly registry: ServerRegistry;
-  /** How they are connected to. */
-  readonly connect?: Omit<ConnectOptions, "signal" | "hooks">;
   /** What a server may tell and ask. */
   readonly hooks?: (serverName: string) => ServerHooks;
   /** Says whether a server may be started, by throwing where it may not. */
   readonly admit: (serverName: string, params: ServerParams, signal: AbortSignal) => Promise<void>;
-  /** How many requests a server is sent at once; the others wait. */
-  readonly maxConcurrentCalls?: number;
-  /** How long a server is kept without a request, in milliseconds. */
-  readonly idleMs?: number;
-  /** Told of servers that die. */
-  readonly log?: Logger;
 }
 
 /** What is done with a connection. */
@@ -210,13 +219,13 @@ export class McpPool implements AsyncDisposable {
       this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
       this.#end(serverName);
     }
-    const { hooks, connect, maxConcurrentCalls, idleMs } = this.#options;
+    const { hooks, ...connect } = this.#options;
     const slot = new ServerSlot({
       serverName,
       params,
       connect: { ...connect, log: this.#log, hooks: hooks?.(serverName), owner: this },
-      maxConcurrentCalls: maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
-      idleMs: idleMs ?? IDLE_MS,
+      maxConcurrentCalls: connect.maxConcurrentCalls ?? MAX_CONCURRENT_CALLS,
+      idleMs: connect.serverIdleMs ?? IDLE_MS,
     });
     this.#slots.set(serverName, slot);
     return slot;

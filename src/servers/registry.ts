@@ -10,7 +10,7 @@ import {
   replaceHostileFile,
 } from "../files/safe.ts";
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
-import { OwnEntries } from "../mcp/own_entries.ts";
+import { OwnEntries } from "../files/own_entries.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {

@@ -4,8 +4,12 @@ import {
   ExecutionTimeoutError,
   KernelDiedError,
 } from "../../src/base/errors.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { follow, rejection, TestExecutor, until } from "../support/executor.ts";
+import { testPython } from "../support/python.ts";
 import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const NONE = (): never => {
   throw new Error("Nothing here asks for approval");
@@ -228,3 +232,27 @@ async function sizeOfFilesIn(folder: string): Promise<number> {
   const stats = await Promise.all(entries.map(({ name }) => Deno.stat(`${folder}/${name}`)));
   return stats.reduce((sum, { size }) => sum + size, 0);
 }
+
+Deno.test("CodeExecutor.start() refuses numbers that no limit can be", async (t) => {
+  await using workspace = await TempFolder.create();
+  const common = { workspace: workspace.path, python: testPython(), log: silentLogger };
+  const names = [
+    "approvalTimeoutMs",
+    "callTimeoutMs",
+    "connectTimeoutMs",
+    "maxConcurrentCalls",
+    "serverIdleMs",
+    "startTimeoutMs",
+  ] as const;
+  for (const name of names) {
+    await t.step(name, async () => {
+      for (const value of [0, -1, NaN]) {
+        const start = async () => {
+          await using _executor = await CodeExecutor.start({ ...common, [name]: value });
+        };
+        const error = await assertRejects(start, RangeError);
+        assertEquals(error.message, `${name} must be a number above 0, not ${value}`);
+      }
+    });
+  }
+});

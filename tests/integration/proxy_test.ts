@@ -2,7 +2,7 @@ import { assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 import { testPython } from "../support/python.ts";
 
-const module = new URL("../../mod.ts", import.meta.url);
+const root = new URL("../../", import.meta.url).href;
 const config = new URL("../../deno.json", import.meta.url).pathname;
 const lock = new URL("../../deno.lock", import.meta.url).pathname;
 
@@ -20,7 +20,8 @@ Deno.test("Nothing for this machine's own addresses goes through the user's prox
   })();
   const options = { python: testPython(), workspace: workspace.path, sandbox: false };
   const script = `
-    import { ApprovalClient, CodeExecutor, silentLogger } from "${module}";
+    import { ApprovalClient } from "${root}approval.ts";
+    import { CodeExecutor, silentLogger } from "${root}mod.ts";
     const options = { ...${JSON.stringify(options)}, log: silentLogger };
     await using executor = await CodeExecutor.start(options);
     const { url, token } = executor.applicationDoor;

@@ -54,6 +54,11 @@ Deno.test("manifests agree with each other on names and versions", () => {
     [registry.version, entry?.version, entry?.identifier, registry.name],
     [config.version, config.version, npm.name, npm.mcpName],
   );
+  assertEquals(
+    Object.values(npm.exports).map((files) => files.default.replace("/lib/", "/")),
+    Object.values(config.exports).map((path) => path.replace(".ts", ".js")),
+  );
+  assertEquals(Object.keys(npm.exports), Object.keys(config.exports));
   assertEquals(`deno@${npm.dependencies.deno}`, DENO);
   assert(mcpb.server.mcp_config.args.includes(DENO));
   for (const { mcpServers: { ipybox } } of marketplace.plugins) {
@@ -216,8 +221,10 @@ async function install(packed: string, folder: string): Promise<void> {
 
 const SCRIPT = `
 import { CodeExecutor, type CodeExecutorOptions } from "@ipybox/ipybox";
+import { loadPolicy } from "@ipybox/ipybox/policy";
 
-const options: CodeExecutorOptions = { workspace: "files" };
+const approval = await loadPolicy({ workspace: "files" });
+const options: CodeExecutorOptions = { workspace: "files", approval };
 await using executor = await CodeExecutor.start(options);
 const { text } = await executor.execute(\`print(6 * 7)\`);
 console.log(text?.trim());

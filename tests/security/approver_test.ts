@@ -221,7 +221,7 @@ Deno.test("A10: the calls of an approver that is killed are denied", async () =>
   await using folder = await TempFolder.create();
   const root = new URL("../../", import.meta.url);
   const script = `
-    import { ApprovalClient } from ${JSON.stringify(new URL("mod.ts", root).href)};
+    import { ApprovalClient } from ${JSON.stringify(new URL("approval.ts", root).href)};
     await using client = await ApprovalClient.connect({
       url: ${JSON.stringify(url.href)},
       token: ${JSON.stringify(token)},

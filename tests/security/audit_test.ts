@@ -20,7 +20,7 @@ Deno.test("a call is in the log before its tool runs, and stays there when the p
   await using folder = await TempFolder.create();
   const journal = `${folder.path}/journal`;
   const script = `
-    import { ToolRunner } from ${JSON.stringify(new URL("mod.ts", root).href)};
+    import { ToolRunner } from ${JSON.stringify(new URL("tools.ts", root).href)};
     const runner = await ToolRunner.start({
       workspace: ${JSON.stringify(folder.path)},
       servers: { raw: ${JSON.stringify(rawServer("normal", journal))} },

@@ -6,7 +6,7 @@
  */
 import { createMcpHandler, McpServer } from "@modelcontextprotocol/server";
 import { z } from "zod";
-import { connectMcp, type ConnectOptions } from "../../src/mcp/connect.ts";
+import { connectMcp, type SessionConnectOptions } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
 import type { LoginRequest } from "../../src/mcp/oauth/login.ts";
 import type { OAuthParams } from "../../src/mcp/oauth/client.ts";
@@ -362,7 +362,7 @@ export function person(shown: URL[] = []): { show: (request: LoginRequest) => Pr
 /** Connects to the MCP server. */
 export async function connect(
   { servers, logins }: OAuthWorld,
-  options: ConnectOptions = {},
+  options: SessionConnectOptions = {},
   params: Partial<HttpServerParams> = {},
 ): Promise<McpConnection> {
   const loginsFolder = logins;
@@ -372,7 +372,7 @@ export async function connect(
 /** Connects to the MCP server and lists its tools. */
 export async function connectAndList(
   world: OAuthWorld,
-  options: ConnectOptions = {},
+  options: SessionConnectOptions = {},
   oauth?: OAuthParams,
 ): Promise<string[]> {
   await using connection = await connect(world, options, { oauth });

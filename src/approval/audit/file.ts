@@ -1,4 +1,4 @@
-import { joinBytes } from "../../base/bytes.ts";
+import { fill, joinBytes } from "../../base/bytes.ts";
 import { sha256 } from "../../json/digest.ts";
 import type { AuditFolder, RotatedFile } from "./folder.ts";
 
@@ -236,14 +236,7 @@ function endOf(line: Uint8Array): ChainEnd {
 async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
   const length = Math.min(size, TAIL_BYTES);
   await file.seek(size - length, Deno.SeekMode.Start);
-  const bytes = new Uint8Array(length);
-  let read = 0;
-  while (read < length) {
-    const count = await file.read(bytes.subarray(read));
-    if (count === null) break;
-    read += count;
-  }
-  return bytes.subarray(0, read);
+  return await fill(new Uint8Array(length), file);
 }
 
 // Lines that are chained by hash, so that a change of one shows in all that follow.

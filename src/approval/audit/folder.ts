@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { fill } from "../../base/bytes.ts";
 import { isPlainFolder, makePlainFolder, openIfPresent, openPlainFile } from "../../files/safe.ts";
 
 const CURRENT = "audit.jsonl";
@@ -52,13 +53,8 @@ export class AuditFolder {
     using file = await openPlainFile(join(this.path, KEY));
     await file.lock(true); // another process may just be making it; closing it gives the lock back
     const key = new Uint8Array(KEY_BYTES);
-    let size = 0;
-    while (size < KEY_BYTES) {
-      const count = await file.read(key.subarray(size));
-      if (count === null) break;
-      size += count;
-    }
-    let missing = crypto.getRandomValues(key.subarray(size));
+    const { length } = await fill(key, file);
+    let missing = crypto.getRandomValues(key.subarray(length));
     while (missing.length > 0) missing = missing.subarray(await file.write(missing));
     return key;
   }

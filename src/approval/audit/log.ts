@@ -73,7 +73,7 @@ const COUNT_MS = 30_000;
  *
  * @example
  * ```ts
- * import { AuditLog, verifyAuditLog } from "@ipybox/ipybox";
+ * import { AuditLog, verifyAuditLog } from "@ipybox/ipybox/audit";
  *
  * const workspace = await Deno.makeTempDir();
  * {

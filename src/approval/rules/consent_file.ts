@@ -4,7 +4,7 @@ import type { Consent, ConsentStore } from "../consents.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { parseFile } from "../../json/document.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
-import { OwnEntries } from "../../mcp/own_entries.ts";
+import { OwnEntries } from "../../files/own_entries.ts";
 import {
   isPlainFolder,
   lockPlainFolder,

@@ -4,7 +4,7 @@ import { ConfigError } from "../../base/errors.ts";
 import { parseFile, pointerOf } from "../../json/document.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { isPlainFolder, readHostileFile } from "../../files/safe.ts";
-import { OwnEntries } from "../../mcp/own_entries.ts";
+import { OwnEntries } from "../../files/own_entries.ts";
 import { isInReach } from "../../process/trusted_path.ts";
 import { settingsFolder } from "../../files/user_folders.ts";
 import { PolicyRules, type PolicySource } from "./rules.ts";

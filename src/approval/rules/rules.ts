@@ -63,7 +63,7 @@ export interface PolicyExplanation {
  *
  * @example
  * ```ts
- * import { parsePolicy, PolicyRules } from "@ipybox/ipybox";
+ * import { parsePolicy, PolicyRules } from "@ipybox/ipybox/policy";
  *
  * const text = '{"rules": [{"effect": "allow", "tool": "get_*"}]}';
  * const policy = new PolicyRules([parsePolicy("policy.json", text)]);

@@ -56,8 +56,8 @@ export async function chooseClient(
   }
   const registered = await registerClient(issuer, {
     fetchFn,
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(scope === undefined ? {} : { scope }),
+    metadata,
+    scope,
     clientMetadata: {
       client_name: "ipybox",
       redirect_uris: [redirectUri],
@@ -82,8 +82,8 @@ export function clientInformation(
 ): { client_id: string; client_secret?: string; token_endpoint_auth_method?: string } {
   return {
     client_id: clientId,
-    ...(clientSecret === undefined ? {} : { client_secret: clientSecret }),
-    ...(clientAuthMethod === undefined ? {} : { token_endpoint_auth_method: clientAuthMethod }),
+    client_secret: clientSecret,
+    token_endpoint_auth_method: clientAuthMethod,
   };
 }
 
@@ -243,8 +243,11 @@ async function protectedResource(
   { resourceMetadataUrl }: Challenge,
   fetchFn: FetchLike,
 ): Promise<OAuthProtectedResourceMetadata | undefined> {
-  const options = resourceMetadataUrl === undefined ? {} : { resourceMetadataUrl };
-  const metadata = await discoverOAuthProtectedResourceMetadata(server, options, fetchFn)
+  const metadata = await discoverOAuthProtectedResourceMetadata(
+    server,
+    { resourceMetadataUrl },
+    fetchFn,
+  )
     .catch((error: unknown) => {
       // The SDK tells a missing document from others only in words. Without one, the server itself
       // gives the tokens, as servers of the oldest kind do.

@@ -83,14 +83,14 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
   const client = await chooseClient(authority, { params, before, redirectUri, scope }, fetchFn);
   const common = {
     clientInformation: clientInformation(client),
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(resource === undefined ? {} : { resource }),
+    metadata,
+    resource,
   };
   const { authorizationUrl, codeVerifier } = await startAuthorization(issuer, {
     ...common,
     redirectUrl: redirectUri,
     state,
-    ...(scope === undefined ? {} : { scope }),
+    scope,
   });
   const url = trustedUrl("login page", authorizationUrl, server);
   await login.show({ serverName, url, signal });
@@ -114,8 +114,8 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
     codeVerifier,
     redirectUri,
     fetchFn,
-    ...(iss === undefined ? {} : { iss }),
-    ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
+    iss,
+    addClientAuthentication,
   });
   return { server: server.href, issuer, ...client, ...checkTokens(tokens), scope };
 }

@@ -25,45 +25,33 @@ const TOKEN: RegExp = /^[\x21-\x7e]{1,32768}$/;
 
 const token = z.string().regex(TOKEN);
 
-/** A login to one server: the client that it was made with, and the tokens. */
-export interface Login {
+const loginSchema = z.strictObject({
   /** The server's address. */
-  readonly server: string;
-  /** The authorization server, which all the rest is bound to. */
-  readonly issuer: string;
-  /** What ipybox is called there. */
-  readonly clientId: string;
-  /** The secret that it was registered with, if any. */
-  readonly clientSecret?: string;
-  /** How it proves who it is. */
-  readonly clientAuthMethod?: string;
-  /** When its secret expires, in seconds since 1970; 0 for never. */
-  readonly clientSecretExpiresAt?: number;
-  /** The redirect address that it was registered with. */
-  readonly redirectUri?: string;
-  /** What the server is shown. */
-  readonly accessToken?: string;
-  /** What the authorization server gives a new one for. */
-  readonly refreshToken?: string;
-  /** The scopes that were asked for. */
-  readonly scope?: string;
-  /** The scopes that were found to be missing. */
-  readonly lackingScope?: string;
-}
-
-const loginSchema: z.ZodType<Login> = z.strictObject({
   server: z.string(),
+  /** The authorization server, which all the rest is bound to. */
   issuer: z.string(),
+  /** What ipybox is called there. */
   clientId: z.string(),
+  /** The secret that it was registered with, if any. */
   clientSecret: z.string().optional(),
+  /** How it proves who it is. */
   clientAuthMethod: z.string().optional(),
+  /** When its secret expires, in seconds since 1970; 0 for never. */
   clientSecretExpiresAt: z.number().optional(),
+  /** The redirect address that it was registered with. */
   redirectUri: z.string().optional(),
+  /** What the server is shown. */
   accessToken: token.optional(),
+  /** What the authorization server gives a new one for. */
   refreshToken: token.optional(),
+  /** The scopes that were asked for. */
   scope: z.string().optional(),
+  /** The scopes that were found to be missing. */
   lackingScope: z.string().optional(),
 });
+
+/** A login to one server: the client that it was made with, and the tokens. */
+export type Login = Readonly<z.infer<typeof loginSchema>>;
 
 /** Options of {@linkcode LoginStore.find}. */
 interface FindLoginOptions {
@@ -217,9 +205,9 @@ export async function refreshLogin(
     }),
     refreshToken: login.refreshToken,
     fetchFn,
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(resource === undefined ? {} : { resource }),
-    ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
+    metadata,
+    resource,
+    addClientAuthentication,
   });
   return { ...login, ...checkTokens(tokens) };
 }
@@ -251,13 +239,13 @@ export async function fetchClientToken(
     redirectToAuthorization: unused,
     saveCodeVerifier: unused,
     codeVerifier: unused,
-    ...(addClientAuthentication === undefined ? {} : { addClientAuthentication }),
+    addClientAuthentication,
   };
   const tokens = await fetchToken(provider, issuer, {
     fetchFn,
-    ...(metadata === undefined ? {} : { metadata }),
-    ...(resource === undefined ? {} : { resource }),
-    ...(scope === undefined ? {} : { scope }),
+    metadata,
+    resource,
+    scope,
   });
   return checkTokens(tokens).accessToken;
 }

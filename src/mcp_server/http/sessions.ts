@@ -6,24 +6,48 @@ import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
 import { makeSessionFolder, SessionCleanup, type SessionFolder } from "./session_folders.ts";
 import { Session, type SessionOptions } from "../session.ts";
-import { copyWorkspace, type WorkspaceShare } from "./workspace_share.ts";
+import { copyWorkspace } from "./workspace_share.ts";
+
+/** How an MCP server over HTTP keeps its sessions. */
+export interface HttpSessionsOptions {
+  /**
+   * How many sessions there may be at once. Each has a kernel. Where there are several tokens, each may
+   * hold an equal share of them, one at least.
+   *
+   * @default {8}
+   */
+  maxSessions?: number;
+  /**
+   * How sessions get the workspace's files, without its secrets and the state of ipybox: `"read-only"`
+   * lets their code read them where they are, which needs the sandbox; with `"copy"`, each session's
+   * folder starts with copies.
+   *
+   * @default {undefined} not at all
+   */
+  shareWorkspace?: "read-only" | "copy";
+  /**
+   * How long a session may go unused before it is closed, in milliseconds.
+   *
+   * @default {3600000}
+   */
+  sessionIdleMs?: number;
+  /**
+   * How many folders of ended sessions are kept: those that ended last. Older ones are removed when the
+   * server starts and when a session ends, and so are those in which nothing changed for 30 days.
+   *
+   * @default {100}
+   */
+  keepSessions?: number;
+}
 
 /** Options of {@linkcode SessionPool}. */
-export interface SessionPoolOptions {
+interface SessionPoolOptions extends HttpSessionsOptions {
   /** The workspace whose servers sessions start with, and in which their folders are. */
   readonly workspace: string;
   /** How each session's kernel and approvals are set up. */
   readonly session: Omit<SessionOptions, "workspace">;
-  /** How many sessions there may be at once. */
-  readonly maxSessions: number;
   /** How many owners share them. */
   readonly owners: number;
-  /** How long a session may go unused before it is closed, in milliseconds. */
-  readonly idleMs: number;
-  /** How many folders of ended sessions are kept. */
-  readonly keep: number;
-  /** How sessions get the workspace's files. */
-  readonly share?: WorkspaceShare;
 }
 
 /** A session of a pool. */
@@ -70,7 +94,7 @@ export class SessionPool implements AsyncDisposable {
   /** @param options Where sessions work, and how many there may be. */
   constructor(options: SessionPoolOptions) {
     this.#options = options;
-    const { workspace, keep, session: { log } } = options;
+    const { workspace, keepSessions: keep = 100, session: { log } } = options;
     this.#cleanup = new SessionCleanup({ workspace, keep, log });
     this.#cleanup.begin();
   }
@@ -148,8 +172,8 @@ export class SessionPool implements AsyncDisposable {
 
   /** How a session gets the workspace's files. */
   #shared(folder: string): Pick<SessionOptions, "sandbox" | "fill"> {
-    const { workspace, share, session: { sandbox } } = this.#options;
-    switch (share) {
+    const { workspace, shareWorkspace, session: { sandbox } } = this.#options;
+    switch (shareWorkspace) {
       case "read-only":
         return { sandbox: { ...(typeof sandbox === "object" ? sandbox : {}), project: workspace } };
       case "copy":
@@ -161,7 +185,7 @@ export class SessionPool implements AsyncDisposable {
 
   /** Counts one more session of an owner. Equal shares: no owner can keep all others out. */
   #take(owner: string): void {
-    const { maxSessions, owners } = this.#options;
+    const { maxSessions = 8, owners } = this.#options;
     const share = Math.max(1, Math.floor(maxSessions / owners));
     const own = this.#held.get(owner) ?? 0;
     const all = this.#held.values().reduce((sum, held) => sum + held, 0);
@@ -213,7 +237,8 @@ export class SessionPool implements AsyncDisposable {
   #watch(entry: Entry): void {
     clearTimeout(entry.idle);
     if (entry.uses > 0 || entry.closing.signal.aborted) return;
-    entry.idle = setTimeout(() => this.#end(entry), this.#options.idleMs);
+    const { sessionIdleMs = 3_600_000 } = this.#options;
+    entry.idle = setTimeout(() => this.#end(entry), sessionIdleMs);
     Deno.unrefTimer(entry.idle);
   }
 

@@ -8,9 +8,6 @@ import { isUncopied } from "../../sandbox/protect.ts";
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
 
-/** How sessions over HTTP get the workspace's files: to be read where they are, or copies of them. */
-export type WorkspaceShare = "read-only" | "copy";
-
 /** What one session is given a copy of at most. */
 const MAX_BYTES = 2 ** 30;
 const MAX_ENTRIES = 20_000;
@@ -18,7 +15,7 @@ const MAX_ENTRIES = 20_000;
 /** Refuses to share a workspace in which others would see too much. */
 export async function refuseUnshareable(
   workspace: string,
-  share: WorkspaceShare,
+  share: "read-only" | "copy",
   sandbox: SessionOptions["sandbox"],
 ): Promise<void> {
   if (share === "read-only") {

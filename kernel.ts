@@ -1,0 +1,23 @@
+/**
+ * The kernel without tools: a sandboxed gateway, its client, and the Python that they need.
+ *
+ * @module
+ */
+export { KernelGateway } from "./src/kernel/gateway.ts";
+export type { KernelDoorTarget, KernelGatewayOptions } from "./src/kernel/gateway.ts";
+export { KernelClient } from "./src/kernel/client.ts";
+export type { KernelClientOptions } from "./src/kernel/client.ts";
+export { Execution } from "./src/kernel/execution.ts";
+export type { ExecuteOptions as KernelExecuteOptions } from "./src/kernel/execution.ts";
+export type { OutputChunk } from "./src/kernel/spill_file.ts";
+export type { ShellGuard } from "./src/kernel/bootstrap.ts";
+export type { GatewayAddress } from "./src/kernel/gateway_connection.ts";
+export type { ByteStream } from "./src/base/streams.ts";
+export type { EffectiveLimits } from "./src/sandbox/limits.ts";
+export { buildPythonEnvironment, findPython } from "./src/python/environment.ts";
+export type {
+  BuildOptions,
+  EnvironmentRecipe,
+  FindPythonOptions,
+  PythonEnvironment,
+} from "./src/python/environment.ts";
