@@ -377,8 +377,8 @@ export interface KernelGatewayOptions {
   /** Further environment variables of kernels. */
   kernelEnv?: Readonly<Record<string, string>>;
   /**
-   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
-   * their connections without there being an address.
+   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`, such as
+   * `tcp://127.0.0.1:41234`; or what takes their connections without there being an address.
    */
   kernelDoor?: KernelDoorTarget;
   /**
