@@ -1,5 +1,5 @@
 /**
- * What both doors check of every request before they look at it.
+ * What the application's door, and others that speak HTTP, check of every request first.
  *
  * @module
  */
@@ -13,8 +13,8 @@ import { LOOPBACK_HOSTS, sameToken } from "../base/tokens.ts";
 export class Refused extends Error {
   override readonly name: string = "Refused";
 
-  constructor(readonly status: number, message: string) {
-    super(message);
+  constructor(readonly status: number, message: string, options?: ErrorOptions) {
+    super(message, options);
   }
 }
 
@@ -27,45 +27,29 @@ export const BODY_TIMEOUT_MS = 60_000;
 /** Bodies up to here are read in one piece. */
 const SMALL_BODY = 1 << 16;
 
-/** What a request is answered with. */
-export interface DoorAnswer {
-  /** The HTTP status. */
-  readonly status: number;
-  /** The body, which is JSON. */
-  readonly text: string;
-}
-
-/** As much of a request as is looked at before its body. */
-export interface DoorRequest {
-  /** The method. */
-  readonly method: string;
-  /** The headers, by their names in lower case. */
-  readonly headers: { get(name: string): string | null | undefined; has(name: string): boolean };
-}
-
 /**
  * Refuses requests of web pages: those for another host, as after DNS rebinding, and those with an
  * origin, because no page is a legitimate caller.
  */
-export function refusePages(request: DoorRequest): void {
+export function refusePages(request: Request): void {
   const host = request.headers.get("host") ?? "";
   if (!LOOPBACK_HOSTS.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
   if (request.headers.has("origin")) throw new Refused(403, "Requests of web pages are refused");
 }
 
 /** Refuses requests without the right bearer token. */
-export function requireToken(request: DoorRequest, token: string): void {
+export function requireToken(request: Request, token: string): void {
   const given = /^Bearer (.+)$/i.exec(request.headers.get("authorization") ?? "")?.[1];
   if (given === undefined || !sameToken(given, token)) throw new Refused(401, "Wrong token");
 }
 
 /** Refuses requests with another method. */
-export function requireMethod(request: DoorRequest, method: string): void {
+export function requireMethod(request: Request, method: string): void {
   if (request.method !== method) throw new Refused(405, `Use ${method}`);
 }
 
 /** Refuses requests whose body is not declared as JSON, as those of web forms are not. */
-export function requireJson(request: DoorRequest): void {
+export function requireJson(request: Request): void {
   const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
   if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
 }
@@ -106,17 +90,15 @@ async function readBody(request: Request, maxBytes: number): Promise<Uint8Array>
     });
 }
 
-/** Answers with JSON. */
+/** Answers with JSON, in a body that nobody may keep or interpret. */
 export function jsonResponse(text: string, status = 200): Response {
-  return new Response(text, { status, headers: JSON_HEADERS });
+  const headers = {
+    "content-type": "application/json",
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+  };
+  return new Response(text, { status, headers });
 }
-
-/** For answers that go nowhere: a body that nobody may keep or interpret. */
-export const JSON_HEADERS = {
-  "content-type": "application/json",
-  "cache-control": "no-store",
-  "x-content-type-options": "nosniff",
-} as const;
 
 /** What a body that comes too slowly is refused with. */
 export function tooSlow(): Refused {

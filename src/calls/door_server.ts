@@ -1,59 +1,77 @@
+import { joinBytes } from "../base/bytes.ts";
 import { acceptAll } from "../base/lasting_server.ts";
 import { Semaphore } from "../base/mutex.ts";
 import { settledWithin } from "../base/signals.ts";
 import { type ByteStream, TcpStream } from "../base/streams.ts";
+import { randomToken, sameToken } from "../base/tokens.ts";
 import { measureJson } from "../json/measure.ts";
-import { type DoorAnswer, type DoorRequest, MAX_VALUES, Refused, tooLarge } from "./door.ts";
-import { AnswerWriter, type RequestHead, RequestReader } from "./door_http.ts";
+import { BODY_TIMEOUT_MS, MAX_VALUES, Refused, tooLarge, tooSlow } from "./door.ts";
+import { type CallHead, parseHead, refusedText } from "./wire.ts";
 
 /** What a {@linkcode DoorServer} is made of. */
 export interface DoorServerOptions {
-  /** Answers requests; never rejects. */
-  readonly handler: (request: IncomingRequest) => Promise<DoorAnswer>;
-  /** Writes the body of a refusal. */
-  readonly refusal: (refused: Refused) => DoorAnswer;
+  /** Answers a call with JSON that has no line breaks, or throws {@linkcode Refused}. */
+  readonly handler: (call: IncomingCall) => Promise<string>;
   /** The largest body, in bytes. */
   readonly maxBodyBytes: number;
   /**
-   * How many connections there may be.
+   * The most streams at once.
    *
    * @default {192}
    */
-  readonly maxConnections?: number;
+  readonly maxStreams?: number;
   /**
-   * How long a head may take, in milliseconds.
+   * How long a call's first line may take, in milliseconds.
    *
    * @default {10000}
    */
   readonly headTimeoutMs?: number;
 }
 
-const MAX_CONNECTIONS = 192;
-/** How many more are told that there are too many. */
-const REFUSED_CONNECTIONS = 32;
+/** A call at the door, as its handler sees it. */
+export interface IncomingCall {
+  /** Its first line. */
+  readonly head: CallHead;
+  /** Aborts when the caller has gone. */
+  readonly signal: AbortSignal;
+  /** Reads the body and parses it. Its memory is counted until the call is answered. */
+  readBody<T>(parse: (body: Uint8Array) => T): Promise<T>;
+  /** Sends JSON that comes before the answer. A caller that does not read misses some. */
+  tell(json: string): void;
+}
+
+const MAX_STREAMS = 192;
+/** How many more learn that there are too many. */
+const REFUSED_STREAMS = 32;
 const HEAD_TIMEOUT_MS = 10_000;
-/** How long a connection is kept between two requests. */
-const IDLE_TIMEOUT_MS = 10 * 60_000;
-/** How long requests that are being answered are waited for at the end. */
+/** How long the calls that are being answered may take at the end. */
 const FAREWELL_MS = 2000;
 
 /**
- * Answers requests on connections, wherever these come from. It speaks as much of HTTP/1.1 as our own
- * client needs, and hangs up on everything else. Disposing it ends all connections.
+ * Answers calls on streams: a line of JSON comes in that says what is called and how large the body
+ * is, then the body. Lines of JSON go out, the answer last. The next call may follow on the same
+ * stream, which takes a quarter less time than on another one. Anything else that comes in ends the
+ * stream, and the end of the stream cancels the call. Disposing the server ends all streams.
  *
- * Its requests are answered in half the time that `Deno.serve()` takes, and need no port.
+ * The token belongs to one kernel: that of an earlier kernel opens nothing, even if something of that
+ * kernel has outlived it.
  */
 export class DoorServer implements AsyncDisposable {
   readonly #options: DoorServerOptions;
   readonly #budget = new DoorBudget();
-  readonly #connections = new Map<DoorConnection, Promise<void>>();
+  readonly #streams = new Map<DoorStream, Promise<void>>();
   #listener: Deno.TcpListener | undefined;
   #accepting: Promise<void> | undefined;
+  #token = randomToken();
   #closed = false;
 
-  /** @param options Who answers, and limits. */
   constructor(options: DoorServerOptions) {
     this.#options = options;
+  }
+
+  /** What every call must show. */
+  get token(): string {
+    return this.#token;
   }
 
   /** Listens on a free port of 127.0.0.1. */
@@ -67,260 +85,213 @@ export class DoorServer implements AsyncDisposable {
     return listener.addr.port;
   }
 
-  /** Answers the requests that come on a connection. */
+  /** Answers the calls on a stream. Never rejects. */
   async serve(stream: ByteStream): Promise<void> {
-    const { maxConnections = MAX_CONNECTIONS, headTimeoutMs = HEAD_TIMEOUT_MS } = this.#options;
-    const count = this.#connections.size;
-    if (this.#closed || count >= maxConnections + REFUSED_CONNECTIONS) return stream.close();
-    const isFull = count >= maxConnections && !this.#endKept();
-    const connection = new DoorConnection(stream, {
+    const { maxStreams = MAX_STREAMS } = this.#options;
+    const count = this.#streams.size;
+    if (this.#closed || count >= maxStreams + REFUSED_STREAMS) return stream.close();
+    const isFull = count >= maxStreams && !this.#endKept();
+    const calls = new DoorStream(stream, {
       ...this.#options,
       budget: this.#budget,
-      headTimeoutMs,
-      idleTimeoutMs: IDLE_TIMEOUT_MS,
+      isToken: (given) => sameToken(given, this.#token),
     });
-    const served = isFull
-      ? connection.refuse(new Refused(503, `There are ${maxConnections} connections already`))
-      : connection.serve();
-    this.#connections.set(connection, served);
+    const served = calls.serve(
+      isFull ? new Refused(503, `There are ${maxStreams} connections already`) : undefined,
+    );
+    this.#streams.set(calls, served);
     await served;
-    this.#connections.delete(connection);
+    this.#streams.delete(calls);
   }
 
-  /** Ends all connections that there are; the requests on them are cancelled. */
-  hangUp(): void {
-    for (const connection of this.#connections.keys()) connection.close();
+  /** Makes another token, for another kernel, and ends all streams; the calls on them are cancelled. */
+  renew(): string {
+    this.#token = randomToken();
+    for (const stream of this.#streams.keys()) stream.close();
+    return this.#token;
   }
 
-  /** Lets requests be answered for a moment, then ends all connections. */
+  /** Lets calls be answered for a moment, then ends all streams. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     this.#listener?.close();
     await this.#accepting;
-    const ended = [...this.#connections].map(async ([connection, served]) => {
-      connection.end();
-      if (!await settledWithin(served, FAREWELL_MS)) connection.close();
+    const ended = [...this.#streams].map(async ([stream, served]) => {
+      stream.end();
+      if (!await settledWithin(served, FAREWELL_MS)) stream.close();
       await served;
     });
     await Promise.all(ended);
   }
 
-  /** Ends a connection that is only kept; whoever kept it opens another. */
+  /** Ends a stream that is only kept for a next call, which then opens another. */
   #endKept(): boolean {
-    for (const connection of this.#connections.keys()) {
-      if (!connection.isKept) continue;
-      connection.close();
+    for (const stream of this.#streams.keys()) {
+      if (!stream.isKept) continue;
+      stream.close();
       return true;
     }
     return false;
   }
 }
 
-/** What a {@linkcode DoorConnection} is made of. */
-interface DoorConnectionOptions extends Omit<ExchangeOptions, "stream" | "reader"> {
-  /** Answers requests; never rejects. */
-  readonly handler: (request: IncomingRequest) => Promise<DoorAnswer>;
-  /** How long a head may take, in milliseconds; the first one from the connection's beginning. */
-  readonly headTimeoutMs: number;
-  /** How long the connection is kept between two requests, in milliseconds. */
-  readonly idleTimeoutMs: number;
+/** What a {@linkcode DoorStream} is made of. */
+interface DoorStreamOptions extends DoorServerOptions {
+  /** The memory that all calls share. */
+  readonly budget: DoorBudget;
+  /** Tells the token of the kernel that runs from all others. */
+  readonly isToken: (given: string) => boolean;
 }
 
-/** A connection on which one request after the other is answered. */
-class DoorConnection {
+/** A stream on which one call after the other is answered. */
+class DoorStream {
   readonly #stream: ByteStream;
-  readonly #options: DoorConnectionOptions;
-  readonly #reader: RequestReader;
-  #exchange: Exchange | undefined;
+  readonly #options: DoorStreamOptions;
+  readonly #incoming: Incoming;
+  readonly #outgoing: Outgoing;
+  #call: ServedCall | undefined;
   #kept = false;
   #ending = false;
 
-  constructor(stream: ByteStream, options: DoorConnectionOptions) {
+  constructor(stream: ByteStream, options: DoorStreamOptions) {
     this.#stream = stream;
     this.#options = options;
-    this.#reader = new RequestReader(stream);
-    stream.closed.then(() => this.#exchange?.abandon());
+    this.#incoming = new Incoming(stream);
+    this.#outgoing = new Outgoing(stream);
+    stream.closed.then(() => this.#call?.abandon());
   }
 
-  /** Whether it is only kept for a next request: who closes it then, loses none. */
+  /** Whether it is only kept for a next call: closing it loses none. */
   get isKept(): boolean {
     return this.#kept;
   }
 
-  /** Answers requests until no more come. Never rejects. */
-  async serve(): Promise<void> {
-    const { headTimeoutMs, idleTimeoutMs } = this.#options;
-    await this.#untilGone(async () => {
-      let isOpen = await this.#reader.begin(headTimeoutMs);
-      while (isOpen) {
-        if (!await this.#answerNext()) return await this.#farewell();
-        this.#kept = !this.#ending;
-        isOpen = this.#kept && await this.#reader.begin(idleTimeoutMs);
-        this.#kept = false;
-      }
-    });
+  /** Answers calls until no more come, or refuses whatever comes. Never rejects. */
+  async serve(refused?: Refused): Promise<void> {
+    try {
+      const offence = refused ?? await this.#answerAll();
+      if (offence === undefined) return;
+      await this.#outgoing.write(lineOf(refusedText(offence)));
+      await this.#stream.end();
+      await this.#incoming.discard(); // else what is still sent takes the answer from the caller
+    } catch {
+      // The caller is gone, and its call has been cancelled.
+    } finally {
+      this.#stream.close();
+    }
   }
 
-  /** Refuses whatever comes. Never rejects. */
-  async refuse(refused: Refused): Promise<void> {
-    await this.#untilGone(async () => {
-      await this.#refuse(refused);
-      await this.#farewell();
-    });
-  }
-
-  /** Ends the connection once the request that is being answered, if there is one, has its answer. */
+  /** Ends the stream once the call that is being answered, if there is one, has its answer. */
   end(): void {
     this.#ending = true;
-    if (this.#exchange === undefined) this.close();
+    if (this.#call?.hasCome !== true) this.close();
   }
 
-  /** Ends the connection at once. */
+  /** Ends the stream immediately. */
   close(): void {
     this.#kept = false;
     this.#stream.close();
   }
 
-  /** Answers one request, and tells whether another may follow. */
-  async #answerNext(): Promise<boolean> {
-    const { headTimeoutMs, handler } = this.#options;
-    let head: RequestHead;
+  /** Answers calls while they come. What it gives is refused, and ends the stream. */
+  async #answerAll(): Promise<Refused | undefined> {
+    const { headTimeoutMs = HEAD_TIMEOUT_MS } = this.#options;
+    const parts = { ...this.#options, incoming: this.#incoming, outgoing: this.#outgoing };
     try {
-      head = await this.#reader.readHead(headTimeoutMs);
+      do {
+        this.#kept = false;
+        const line = await this.#incoming.line(headTimeoutMs);
+        if (line === undefined) return undefined;
+        const head = parseHead(line);
+        if (!this.#options.isToken(head.token)) throw new Refused(401, "Wrong token");
+        using call = new ServedCall(head, parts);
+        this.#call = call;
+        await call.answer();
+        this.#call = undefined;
+        this.#kept = !this.#ending;
+      } while (this.#kept && await this.#incoming.more());
+      return undefined;
     } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      await this.#refuse(error);
-      return false;
-    }
-    using exchange = new Exchange(head, {
-      ...this.#options,
-      stream: this.#stream,
-      reader: this.#reader,
-    });
-    this.#exchange = exchange;
-    try {
-      return await exchange.finish(await handler(exchange));
-    } finally {
-      this.#exchange = undefined;
-    }
-  }
-
-  async #refuse(refused: Refused): Promise<void> {
-    const answer = this.#options.refusal(refused);
-    const body = new TextEncoder().encode(answer.text);
-    await new AnswerWriter(this.#stream).end(answer, body, false);
-  }
-
-  /** Hangs up after an answer. What was sent meanwhile is read, else the answer would be lost. */
-  async #farewell(): Promise<void> {
-    await this.#stream.end();
-    await this.#reader.discard();
-  }
-
-  async #untilGone(run: () => Promise<void>): Promise<void> {
-    try {
-      await run();
-    } catch {
-      // The other side is gone. A request that was under way has been told.
-    } finally {
-      this.#stream.close();
-      this.#reader[Symbol.dispose]();
+      if (error instanceof Refused) return error;
+      throw error;
     }
   }
 }
 
-/** A request at a door, as whoever answers it sees it. */
-export interface IncomingRequest extends DoorRequest {
-  /** The path, as it was sent, with the query. */
-  readonly target: string;
-  /** Aborts when whoever asked has gone. */
-  readonly signal: AbortSignal;
-  /** Reads the body and parses it. Its memory is counted until the request is answered. */
-  readBody<T>(parse: (body: Uint8Array) => T): Promise<T>;
-  /** Sends a line that comes before the answer. Whoever does not read misses some. */
-  tell(line: string): void;
+/** What a {@linkcode ServedCall} is made of. */
+interface ServedCallOptions extends DoorStreamOptions {
+  readonly incoming: Incoming;
+  readonly outgoing: Outgoing;
 }
 
-/** What an {@linkcode Exchange} is made of. */
-interface ExchangeOptions {
-  /** The connection. */
-  readonly stream: ByteStream;
-  /** What reads from it. */
-  readonly reader: RequestReader;
-  /** The memory that all requests share. */
-  readonly budget: DoorBudget;
-  /** The largest body, in bytes. */
-  readonly maxBodyBytes: number;
-  /** Writes a refusal. */
-  readonly refusal: (refused: Refused) => DoorAnswer;
-}
-
-const encoder = new TextEncoder();
-
-/** One request on a connection, and its answer. Disposing it gives back its memory. */
-class Exchange implements IncomingRequest, Disposable {
-  readonly method: string;
-  readonly target: string;
-  readonly headers: ReadonlyMap<string, string>;
+/** One call on a stream. Disposing it gives back its memory. */
+class ServedCall implements IncomingCall, Disposable {
+  readonly head: CallHead;
   readonly signal: AbortSignal;
 
-  readonly #options: ExchangeOptions;
-  readonly #head: RequestHead;
+  readonly #options: ServedCallOptions;
   readonly #gone = new AbortController();
-  readonly #writer: AnswerWriter;
   #share: Disposable | undefined;
-  #isRead: boolean;
   #offence: Refused | undefined;
-  #answering = false;
+  #state: "coming" | "whole" | "answered" = "coming";
 
-  constructor(head: RequestHead, options: ExchangeOptions) {
-    this.method = head.method;
-    this.target = head.target;
-    this.headers = head.headers;
+  constructor(head: CallHead, options: ServedCallOptions) {
+    this.head = head;
     this.signal = this.#gone.signal;
     this.#options = options;
-    this.#head = head;
-    this.#writer = new AnswerWriter(options.stream);
-    this.#isRead = head.length === 0;
+  }
+
+  /** Whether all of the call has come. */
+  get hasCome(): boolean {
+    return this.#state !== "coming";
   }
 
   async readBody<T>(parse: (body: Uint8Array) => T): Promise<T> {
-    const { reader, budget, maxBodyBytes } = this.#options;
-    const { length } = this.#head;
-    if (length > maxBodyBytes) throw tooLarge(maxBodyBytes);
-    using _body = await budget.forBody(length, this.signal);
-    const body = await reader.readBody(length);
-    this.#isRead = true;
+    const { incoming, budget, maxBodyBytes } = this.#options;
+    const { size } = this.head;
+    if (size > maxBodyBytes) throw tooLarge(maxBodyBytes);
+    using _body = await budget.forBody(size, this.signal);
+    const body = await incoming.bytes(size, BODY_TIMEOUT_MS).catch((error) => {
+      if (!(error instanceof Refused)) this.abandon();
+      throw error;
+    });
+    this.#state = "whole";
     this.#watch();
-    this.#share = await budget.forRequest(body, this.signal);
+    this.signal.throwIfAborted();
+    this.#share = await budget.forCall(body, this.signal);
     return parse(body);
   }
 
-  tell(line: string): void {
-    if (!this.#answering && !this.signal.aborted) this.#writer.tell(line);
+  tell(json: string): void {
+    if (this.#state === "whole" && !this.signal.aborted) this.#options.outgoing.tell(lineOf(json));
   }
 
-  /** Says that whoever asked has gone. */
+  /**
+   * Answers.
+   *
+   * @throws {Refused} No other call may follow on the stream.
+   */
+  async answer(): Promise<void> {
+    const { handler, budget, outgoing } = this.#options;
+    const answer = await handler(this).catch((error) => {
+      if (error instanceof Refused && this.hasCome) return refusedText(error);
+      throw error;
+    });
+    if (this.#offence !== undefined) throw this.#offence;
+    this.signal.throwIfAborted();
+    if (!this.hasCome) throw new Error("A body that is not read would be taken for the next call");
+    this.#state = "answered"; // what comes from here on is the next call
+    const line = lineOf(answer);
+    using share = budget.forAnswer(line.length);
+    if (share === undefined) {
+      throw new Refused(503, "Too many large answers are unread; this one is lost");
+    }
+    await outgoing.write(line);
+  }
+
+  /** Says that the caller has gone. */
   abandon(): void {
     this.#gone.abort(new DOMException("The caller has gone", "AbortError"));
-  }
-
-  /** Answers. */
-  async finish(given: DoorAnswer): Promise<boolean> {
-    if (this.signal.aborted && this.#offence === undefined) return false;
-    this.#answering = true; // what comes from here on is the next request
-    const { refusal, budget } = this.#options;
-    const answer = this.#offence === undefined ? given : refusal(this.#offence);
-    const keep = this.#head.keep && this.#isRead && this.#offence === undefined;
-    const body = encoder.encode(answer.text);
-    using share = budget.forAnswer(body.length);
-    if (share === undefined) {
-      const full = refusal(new Refused(503, "Too many large answers are unread; this one is lost"));
-      await this.#writer.end(full, encoder.encode(full.text), keep);
-    } else {
-      await this.#writer.end(answer, body, keep);
-    }
-    return keep;
   }
 
   [Symbol.dispose](): void {
@@ -329,14 +300,171 @@ class Exchange implements IncomingRequest, Disposable {
 
   /** Notices when the caller leaves, or does not wait for the answer. */
   async #watch(): Promise<void> {
-    const more = await this.#options.reader.peek();
-    if (this.#answering) return;
-    if (more) this.#offence = new Refused(400, "Wait for the answer before the next request");
+    const { incoming } = this.#options;
+    const more = incoming.hasMore || await incoming.more().catch(() => false);
+    if (this.#state !== "whole") return;
+    if (more) this.#offence = new Refused(400, "Wait for the answer before the next call");
     this.abandon();
   }
 }
 
-/** Bodies and requests up to here are not counted: there are only so many connections. */
+/** How many bytes of lines wait for a caller that does not read. */
+const MAX_UNREAD = 1 << 20;
+
+const encoder = new TextEncoder();
+
+function lineOf(json: string): Uint8Array {
+  return encoder.encode(`${json}\n`);
+}
+
+/** Writes lines to a stream, one after the other. */
+class Outgoing {
+  readonly #stream: ByteStream;
+  #last: Promise<void> | undefined;
+  #unread = 0;
+
+  constructor(stream: ByteStream) {
+    this.#stream = stream;
+  }
+
+  /** Sends a line that comes before an answer, unless too many are unread. */
+  tell(line: Uint8Array): void {
+    if (this.#unread + line.length > MAX_UNREAD) return;
+    this.#unread += line.length;
+    // Where writing fails, the caller is gone, which reading notices.
+    this.write(line).then(() => this.#unread -= line.length, () => {});
+  }
+
+  /** Sends a line. */
+  write(line: Uint8Array): Promise<void> {
+    this.#last = this.#last === undefined
+      ? this.#stream.write(line)
+      : this.#last.then(() => this.#stream.write(line));
+    return this.#last;
+  }
+}
+
+/** The longest first line of a call, in bytes. */
+export const MAX_HEAD = 4096;
+const LINE_FEED = 10;
+/** How much and how long is read of what nobody wants any more. */
+const DISCARD_BYTES = 2 ** 28;
+const DISCARD_MS = 5000;
+
+const NOTHING = new Uint8Array(0);
+
+/** Reads what comes in on a stream: no more than is asked for, and for a limited time. */
+class Incoming {
+  readonly #stream: ByteStream;
+  #rest: Uint8Array = NOTHING;
+  #reading: Promise<boolean> | undefined;
+
+  constructor(stream: ByteStream) {
+    this.#stream = stream;
+  }
+
+  /** Whether something has come that nobody has taken. */
+  get hasMore(): boolean {
+    return this.#rest.length > 0;
+  }
+
+  /** Waits until something has come that nobody has taken; `false` where nothing comes any more. */
+  more(): Promise<boolean> {
+    if (this.hasMore) return Promise.resolve(true);
+    return this.#reading ??= this.#read();
+  }
+
+  /** Reads a line; `undefined` where nothing comes. */
+  async line(timeoutMs: number): Promise<Uint8Array | undefined> {
+    using limit = new Limit(timeoutMs);
+    for (let line = NOTHING;;) {
+      const end = this.#rest.indexOf(LINE_FEED);
+      const part = this.#take(end === -1 ? this.#rest.length : end);
+      if (line.length + part.length > MAX_HEAD) {
+        throw new Refused(431, `The first line is above ${MAX_HEAD} bytes`);
+      }
+      line = joinBytes(line, part);
+      if (end !== -1) {
+        this.#take(1);
+        return line;
+      }
+      const more = await limit.of(this.more());
+      if (more === true) continue;
+      if (line.length === 0) return undefined;
+      if (more === LATE) throw new Refused(408, "The call came too slowly");
+      throw cutOff();
+    }
+  }
+
+  /** Reads so many bytes. */
+  async bytes(size: number, timeoutMs: number): Promise<Uint8Array> {
+    if (this.#rest.length >= size) return this.#take(size);
+    using limit = new Limit(timeoutMs);
+    const whole = new Uint8Array(size);
+    for (let length = 0;;) {
+      const part = this.#take(size - length);
+      whole.set(part, length);
+      length += part.length;
+      if (length === size) return whole;
+      const more = await limit.of(this.more());
+      if (more === LATE) throw tooSlow();
+      if (!more) throw cutOff();
+    }
+  }
+
+  /** Reads and drops what comes until the other side ends the stream. */
+  async discard(): Promise<void> {
+    using limit = new Limit(DISCARD_MS);
+    for (let size = 0; size < DISCARD_BYTES && await limit.of(this.more()) === true;) {
+      size += this.#take(Infinity).length;
+    }
+  }
+
+  #take(length: number): Uint8Array {
+    const part = this.#rest.subarray(0, length);
+    this.#rest = part.length === this.#rest.length ? NOTHING : this.#rest.subarray(length);
+    return part;
+  }
+
+  async #read(): Promise<boolean> {
+    try {
+      const came = await this.#stream.read();
+      this.#rest = came ?? NOTHING;
+      return came !== null;
+    } finally {
+      this.#reading = undefined;
+    }
+  }
+}
+
+function cutOff(): Error {
+  return new Error("The stream ended within a call");
+}
+
+const LATE = Symbol("late");
+
+/** How long something may take, from the first wait on. */
+class Limit implements Disposable {
+  readonly #passed = Promise.withResolvers<typeof LATE>();
+  readonly #ms: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(ms: number) {
+    this.#ms = ms;
+  }
+
+  /** Waits for a promise, or until the time is up. */
+  of<T>(promise: Promise<T>): Promise<T | typeof LATE> {
+    this.#timer ??= setTimeout(() => this.#passed.resolve(LATE), this.#ms);
+    return Promise.race([promise, this.#passed.promise]);
+  }
+
+  [Symbol.dispose](): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+/** Bodies and requests up to here are not counted: there are only so many streams. */
 const SMALL_BODY = 1 << 16;
 const SMALL_REQUEST = 1 << 20;
 
@@ -374,7 +502,7 @@ class DoorBudget {
    * Waits until a body may be parsed. Who waits here has what it needs of the other shares, so those
    * who wait never wait for each other.
    */
-  async forRequest(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
+  async forCall(body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
     if (body.length * (PER_BYTE + PER_VALUE) <= SMALL_REQUEST) return FREE;
     const { values } = measureJson(body);
     if (values > MAX_VALUES) throw new Refused(413, `The body has more than ${MAX_VALUES} values`);

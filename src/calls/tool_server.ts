@@ -6,13 +6,14 @@ import { LastingServer } from "../base/lasting_server.ts";
 import { ApplicationDoor } from "./application.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
-import { KernelDoor } from "./kernel_door.ts";
+import type { DoorServer } from "./door_server.ts";
+import { kernelDoor } from "./kernel_door.ts";
 import { ToolRunner, type ToolRunnerOptions } from "./runner.ts";
 
 /** Options of {@linkcode ToolServer.start}. */
 export interface ToolServerOptions extends ToolRunnerOptions {
   /**
-   * The largest request body, in bytes.
+   * The largest body of a request or call, in bytes.
    *
    * @default {67108864}
    */
@@ -30,13 +31,16 @@ export interface ToolServerOptions extends ToolRunnerOptions {
 
 /** Where a door of a {@linkcode ToolServer} is, and what opens it. */
 export interface Door {
-  /** Its address, on loopback. */
+  /**
+   * Its address, on loopback: `http:` for the application's door; `tcp:` for the kernel's, where only
+   * `ipybox_runtime` calls.
+   */
   readonly url: URL;
   /** Its host, as a number. */
   readonly hostname: string;
   /** Its port. */
   readonly port: number;
-  /** The bearer token of every request. */
+  /** What every request or call must show. */
   readonly token: string;
 }
 
@@ -76,7 +80,7 @@ export class ToolServer implements AsyncDisposable {
   readonly page: ApprovalPage;
 
   readonly #stack: AsyncDisposableStack;
-  readonly #kernel: KernelDoor;
+  readonly #kernel: DoorServer;
   readonly #kernelPort: number | undefined;
 
   private constructor(parts: Parts, stack: AsyncDisposableStack) {
@@ -102,7 +106,7 @@ export class ToolServer implements AsyncDisposable {
     const desk = stack.use(new PageDesk(runner.channel, options.approvalPage));
     const common = { runner, maxBodyBytes, log };
 
-    const kernel = stack.use(new KernelDoor(common));
+    const kernel = stack.use(kernelDoor(common));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
     const door: ApplicationDoor = new ApplicationDoor({
@@ -141,7 +145,7 @@ export class ToolServer implements AsyncDisposable {
    */
   get kernelDoor(): Door {
     const port = this.#kernelPort;
-    if (port !== undefined) return doorAt("127.0.0.1", port, this.kernelToken);
+    if (port !== undefined) return doorAt("tcp", port, this.kernelToken);
     throw new Error("The kernel's door of this tool server has no port: kernelPort is false");
   }
 
@@ -179,7 +183,7 @@ export class ToolServer implements AsyncDisposable {
 interface Parts {
   readonly runner: ToolRunner;
   readonly page: ApprovalPage;
-  readonly kernel: KernelDoor;
+  readonly kernel: DoorServer;
   readonly kernelPort: number | undefined;
   readonly applicationDoor: Door;
 }
@@ -204,10 +208,10 @@ function listen(
     }),
   );
   stack.defer(async () => void await settledWithin(Promise.all(underWay), FAREWELL_MS));
-  const { hostname, port } = server.addr;
-  return doorAt(hostname, port, token);
+  return doorAt("http", server.addr.port, token);
 }
 
-function doorAt(hostname: string, port: number, token: string): Door {
-  return { url: new URL(`http://${hostname}:${port}`), hostname, port, token };
+function doorAt(scheme: "http" | "tcp", port: number, token: string): Door {
+  const hostname = "127.0.0.1";
+  return { url: new URL(`${scheme}://${hostname}:${port}`), hostname, port, token };
 }

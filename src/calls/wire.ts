@@ -1,6 +1,10 @@
 /**
  * What goes through the kernel's door. The Python half is `templates/runtime/ipybox_runtime`.
  *
+ * A call is a line `{"token": …, "call": "run" | "catalog" | "approve", "size": …, "line": …}` and then
+ * a JSON body of `size` bytes. It is answered with any number of lines `{"progress": …}` and then one
+ * with `result`, `approved`, `error`, or, where the call was not looked at, `refused`.
+ *
  * @module
  */
 import { z } from "zod";
@@ -11,6 +15,7 @@ import type { ToolProgress } from "../mcp/hooks.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
+import { Refused } from "./door.ts";
 
 /** All words for `error.type`. Each is an exception class of the Python runtime. */
 export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
@@ -40,6 +45,37 @@ export interface WireError {
   readonly signal?: string;
 }
 
+/** What code in the kernel may ask for. */
+export const CALLS = ["run", "catalog", "approve"] as const;
+
+const callHead = z.strictObject({
+  token: z.string(),
+  call: z.enum(CALLS),
+  size: z.int().min(0),
+  line: z.number().optional(),
+});
+
+/** The first line of a call. */
+export interface CallHead {
+  /** Opens the door. */
+  readonly token: string;
+  /** What is asked for. */
+  readonly call: typeof CALLS[number];
+  /** The size of the body, in bytes. */
+  readonly size: number;
+  /** The line of the execution's code that calls. */
+  readonly line?: number | undefined;
+}
+
+/** Reads the first line of a call. */
+export function parseHead(line: Uint8Array): CallHead {
+  try {
+    return callHead.parse(JSON.parse(decoder.decode(line)));
+  } catch (cause) {
+    throw new Refused(400, "This is not a call of a tool", { cause });
+  }
+}
+
 const runRequest = z.strictObject({
   server: z.string().max(256),
   tool: z.string().max(1024),
@@ -66,11 +102,11 @@ export interface RunRequest {
   readonly call: ToolCall;
   /** How long it may take once it is approved. */
   readonly timeoutMs: number | undefined;
-  /** Whether the answer is lines, of which all but the last tell of progress. */
+  /** Whether lines with its progress come before the answer. */
   readonly progress: boolean;
 }
 
-/** Reads the body of `POST /run`. */
+/** Reads the body of a `run`. */
 export function parseRunRequest(body: Uint8Array): RunRequest {
   const { server, tool, arguments: args, timeout_ms, progress = false } = parse(runRequest, body);
   const call = { serverName: server, toolName: tool, arguments: sealed(args) };
@@ -85,19 +121,19 @@ export interface CatalogRequest {
   readonly timeoutMs: number | undefined;
 }
 
-/** Reads the body of `POST /catalog`. */
+/** Reads the body of a `catalog`. */
 export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
   const { server, method, params, timeout_ms } = parse(catalogRequest, body);
   const call = { serverName: server, method, params: checkCatalogParams(method, params) };
   return { call, timeoutMs: timeout_ms };
 }
 
-/** Writes the line that tells of a call's progress. */
+/** Writes what reports a call's progress. */
 export function progressLine({ progress, total, message }: ToolProgress): string {
-  return JSON.stringify({ progress: { progress, total, message } }) + "\n";
+  return JSON.stringify({ progress: { progress, total, message } });
 }
 
-/** Reads the body of `POST /approve`, by which only shell commands are approved. */
+/** Reads the body of an `approve`, by which only shell commands are approved. */
 export function parseApproveRequest(body: Uint8Array): ApprovalCall {
   const { kind, arguments: args } = parse(approveRequest, body);
   return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
@@ -116,6 +152,11 @@ export function approvedText(args: ExactObject): string {
 /** Writes the answer to a call that failed. */
 export function errorText(error: WireError): string {
   return stringifyExact({ error });
+}
+
+/** Writes the answer to a call that was not looked at. */
+export function refusedText({ message }: Refused): string {
+  return JSON.stringify({ refused: message });
 }
 
 /**

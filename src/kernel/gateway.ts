@@ -372,8 +372,8 @@ export interface KernelGatewayOptions {
   /** Environment variables of the kernel, which inherits nothing of the host's but `PATH`. */
   kernelEnv?: Readonly<Record<string, string>>;
   /**
-   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`; or what takes
-   * their connections without there being an address.
+   * The one address on the host that code in kernels can reach, at `IPYBOX_TOOL_URL`, such as
+   * `tcp://127.0.0.1:41234`; or what takes their connections without there being an address.
    */
   kernelDoor?: KernelDoorTarget;
   /**

@@ -97,7 +97,7 @@ for (const sandbox of [true, false]) {
         "42\n",
       );
       const url = await kernel.run("print(os.environ['IPYBOX_TOOL_URL'], os.environ['HOME'])");
-      assertMatch(url, /^http:\/\/127\.0\.0\.1:\d+ \/.*\/session\/kernels\/\w+\n$/);
+      assertMatch(url, /^tcp:\/\/127\.0\.0\.1:\d+ \/.*\/session\/kernels\/\w+\n$/);
     } finally {
       Deno.env.delete("IPYBOX_TEST_SECRET_GATEWAY");
     }
@@ -115,7 +115,7 @@ for (const sandbox of [true, false]) {
     const code = `
 import os, urllib.request
 def post(size):
-    url = os.environ["IPYBOX_TOOL_URL"]
+    url = os.environ["IPYBOX_TOOL_URL"].replace("tcp:", "http:")
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     return opener.open(url, data=b"x" * size).read().decode()
 print(post(5), post(3_000_000))

@@ -64,7 +64,7 @@ def kernel_environment(folder):
     environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
     environment["IPYBOX_KERNEL_FOLDER"] = folder
     if SETTINGS["door_port"] is not None:
-        environment["IPYBOX_TOOL_URL"] = f"http://127.0.0.1:{SETTINGS['door_port']}"
+        environment["IPYBOX_TOOL_URL"] = f"tcp://127.0.0.1:{SETTINGS['door_port']}"
     return environment
 
 

@@ -134,7 +134,7 @@ async function sentBy(root: string, tools: ToolServer): Promise<string[]> {
     args: ["-c", code],
     env: {
       PYTHONPATH: root,
-      IPYBOX_TOOL_URL: kernelDoor.url.origin,
+      IPYBOX_TOOL_URL: kernelDoor.url.href,
       IPYBOX_TOOL_TOKEN: kernelDoor.token,
     },
   }).output();

@@ -358,8 +358,8 @@ Deno.test("kept connections that the server has closed are replaced", async () =
     `${IMPORTS}
 from ipybox_runtime import session
 raw.run_sync("count")
-for connection in session.default_session()._idle:
-    connection._socket.shutdown(2)
+for stream in session.default_session()._idle:
+    stream.socket.shutdown(2)
 print(json.dumps(raw.run_sync("count").text))`,
     { door: server.kernelDoor },
   );

@@ -45,18 +45,12 @@ async function peakOf(pid: number): Promise<number> {
 async function sendCall(host: Host, server: string, size: number): Promise<Deno.TcpConn> {
   const connection = await Deno.connect({ hostname: "127.0.0.1", port: host.port });
   const before = `{"server":"${server}","tool":"echo","arguments":{"text":"`;
-  const head = [
-    "POST /run HTTP/1.1",
-    "Host: 127.0.0.1",
-    `Authorization: Bearer ${host.token}`,
-    "Content-Type: application/json",
-    `Content-Length: ${before.length + size + 3}`,
-  ].join("\r\n");
+  const head = { token: host.token, call: "run", size: before.length + size + 3 };
   const say = async (bytes: Uint8Array): Promise<void> => {
     for (let at = 0; at < bytes.length;) at += await connection.write(bytes.subarray(at));
   };
   const sending = async (): Promise<void> => {
-    await say(new TextEncoder().encode(`${head}\r\n\r\n${before}`));
+    await say(new TextEncoder().encode(`${JSON.stringify(head)}\n${before}`));
     for (let left = size; left > 0; left -= FILLER.length) await say(FILLER.subarray(0, left));
     await say(new TextEncoder().encode('"}}'));
   };

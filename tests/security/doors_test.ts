@@ -1,13 +1,14 @@
 /** Attacks on the two doors, from the kernel's side and from web pages. */
-import { assertEquals, assertFalse, assertMatch } from "@std/assert";
+import { assert, assertEquals, assertFalse, assertMatch, fail } from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { type Door, ToolServer } from "../../src/calls/tool_server.ts";
+import { callDoor, callText, sayAtDoor } from "../support/door.ts";
 import { rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const encoder = new TextEncoder();
 
-/** Sends bytes as they are and gives the status of the answer, or 0 for none. */
+/** Sends a request of HTTP as it is and gives the status of the answer, or 0 for none. */
 async function send(door: Door, head: string, body: string | Uint8Array = ""): Promise<number> {
   const connection = await Deno.connect({ hostname: door.hostname, port: door.port });
   try {
@@ -48,6 +49,21 @@ function post(
   return send(door, `POST ${path} HTTP/1.1\n${lines.join("\n")}\n\n`, body);
 }
 
+function put(name: string, door: Door, headers: Record<string, string> = {}): string {
+  const all = {
+    Host: `127.0.0.1:${door.port}`,
+    Authorization: `Bearer ${door.token}`,
+    "Content-Type": "application/json",
+    "Content-Length": "18",
+    Connection: "close",
+    ...headers,
+  };
+  const lines = Object.entries(all).filter(([, value]) => value !== "").map(([k, v]) =>
+    `${k}: ${v}`
+  );
+  return `PUT /servers/${name} HTTP/1.1\n${lines.join("\n")}\n\n`;
+}
+
 function upgrade(door: Door, path: string, headers: Record<string, string>): Promise<number> {
   const all = {
     Host: `127.0.0.1:${door.port}`,
@@ -59,6 +75,11 @@ function upgrade(door: Door, path: string, headers: Record<string, string>): Pro
   };
   const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}`);
   return send(door, `GET ${path} HTTP/1.1\n${lines.join("\n")}\n\n`);
+}
+
+/** Why the kernel's door refuses a call; `undefined` where it answers. */
+async function refusal(door: Door, name: string, body: string, head = {}): Promise<unknown> {
+  return (await callDoor(door, name, body, head) ?? fail("hung up")).refused;
 }
 
 async function running(
@@ -80,8 +101,9 @@ const CALL = '{"server":"raw","tool":"count","arguments":{}}';
 
 Deno.test("what the other attacks vary is let through as it is", async () => {
   await running(async ({ kernelDoor, applicationDoor }, started) => {
-    assertEquals(await post(kernelDoor, "/run", CALL), 200);
+    assertEquals(await refusal(kernelDoor, "run", CALL), undefined);
     await until(started);
+    assertEquals(await post(applicationDoor, "/page-link", ""), 200);
     const Authorization = `Bearer ${applicationDoor.token}`;
     assertEquals(await upgrade(applicationDoor, "/approval", { Authorization }), 101);
   });
@@ -116,12 +138,10 @@ Deno.test("A2: no page opens the approval WebSocket, whatever it knows", async (
   });
 });
 
-Deno.test("A3: a rebound name opens neither door", async () => {
-  await running(async ({ kernelDoor, applicationDoor }, started) => {
-    for (
-      const Host of ["evil.example", `evil.example:${kernelDoor.port}`, "127.0.0.1.evil.example"]
-    ) {
-      assertEquals(await post(kernelDoor, "/run", CALL, { Host }), 421, Host);
+Deno.test("A3: a rebound name opens no door", async () => {
+  await running(async ({ applicationDoor }, started) => {
+    const { port } = applicationDoor;
+    for (const Host of ["evil.example", `evil.example:${port}`, "127.0.0.1.evil.example"]) {
       assertEquals(await post(applicationDoor, "/reset", "{}", { Host }), 421, Host);
       const Authorization = `Bearer ${applicationDoor.token}`;
       assertEquals(await upgrade(applicationDoor, "/approval", { Host, Authorization }), 421, Host);
@@ -130,14 +150,23 @@ Deno.test("A3: a rebound name opens neither door", async () => {
   });
 });
 
-Deno.test("A4: a page's form runs nothing", async () => {
+Deno.test("A3, A4: what a page can send, were it all that the kernel knows, runs nothing", async () => {
   await running(async ({ kernelDoor, applicationDoor }, started) => {
+    const call = callText(kernelDoor, "run", CALL);
+    for (const first of ["POST /run HTTP/1.1", "GET / HTTP/1.1", "OPTIONS * HTTP/1.1", ""]) {
+      for (const end of ["\n", "\r\n"]) {
+        const head = [first, `Host: 127.0.0.1:${kernelDoor.port}`, "", ""].join(end);
+        assertMatch(`${(await sayAtDoor(kernelDoor, head + call))?.refused}`, /not a call/);
+      }
+    }
+    assertMatch(`${(await sayAtDoor(kernelDoor, "\x16\x03\x01\n" + call))?.refused}`, /not a call/);
     const types = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""];
     for (const type of types) {
-      assertEquals(await post(kernelDoor, "/run", CALL, { "Content-Type": type }), 415, type);
+      const body = '{"command":"true"}';
+      const headers = { "Content-Type": type };
+      assertEquals(await send(applicationDoor, put("evil", applicationDoor, headers), body), 415);
     }
     const Origin = "https://evil.example";
-    assertEquals(await post(kernelDoor, "/run", CALL, { Origin }), 403);
     assertEquals(await post(applicationDoor, "/reset", "{}", { Origin }), 403);
     assertFalse(await started());
   });
@@ -147,11 +176,13 @@ Deno.test("A5, A7: the kernel's token and door lead nowhere near the application
   await running(async ({ kernelDoor, applicationDoor }) => {
     const { token } = kernelDoor;
     for (const path of ["/reset", "/approval", "/servers", "/servers/evil", "/", "/../reset"]) {
-      assertEquals(await post(kernelDoor, path, "{}"), 404, path);
+      for (const name of [path, path.slice(1)]) {
+        assertMatch(`${await refusal(kernelDoor, name, "{}")}`, /not a call/, name);
+      }
       assertEquals(await post({ ...applicationDoor, token }, path, "{}"), 401, path);
     }
     const Authorization = `Bearer ${token}`;
-    assertEquals(await upgrade(kernelDoor, "/approval", { Authorization }), 404);
+    assertEquals(await upgrade(kernelDoor, "/approval", { Authorization }), 0);
   });
 });
 
@@ -175,11 +206,30 @@ Deno.test("A6: a request with a command, a URL or anything else of its own start
       "{",
     ];
     for (const body of hostile) {
-      assertEquals(await post(kernelDoor, "/run", body), 400, body.slice(0, 90));
+      assert(await refusal(kernelDoor, "run", body) !== undefined, body.slice(0, 90));
     }
-    assertEquals(await post(kernelDoor, "/approve", '{"kind":"tool","arguments":{}}'), 400);
+    assert(await refusal(kernelDoor, "approve", '{"kind":"tool","arguments":{}}') !== undefined);
+    const heads = [
+      { server_params: { command: "sh" } },
+      { approved: true },
+      { line: "1" },
+      {
+        call: ["run"],
+      },
+      { size: -1 },
+      { size: 1.5 },
+      { size: "46" },
+      { token: null },
+      { token: [kernelDoor.token] },
+    ];
+    for (const head of heads) {
+      const answer = await refusal(kernelDoor, "run", CALL, head);
+      assertMatch(`${answer}`, /not a call/, JSON.stringify(head));
+    }
+    const pollute = callText(kernelDoor, "run", CALL).replace("{", '{"__proto__":{"token":"x"},');
+    assertMatch(`${(await sayAtDoor(kernelDoor, pollute))?.refused}`, /not a call/);
     for (const server of ["nowhere", "../raw", "__proto__", "constructor", "raw\\u0000"]) {
-      assertEquals(await post(kernelDoor, "/run", CALL.replace("raw", server)), 200);
+      assertEquals(await refusal(kernelDoor, "run", CALL.replace("raw", server)), undefined);
     }
     assertFalse(await started());
   });
@@ -200,7 +250,6 @@ Deno.test("A9: the arguments that run are the bytes that were shown", async () =
     }
     return void request.accept();
   });
-  const { url, token } = server.kernelDoor;
   const hostile = [
     '{"path":"shown","path":"/etc/passwd"}',
     '{"__proto__":{"path":"x"},"n":1.0,"m":1E2,"big":123456789012345678901234567890}',
@@ -208,12 +257,9 @@ Deno.test("A9: the arguments that run are the bytes that were shown", async () =
     '{"a":{"b":{"c":[{"d":-0}]}}}',
   ];
   for (const args of hostile) {
-    const response = await fetch(new URL("/run", url), {
-      method: "POST",
-      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-      body: `{"server":"raw","tool":"echo","arguments":${args}}`,
-    });
-    const line = String((await response.json()).result.content[0].text);
+    const body = `{"server":"raw","tool":"echo","arguments":${args}}`;
+    const answer = JSON.stringify(await callDoor(server.kernelDoor, "run", body));
+    const line = JSON.parse(answer).result.content[0].text;
     const sent = /"arguments":(.*)},"jsonrpc"/.exec(line)?.[1];
     assertEquals(sent, shown.at(-1));
   }
@@ -223,13 +269,18 @@ Deno.test("A9: the arguments that run are the bytes that were shown", async () =
 
 Deno.test("A11: neither door is open to another machine or without a token", async () => {
   await running(async ({ kernelDoor, applicationDoor }, started) => {
-    for (const door of [kernelDoor, applicationDoor]) {
-      assertEquals(door.hostname, "127.0.0.1");
-      assertEquals(door.token.length, 64);
-      for (const Authorization of ["", "Bearer ", "Bearer null", `bearer${door.token}`]) {
-        assertEquals(await post(door, "/run", CALL, { Authorization }), 401, Authorization);
-        assertEquals(await post(door, "/status", "", { Authorization }), 401, Authorization);
-      }
+    for (const { hostname, token } of [kernelDoor, applicationDoor]) {
+      assertEquals(hostname, "127.0.0.1");
+      assertEquals(token.length, 64);
+    }
+    const wrong = [applicationDoor.token, kernelDoor.token.slice(1), `${kernelDoor.token}0`];
+    for (const token of ["", "null", ...wrong]) {
+      assertEquals(await refusal(kernelDoor, "run", CALL, { token }), "Wrong token", token);
+    }
+    const { token } = applicationDoor;
+    for (const Authorization of ["", "Bearer ", "Bearer null", `bearer${token}`]) {
+      assertEquals(await post(applicationDoor, "/reset", "", { Authorization }), 401);
+      assertEquals(await post(applicationDoor, "/status", "", { Authorization }), 401);
     }
     assertFalse(await started());
   });
@@ -288,19 +339,17 @@ Deno.test("a tool server ends although a request never comes whole", async () =>
   assertEquals(await connection.read(buffer).catch(() => null), null);
 });
 
-Deno.test("A14: a body that is too large is refused while it comes, whatever it declares", async () => {
-  await running(async ({ kernelDoor }, started) => {
-    assertEquals(await post(kernelDoor, "/run", "", { "Content-Length": "99999999999" }), 413);
-    const head = [
-      "POST /run HTTP/1.1",
-      "Host: 127.0.0.1",
-      `Authorization: Bearer ${kernelDoor.token}`,
-      "Content-Type: application/json",
-      "Transfer-Encoding: chunked\n\n",
-    ].join("\n");
-    const chunk = `10000\r\n${" ".repeat(0x10000)}\r\n`;
-    const status = await send(kernelDoor, head, chunk.repeat(40));
-    assertEquals(status, 411, "a body whose size is not told is not read at all");
+Deno.test("A14: what is too large is refused before it comes, and nobody waits for its end", async () => {
+  await running(async ({ kernelDoor, applicationDoor }, started) => {
+    const huge = { size: 99_999_999_999 };
+    assertMatch(`${await refusal(kernelDoor, "run", "", huge)}`, /above 1048576 bytes/);
+    const stranger = await refusal(kernelDoor, "run", "", { ...huge, token: "x" });
+    assertEquals(stranger, "Wrong token", "who has no token learns no more");
+    const filler = new Uint8Array(1 << 20).fill(0x20);
+    const endless = await sayAtDoor(kernelDoor, ...Array(40).fill(filler));
+    assertMatch(`${endless?.refused}`, /first line is above/);
+    const headers = { "Content-Length": "99999999999" };
+    assertEquals(await send(applicationDoor, put("evil", applicationDoor, headers)), 413);
     assertFalse(await started());
   });
 });

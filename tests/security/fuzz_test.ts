@@ -33,9 +33,13 @@ import { parseRequirement } from "../../src/python/requirement.ts";
 import { indexSettings } from "../../src/python/indexes.ts";
 import { Refused } from "../../src/calls/door.ts";
 import { parseServersFile } from "../../src/servers/foreign.ts";
-import { parseHead } from "../../src/calls/door_http.ts";
 import { launchText } from "../../src/servers/facets.ts";
-import { parseApproveRequest, parseCatalogRequest, parseRunRequest } from "../../src/calls/wire.ts";
+import {
+  parseApproveRequest,
+  parseCatalogRequest,
+  parseHead,
+  parseRunRequest,
+} from "../../src/calls/wire.ts";
 
 /** How long each parser is fed. */
 const BUDGET_MS = Number(Deno.env.get("IPYBOX_FUZZ_SECONDS") ?? 1) * 1000;
@@ -148,11 +152,6 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
     throws: [TypeError],
     seeds: ['{"decision":"allow","digest":"x","remember":"cell"}'],
   },
-  "heads of requests": {
-    parse: parseHead,
-    throws: [Refused],
-    seeds: ["POST /run HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\nconnection: close"],
-  },
   "challenges of OAuth": {
     parse: (text) => {
       const headers = new Headers();
@@ -220,6 +219,11 @@ const BYTES: Readonly<Record<string, Parser<Uint8Array<ArrayBuffer>>>> = {
     parse: (bytes) => decodeMessage(bytes.buffer),
     throws: [Error],
     seeds: [latin1(kernelMessage("display_data", '{"data":{},"metadata":{},"transient":{}}'))],
+  },
+  "first lines of calls": {
+    parse: parseHead,
+    throws: [Refused],
+    seeds: ['{"token":"0f","call":"run","size":3,"line":1}'],
   },
   "calls": { parse: parseRunRequest, throws: [TypeError], seeds: [CALL] },
   "questions for catalogs": {

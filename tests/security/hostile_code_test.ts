@@ -185,7 +185,7 @@ results["door"] = DOOR
     assert(open.includes(Number(door)));
     if (linux) assertEquals(open.includes(port), false);
     assertEquals(Object.values(answers).filter((answer) => answer === "200"), []);
-    assertEquals(answers[door], "401");
+    assertEquals(answers[door], "BadStatusLine"); // it speaks no HTTP
     assert(open.length < 20, `Whose ports are these? ${ports}`);
   });
 
@@ -338,25 +338,22 @@ async function doorAttacks(
       `
 results = {}
 params = ${params}
-attempt("params", lambda: ask(DOOR, "POST", "/run", {"server": "raw", "tool": "count",
-    "arguments": {}, "server_params": params})[0])
-attempt("reference", lambda: ask(DOOR, "POST", "/run", {"server_name": "evil", "tool_name": "t",
-    "tool_args": {}, "server_params": params})[0])
-attempt("params as server", lambda: ask(DOOR, "POST", "/run", {"server": params, "tool": "t",
-    "arguments": {}})[0])
-attempt("register", lambda: ask(DOOR, "PUT", "/servers/evil", params)[0])
-attempt("reset", lambda: ask(DOOR, "POST", "/reset", {})[0])
-attempt("connect", lambda: ask(DOOR, "GET", "/approval")[0])
+attempt("params", lambda: call("run", {"server": "raw", "tool": "count",
+    "arguments": {}, "server_params": params}))
+attempt("reference", lambda: call("run", {"server_name": "evil", "tool_name": "t",
+    "tool_args": {}, "server_params": params}))
+attempt("params as server", lambda: call("run", {"server": params, "tool": "t", "arguments": {}}))
+for name in ("register", "servers/evil", "reset", "approval"):
+    attempt(name, lambda: call(name, params))
+attempt("HTTP", lambda: ask(DOOR, "POST", "/reset", {})[0])
 `,
     );
-    assertEquals(outcomes, {
-      params: "400",
-      reference: "400",
-      "params as server": "400",
-      register: "404",
-      reset: "404",
-      connect: "404",
-    });
+    assertEquals(outcomes.HTTP, "BadStatusLine");
+    delete outcomes.HTTP;
+    assertEquals(Object.keys(outcomes).length, 7);
+    for (const [name, outcome] of Object.entries(outcomes)) {
+      assertMatch(outcome, /^'refused: /, name);
+    }
     assertEquals(await Deno.lstat(mark).catch(() => undefined), undefined);
     assertEquals(executor.servers, ["raw"]);
   });
@@ -369,8 +366,7 @@ attempt("connect", lambda: ask(DOOR, "GET", "/approval")[0])
 results = {}
 for name in ${JSON.stringify(names)}:
     body = {"server": name, "tool": "count", "arguments": {}}
-    attempt("server " + name,
-        lambda: json.loads(ask(DOOR, "POST", "/run", body)[1])["error"]["type"])
+    attempt("server " + name, lambda: call("run", body))
 `,
     );
     assertEquals(Object.keys(outcomes).length, names.length);
@@ -384,19 +380,21 @@ for name in ${JSON.stringify(names)}:
       executor,
       `
 results = {}
-attempt("no token", lambda: ask(DOOR, "GET", "/status", token="")[0])
-attempt("wrong token", lambda: ask(DOOR, "GET", "/status", token="0" * 64)[0])
-attempt("page", lambda: ask(DOOR, "GET", "/status", headers={"Origin": "http://127.0.0.1"})[0])
-attempt("rebound", lambda: ask(DOOR, "GET", "/status", headers={"Host": "evil.example"})[0])
-attempt("itself", lambda: ask(DOOR, "GET", "/status")[0])
+body = {"server": "unknown", "tool": "count", "arguments": {}}
+page = b"POST / HTTP/1.1\\r\\nHost: 127.0.0.1\\r\\n\\r\\n" + request(json.dumps(body))
+attempt("no token", lambda: call("run", body, token=""))
+attempt("wrong token", lambda: call("run", body, token="0" * 64))
+attempt("no text as token", lambda: call("run", body, token=[TOKEN]))
+attempt("page", lambda: outcome(send(DOOR, page)))
+attempt("itself", lambda: call("run", body))
 `,
     );
     assertEquals(outcomes, {
-      "no token": "401",
-      "wrong token": "401",
-      page: "403",
-      rebound: "421",
-      itself: "200",
+      "no token": "'refused: Wrong token'",
+      "wrong token": "'refused: Wrong token'",
+      "no text as token": "'refused: This is not a call of a tool'",
+      page: "'refused: This is not a call of a tool'",
+      itself: "'unknown_server'",
     });
   });
 
@@ -407,24 +405,23 @@ attempt("itself", lambda: ask(DOOR, "GET", "/status")[0])
 results = {}
 body = {"server": "raw", "tool": "count", "arguments": {}}
 answers = []
-def call():
+def wait_for_it():
     try:
         # Longer than the server may take to start: who hangs up takes his call back.
-        answers.append(ask(DOOR, "POST", "/run", body, wait=60))
+        answers.append(call("run", body, wait=60))
     except Exception as error:
         answers.append(repr(error))
-threading.Thread(target=call, daemon=True).start()
-attempt("as tool", lambda: ask(DOOR, "POST", "/approve", {"kind": "tool", "arguments": {}})[0])
-attempt("for another", lambda: ask(DOOR, "POST", "/approve",
-    {"kind": "shell", "arguments": {"cmd": "true"}, "server": "raw", "tool": "count"})[0])
-attempt("approved", lambda: ask(DOOR, "POST", "/run", {**body, "approved": True})[0])
-attempt("policy", lambda: ask(DOOR, "POST", "/run", {**body, "approval": "allow"})[0])
-attempt("remembered", lambda: ask(DOOR, "POST", "/run",
-    {**body, "remember": {"scope": "always", "match": "tool"}})[0])
-attempt("remembered shell", lambda: ask(DOOR, "POST", "/approve", {"kind": "shell",
-    "arguments": {"cmd": "true"}, "remember": {"scope": "always", "match": "tool"}})[0])
-attempt("as its own source", lambda: ask(DOOR, "POST", "/run",
-    {**body, "source": {"line": 1, "text": "harmless()"}})[0])
+threading.Thread(target=wait_for_it, daemon=True).start()
+attempt("as tool", lambda: call("approve", {"kind": "tool", "arguments": {}}))
+attempt("for another", lambda: call("approve",
+    {"kind": "shell", "arguments": {"cmd": "true"}, "server": "raw", "tool": "count"}))
+attempt("approved", lambda: call("run", {**body, "approved": True}))
+attempt("policy", lambda: call("run", {**body, "approval": "allow"}))
+attempt("remembered", lambda: call("run", {**body, "remember": {"scope": "always", "match": "tool"}}))
+attempt("remembered shell", lambda: call("approve", {"kind": "shell",
+    "arguments": {"cmd": "true"}, "remember": {"scope": "always", "match": "tool"}}))
+attempt("as its own source", lambda: call("run", {**body, "source": {"line": 1, "text": "harmless()"}}))
+attempt("approved in the first line", lambda: call("run", body, approved=True))
 for port in ${siege.sandbox ? "open_ports()" : "[DOOR]"}:
     attempt(f"{port}", lambda: ask(port, "GET", "/approval", wait=0.3, headers={
             "Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13",
@@ -441,11 +438,9 @@ results["answers"] = repr(answers)
     });
     assertEquals(outcomes.answers, "[]"); // the call still waited for the application
     assertEquals(asked, 1);
-    assertEquals(
-      ["as tool", "for another", "approved", "policy", "remembered", "remembered shell"]
-        .concat("as its own source").map((name) => outcomes[name]),
-      Array.from({ length: 7 }, () => "400"),
-    );
+    const names = ["as tool", "for another", "approved", "policy", "remembered", "remembered shell"]
+      .concat("as its own source", "approved in the first line");
+    for (const name of names) assertMatch(outcomes[name] ?? "", /^'refused: /, name);
     assertEquals(Object.values(outcomes).filter((outcome) => outcome === "101"), []);
     assertEquals(await siege.calls(), before);
     assertEquals(await Deno.lstat(`${workspace}/evil`).catch(() => undefined), undefined);

@@ -6,6 +6,7 @@ import { follow, TestExecutor } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testIf } from "../support/skip.ts";
 import { stepsOf } from "../support/steps.ts";
+import { callDoor } from "../support/door.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 import { attack, DENIED, Siege, TOOLS } from "./siege.ts";
 
@@ -68,14 +69,14 @@ attempt("application", lambda: ask(${port}, "GET", "/servers", token="${token}",
 Deno.test("A24: the token of one kernel opens no other one's door", async () => {
   await using one = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
   await using other = await ToolServer.start({ servers: { raw: rawServer() }, log: silentLogger });
-  for (const door of [other.kernelDoor, other.applicationDoor]) {
-    for (const { token } of [one.kernelDoor, one.applicationDoor]) {
-      const response = await fetch(new URL("/status", door.url), {
-        headers: { authorization: `Bearer ${token}` },
-      });
-      await response.text();
-      assertEquals(response.status, 401);
-    }
+  for (const { token } of [one.kernelDoor, one.applicationDoor]) {
+    const response = await fetch(new URL("/status", other.applicationDoor.url), {
+      headers: { authorization: `Bearer ${token}` },
+    });
+    await response.text();
+    assertEquals(response.status, 401);
+    const answer = await callDoor(other.kernelDoor, "run", "{}", { token });
+    assertEquals(answer, { refused: "Wrong token" });
   }
 });
 
@@ -136,22 +137,24 @@ testIf(
       const { executor } = started;
       const doors = await attack(
         executor,
-        `${TOOLS}\nresults["door"] = DOOR\nask(DOOR, "POST", "/run",
-            {"server": "raw", "tool": "count", "arguments": {}})`,
+        `${TOOLS}\nresults["door"] = DOOR\ncall("run", {"server": "raw", "tool": "count", "arguments": {}})`,
         (request) => request.reject(),
       );
       const { port } = executor.applicationDoor;
       const script = `
-import encodings.idna, http.client, os  # all that is needed: this user may not see the files
+import encodings.idna, http.client, os, socket  # all that is needed: this user may not see the files
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
-for door in (${doors.door}, ${port}):
-    for path in ("run", "approval", "servers", "status"):
-        connection = http.client.HTTPConnection("127.0.0.1", door)
-        connection.request("GET", "/" + path)
-        print(connection.getresponse().status)
-        connection.close()
+for call in ("run", "catalog", "approve"):
+    with socket.create_connection(("127.0.0.1", ${doors.door})) as connection:
+        connection.sendall(b'{"token":"","call":"%s","size":0}\\n' % call.encode())
+        print(connection.recv(1000).decode().strip())
+for path in ("run", "approval", "servers", "status"):
+    connection = http.client.HTTPConnection("127.0.0.1", ${port})
+    connection.request("GET", "/" + path)
+    print(connection.getresponse().status)
+    connection.close()
 for name in (".ipybox/audit.jsonl", ".ipybox/new"):
     for mode in ("r", "a"):
         try:
@@ -166,7 +169,8 @@ for name in (".ipybox/audit.jsonl", ".ipybox/new"):
         stderr: "inherit",
       }).output();
       assertEquals(new TextDecoder().decode(other.stdout).trim().split("\n"), [
-        ...Array(8).fill("401"),
+        ...Array(3).fill('{"refused":"Wrong token"}'),
+        ...Array(4).fill("401"),
         ...Array(4).fill("refused"),
       ]);
     },

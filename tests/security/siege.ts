@@ -42,30 +42,28 @@ def open_ports():
             if state == "0A": # it listens
                 ports.add(int(address.rpartition(":")[2], 16))
     return sorted(ports)
-def send(port, *pieces, wait=10, first=False):
-    """Sends bytes as they are, those of callables once they return, and gives what comes back:
-    all until the end, or only what comes first."""
+def send(port, *pieces, wait=10):
+    """Sends bytes as they are, those of callables once they return, and gives the lines that come back."""
     with socket.create_connection(("127.0.0.1", int(port)), wait) as connection:
         for piece in pieces:
             connection.sendall(piece() if callable(piece) else piece)
         answer = b""
         try:
-            while part := connection.recv(65536):
+            while not answer.endswith(b"\\n") and (part := connection.recv(65536)):
                 answer += part
-                if first:
-                    break
         except TimeoutError:
             pass
         return answer.decode(errors="replace")
-def request(body, *headers, keep=False):
+def request(body, call="run", token=TOKEN, **head):
     body = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
-    head = ["POST /run HTTP/1.1", f"Host: 127.0.0.1:{DOOR}", f"Authorization: Bearer {TOKEN}",
-        "Content-Type: application/json", "Connection: " + ("keep-alive" if keep else "close"), *headers]
-    if not any(header.startswith(("Content-Length", "Transfer-Encoding")) for header in headers):
-        head.append(f"Content-Length: {len(body)}")
-    return "\\r\\n".join([*head, "", ""]).encode() + body
-def status(answer):
-    return int(answer.split(" ", 2)[1]) if answer.startswith("HTTP/1.1 ") else None
+    return json.dumps({"token": token, "call": call, "size": len(body), **head}).encode() + b"\\n" + body
+def outcome(answer):
+    answer = json.loads(answer.splitlines()[-1])
+    if "refused" in answer:
+        return "refused: " + answer["refused"]
+    return answer["error"]["type"] if "error" in answer else next(iter(answer))
+def call(name, body, wait=10, **head):
+    return outcome(send(DOOR, request(json.dumps(body), name, **head), wait=wait))
 def say():
     print("RESULTS", json.dumps(results))
 `;

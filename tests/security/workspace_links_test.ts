@@ -304,15 +304,13 @@ Deno.test("a registry that nobody registered starts no server unasked", async (t
     await Deno.writeTextFile(`${workspace}/.ipybox/mcp.json`, text);
   };
   const ask = `
-import http.client, json, os
-def ask(path, body):
-    connection = http.client.HTTPConnection("127.0.0.1", int(os.environ["IPYBOX_TOOL_URL"].rpartition(":")[2]))
-    headers = {"Authorization": "Bearer " + os.environ["IPYBOX_TOOL_TOKEN"], "Content-Type": "application/json"}
-    connection.request("POST", path, json.dumps(body), headers)
-    return connection.getresponse().read().decode()
+import json
+from ipybox_runtime.session import default_session
+def ask(name, body):
+    return default_session().call(name, json.dumps(body).encode())
 `;
   const list = `${ask}
-print(ask("/catalog", {"server": "raw", "method": "resources/list", "params": {}}))`;
+print(ask("catalog", {"server": "raw", "method": "resources/list", "params": {}}))`;
   const call = `from ipybox_runtime import ToolRunner
 try:
     print("called", ToolRunner("raw").run_sync("count"))

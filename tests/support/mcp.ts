@@ -78,7 +78,7 @@ export async function python(code: string, options: PythonOptions = {}): Promise
       PYTHONDONTWRITEBYTECODE: "1",
       ...(door === undefined
         ? {}
-        : { IPYBOX_TOOL_URL: door.url.origin, IPYBOX_TOOL_TOKEN: door.token }),
+        : { IPYBOX_TOOL_URL: door.url.href, IPYBOX_TOOL_TOKEN: door.token }),
     },
     stdout: "piped",
     stderr: "piped",

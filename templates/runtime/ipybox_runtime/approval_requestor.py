@@ -19,12 +19,12 @@ class ApprovalRequestor:
         the ``ToolCallError`` family where the command must not run.
         """
         body = encode({"kind": kind, "arguments": dict(arguments)})
-        return self._approved(default_session().post("/approve", body), kind)
+        return self._approved(default_session().call("approve", body), kind)
 
     async def request(self, kind: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Ask like ``request_sync``, without blocking the event loop."""
         body = encode({"kind": kind, "arguments": dict(arguments)})
-        return self._approved(await default_session().post_async("/approve", body), kind)
+        return self._approved(await default_session().call_async("approve", body), kind)
 
     def _approved(self, answer: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
         if answer.get("approved") is True:

@@ -135,7 +135,7 @@ class _Catalog:
 
     def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return _result(default_session().post("/catalog", self._body(method, params)))
+            return _result(default_session().call("catalog", self._body(method, params)))
         except ToolCallError as error:
             self._locate(error, method)
             raise
@@ -143,7 +143,7 @@ class _Catalog:
     async def _ask_async(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         try:
             body = self._body(method, params)
-            return _result(await default_session().post_async("/catalog", body))
+            return _result(await default_session().call_async("catalog", body))
         except ToolCallError as error:
             self._locate(error, method)
             raise

@@ -1,4 +1,4 @@
-"""Requests to the tool server, on connections that are kept."""
+"""Calls to the tool server, on streams that are kept."""
 
 from __future__ import annotations
 
@@ -6,249 +6,189 @@ import json
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, NoReturn, Optional
+from typing import Any, Awaitable, Callable, Optional
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from .errors import ToolServerError
-from .http import Answer
 from .source import calling_line
 
-if TYPE_CHECKING:
-    import asyncio
-
-#: How many connections are kept while they are not used.
+#: How many streams are kept while they are not used.
 _MAX_IDLE = 32
-#: How many requests are made at once, by threads and in each event loop; the others wait. The tool
+#: How many calls are made at once, by threads and in each event loop; the others wait. The tool
 #: server answers more than these two together, but not any number.
-_MAX_REQUESTS = 64
+_MAX_CALLS = 64
 _READ_SIZE = 1 << 16
 
 
 class Session:
-    """Requests to the tool server, each on a connection of its own, from any thread or event loop.
+    """Calls to the tool server, from any thread or event loop, each on a stream of its own.
 
-    A request that is given up, as by Ctrl-C or by cancelling its task, closes its connection. By that
-    the tool server knows that it must cancel the call.
+    A call is a line that says what is called, and a body. Lines come back: reports of progress, then
+    the answer, after which the stream is kept for another call. A call that is given up, as by Ctrl-C
+    or by cancelling its task, closes its stream. By that the tool server knows that it must cancel
+    the call.
     """
 
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
-        if parts.scheme != "http" or parts.hostname is None or parts.port is None:
+        if parts.scheme != "tcp" or parts.hostname is None or parts.port is None:
             raise ToolServerError(f"Not the address of a tool server: {url!r}")
         self._address = (parts.hostname, parts.port)
-        self._head = (
-            f"Host: {parts.netloc}\r\nAuthorization: Bearer {token}\r\n"
-            "Content-Type: application/json\r\nContent-Length: "
-        )
-        self._idle: list[_Connection] = []
-        self._turns = threading.BoundedSemaphore(_MAX_REQUESTS)
+        self._token = json.dumps(token)
+        self._idle: list[_Stream] = []
+        self._turns = threading.BoundedSemaphore(_MAX_CALLS)
         self._loop_turns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
-    def post(
-        self, path: str, body: bytes, on_line: Optional[Callable[[bytes], Any]] = None
+    def call(
+        self, name: str, body: bytes, on_progress: Optional[Callable[[Any], Any]] = None
     ) -> dict[str, Any]:
-        """Send a request and wait for the answer, of which all lines but the last are passed on."""
+        """Make a call and wait for its answer."""
         with self._turns:
-            return self._post(path, body, on_line)
+            stream, is_new = self._stream()
+            try:
+                stream.socket.setblocking(True)
+                with _reaching:
+                    if is_new:
+                        stream.socket.connect(self._address)
+                    stream.socket.sendall(self._request(name, body))
+                lines = _Lines()
+                while True:
+                    with _reaching:
+                        lines.add(stream.socket.recv(_READ_SIZE))
+                    for message in lines.take():
+                        if "progress" not in message:
+                            return self._answer(message, stream)
+                        if on_progress is not None:
+                            on_progress(message["progress"])
+            except BaseException:
+                stream.close()
+                raise
 
-    def _post(
-        self, path: str, body: bytes, on_line: Optional[Callable[[bytes], Any]]
-    ) -> dict[str, Any]:
-        request = self._request(path, body)
-        connection: Optional[_Connection] = None
-        try:
-            connection = self._reuse()
-            if connection is None or not connection.try_send(request):
-                connection = _Connection.open(self._address)
-                connection.send(request)
-            answer = connection.receive(on_line)
-        except OSError as error:
-            _give_up(connection)
-            _unreachable(error)
-        except BaseException:
-            _give_up(connection)
-            raise
-        self._keep(connection, answer)
-        return _decode(answer)
-
-    async def post_async(
+    async def call_async(
         self,
-        path: str,
+        name: str,
         body: bytes,
-        on_line: Optional[Callable[[bytes], Awaitable[Any]]] = None,
+        on_progress: Optional[Callable[[Any], Awaitable[Any]]] = None,
     ) -> dict[str, Any]:
-        """Send a request and wait for the answer without blocking the event loop."""
+        """Make a call and wait for its answer without blocking the event loop."""
         import asyncio
 
         loop = asyncio.get_running_loop()
         turns = self._loop_turns.get(loop)
         if turns is None:
-            turns = self._loop_turns[loop] = asyncio.Semaphore(_MAX_REQUESTS)
+            turns = self._loop_turns[loop] = asyncio.Semaphore(_MAX_CALLS)
         async with turns:
-            return await self._post_async(loop, path, body, on_line)
+            stream, is_new = self._stream()
+            try:
+                stream.socket.setblocking(False)
+                with _reaching:
+                    if is_new:
+                        await loop.sock_connect(stream.socket, self._address)
+                    await loop.sock_sendall(stream.socket, self._request(name, body))
+                lines = _Lines()
+                while True:
+                    with _reaching:
+                        lines.add(await loop.sock_recv(stream.socket, _READ_SIZE))
+                    for message in lines.take():
+                        if "progress" not in message:
+                            return self._answer(message, stream)
+                        if on_progress is not None:
+                            await on_progress(message["progress"])
+            except BaseException:
+                stream.close()
+                raise
 
-    async def _post_async(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        path: str,
-        body: bytes,
-        on_line: Optional[Callable[[bytes], Awaitable[Any]]],
-    ) -> dict[str, Any]:
-        request = self._request(path, body)
-        connection: Optional[_Connection] = None
-        try:
-            connection = self._reuse()
-            if connection is None or not await connection.try_send_async(loop, request):
-                connection = await _Connection.open_async(loop, self._address)
-                await connection.send_async(loop, request)
-            answer = await connection.receive_async(loop, on_line)
-        except OSError as error:
-            _give_up(connection)
-            _unreachable(error)
-        except BaseException:
-            _give_up(connection)
-            raise
-        self._keep(connection, answer)
-        return _decode(answer)
+    def _stream(self) -> tuple[_Stream, bool]:
+        while True:
+            try:
+                stream = self._idle.pop()
+            except IndexError:
+                return _Stream(), True
+            if stream.is_open():
+                return stream, False
+            stream.close()
 
-    def _request(self, path: str, body: bytes) -> bytes:
+    def _request(self, name: str, body: bytes) -> bytes:
         line = calling_line()
-        source = "" if line is None else f"\r\nX-Ipybox-Line: {line}"
-        head = f"POST {path} HTTP/1.1\r\n{self._head}{len(body)}{source}\r\n\r\n"
+        source = "" if line is None else f',"line":{line}'
+        head = f'{{"token":{self._token},"call":"{name}","size":{len(body)}{source}}}\n'
         # One write: with two, the other side's delayed acknowledgement can cost 40 ms.
         return head.encode("ascii") + body
 
-    def _reuse(self) -> Optional[_Connection]:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return None
-            if connection.usable():
-                return connection
-            connection.close()
-
-    def _keep(self, connection: _Connection, answer: Answer) -> None:
-        if answer.keep and len(self._idle) < _MAX_IDLE:
-            self._idle.append(connection)
+    def _answer(self, message: dict[str, Any], stream: _Stream) -> dict[str, Any]:
+        refused = message.get("refused")
+        if refused is not None:
+            raise ToolServerError(f"The tool server refused the request: {refused}")
+        if len(self._idle) < _MAX_IDLE:
+            self._idle.append(stream)
         else:
-            connection.close()
+            stream.close()
+        return message
 
 
-class _Connection:
-    """A connection, used by one request at a time."""
+class _Stream:
+    """A connection, used by one call at a time."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._process = os.getpid()
-        self._socket = sock
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_INET)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    @classmethod
-    def open(cls, address: tuple[str, int]) -> _Connection:
-        return cls(socket.create_connection(address))
-
-    @classmethod
-    async def open_async(
-        cls, loop: asyncio.AbstractEventLoop, address: tuple[str, int]
-    ) -> _Connection:
-        connection = cls(socket.socket(socket.AF_INET))
-        connection._socket.setblocking(False)
+    def is_open(self) -> bool:
+        """Tell whether the server has left it open."""
         try:
-            await loop.sock_connect(connection._socket, address)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def usable(self) -> bool:
-        """Tell whether the server has left it open, and no fork has made it another process's."""
-        if self._process != os.getpid():
-            return False
-        try:
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except (BlockingIOError, InterruptedError):
             return True
         except OSError:
             return False
         return False  # closed, or something came that nobody asked for
 
-    def send(self, request: bytes) -> None:
-        if self._socket.gettimeout() is not None:
-            self._socket.setblocking(True)
-        self._socket.sendall(request)
-
-    async def send_async(self, loop: asyncio.AbstractEventLoop, request: bytes) -> None:
-        self._socket.setblocking(False)
-        await loop.sock_sendall(self._socket, request)
-
-    def try_send(self, request: bytes) -> bool:
-        """Send a request. Where that fails, not all of it was sent, so nothing was processed."""
-        try:
-            self.send(request)
-        except OSError:
-            self.close()
-            return False
-        return True
-
-    async def try_send_async(self, loop: asyncio.AbstractEventLoop, request: bytes) -> bool:
-        """Send a request like ``try_send``."""
-        try:
-            await self.send_async(loop, request)
-        except OSError:
-            self.close()
-            return False
-        return True
-
-    def receive(self, on_line: Optional[Callable[[bytes], Any]]) -> Answer:
-        answer = Answer()
-        complete = False
-        while not complete:
-            complete = answer.feed(self._socket.recv(_READ_SIZE))
-            if on_line is not None:
-                for line in answer.take_lines():
-                    on_line(line)
-        return answer
-
-    async def receive_async(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        on_line: Optional[Callable[[bytes], Awaitable[Any]]],
-    ) -> Answer:
-        answer = Answer()
-        complete = False
-        while not complete:
-            complete = answer.feed(await loop.sock_recv(self._socket, _READ_SIZE))
-            if on_line is not None:
-                for line in answer.take_lines():
-                    await on_line(line)
-        return answer
-
     def close(self) -> None:
-        self._socket.close()
+        self.socket.close()
 
     def __del__(self) -> None:
         self.close()
 
 
-def _give_up(connection: Optional[_Connection]) -> None:
-    if connection is not None:
-        connection.close()
+class _Lines:
+    """The lines that come in, each a message."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+        self._begun = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """Take what came in."""
+        if not data:
+            raise ConnectionError("The connection was closed before the answer was complete")
+        first, *others = data.split(b"\n")
+        self._begun += first
+        if others:
+            self._lines += [bytes(self._begun), *others[:-1]]
+            self._begun = bytearray(others[-1])
+
+    def take(self) -> list[dict[str, Any]]:
+        """Give the messages that are complete by now."""
+        lines, self._lines = self._lines, []
+        try:
+            return [json.loads(str(line, "utf-8")) for line in lines]
+        except ValueError as error:
+            raise ToolServerError("The answer is not one of a tool server") from error
 
 
-def _decode(answer: Answer) -> dict[str, Any]:
-    try:
-        decoded: dict[str, Any] = json.loads(str(answer.body, "utf-8"))
-    except ValueError as error:
-        raise ToolServerError(f"The tool server answered with HTTP {answer.status}") from error
-    if answer.status != 200:
-        message = decoded.get("error", {}).get("message", "no reason given")
-        raise ToolServerError(f"The tool server refused the request: {message}")
-    return decoded
+class _Reaching:
+    """Raises what goes wrong with a connection as an error of the tool server."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: Any, error: Optional[BaseException], _trace: Any) -> None:
+        if isinstance(error, OSError):
+            raise ToolServerError(f"Cannot reach the tool server: {error}") from error
 
 
-def _unreachable(error: OSError) -> NoReturn:
-    raise ToolServerError(f"Cannot reach the tool server: {error}") from error
+_reaching = _Reaching()
 
 
 _session: Optional[Session] = None
@@ -275,5 +215,5 @@ def _forget_session() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # The parent's connections are not the child's, and its turns are never given back there.
+    # The parent's streams are not the child's, and its turns are never given back there.
     os.register_at_fork(after_in_child=_forget_session)

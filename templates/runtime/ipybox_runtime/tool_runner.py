@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Mapping, Optional
 
 from .arguments import encode
@@ -38,7 +37,7 @@ class ToolRunner:
         try:
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
-            return self._result(default_session().post("/run", body, _teller(options)))
+            return self._result(default_session().call("run", body, _teller(options)))
         except ToolCallError as error:
             self._locate(error, tool)
             raise
@@ -55,7 +54,7 @@ class ToolRunner:
         try:
             options = CallOptions(timeout, on_progress).over(current_options())
             body = self._request(tool, arguments, options)
-            answer = await default_session().post_async("/run", body, _async_teller(options))
+            answer = await default_session().call_async("run", body, _async_teller(options))
             return self._result(answer)
         except ToolCallError as error:
             self._locate(error, tool)
@@ -104,25 +103,21 @@ class ToolRunner:
         error.tool = tool
 
 
-def _teller(options: CallOptions) -> Optional[Callable[[bytes], Any]]:
+def _teller(options: CallOptions) -> Optional[Callable[[Any], Any]]:
     on_progress = options.on_progress
     if on_progress is None:
         return None
-    return lambda line: on_progress(_progress(line))
+    return lambda report: on_progress(ToolProgress(report))
 
 
-def _async_teller(options: CallOptions) -> Optional[Callable[[bytes], Awaitable[Any]]]:
+def _async_teller(options: CallOptions) -> Optional[Callable[[Any], Awaitable[Any]]]:
     on_progress = options.on_progress
     if on_progress is None:
         return None
 
-    async def tell(line: bytes) -> None:
-        told = on_progress(_progress(line))
+    async def tell(report: Any) -> None:
+        told = on_progress(ToolProgress(report))
         if hasattr(told, "__await__"):
             await told
 
     return tell
-
-
-def _progress(line: bytes) -> ToolProgress:
-    return ToolProgress(json.loads(line)["progress"])
