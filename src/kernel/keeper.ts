@@ -2,13 +2,8 @@ import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { anySignal, LONGEST_TIMER_MS } from "../base/signals.ts";
-import {
-  describeExit,
-  endOfGateway,
-  Kernel,
-  type KernelOptions,
-  UnansweredError,
-} from "./kernel.ts";
+import { endOfGateway, Kernel, type KernelOptions, UnansweredError } from "./kernel.ts";
+import { describeExit } from "./traceback.ts";
 
 /** How a {@linkcode KernelKeeper} starts its kernels. */
 interface KernelKeeperOptions extends KernelOptions {
