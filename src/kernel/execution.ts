@@ -76,7 +76,7 @@ const IDLE_GRACE_MS = 10_000;
  * does not get what comes on top of 16 MiB of unread text, and is told so by a chunk; the result has
  * all.
  *
- * @typeParam Extra What else happens while it runs, for who iterates: nothing, but in ipybox itself.
+ * @typeParam Extra What iterating yields besides text. `KernelClient` adds nothing.
  *
  * @example
  * ```ts
@@ -100,9 +100,9 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived, known when the execution has ended. */
   readonly state: Promise<KernelState>;
-  /** @internal Aborts when it is given up, before it runs or then. */
+  /** @internal Aborts when it is cancelled. */
   readonly signal: AbortSignal;
-  /** @internal What happens while it runs, in order, as far as there is room for it. */
+  /** @internal What iterating yields, as far as there is room for it. */
   readonly events: ChunkQueue<Extra>;
   readonly #parts: ExecutionParts;
   readonly #collector: OutputCollector;
@@ -187,13 +187,12 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
   }
 
   /**
-   * @internal Runs the code in an idle kernel and says how it ended, which {@linkcode end} is still
-   * to be told. One that is given up and says `"lost"` leaves a kernel that must be ended.
+   * @internal Runs the code in an idle kernel until it ends or is cancelled. The outcome is what
+   * {@linkcode end} takes. With `"lost"` the code may still run: its kernel has to be ended.
    */
-  async runIn(kernel: Kernel, limit?: AbortSignal): Promise<Outcome> {
+  async runIn(kernel: Kernel, cancelled: AbortSignal): Promise<Outcome> {
     const { code, storeHistory = false, onInput } = this.#parts;
     const collector = this.#collector;
-    const cancelled = anySignal(this.signal, limit);
     try {
       const request = kernel.request(
         {
@@ -227,7 +226,7 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
     }
   }
 
-  /** @internal Ends it, for the first time that it is called. */
+  /** @internal Says how it ended. The first time counts. */
   end(outcome: Outcome): void {
     this.#outcome.resolve(outcome);
   }

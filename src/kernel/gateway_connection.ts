@@ -65,10 +65,11 @@ export class GatewayConnection implements AsyncDisposable {
 
   /** The error to report if it ended: it may have died just now, which is noticed a little later. */
   async death(): Promise<unknown> {
-    if (this.ended.aborted) return this.ended.reason;
-    if (this.address.exited === undefined || await this.#answers()) return undefined;
+    if (this.address.exited === undefined) return undefined;
+    if (!this.ended.aborted && await this.#answers()) return undefined;
     const noticed = Promise.withResolvers<void>();
     this.ended.addEventListener("abort", () => noticed.resolve(), { once: true });
+    if (this.ended.aborted) noticed.resolve();
     await settledWithin(noticed.promise, EVIDENCE_TIMEOUT_MS);
     return this.ended.reason;
   }

@@ -2,7 +2,7 @@ import type { KernelState } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { Mutex } from "../base/mutex.ts";
-import { abortable, anySignal, Deadline, settledWithin } from "../base/signals.ts";
+import { abortable, anySignal, Deadline } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { KernelClientOptions } from "./client.ts";
 import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
@@ -43,6 +43,7 @@ type AnyExecution = Pick<Execution, "signal" | "runIn" | "interrupt" | "end">;
  * | `busy`     | it dies, or its gateway                     | `lost`: the execution is to tell it |
  * | `lost`     | an execution ends as lost, or has its turn  | `lost`, told, or `starting`         |
  * | `lost`     | told, and somebody needs a kernel           | `starting`                          |
+ * | `lost`     | what takes its place dies, cannot be started| `lost`, with or without another one |
  * | all        | `reset()`                                   | `starting`                          |
  * | all        | disposal                                    | `closed`                            |
  *
@@ -122,7 +123,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** Waits for the turn, which lasts until it is disposed: one execution or question has it. */
   async turn(signal: AbortSignal): Promise<Disposable> {
-    return await this.#turns.acquire(anySignal(signal, this.#closed.signal));
+    return await this.#turns.acquire(signal);
   }
 
   /** Makes an execution for {@linkcode run}. */
@@ -177,8 +178,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */
   async ready(): Promise<void> {
-    const state = this.#state;
-    if (this.#needsGateway && !(state.is === "lost" && !state.told)) await this.#usable();
+    if (this.#needsGateway && this.#untold === undefined) await this.#usable();
   }
 
   /** Replaces the kernel by a fresh one. An execution under way ends with an `AbortError`. */
@@ -215,11 +215,11 @@ export class KernelHost implements AsyncDisposable {
 
   /** Runs code whose turn it is, and says how it ended. Never rejects. */
   async #perform(execution: AnyExecution, cancelled: AbortSignal): Promise<Outcome> {
-    const state = this.#state;
-    if (state.is === "lost" && !state.told) {
+    const loss = this.#untold;
+    if (loss !== undefined) {
       // Code that counts on its variables must not run without them unnoticed.
       this.#tell();
-      return { state: "lost", failure: { error: state.reason } };
+      return { state: "lost", failure: { error: loss.reason } };
     }
     try {
       const start = this.#usable();
@@ -241,7 +241,7 @@ export class KernelHost implements AsyncDisposable {
     const signal = anySignal(given, timeout.signal, this.#closed.signal);
     using _turn = await this.turn(signal);
     const kernel = await abortable(this.#usable(), signal);
-    return await briefRequest(kernel, content, { signal, graceMs });
+    return await kernel.ask(content, { signal, graceMs });
   }
 
   /** The kernel in use, or the one that will be; it is started if none is. */
@@ -254,6 +254,12 @@ export class KernelHost implements AsyncDisposable {
     const start = this.#next();
     this.#state = state.told ? { is: "starting", start } : { ...state, start };
     return start;
+  }
+
+  /** Why variables are gone, where no execution has told it yet. */
+  get #untold(): { readonly reason: unknown } | undefined {
+    const state = this.#state;
+    return state.is === "lost" && !state.told ? state : undefined;
   }
 
   /** Whether the host has to start a gateway before a kernel. */
@@ -388,6 +394,7 @@ export class KernelHost implements AsyncDisposable {
     if (old !== undefined && !this.#needsGateway) return old;
     this.#gateway = undefined;
     await old?.[Symbol.asyncDispose]();
+    signal.throwIfAborted();
     const own = await KernelGateway.start({ ...gateway, signal });
     const end = async () => {
       await own[Symbol.asyncDispose]();
@@ -451,34 +458,4 @@ function onDeath({ ended }: Kernel, died: (lifeMs: number) => void): void {
   const since = performance.now();
   if (ended.aborted) died(0);
   else ended.addEventListener("abort", () => died(performance.now() - since), { once: true });
-}
-
-/** How long a {@linkcode briefRequest} may take. */
-interface BriefRequestOptions {
-  /** Gives up. */
-  readonly signal: AbortSignal;
-  /** How long a kernel that is given up may take to turn to other work. */
-  readonly graceMs: number;
-}
-
-/**
- * Asks an idle kernel something that it should answer at once.
- *
- * To complete `value.` it runs code of the value's class, which may take for ever: one that is given
- * up is interrupted, and the next request waits until that is over.
- */
-async function briefRequest(
-  kernel: Kernel,
-  content: RequestContent,
-  { signal, graceMs }: BriefRequestOptions,
-): Promise<JsonObject> {
-  const request = kernel.request(content);
-  try {
-    return await abortable(request.done, signal);
-  } finally {
-    if (!request.isIdle && !kernel.ended.aborted) {
-      const settled = kernel.interrupt().then(() => request.idle).then(() => kernel.settled());
-      await settledWithin(settled, graceMs);
-    }
-  }
 }

@@ -145,6 +145,27 @@ export class Kernel implements AsyncDisposable {
     return request;
   }
 
+  /**
+   * Asks something that an idle kernel should answer at once.
+   *
+   * To complete `value.` it runs code of the value's class, which may take for ever: one that is given
+   * up is interrupted, and the next request waits until that is over, for up to `graceMs`.
+   */
+  async ask(
+    content: RequestContent,
+    { signal, graceMs }: { readonly signal: AbortSignal; readonly graceMs: number },
+  ): Promise<JsonObject> {
+    const request = this.request(content);
+    try {
+      return await abortable(request.done, signal);
+    } finally {
+      if (!request.isIdle && !this.ended.aborted) {
+        const settled = this.interrupt().then(() => request.idle).then(() => this.settled());
+        await settledWithin(settled, graceMs);
+      }
+    }
+  }
+
   /** Answers what the code asks. */
   reply(value: string): void {
     this.#socket?.send(encodeInputReply(value, this.#session));
