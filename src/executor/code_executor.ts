@@ -12,7 +12,7 @@ import { abortable, allDone, anySignal } from "../base/signals.ts";
 import { type Span, startSpan } from "../base/telemetry.ts";
 import { TimeBudget } from "../base/time_budget.ts";
 import type { Door, ToolServer } from "../calls/tool_server.ts";
-import type { Execution } from "../kernel/execution.ts";
+import type { Run } from "../kernel/execution.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
@@ -66,7 +66,7 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #apis: ServerApis;
   readonly #packages: PackageFolder | undefined;
   readonly #closed = new AbortController();
-  #current: Execution<RunEvent> | undefined;
+  #current: Run<RunEvent> | undefined;
   #state: KernelState = "kept";
   #resetting: Promise<void> = Promise.resolve();
   #disposing: Promise<void> | undefined;
@@ -386,7 +386,7 @@ export class CodeExecutor implements AsyncDisposable {
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
     const inputs = new CodeInputs();
-    const execution: Execution<RunEvent> = this.#kernel.prepare(code, {
+    const execution: Run<RunEvent> = this.#kernel.prepare(code, {
       signal,
       storeHistory,
       chunks,
@@ -415,8 +415,8 @@ export class CodeExecutor implements AsyncDisposable {
 
   /** Runs code with its time limit, and with what becomes of its calls. */
   async *#events(
-    execution: Execution<RunEvent>,
-    { code, options, turn, inputs, span }: Run,
+    execution: Run<RunEvent>,
+    { code, options, turn, inputs, span }: Turn,
   ): AsyncGenerator<ExecutionEvent, ExecutionResult, undefined> {
     const { timeoutMs, elicitations = false, calls = false } = options;
     const { runner } = this.#tools;
@@ -471,8 +471,8 @@ export class CodeExecutor implements AsyncDisposable {
   }
 }
 
-/** Code whose turn it is. */
-interface Run {
+/** What an execution has while it is its turn. */
+interface Turn {
   readonly code: string;
   readonly options: StreamOptions;
   readonly turn: Disposable;

@@ -1,5 +1,5 @@
 import type { Waiting } from "../base/time_budget.ts";
-import type { Execution, InputRequest } from "../kernel/execution.ts";
+import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
 
 /** What happens while code runs, beside what it writes, and is told those who follow it. */
@@ -27,14 +27,14 @@ export class CodeInputs implements Waiting {
   }
 
   /** Takes a question of an execution's code. */
-  take(request: InputRequest, execution: Execution<RunEvent>): void {
+  take(request: InputRequest, execution: Run<RunEvent>): void {
     this.#count(1);
     request.closed.then(() => this.#count(-1));
     this.#latest = request;
     if (!this.#isTelling) this.#tellLatest(execution);
   }
 
-  async #tellLatest(execution: Execution<RunEvent>): Promise<void> {
+  async #tellLatest(execution: Run<RunEvent>): Promise<void> {
     this.#isTelling = true;
     while (this.#latest !== undefined) {
       const request = this.#latest;

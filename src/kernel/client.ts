@@ -1,6 +1,6 @@
 import type { Logger } from "../base/log.ts";
 import type { ShellGuard } from "./bootstrap.ts";
-import type { ExecuteOptions, Execution } from "./execution.ts";
+import { type ExecuteOptions, Execution } from "./execution.ts";
 import type { GatewayAddress } from "./gateway_connection.ts";
 import { KernelHost } from "./host.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./typed_code.ts";
@@ -50,9 +50,9 @@ export class KernelClient implements AsyncDisposable {
    * @returns The execution, which runs as soon as those before it have ended.
    */
   execute(code: string, options: ExecuteOptions = {}): Execution {
-    const execution = this.#host.prepare(code, options);
-    void this.#host.run(execution);
-    return execution;
+    const run = this.#host.prepare(code, options);
+    void this.#host.run(run);
+    return new Execution(run);
   }
 
   /**

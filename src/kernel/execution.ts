@@ -42,8 +42,83 @@ export interface Outcome {
   readonly failure?: { readonly error: unknown };
 }
 
-/** What an {@linkcode Execution} is made of. */
-export interface ExecutionParts extends ExecuteOptions {
+/**
+ * One run of code in a kernel: text as it is produced by iterating, the whole by `result`.
+ *
+ * It runs whether or not anybody iterates. Leaving the loop cancels it. A loop that does not keep up
+ * does not get what comes on top of 16 MiB of unread text, and is told so by a chunk; the result has
+ * all.
+ *
+ * @example
+ * ```ts
+ * import type { KernelClient } from "@ipybox/ipybox";
+ *
+ * async function show(client: KernelClient): Promise<void> {
+ *   const execution = client.execute("print('hello')\n1 + 1");
+ *   for await (const { stream, text } of execution) console.error(stream, text);
+ *   console.error((await execution.result).text); // hello\n2
+ * }
+ * ```
+ */
+export class Execution implements AsyncIterable<OutputChunk> {
+  /**
+   * What the code produced.
+   *
+   * Rejects with a {@linkcode CodeExecutionError} when the code raised an exception, with the
+   * reason of the signal when it was cancelled, and with a {@linkcode KernelDiedError} when its
+   * kernel died.
+   */
+  readonly result: Promise<ExecutionResult>;
+  /** Whether the kernel's variables survived, known when the execution has ended. */
+  readonly state: Promise<KernelState>;
+  readonly #run: Run;
+
+  /** @internal */
+  constructor(run: Run) {
+    this.#run = run;
+    this.result = run.result;
+    this.state = run.state;
+  }
+
+  /**
+   * What was produced so far: of use when `result` rejects with something that is no
+   * {@linkcode CodeExecutionError}.
+   *
+   * @returns Text, images and outputs up to now.
+   */
+  partial(): PartialResult {
+    return this.#run.partial();
+  }
+
+  /**
+   * Resolves when what the code has written to stdout and stderr so far has been received, which
+   * may otherwise come a moment later than the tool calls that it makes. Never rejects.
+   */
+  async flush(): Promise<void> {
+    await this.#run.flush();
+  }
+
+  /**
+   * Cancels the execution, as its signal would. Does nothing after its end.
+   *
+   * @param reason What `result` rejects with.
+   * @returns Whether the kernel's variables survived.
+   */
+  cancel(reason?: unknown): Promise<KernelState> {
+    return this.#run.cancel(reason);
+  }
+
+  /**
+   * Iterates over the text as it is produced, and throws at the end what `result` rejects with.
+   * Leaving the loop before its end cancels the execution and waits until that is done.
+   */
+  [Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined> {
+    return this.#run[Symbol.asyncIterator]();
+  }
+}
+
+/** What a {@linkcode Run} is made of. */
+interface RunParts extends ExecuteOptions {
   readonly code: string;
   readonly maxOutputBytes: number;
   readonly images: ArtifactFolder;
@@ -53,7 +128,7 @@ export interface ExecutionParts extends ExecuteOptions {
   /** Aborts when the one that is to run it is closed. */
   readonly closed: AbortSignal;
   /**
-   * Whether the text is kept for who iterates.
+   * Whether text is queued for a reader.
    *
    * @default {true}
    */
@@ -70,41 +145,19 @@ interface Running {
 const IDLE_GRACE_MS = 10_000;
 
 /**
- * One run of code in a kernel: text as it is produced by iterating, the whole by `result`.
- *
- * It runs whether or not anybody iterates. Leaving the loop cancels it. A loop that does not keep up
- * does not get what comes on top of 16 MiB of unread text, and is told so by a chunk; the result has
- * all.
- *
- * @typeParam Extra What iterating yields besides text. `KernelClient` adds nothing.
- *
- * @example
- * ```ts
- * import type { KernelClient } from "@ipybox/ipybox";
- *
- * async function show(client: KernelClient): Promise<void> {
- *   const execution = client.execute("print('hello')\n1 + 1");
- *   for await (const { stream, text } of execution) console.error(stream, text);
- *   console.error((await execution.result).text); // hello\n2
- * }
- * ```
+ * Code that a kernel is to run, runs or has run: its output, and how it ended. Text and other events
+ * wait in one bounded queue for a reader, if there is one. `KernelHost` decides when it runs.
  */
-export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
-  /**
-   * What the code produced.
-   *
-   * Rejects with a {@linkcode CodeExecutionError} when the code raised an exception, with the
-   * reason of the signal when it was cancelled, and with a {@linkcode KernelDiedError} when its
-   * kernel died.
-   */
+export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
+  /** What the code produced, or why that is not known. */
   readonly result: Promise<ExecutionResult>;
-  /** Whether the kernel's variables survived, known when the execution has ended. */
+  /** Whether the kernel's variables survived, known at its end. */
   readonly state: Promise<KernelState>;
-  /** @internal Aborts when it is cancelled. */
+  /** Aborts when it is cancelled. */
   readonly signal: AbortSignal;
-  /** @internal What iterating yields, as far as there is room for it. */
+  /** What iterating yields, as far as there is room for it. */
   readonly events: ChunkQueue<Extra>;
-  readonly #parts: ExecutionParts;
+  readonly #parts: RunParts;
   readonly #collector: OutputCollector;
   readonly #cancel = new AbortController();
   readonly #outcome = Promise.withResolvers<Outcome>();
@@ -114,8 +167,7 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
   #question: InputRequest | undefined;
   #ended = false;
 
-  /** @internal */
-  constructor(parts: ExecutionParts) {
+  constructor(parts: RunParts) {
     const { maxOutputBytes, images, spill, chunks = true } = parts;
     this.#parts = parts;
     this.signal = anySignal(parts.signal, this.#cancel.signal, parts.closed);
@@ -133,30 +185,17 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
     this.result.catch(() => {}); // who only iterates, or only cancels, does not wait for it
   }
 
-  /**
-   * What was produced so far: of use when `result` rejects with something that is no
-   * {@linkcode CodeExecutionError}.
-   *
-   * @returns Text, images and outputs up to now.
-   */
+  /** What was produced so far. */
   partial(): PartialResult {
     return this.#collector.partial();
   }
 
-  /**
-   * Resolves when what the code has written to stdout and stderr so far has been received, which
-   * may otherwise come a moment later than the tool calls that it makes. Never rejects.
-   */
+  /** Resolves when what the code has written so far is here. Never rejects. */
   async flush(): Promise<void> {
     if (!this.#ended) await this.#running?.kernel.flush();
   }
 
-  /**
-   * Cancels the execution, as its signal would. Does nothing after its end.
-   *
-   * @param reason What `result` rejects with.
-   * @returns Whether the kernel's variables survived.
-   */
+  /** Cancels it, and says at its end whether the kernel's variables survived. */
   cancel(
     reason: unknown = new DOMException("The execution was cancelled", "AbortError"),
   ): Promise<KernelState> {
@@ -164,15 +203,12 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
     return this.state;
   }
 
-  /** @internal Whether an error is nothing but {@linkcode cancel}. */
+  /** Whether an error is nothing but {@linkcode cancel}. */
   isCancellation(error: unknown): boolean {
     return this.#cancel.signal.aborted && error === this.#cancel.signal.reason;
   }
 
-  /**
-   * Iterates over the text as it is produced, and throws at the end what `result` rejects with.
-   * Leaving the loop before its end cancels the execution and waits until that is done.
-   */
+  /** What happens until its end. Leaving the loop cancels it and waits for that. */
   async *[Symbol.asyncIterator](): AsyncGenerator<OutputChunk | Extra, void, undefined> {
     try {
       for (;;) {
@@ -187,7 +223,7 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
   }
 
   /**
-   * @internal Runs the code in an idle kernel until it ends or is cancelled. The outcome is what
+   * Runs the code in an idle kernel until it ends or is cancelled. The outcome is what
    * {@linkcode end} takes. With `"lost"` the code may still run: its kernel has to be ended.
    */
   async runIn(kernel: Kernel, cancelled: AbortSignal): Promise<Outcome> {
@@ -199,7 +235,8 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
           type: "execute_request",
           silent: false,
           allowStdin: onInput !== undefined,
-          ...{ code, storeHistory },
+          code,
+          storeHistory,
         },
         {
           onOutput: (message) => collector.add(message),
@@ -226,14 +263,12 @@ export class Execution<Extra = never> implements AsyncIterable<OutputChunk | Ext
     }
   }
 
-  /** @internal Says how it ended. The first time counts. */
+  /** Says how it ended. The first time counts. */
   end(outcome: Outcome): void {
     this.#outcome.resolve(outcome);
   }
 
-  /**
-   * @internal Interrupts the code, but never before it has begun: an idle kernel ignores interrupts.
-   */
+  /** Interrupts the code, but never before it has begun: an idle kernel ignores interrupts. */
   interrupt(): Promise<void> {
     this.#question?.withdraw("The code was interrupted");
     const interrupted = this.#interruptOnceBegun();

@@ -5,7 +5,7 @@ import { Mutex } from "../base/mutex.ts";
 import { abortable, anySignal, Deadline } from "../base/signals.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { KernelClientOptions } from "./client.ts";
-import { type ExecuteOptions, Execution, type Outcome } from "./execution.ts";
+import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
 import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
 import type { JsonObject, RequestContent } from "./jupyter.ts";
@@ -26,8 +26,8 @@ export interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> 
   readonly gateway: GatewayAddress | KernelGatewayOptions;
 }
 
-/** What the host has to do with an execution, whatever else that tells those who iterate over it. */
-type AnyExecution = Pick<Execution, "signal" | "runIn" | "interrupt" | "end">;
+/** What the host needs of a run, whatever events its reader gets. */
+type AnyRun = Pick<Run, "signal" | "runIn" | "interrupt" | "end">;
 
 /**
  * What becomes of the kernel. `start` is the kernel in use, or the one that will be.
@@ -54,7 +54,7 @@ type AnyExecution = Pick<Execution, "signal" | "runIn" | "interrupt" | "end">;
 type State =
   | { readonly is: "starting"; readonly start: Promise<Kernel> }
   | { readonly is: "idle"; readonly start: Promise<Kernel> }
-  | { readonly is: "busy"; readonly start: Promise<Kernel>; readonly execution: AnyExecution }
+  | { readonly is: "busy"; readonly start: Promise<Kernel>; readonly execution: AnyRun }
   /** The variables of earlier code are gone; `told` when an execution has failed with the reason. */
   | {
     readonly is: "lost";
@@ -130,9 +130,9 @@ export class KernelHost implements AsyncDisposable {
   prepare<Extra = never>(
     code: string,
     options: ExecuteOptions & { readonly chunks?: boolean } = {},
-  ): Execution<Extra> {
+  ): Run<Extra> {
     const { maxOutputBytes = 1024 ** 2, interruptGraceMs = INTERRUPT_GRACE_MS } = this.#options;
-    return new Execution<Extra>({
+    return new Run<Extra>({
       ...options,
       code,
       maxOutputBytes,
@@ -143,9 +143,9 @@ export class KernelHost implements AsyncDisposable {
     });
   }
 
-  /** Runs an execution, in its own turn or in one that is held. Never rejects. */
+  /** Runs an execution, in its own turn or in one that its caller holds. Never rejects. */
   async run(
-    execution: AnyExecution,
+    execution: AnyRun,
     held?: { readonly turn: Disposable; readonly limit: AbortSignal },
   ): Promise<void> {
     try {
@@ -214,7 +214,7 @@ export class KernelHost implements AsyncDisposable {
   }
 
   /** Runs code whose turn it is, and says how it ended. Never rejects. */
-  async #perform(execution: AnyExecution, cancelled: AbortSignal): Promise<Outcome> {
+  async #perform(execution: AnyRun, cancelled: AbortSignal): Promise<Outcome> {
     const loss = this.#untold;
     if (loss !== undefined) {
       // Code that counts on its variables must not run without them unnoticed.
@@ -296,7 +296,7 @@ export class KernelHost implements AsyncDisposable {
     else this.#state = { is: "lost", reason, told: true, start: undefined };
   }
 
-  #occupy(start: Promise<Kernel>, execution: AnyExecution): void {
+  #occupy(start: Promise<Kernel>, execution: AnyRun): void {
     const { is } = this.#state;
     if (is === "idle" && this.#state.start === start) {
       this.#state = { is: "busy", start, execution };
