@@ -1,14 +1,13 @@
 /**
  * An unbounded queue between producers that push and one consumer that iterates.
  *
- * Values pushed before `end()` or `fail()` are all delivered first.
+ * Values pushed before `end()` are all delivered first.
  */
 export class AsyncQueue<T> implements AsyncIterableIterator<T> {
   #values: T[] = [];
   #read = 0; // how many of #values are delivered; shift() would be slow in a long queue
   #waiting: PromiseWithResolvers<IteratorResult<T>>[] = [];
   #ended = false;
-  #failure: { error: unknown } | undefined;
 
   /** Adds a value. After the end it is dropped. */
   push(value: T): void {
@@ -20,13 +19,8 @@ export class AsyncQueue<T> implements AsyncIterableIterator<T> {
 
   /** Ends the iteration once all values are delivered. */
   end(): void {
-    this.#finish();
-  }
-
-  /** Ends the iteration with an error once all values are delivered. */
-  fail(error: unknown): void {
-    if (!this.#ended) this.#failure = { error };
-    this.#finish();
+    this.#ended = true;
+    for (const consumer of this.#waiting.splice(0)) consumer.resolve(END);
   }
 
   next(): Promise<IteratorResult<T>> {
@@ -35,7 +29,7 @@ export class AsyncQueue<T> implements AsyncIterableIterator<T> {
       if (this.#read * 2 >= this.#values.length) this.#forgetRead();
       return Promise.resolve({ value, done: false });
     }
-    if (this.#ended) return this.#last();
+    if (this.#ended) return Promise.resolve(END);
     const consumer = Promise.withResolvers<IteratorResult<T>>();
     this.#waiting.push(consumer);
     return consumer.promise;
@@ -44,9 +38,8 @@ export class AsyncQueue<T> implements AsyncIterableIterator<T> {
   return(): Promise<IteratorResult<T>> {
     this.#values = [];
     this.#read = 0;
-    this.#failure = undefined;
-    this.#finish();
-    return this.#last();
+    this.end();
+    return Promise.resolve(END);
   }
 
   [Symbol.asyncIterator](): this {
@@ -57,19 +50,6 @@ export class AsyncQueue<T> implements AsyncIterableIterator<T> {
     this.#values.splice(0, this.#read);
     this.#read = 0;
   }
-
-  #finish(): void {
-    this.#ended = true;
-    for (const consumer of this.#waiting.splice(0)) {
-      this.#last().then(consumer.resolve, consumer.reject);
-    }
-  }
-
-  #last(): Promise<IteratorResult<T>> {
-    const failure = this.#failure;
-    this.#failure = undefined; // thrown once, as a generator would
-    return failure === undefined
-      ? Promise.resolve({ value: undefined, done: true })
-      : Promise.reject(failure.error);
-  }
 }
+
+const END = { value: undefined, done: true } as const;

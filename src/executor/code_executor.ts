@@ -1,24 +1,26 @@
 import type { GeneratedTool } from "../apigen/generate.ts";
 import type { StaleTools } from "../apigen/layout.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
-import { abortable, allDone, anySignal, Deadline } from "../base/signals.ts";
-import { Mutex } from "../base/mutex.ts";
-import { CodeExecutionError, EnvironmentNotReadyError, type KernelState } from "../base/errors.ts";
-import type { KernelClient } from "../kernel/client.ts";
-import type { ExecutionResult } from "../kernel/outputs.ts";
 import {
-  type CodeCompletions,
-  type CodeStatus,
-  TYPED_CODE_TIMEOUT_MS,
-  type TypedCodeOptions,
-} from "../kernel/typed_code.ts";
+  CodeExecutionError,
+  EnvironmentNotReadyError,
+  ExecutionTimeoutError,
+  type KernelState,
+} from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
+import { abortable, allDone, anySignal } from "../base/signals.ts";
+import { type Span, startSpan } from "../base/telemetry.ts";
+import { TimeBudget } from "../base/time_budget.ts";
+import type { Door, ToolServer } from "../calls/tool_server.ts";
+import type { Run } from "../kernel/execution.ts";
+import type { KernelHost } from "../kernel/host.ts";
+import type { ExecutionResult } from "../kernel/outputs.ts";
+import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../kernel/typed_code.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { PackageFolder } from "../python/packages.ts";
 import { parseRequirement } from "../python/requirement.ts";
-import { startSpan } from "../base/telemetry.ts";
-import type { Door, ToolServer } from "../calls/tool_server.ts";
-import { CodeRun, type RunningParts, startParts } from "./run.ts";
+import { ServerApis } from "./apis.ts";
+import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import type {
   CodeExecutorOptions,
   ExecuteOptions,
@@ -28,8 +30,7 @@ import type {
   RegisterServerOptions,
   StreamOptions,
 } from "./options.ts";
-import type { KernelSession } from "./kernel_session.ts";
-import { ServerApis } from "./apis.ts";
+import { type RunningParts, startParts } from "./start.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -60,13 +61,12 @@ export class CodeExecutor implements AsyncDisposable {
   /** The workspace, as an absolute path without symbolic links. */
   readonly workspace: string;
   readonly #parts: AsyncDisposableStack;
-  readonly #kernel: KernelSession;
+  readonly #kernel: KernelHost;
   readonly #tools: ToolServer;
   readonly #apis: ServerApis;
   readonly #packages: PackageFolder | undefined;
-  readonly #turns = new Mutex();
   readonly #closed = new AbortController();
-  #current: CodeRun | undefined;
+  #current: Run<RunEvent> | undefined;
   #state: KernelState = "kept";
   #resetting: Promise<void> = Promise.resolve();
   #disposing: Promise<void> | undefined;
@@ -158,27 +158,8 @@ export class CodeExecutor implements AsyncDisposable {
     code: string,
     options: StreamOptions = {},
   ): AsyncGenerator<ExecutionEvent, void, undefined> {
-    const stop = anySignal(options.signal, this.#closed.signal);
-    using _turn = await this.#turns.acquire(stop);
-    const run = this.#current = new CodeRun(stop);
-    using span = startSpan("execute_code");
-    try {
-      await abortable(this.#resetting, run.signal); // calls of the fresh kernel are not the old one's
-      const execute = await abortable(this.#kernel.ready(), run.signal);
-      const { runner } = this.#tools;
-      await abortable(runner.toolsFollowed(), run.signal); // the code may import what is new
-      for await (const event of run.events(code, options, { execute, runner, span })) {
-        if (event.type === "result") yield* this.#notes();
-        yield event;
-      }
-    } catch (error) {
-      yield* this.#notes();
-      span.fail(errorType(error));
-      if (!run.isCancellation(error)) throw error;
-    } finally {
-      this.#state = run.state ?? this.#state;
-      this.#current = undefined;
-    }
+    const result = yield* this.#run(code, options);
+    if (result !== undefined) yield { type: "result", result };
   }
 
   /**
@@ -227,7 +208,7 @@ export class CodeExecutor implements AsyncDisposable {
    * it may catch and go on, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
-    if (this.#current?.begun) await (await this.#kernel.client()).interrupt();
+    await this.#kernel.interrupt();
   }
 
   /**
@@ -257,7 +238,7 @@ export class CodeExecutor implements AsyncDisposable {
    * ```
    */
   async isComplete(code: string, options: TypedCodeOptions = {}): Promise<CodeStatus> {
-    return await this.#ask(options, (client, rest) => client.isComplete(code, rest));
+    return await this.#kernel.isComplete(code, this.#untilClosed(options));
   }
 
   /**
@@ -284,7 +265,7 @@ export class CodeExecutor implements AsyncDisposable {
     cursor: number,
     options: TypedCodeOptions = {},
   ): Promise<CodeCompletions> {
-    return await this.#ask(options, (client, rest) => client.complete(code, cursor, rest));
+    return await this.#kernel.complete(code, cursor, this.#untilClosed(options));
   }
 
   /**
@@ -396,21 +377,108 @@ export class CodeExecutor implements AsyncDisposable {
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 
+  /** Runs code when it has its turn, which ends before the result is told. */
+  async *#run(
+    code: string,
+    options: StreamOptions,
+  ): AsyncGenerator<ExecutionEvent, ExecutionResult | undefined, undefined> {
+    const { storeHistory, chunks = false, inputs: tellsInputs = false } = options;
+    const signal = anySignal(options.signal, this.#closed.signal);
+    using turn = await this.#kernel.turn(signal);
+    const inputs = new CodeInputs();
+    const execution: Run<RunEvent> = this.#kernel.prepare(code, {
+      signal,
+      storeHistory,
+      chunks,
+      onInput: tellsInputs ? (request) => inputs.take(request, execution) : undefined,
+    });
+    this.#current = execution;
+    using span = startSpan("execute_code");
+    try {
+      await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not the old one's
+      await abortable(this.#kernel.ready(), execution.signal);
+      // The code may import what is new.
+      await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
+      const result = yield* this.#events(execution, { code, options, turn, inputs, span });
+      yield* this.#notes();
+      return result;
+    } catch (error) {
+      execution.end({ state: "kept", failure: { error } }); // where it has not begun
+      yield* this.#notes();
+      span.fail(errorType(error));
+      if (!execution.isCancellation(error)) throw error;
+      return undefined;
+    } finally {
+      this.#current = undefined;
+    }
+  }
+
+  /** Runs code with its time limit, and with what becomes of its calls. */
+  async *#events(
+    execution: Run<RunEvent>,
+    { code, options, turn, inputs, span }: Turn,
+  ): AsyncGenerator<ExecutionEvent, ExecutionResult, undefined> {
+    const { timeoutMs, elicitations = false, calls = false } = options;
+    const { runner } = this.#tools;
+    const { channel, events: serverEvents, elicitations: questions } = runner;
+    const { events } = execution;
+    using budget = new TimeBudget(timeoutMs);
+    using _clock = budget.standStillFor([channel, questions, inputs]);
+    using _watcher = serverEvents.watch((event) => {
+      const size = JSON.stringify(event).length;
+      if (events.hasRoom(size)) events.add(event, size);
+    });
+    using _follower = calls ? serverEvents.followCalls((event) => events.add(event)) : undefined;
+    // Who decides sees first what the code has said before.
+    using _approver = channel.attached ? undefined : channel.attach(async (request) => {
+      await execution.flush();
+      events.add({ type: "approval", request });
+    });
+    using _answerer = !elicitations || questions.attached
+      ? undefined
+      : questions.attach(async (request) => {
+        await execution.flush();
+        events.add({ type: "elicitation", request });
+      });
+    using _cell = span.run(() => runner.enterCell(code));
+    const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
+    try {
+      for await (const event of execution) {
+        yield event.type === "chunk"
+          ? { ...event, stream: event.stream === "stderr" ? "stderr" : "stdout" }
+          : event;
+      }
+      return await execution.result;
+    } catch (error) {
+      if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {
+        throw new ExecutionTimeoutError(timeoutMs, await execution.state, execution.partial());
+      }
+      throw error;
+    } finally {
+      await ended;
+      this.#state = await execution.state;
+      span.set({ "ipybox.kernel.state": this.#state });
+    }
+  }
+
   *#notes(): Generator<NoteEvent> {
     const notes = [...this.#apis.takeNews(), ...this.#tools.runner.takeNotes()];
     for (const text of notes) yield { type: "note", text };
   }
 
-  /** Asks the kernel's client within a time that also holds for a gateway that is started again. */
-  async #ask<T>(
-    { timeoutMs = TYPED_CODE_TIMEOUT_MS, signal: given }: TypedCodeOptions,
-    ask: (client: KernelClient, options: TypedCodeOptions) => Promise<T>,
-  ): Promise<T> {
-    using timeout = new Deadline(timeoutMs);
-    const signal = anySignal(given, timeout.signal, this.#closed.signal);
-    const client = await abortable(this.#kernel.client(), signal);
-    return await ask(client, { timeoutMs: Infinity, signal });
+  #untilClosed(options: TypedCodeOptions): TypedCodeOptions {
+    return { ...options, signal: anySignal(options.signal, this.#closed.signal) };
   }
+}
+
+/** What an execution has while it is its turn. */
+interface Turn {
+  readonly code: string;
+  readonly options: StreamOptions;
+  readonly turn: Disposable;
+  readonly inputs: CodeInputs;
+  /** Told of the execution; its calls are a part of it. */
+  readonly span: Span;
 }
 
 /** The class of an error, for traces. The names of Python's exceptions are chosen by the code. */

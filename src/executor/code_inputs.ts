@@ -1,29 +1,19 @@
 import type { Waiting } from "../base/time_budget.ts";
-import type { InputRequest } from "../kernel/execution.ts";
+import type { InputRequest, Run } from "../kernel/execution.ts";
+import type { ExecutionEvent } from "./options.ts";
 
-/** What {@linkcode CodeInputs} need. */
-export interface CodeInputsOptions {
-  /** Resolves once what the code wrote before is told. */
-  readonly flush: () => Promise<void>;
-  /** Told of each question. */
-  readonly tell: (request: InputRequest) => void;
-}
+/** What happens while code runs, beside what it writes, and is told those who follow it. */
+export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
 /**
  * The questions of one execution's code, each told after what the code wrote before it. There is one
  * at a time: where code forges more than can be told, the last one counts.
  */
 export class CodeInputs implements Waiting {
-  readonly #options: CodeInputsOptions;
   readonly #watchers = new Set<(pending: number) => void>();
   #latest: InputRequest | undefined;
   #isTelling = false;
   #pending = 0;
-
-  /** @param options Who is told, and when. */
-  constructor(options: CodeInputsOptions) {
-    this.#options = options;
-  }
 
   /** How many questions are open. */
   get pending(): number {
@@ -36,22 +26,25 @@ export class CodeInputs implements Waiting {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /** Takes a question. */
-  take(request: InputRequest): void {
+  /** Takes a question of an execution's code. */
+  take(request: InputRequest, execution: Run<RunEvent>): void {
     this.#count(1);
     request.closed.then(() => this.#count(-1));
     this.#latest = request;
-    if (!this.#isTelling) this.#tellLatest();
+    if (!this.#isTelling) this.#tellLatest(execution);
   }
 
-  async #tellLatest(): Promise<void> {
+  async #tellLatest(execution: Run<RunEvent>): Promise<void> {
     this.#isTelling = true;
     while (this.#latest !== undefined) {
       const request = this.#latest;
-      await this.#options.flush();
+      await execution.flush();
       if (request !== this.#latest) continue;
       this.#latest = undefined;
-      if (!request.signal.aborted) this.#options.tell(request);
+      if (request.signal.aborted) continue;
+      const size = request.prompt.length;
+      if (execution.events.hasRoom(size)) execution.events.add({ type: "input", request }, size);
+      else request.end(); // nobody would hear of it in time
     }
     this.#isTelling = false;
   }

@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { ChunkQueue } from "./spill_file.ts";
 
 Deno.test("ChunkQueue delivers chunks in order and ends", async () => {
@@ -35,14 +35,6 @@ Deno.test("ChunkQueue bounds what many small chunks take, too", async () => {
   let chunks = 0;
   while (await queue.next() !== undefined) chunks++;
   assert(chunks < 1000, `${chunks} chunks waited`);
-});
-
-Deno.test("ChunkQueue delivers everything before its failure", async () => {
-  const queue = new ChunkQueue<string>();
-  queue.add("a");
-  queue.fail(new Error("broken"));
-  assertEquals(await queue.next(), "a");
-  await assertRejects(() => queue.next(), Error, "broken");
 });
 
 async function textOfNext(queue: ChunkQueue<string>): Promise<string | undefined> {

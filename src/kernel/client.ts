@@ -1,32 +1,10 @@
-import { type Logger, silentLogger } from "../base/log.ts";
-import { Mutex } from "../base/mutex.ts";
-import { abortable, anySignal, Deadline, settledWithin } from "../base/signals.ts";
-import { ArtifactFolder } from "../files/artifact_folder.ts";
+import type { Logger } from "../base/log.ts";
 import type { ShellGuard } from "./bootstrap.ts";
-import {
-  type ExecuteOptions,
-  Execution,
-  type Outcome,
-  Running,
-  type RunningOptions,
-} from "./execution.ts";
-import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import { type ExecuteOptions, Execution } from "./execution.ts";
 import type { KernelGatewayOptions } from "./gateway.ts";
-import type { JsonObject, RequestContent } from "./jupyter.ts";
-import { KernelKeeper } from "./keeper.ts";
-import type { Kernel } from "./kernel.ts";
-import {
-  type CodeCompletions,
-  codeCompletions,
-  type CodeStatus,
-  codeStatus,
-  toCodePoints,
-  TYPED_CODE_TIMEOUT_MS,
-  type TypedCodeOptions,
-} from "./typed_code.ts";
-
-/** How long interrupted code may take to end before its kernel is replaced. */
-const INTERRUPT_GRACE_MS = 2000;
+import type { GatewayAddress } from "./gateway_connection.ts";
+import { KernelHost } from "./host.ts";
+import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "./typed_code.ts";
 
 /**
  * A running IPython kernel and its client. Disposing it ends the kernel.
@@ -45,36 +23,10 @@ const INTERRUPT_GRACE_MS = 2000;
  * ```
  */
 export class KernelClient implements AsyncDisposable {
-  readonly #options: KernelClientOptions;
-  readonly #log: Logger;
-  readonly #images: ArtifactFolder;
-  readonly #spill: ArtifactFolder;
-  readonly #connection: GatewayConnection;
-  readonly #keeper: KernelKeeper;
-  readonly #turns = new Mutex();
-  readonly #closed = new AbortController();
-  #running: Running | undefined;
-  #disposing: Promise<void> | undefined;
+  readonly #host: KernelHost;
 
-  private constructor(options: KernelClientOptions) {
-    const { gateway, imagesDir = "images", spillDir, startTimeoutMs = 60_000, signal } = options;
-    const { workingDir, restoreWorkingDir = false, spareKernel = true, shell = "none" } = options;
-    this.#options = options;
-    this.#log = options.log ?? silentLogger;
-    this.#images = new ArtifactFolder(imagesDir);
-    this.#spill = spillDir === undefined ? this.#images : new ArtifactFolder(spillDir);
-    this.#connection = new GatewayConnection(gateway);
-    this.#keeper = new KernelKeeper({
-      gateway,
-      connection: this.#connection,
-      bootstrap: { restoreWorkingDir, shell, workingDir },
-      log: this.#log,
-      startTimeoutMs,
-      signal,
-      toolToken: options.toolToken,
-      endGateway: options.endGateway,
-      spare: spareKernel && (gateway.sandboxed !== true || gateway.kernelsApart !== false),
-    });
+  private constructor(host: KernelHost) {
+    this.#host = host;
   }
 
   /**
@@ -88,18 +40,7 @@ export class KernelClient implements AsyncDisposable {
    * @throws {RangeError} A limit is no number from 0 on.
    */
   static async start(options: KernelClientOptions): Promise<KernelClient> {
-    for (const name of ["maxOutputBytes", "interruptGraceMs", "startTimeoutMs"] as const) {
-      const value = options[name] ?? 0;
-      if (!(value >= 0)) throw new RangeError(`${name} must be a number from 0 on, not ${value}`);
-    }
-    const client = new KernelClient(options);
-    try {
-      await client.#keeper.current;
-      return client;
-    } catch (error) {
-      await client[Symbol.asyncDispose]();
-      throw error;
-    }
+    return new KernelClient(await KernelHost.start(options));
   }
 
   /**
@@ -110,17 +51,9 @@ export class KernelClient implements AsyncDisposable {
    * @returns The execution, which runs as soon as those before it have ended.
    */
   execute(code: string, options: ExecuteOptions = {}): Execution {
-    const { signal, storeHistory = false, onInput } = options;
-    return new Execution({
-      maxOutputBytes: this.#options.maxOutputBytes ?? 1024 ** 2,
-      images: this.#images,
-      spill: this.#spill,
-      run: (collector, cancel) => this.#run({ code, storeHistory }, { collector, onInput }, cancel),
-      flush: async (collector) => {
-        const running = this.#running;
-        if (running?.collector === collector) await running.flush();
-      },
-    }, signal);
+    const run = this.#host.prepare(code, options);
+    void this.#host.run(run);
+    return new Execution(run);
   }
 
   /**
@@ -128,7 +61,7 @@ export class KernelClient implements AsyncDisposable {
    * it may catch and go on, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
-    await this.#running?.interrupt();
+    await this.#host.interrupt();
   }
 
   /**
@@ -150,7 +83,7 @@ export class KernelClient implements AsyncDisposable {
    * ```
    */
   async isComplete(code: string, options: TypedCodeOptions = {}): Promise<CodeStatus> {
-    return codeStatus(await this.#ask({ type: "is_complete_request", code }, options));
+    return await this.#host.isComplete(code, options);
   }
 
   /**
@@ -179,8 +112,7 @@ export class KernelClient implements AsyncDisposable {
     cursor: number,
     options: TypedCodeOptions = {},
   ): Promise<CodeCompletions> {
-    const request = { type: "complete_request", code, cursor: toCodePoints(code, cursor) } as const;
-    return codeCompletions(await this.#ask(request, options), code);
+    return await this.#host.complete(code, cursor, options);
   }
 
   /**
@@ -188,66 +120,12 @@ export class KernelClient implements AsyncDisposable {
    * wait for their turn run in the fresh kernel.
    */
   async reset(): Promise<void> {
-    this.#keeper.replace(new DOMException("The kernel was reset", "AbortError"));
-    const kernel = await this.#keeper.current;
-    const works = await kernel.settled().then(() => true, () => false);
-    // A spare kernel may have died unnoticed, as all of them do with their gateway.
-    if (!works) await (await this.#keeper.usable()).settled();
-    this.#keeper.takeLoss(); // nothing that was counted on
+    await this.#host.reset();
   }
 
   /** Ends the kernel. An execution under way ends with an `AbortError`. */
   async [Symbol.asyncDispose](): Promise<void> {
-    await (this.#disposing ??= this.#dispose());
-  }
-
-  async #dispose(): Promise<void> {
-    this.#closed.abort(new DOMException("The kernel client was closed", "AbortError"));
-    await this.#keeper[Symbol.asyncDispose]();
-    this.#connection[Symbol.dispose]();
-  }
-
-  /** Asks the kernel something between two executions. */
-  async #ask(content: RequestContent, options: TypedCodeOptions): Promise<JsonObject> {
-    const { timeoutMs = TYPED_CODE_TIMEOUT_MS, signal: given } = options;
-    const { interruptGraceMs: graceMs = INTERRUPT_GRACE_MS } = this.#options;
-    using timeout = new Deadline(timeoutMs);
-    const signal = anySignal(given, timeout.signal, this.#closed.signal);
-    using _turn = await this.#turns.acquire(signal);
-    const kernel = await abortable(this.#keeper.usable(), signal);
-    return await briefRequest(kernel, content, { signal, graceMs });
-  }
-
-  /** Waits for its turn, runs the code and says how it ended. */
-  async #run(
-    code: { code: string; storeHistory: boolean },
-    parts: Pick<RunningOptions, "collector" | "onInput">,
-    signal: AbortSignal,
-  ): Promise<Outcome> {
-    const cancelled = anySignal(signal, this.#closed.signal);
-    try {
-      using _turn = await this.#turns.acquire(cancelled);
-      const loss = this.#keeper.takeLoss();
-      // Code that counts on its variables must not run without them unnoticed.
-      if (loss !== undefined) return { state: "lost", failure: { error: loss.reason } };
-      const kernel = await abortable(this.#keeper.usable(), cancelled);
-      const running = new Running(kernel, code, {
-        ...parts,
-        keeper: this.#keeper,
-        graceMs: this.#options.interruptGraceMs ?? INTERRUPT_GRACE_MS,
-        context: this.#options.gateway,
-        log: this.#log,
-      });
-      this.#running = running;
-      try {
-        return await running.outcome(cancelled);
-      } finally {
-        this.#running = undefined;
-      }
-    } catch (error) {
-      // It never began: cancelled before, or there is no kernel.
-      return { state: cancelled.aborted ? "kept" : "lost", failure: { error } };
-    }
+    await this.#host[Symbol.asyncDispose]();
   }
 }
 
@@ -324,34 +202,4 @@ export interface KernelClientOptions
    * @default {true}
    */
   readonly spareKernel?: boolean;
-}
-
-/** How long a {@linkcode briefRequest} may take. */
-interface BriefRequestOptions {
-  /** Gives up. */
-  readonly signal: AbortSignal;
-  /** How long a kernel that is given up may take to turn to other work. */
-  readonly graceMs: number;
-}
-
-/**
- * Asks an idle kernel something that it should answer at once.
- *
- * To complete `value.` it runs code of the value's class, which may take for ever: one that is given
- * up is interrupted, and the next request waits until that is over.
- */
-async function briefRequest(
-  kernel: Kernel,
-  content: RequestContent,
-  { signal, graceMs }: BriefRequestOptions,
-): Promise<JsonObject> {
-  const request = kernel.request(content);
-  try {
-    return await abortable(request.done, signal);
-  } finally {
-    if (!request.isIdle && !kernel.ended.aborted) {
-      const settled = kernel.interrupt().then(() => request.idle).then(() => kernel.settled());
-      await settledWithin(settled, graceMs);
-    }
-  }
 }

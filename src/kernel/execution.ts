@@ -4,11 +4,9 @@ import {
   type KernelState,
   type PartialResult,
 } from "../base/errors.ts";
-import type { Logger } from "../base/log.ts";
 import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { JsonObject, KernelRequest } from "./jupyter.ts";
-import type { KernelKeeper } from "./keeper.ts";
 import type { Kernel } from "./kernel.ts";
 import { OutputCollector } from "./output_collector.ts";
 import type { ExecutionResult } from "./outputs.ts";
@@ -44,17 +42,6 @@ export interface Outcome {
   readonly failure?: { readonly error: unknown };
 }
 
-/** What an execution needs from its client. */
-interface ExecutionHost {
-  readonly maxOutputBytes: number;
-  readonly images: ArtifactFolder;
-  readonly spill: ArtifactFolder;
-  /** Runs the code; never rejects. */
-  run(collector: OutputCollector, signal: AbortSignal): Promise<Outcome>;
-  /** Resolves when what the code has written so far is in its collector. */
-  flush(collector: OutputCollector): Promise<void>;
-}
-
 /**
  * One run of code in a kernel: text as it is produced by iterating, the whole by `result`.
  *
@@ -84,26 +71,13 @@ export class Execution implements AsyncIterable<OutputChunk> {
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived, known when the execution has ended. */
   readonly state: Promise<KernelState>;
-  readonly #host: ExecutionHost;
-  readonly #collector: OutputCollector;
-  readonly #chunks: ChunkQueue;
-  readonly #cancel = new AbortController();
-  #ended = false;
+  readonly #run: Run;
 
   /** @internal */
-  constructor(host: ExecutionHost, signal: AbortSignal | undefined) {
-    this.#chunks = new ChunkQueue(Math.max(MAX_UNREAD, host.maxOutputBytes));
-    this.#host = host;
-    this.#collector = new OutputCollector({
-      maxOutputBytes: host.maxOutputBytes,
-      images: host.images,
-      spill: host.spill,
-      onText: (stream, text) => this.#chunks.push(stream, text),
-    });
-    const outcome = host.run(this.#collector, anySignal(signal, this.#cancel.signal));
-    this.state = outcome.then(({ state }) => state);
-    this.result = outcome.then(({ failure }) => this.#finish(failure));
-    this.result.catch(() => {}); // who only iterates, or only cancels, does not wait for it
+  constructor(run: Run) {
+    this.#run = run;
+    this.result = run.result;
+    this.state = run.state;
   }
 
   /**
@@ -113,7 +87,7 @@ export class Execution implements AsyncIterable<OutputChunk> {
    * @returns Text, images and outputs up to now.
    */
   partial(): PartialResult {
-    return this.#collector.partial();
+    return this.#run.partial();
   }
 
   /**
@@ -121,7 +95,7 @@ export class Execution implements AsyncIterable<OutputChunk> {
    * may otherwise come a moment later than the tool calls that it makes. Never rejects.
    */
   async flush(): Promise<void> {
-    await this.#host.flush(this.#collector);
+    await this.#run.flush();
   }
 
   /**
@@ -130,6 +104,98 @@ export class Execution implements AsyncIterable<OutputChunk> {
    * @param reason What `result` rejects with.
    * @returns Whether the kernel's variables survived.
    */
+  cancel(reason?: unknown): Promise<KernelState> {
+    return this.#run.cancel(reason);
+  }
+
+  /**
+   * Iterates over the text as it is produced, and throws at the end what `result` rejects with.
+   * Leaving the loop before its end cancels the execution and waits until that is done.
+   */
+  [Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined> {
+    return this.#run[Symbol.asyncIterator]();
+  }
+}
+
+/** What a {@linkcode Run} is made of. */
+interface RunParts extends ExecuteOptions {
+  readonly code: string;
+  readonly maxOutputBytes: number;
+  readonly images: ArtifactFolder;
+  readonly spill: ArtifactFolder;
+  /** How long the code may take to end once it is interrupted. */
+  readonly graceMs: number;
+  /** Aborts when the one that is to run it is closed. */
+  readonly closed: AbortSignal;
+  /**
+   * Whether text is queued for a reader.
+   *
+   * @default {true}
+   */
+  readonly chunks?: boolean;
+}
+
+/** Where code runs. */
+interface Running {
+  readonly kernel: Kernel;
+  readonly request: KernelRequest;
+}
+
+/** How long a kernel whose interrupted code has ended may take to be ready for other code. */
+const IDLE_GRACE_MS = 10_000;
+
+/**
+ * Code that a kernel is to run, runs or has run: its output, and how it ended. Text and other events
+ * wait in one bounded queue for a reader, if there is one. `KernelHost` decides when it runs.
+ */
+export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
+  /** What the code produced, or why that is not known. */
+  readonly result: Promise<ExecutionResult>;
+  /** Whether the kernel's variables survived, known at its end. */
+  readonly state: Promise<KernelState>;
+  /** Aborts when it is cancelled. */
+  readonly signal: AbortSignal;
+  /** What iterating yields, as far as there is room for it. */
+  readonly events: ChunkQueue<Extra>;
+  readonly #parts: RunParts;
+  readonly #collector: OutputCollector;
+  readonly #cancel = new AbortController();
+  readonly #outcome = Promise.withResolvers<Outcome>();
+  readonly #interrupts: Promise<void>[] = [];
+  #running: Running | undefined;
+  /** What the code asked last. */
+  #question: InputRequest | undefined;
+  #ended = false;
+
+  constructor(parts: RunParts) {
+    const { maxOutputBytes, images, spill, chunks = true } = parts;
+    this.#parts = parts;
+    this.signal = anySignal(parts.signal, this.#cancel.signal, parts.closed);
+    this.events = new ChunkQueue(Math.max(MAX_UNREAD, maxOutputBytes));
+    this.#collector = new OutputCollector({
+      maxOutputBytes,
+      images,
+      spill,
+      onText: (stream, text) => {
+        if (chunks) this.events.push(stream, text);
+      },
+    });
+    this.state = this.#outcome.promise.then(({ state }) => state);
+    this.result = this.#outcome.promise.then(({ failure }) => this.#finish(failure));
+    this.result.catch(() => {}); // who only iterates, or only cancels, does not wait for it
+  }
+
+  /** What was produced so far. */
+  partial(): PartialResult {
+    return this.#collector.partial();
+  }
+
+  /** Resolves when what the code has written so far is here. Never rejects. */
+  async flush(): Promise<void> {
+    if (!this.#ended) await this.#running?.kernel.flush();
+  }
+
+  /** Cancels it, and says at its end whether the kernel's variables survived. */
   cancel(
     reason: unknown = new DOMException("The execution was cancelled", "AbortError"),
   ): Promise<KernelState> {
@@ -137,21 +203,117 @@ export class Execution implements AsyncIterable<OutputChunk> {
     return this.state;
   }
 
-  /**
-   * Iterates over the text as it is produced, and throws at the end what `result` rejects with.
-   * Leaving the loop before its end cancels the execution and waits until that is done.
-   */
-  async *[Symbol.asyncIterator](): AsyncGenerator<OutputChunk, void, undefined> {
+  /** Whether an error is nothing but {@linkcode cancel}. */
+  isCancellation(error: unknown): boolean {
+    return this.#cancel.signal.aborted && error === this.#cancel.signal.reason;
+  }
+
+  /** What happens until its end. Leaving the loop cancels it and waits for that. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<OutputChunk | Extra, void, undefined> {
     try {
       for (;;) {
-        const chunk = await this.#chunks.next();
-        if (chunk === undefined) break;
-        yield chunk;
+        const event = await this.events.next();
+        if (event === undefined) break;
+        yield event;
       }
       await this.result;
     } finally {
       if (!this.#ended) await this.cancel();
     }
+  }
+
+  /**
+   * Runs the code in an idle kernel until it ends or is cancelled. The outcome is what
+   * {@linkcode end} takes. With `"lost"` the code may still run: its kernel has to be ended.
+   */
+  async runIn(kernel: Kernel, cancelled: AbortSignal): Promise<Outcome> {
+    const { code, storeHistory = false, onInput } = this.#parts;
+    const collector = this.#collector;
+    try {
+      const request = kernel.request(
+        {
+          type: "execute_request",
+          silent: false,
+          allowStdin: onInput !== undefined,
+          code,
+          storeHistory,
+        },
+        {
+          onOutput: (message) => collector.add(message),
+          onInput: onInput && ((content) => onInput(this.#ask(content, kernel))),
+        },
+      );
+      this.#running = { kernel, request };
+      const reply = await abortable(request.done, cancelled);
+      collector.addPayload(reply.payload);
+      const state = this.#interrupts.length === 0 ? "kept" : await this.#settle(this.#running);
+      if (reply.status === "ok") return { state };
+      const raised = collector.raisedIn(reply);
+      const { address } = kernel.gateway;
+      return { state, failure: { error: codeError(raised, collector.partial(), address) } };
+    } catch (error) {
+      if (cancelled.aborted && this.#running !== undefined) {
+        this.interrupt().catch(() => {}); // #settle() waits for it
+        return { state: await this.#settle(this.#running), failure: { error } };
+      }
+      const own = error instanceof KernelDiedError ? error.with(collector.partial()) : error;
+      return { state: "lost", failure: { error: own } };
+    } finally {
+      this.#question?.withdraw("The code has ended");
+    }
+  }
+
+  /** Says how it ended. The first time counts. */
+  end(outcome: Outcome): void {
+    this.#outcome.resolve(outcome);
+  }
+
+  /** Interrupts the code, but never before it has begun: an idle kernel ignores interrupts. */
+  interrupt(): Promise<void> {
+    this.#question?.withdraw("The code was interrupted");
+    const interrupted = this.#interruptOnceBegun();
+    this.#interrupts.push(interrupted);
+    return interrupted;
+  }
+
+  async #interruptOnceBegun(): Promise<void> {
+    if (this.#running === undefined) return;
+    const { kernel, request } = this.#running;
+    await request.begun;
+    if (!request.isIdle) await kernel.interrupt();
+  }
+
+  /** What the code asks now: it waits for one answer at a time. */
+  #ask(content: JsonObject, kernel: Kernel): InputRequest {
+    this.#question?.withdraw("The code asks anew");
+    const question = inputQuestion(content);
+    return this.#question = new InputRequest(question, (value) => kernel.reply(value));
+  }
+
+  /**
+   * Waits until the execution is over and none of its interrupts can reach the next one, which a
+   * kernel may be too slow for.
+   */
+  async #settle(running: Running): Promise<KernelState> {
+    const { graceMs } = this.#parts;
+    const { request } = running;
+    const kept = this.#untilSettled(running).then(() => true, () => false);
+    if (!await settledWithin(kept, graceMs / 2) && !request.isIdle) {
+      // A few in a thousand of the interrupts that come just as the code begins get lost inside.
+      this.interrupt().catch(() => {}); // #untilSettled() waits for it
+    }
+    if (await settledWithin(kept, graceMs / 2) && await kept) return "kept";
+    // Code that has ended leaves a kernel that answers, if late: a busy machine must not cost variables.
+    if (request.isIdle && await settledWithin(kept, IDLE_GRACE_MS) && await kept) return "kept";
+    return "lost";
+  }
+
+  /** Resolves when the execution is over and all its interrupts have been seen by the kernel. */
+  async #untilSettled({ kernel, request }: Running): Promise<void> {
+    await Promise.all(this.#interrupts);
+    await request.idle;
+    await Promise.all(this.#interrupts); // one more may have been sent
+    await kernel.settled();
   }
 
   #finish(failure: Outcome["failure"]): ExecutionResult {
@@ -161,139 +323,8 @@ export class Execution implements AsyncIterable<OutputChunk> {
       if (failure !== undefined) throw failure.error;
       return this.#collector.partial(); // which may say something
     } finally {
-      this.#chunks.end();
+      this.events.end();
     }
-  }
-}
-
-/** What {@linkcode Running} code needs. */
-export interface RunningOptions {
-  /** Takes its output. */
-  readonly collector: OutputCollector;
-  /** Has the kernel, and replaces it where the code does not end. */
-  readonly keeper: KernelKeeper;
-  /** How long the code may take to end once it is interrupted. */
-  readonly graceMs: number;
-  /** What may have been the reason of an error. */
-  readonly context: HintContext;
-  /** Answers what the code asks; without it, asking raises. */
-  readonly onInput: ((request: InputRequest) => void) | undefined;
-  /** Told of a kernel that is given up. */
-  readonly log: Logger;
-}
-
-/** How long a kernel whose interrupted code has ended may take to be ready for other code. */
-const IDLE_GRACE_MS = 10_000;
-
-/** Code that a kernel runs: how it is interrupted, and how it ends. */
-export class Running {
-  /** What takes its output. */
-  readonly collector: OutputCollector;
-  readonly #kernel: Kernel;
-  readonly #options: RunningOptions;
-  readonly #request: KernelRequest;
-  readonly #interrupts: Promise<void>[] = [];
-  /** What the code asked last. */
-  #question: InputRequest | undefined;
-
-  /** Sends the code to a kernel. */
-  constructor(
-    kernel: Kernel,
-    code: { readonly code: string; readonly storeHistory: boolean },
-    options: RunningOptions,
-  ) {
-    const { collector, onInput } = options;
-    this.collector = collector;
-    this.#kernel = kernel;
-    this.#options = options;
-    this.#request = kernel.request(
-      { type: "execute_request", silent: false, allowStdin: onInput !== undefined, ...code },
-      {
-        onOutput: (message) => collector.add(message),
-        onInput: onInput && ((content) => onInput(this.#ask(content))),
-      },
-    );
-  }
-
-  /** Resolves when what the code has written so far is in its collector. */
-  flush(): Promise<void> {
-    return this.#kernel.flush();
-  }
-
-  /** Interrupts the code, but never before it has begun: an idle kernel ignores interrupts. */
-  interrupt(): Promise<void> {
-    this.#question?.withdraw("The code was interrupted");
-    const interrupted = this.#request.begun.then(() => {
-      return this.#request.isIdle ? undefined : this.#kernel.interrupt();
-    });
-    this.#interrupts.push(interrupted);
-    return interrupted;
-  }
-
-  /** Waits for the end. */
-  async outcome(cancelled: AbortSignal): Promise<Outcome> {
-    const { collector, keeper, context } = this.#options;
-    try {
-      const reply = await abortable(this.#request.done, cancelled);
-      collector.addPayload(reply.payload);
-      const state = this.#interrupts.length === 0 ? "kept" : await this.#settle();
-      if (reply.status === "ok") return { state };
-      return {
-        state,
-        failure: { error: codeError(collector.raisedIn(reply), collector.partial(), context) },
-      };
-    } catch (error) {
-      if (cancelled.aborted) {
-        this.interrupt().catch(() => {}); // #settle() waits for it
-        return { state: await this.#settle(), failure: { error } };
-      }
-      keeper.takeLoss(); // it is told here
-      const own = error instanceof KernelDiedError ? error.with(collector.partial()) : error;
-      return { state: "lost", failure: { error: own } };
-    } finally {
-      this.#question?.withdraw("The code has ended");
-    }
-  }
-
-  /** What the code asks now: it waits for one answer at a time. */
-  #ask(content: JsonObject): InputRequest {
-    this.#question?.withdraw("The code asks anew");
-    return this.#question = new InputRequest(
-      inputQuestion(content),
-      (value) => this.#kernel.reply(value),
-    );
-  }
-
-  /**
-   * Waits until the execution is over and none of its interrupts can reach the next one. A kernel
-   * that cannot get there in time is replaced.
-   */
-  async #settle(): Promise<KernelState> {
-    const { keeper, graceMs, log } = this.#options;
-    const kept = this.#untilSettled().then(() => true, () => false);
-    if (!await settledWithin(kept, graceMs / 2) && !this.#request.isIdle) {
-      // A few in a thousand of the interrupts that come just as the code begins get lost inside.
-      this.interrupt().catch(() => {}); // #untilSettled() waits for it
-    }
-    if (await settledWithin(kept, graceMs / 2) && await kept) return "kept";
-    // Code that has ended leaves a kernel that answers, if late: a busy machine must not cost variables.
-    if (this.#request.isIdle && await settledWithin(kept, IDLE_GRACE_MS) && await kept) {
-      return "kept";
-    }
-    if (!this.#kernel.ended.aborted) {
-      log.debug("an interrupted execution goes on; its kernel is replaced");
-      keeper.replace(new DOMException("The kernel was given up", "AbortError"));
-    }
-    keeper.takeLoss(); // it is told here
-    return "lost";
-  }
-
-  /** Resolves when the execution is over and all its interrupts have been seen by the kernel. */
-  async #untilSettled(): Promise<void> {
-    await Promise.all(this.#interrupts);
-    await this.#request.idle;
-    await Promise.all(this.#interrupts); // one more may have been sent
-    await this.#kernel.settled();
   }
 }
 

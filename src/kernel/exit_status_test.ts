@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { describeExit, exitStatus } from "./kernel.ts";
+import { describeExit, exitStatus } from "./traceback.ts";
 
 Deno.test("describeExit() names codes, signals and what is likely behind them", () => {
   const cases: readonly (readonly [unknown, string])[] = [

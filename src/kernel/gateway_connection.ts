@@ -1,7 +1,9 @@
-import type { ProcessEvidence } from "../base/errors.ts";
+import { KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
 import { bodyOf, directClient } from "../base/http.ts";
+import { LinkedSignal, settledWithin } from "../base/signals.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
+import { describeExit } from "./traceback.ts";
 
 /** Where a kernel gateway listens, and what is known of its process. */
 export interface GatewayAddress {
@@ -24,15 +26,57 @@ export interface GatewayAddress {
   readonly limits?: EffectiveLimits;
 }
 
-/** Requests to one gateway. */
-export class GatewayConnection implements Disposable {
-  readonly #address: GatewayAddress;
+/** How a gateway is ended. */
+interface GatewayEnd {
+  /** Ends it with all its kernels. */
+  readonly end?: (() => Promise<void>) | undefined;
+  /** Whether it ends with the connection, too. */
+  readonly owned?: boolean;
+}
+
+/** How long a gateway may take to answer whether it is still there. */
+const PROBE_TIMEOUT_MS = 1000;
+
+/** How long the exit status of a gateway that is gone is waited for. */
+const EVIDENCE_TIMEOUT_MS = 5000;
+
+/** One gateway, as its client sees it: requests, and its end. */
+export class GatewayConnection implements AsyncDisposable {
+  readonly address: GatewayAddress;
   readonly #client: Deno.HttpClient;
+  readonly #options: GatewayEnd;
+  readonly #end = new AbortController();
 
   /** Makes no connection yet. */
-  constructor(address: GatewayAddress) {
-    this.#address = address;
+  constructor(address: GatewayAddress, options: GatewayEnd = {}) {
+    this.address = address;
     this.#client = directClient(address.url.hostname);
+    this.#options = options;
+    address.exited?.then((evidence) => {
+      const message = `The kernel gateway ended: ${describeExit(evidence)}`;
+      this.#end.abort(new KernelDiedError(message, evidence));
+    });
+  }
+
+  /** Aborts when its process has ended, if that is known; the reason is the error to report. */
+  get ended(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  /** The error to report if it ended: it may have died just now, which is noticed a little later. */
+  async death(): Promise<unknown> {
+    if (this.address.exited === undefined) return undefined;
+    if (!this.ended.aborted && await this.#answers()) return undefined;
+    const noticed = Promise.withResolvers<void>();
+    this.ended.addEventListener("abort", () => noticed.resolve(), { once: true });
+    if (this.ended.aborted) noticed.resolve();
+    await settledWithin(noticed.promise, EVIDENCE_TIMEOUT_MS);
+    return this.ended.reason;
+  }
+
+  /** Ends it, where that is possible. */
+  async end(): Promise<void> {
+    await this.#options.end?.();
   }
 
   /** Starts a kernel and returns its id. */
@@ -62,10 +106,29 @@ export class GatewayConnection implements Disposable {
     await response.body?.cancel();
   }
 
-  /** Whether the gateway answers at all within a time. */
-  async answers(timeoutMs: number): Promise<boolean> {
+  /** Opens the WebSocket of a kernel's channels. It is not connected yet. */
+  openChannels(id: string, session: string): WebSocket {
+    const url = new URL(`${kernelPath(id)}/channels`, this.address.url);
+    url.protocol = this.address.url.protocol === "https:" ? "wss:" : "ws:";
+    url.searchParams.set("session_id", session);
+    const socket = new WebSocket(url, {
+      headers: this.#headers(),
+      protocols: [KERNEL_PROTOCOL],
+      client: this.#client,
+    });
+    socket.binaryType = "arraybuffer";
+    return socket;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#client.close();
+    if (this.#options.owned === true) await this.end();
+  }
+
+  /** Whether the gateway answers at all. */
+  async #answers(): Promise<boolean> {
     const timeout = new AbortController();
-    const timer = setTimeout(() => timeout.abort(), timeoutMs);
+    const timer = setTimeout(() => timeout.abort(), PROBE_TIMEOUT_MS);
     try {
       const response = await this.#fetch("GET", "api", { signal: timeout.signal });
       await response.body?.cancel();
@@ -77,47 +140,30 @@ export class GatewayConnection implements Disposable {
     }
   }
 
-  /** Opens the WebSocket of a kernel's channels. It is not connected yet. */
-  openChannels(id: string, session: string): WebSocket {
-    const url = new URL(`${kernelPath(id)}/channels`, this.#address.url);
-    url.protocol = this.#address.url.protocol === "https:" ? "wss:" : "ws:";
-    url.searchParams.set("session_id", session);
-    const socket = new WebSocket(url, {
-      headers: this.#headers(),
-      protocols: [KERNEL_PROTOCOL],
-      client: this.#client,
-    });
-    socket.binaryType = "arraybuffer";
-    return socket;
-  }
-
-  [Symbol.dispose](): void {
-    this.#client.close();
-  }
-
   async #fetch(
     method: string,
     path: string,
     options: { body?: string; signal: AbortSignal; gone?: boolean },
   ): Promise<Response> {
-    const { body, signal, gone = false } = options;
-    const response = await fetch(new URL(path, this.#address.url), {
+    const { body, gone = false } = options;
+    using signal = new LinkedSignal(options.signal, this.ended);
+    const response = await fetch(new URL(path, this.address.url), {
       method,
       headers: { ...this.#headers(), "Content-Type": "application/json" },
       body: body ?? null,
       client: this.#client,
       redirect: "error",
-      signal,
+      signal: signal.signal,
     });
     if (response.ok || (gone && response.status === 404)) return response;
-    const text = (await startOf(response, signal)).slice(0, 300);
+    const text = (await startOf(response, options.signal)).slice(0, 300);
     throw new Error(
       `The kernel gateway answered ${method} ${path} with ${response.status}: ${text}`,
     );
   }
 
   #headers(): Record<string, string> {
-    return { Authorization: `token ${this.#address.token}` };
+    return { Authorization: `token ${this.address.token}` };
   }
 }
 

@@ -1,11 +1,10 @@
-import { constants } from "node:os";
-import { KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
+import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
-import { abortable, anySignal, settledWithin } from "../base/signals.ts";
+import { abortable, anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
 import { beginCode, bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
 import { END_OF_INPUT } from "./execution.ts";
-import type { GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import type { GatewayConnection } from "./gateway_connection.ts";
 import {
   decodeMessage,
   encodeInputReply,
@@ -18,17 +17,18 @@ import {
   type RequestListeners,
 } from "./jupyter.ts";
 import { formatBytes } from "./text.ts";
-import { deathHint } from "./traceback.ts";
+import { deathHint, describeExit, exitStatus, lastWords } from "./traceback.ts";
 
 /** How a kernel is started. */
 export interface KernelOptions {
-  readonly gateway: GatewayAddress;
-  readonly connection: GatewayConnection;
+  readonly gateway: GatewayConnection;
   readonly bootstrap: BootstrapConfig;
+  readonly startTimeoutMs: number;
   readonly log: Logger;
-  /** Ends a gateway that does not end a kernel: see `KernelClientOptions`. */
-  readonly endGateway?: () => Promise<void>;
 }
+
+/** How often a kernel is started that ends as it starts. */
+const MAX_ATTEMPTS = 3;
 
 /** After this time a request that may have been sent before the kernel listened is sent again. */
 const HANDSHAKE_RETRY_MS = 1000;
@@ -39,17 +39,11 @@ const DELETE_TIMEOUT_MS = 15_000;
 /** How long code that keeps the kernel from doing anything else can delay what waits for a flush. */
 const FLUSH_TIMEOUT_MS = 1000;
 
-/** How long a gateway may take to answer whether it is still there. */
-const PROBE_TIMEOUT_MS = 1000;
-
 /** How long one may take to say whether a kernel died: where memory ran out, the machine is slow. */
 const DOUBT_TIMEOUT_MS = 5000;
 
-/** How long the exit status of a gateway that is gone is waited for. */
-const EVIDENCE_TIMEOUT_MS = 5000;
-
 /** A kernel's process ended as it started. A port that was free may have been taken meanwhile. */
-export class UnansweredError extends Error {}
+class UnansweredError extends Error {}
 
 /** How long a kernel may take to get ready for code, where it was started ahead. */
 const BEGIN_TIMEOUT_MS = 5000;
@@ -71,11 +65,48 @@ export class Kernel implements AsyncDisposable {
   private constructor(id: string, options: KernelOptions) {
     this.#id = id;
     this.#options = options;
-    this.#stderrBefore = options.gateway.stderrTail ?? "";
+    this.#stderrBefore = options.gateway.address.stderrTail ?? "";
+    const { ended } = options.gateway; // and with it each of its kernels
+    const onEnd = () => this.abandon(ended.reason);
+    if (ended.aborted) onEnd();
+    ended.addEventListener("abort", onEnd, { once: true, signal: this.#end.signal });
   }
 
-  /** Starts a kernel and sets it up. */
+  /** Starts a kernel and sets it up, within a limit of time. */
   static async start(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
+    const { gateway, startTimeoutMs } = options;
+    const timeout = new AbortController();
+    const given = anySignal(timeout.signal, signal);
+    const timer = setTimeout(() => {
+      const message = `The kernel was not ready within ${startTimeoutMs / 1000} s: where this ` +
+        "machine is slow or busy a larger startTimeoutMs helps; `ipybox doctor` says what else to do";
+      timeout.abort(startError(gateway, message));
+    }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
+    try {
+      given.throwIfAborted();
+      gateway.ended.throwIfAborted();
+      return await Kernel.#startAtLast(options, given);
+    } catch (error) {
+      throw given.aborted ? error : await explain(gateway, error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Starts a kernel, once more where it ended as it started: the next one gets other ports. */
+  static async #startAtLast(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
+    for (let attempt = 1;; attempt++) {
+      try {
+        return await Kernel.#startOnce(options, signal);
+      } catch (error) {
+        const isFinal = signal.aborted || attempt === MAX_ATTEMPTS;
+        if (isFinal || !(error instanceof UnansweredError)) throw error;
+        options.log.debug(`a kernel could not be started, another one is: ${error.message}`);
+      }
+    }
+  }
+
+  static async #startOnce(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
     await using stack = new AsyncDisposableStack();
     const kernel = stack.use(new Kernel(await createKernel(options, signal), options));
     const ready = anySignal(signal, kernel.ended);
@@ -84,6 +115,11 @@ export class Kernel implements AsyncDisposable {
     options.log.debug(`kernel ${kernel.#id} is ready`);
     stack.move();
     return kernel;
+  }
+
+  /** The gateway that it runs at. */
+  get gateway(): GatewayConnection {
+    return this.#options.gateway;
   }
 
   /** Aborts when the kernel cannot be used any more; the reason is the error to report. */
@@ -109,6 +145,27 @@ export class Kernel implements AsyncDisposable {
     return request;
   }
 
+  /**
+   * Asks something that an idle kernel should answer at once.
+   *
+   * To complete `value.` it runs code of the value's class, which may take for ever: one that is given
+   * up is interrupted, and the next request waits until that is over, for up to `graceMs`.
+   */
+  async ask(
+    content: RequestContent,
+    { signal, graceMs }: { readonly signal: AbortSignal; readonly graceMs: number },
+  ): Promise<JsonObject> {
+    const request = this.request(content);
+    try {
+      return await abortable(request.done, signal);
+    } finally {
+      if (!request.isIdle && !this.ended.aborted) {
+        const settled = this.interrupt().then(() => request.idle).then(() => this.settled());
+        await settledWithin(settled, graceMs);
+      }
+    }
+  }
+
   /** Answers what the code asks. */
   reply(value: string): void {
     this.#socket?.send(encodeInputReply(value, this.#session));
@@ -116,7 +173,7 @@ export class Kernel implements AsyncDisposable {
 
   /** Interrupts what the kernel runs; resolves when the signal has been sent. */
   async interrupt(): Promise<void> {
-    await this.#options.connection.interruptKernel(this.#id, this.ended);
+    await this.gateway.interruptKernel(this.#id, this.ended);
     // An event loop that only waits, as in `await asyncio.sleep(60)`, takes no notice of the signal
     // until something else wakes it.
     this.request({ type: "kernel_info_request" });
@@ -162,22 +219,23 @@ export class Kernel implements AsyncDisposable {
     await this.#socket?.[Symbol.asyncDispose]();
     // Also one that is said to have died: its code may have said so, to live on.
     if (await deleteKernel(this.#options, this.#id)) return;
-    const { endGateway, log } = this.#options;
-    await endGateway?.().catch((error: unknown) => {
-      log.error(`Cannot end a kernel gateway that does not end its kernels: ${messageOf(error)}`);
+    await this.gateway.end().catch((error: unknown) => {
+      this.#options.log.error(
+        `Cannot end a kernel gateway that does not end its kernels: ${messageOf(error)}`,
+      );
     });
   }
 
   async #connect(signal: AbortSignal): Promise<void> {
-    const { connection } = this.#options;
+    const { gateway } = this;
     try {
       this.#socket = await KernelSocket.open(
-        connection.openChannels(this.#id, this.#session),
+        gateway.openChannels(this.#id, this.#session),
         (data) => this.#receive(data),
         signal,
       );
     } catch (cause) {
-      if (signal.aborted || await connection.knowsKernel(this.#id, signal)) throw cause;
+      if (signal.aborted || await gateway.knowsKernel(this.#id, signal)) throw cause;
       throw new UnansweredError("its process ended before it answered", { cause });
     }
     this.#socket.closed.then((reason) => this.#lost(reason));
@@ -258,7 +316,7 @@ export class Kernel implements AsyncDisposable {
     const timeout = AbortSignal.timeout(DOUBT_TIMEOUT_MS);
     let runs: boolean;
     try {
-      runs = await this.#options.connection.knowsKernel(this.#id, timeout);
+      runs = await this.gateway.knowsKernel(this.#id, timeout);
     } catch (error) {
       return await this.#lost(`its gateway does not say whether it runs: ${messageOf(error)}`);
     }
@@ -279,7 +337,7 @@ export class Kernel implements AsyncDisposable {
       : evidence.exitCode === null && evidence.signal === null
       ? "it may have run out of memory, crashed or been ended by its own code"
       : describeExit(evidence);
-    const { limits } = this.#options.gateway;
+    const { limits } = this.gateway.address;
     const hint = limits === undefined ? undefined : deathHint(evidence.signal, limits);
     const message = `The kernel died and its variables are lost: ${how}`;
     this.abandon(
@@ -289,34 +347,40 @@ export class Kernel implements AsyncDisposable {
 
   /** What the gateway and its kernels wrote to stderr since this one was started. */
   #stderr(): string {
-    return lastWords(this.#stderrBefore, this.#options.gateway.stderrTail ?? "");
+    return lastWords(this.#stderrBefore, this.gateway.address.stderrTail ?? "");
   }
 
   /** The connection broke: the gateway ended, or it closed the socket. */
   async #lost(reason: string): Promise<void> {
     if (this.ended.aborted) return;
-    const end = await endOfGateway(this.#options);
-    const message = end === undefined
-      ? `The connection to the kernel was lost (${reason})`
-      : `The kernel gateway ended: ${describeExit(end)}`;
+    const death = await this.gateway.death();
     const unknown = { exitCode: null, signal: null, stderrTail: this.#stderr() };
-    this.abandon(new KernelDiedError(message, end ?? unknown));
+    const message = `The connection to the kernel was lost (${reason})`;
+    this.abandon(death ?? new KernelDiedError(message, unknown));
   }
 }
 
-/** How the gateway ended, if it did: it may have died just now, which is noticed a little later. */
-export async function endOfGateway(
-  { connection, gateway: { exited } }: KernelOptions,
-): Promise<ProcessEvidence | undefined> {
-  if (exited === undefined || await connection.answers(PROBE_TIMEOUT_MS)) return undefined;
-  return await settledWithin(exited, EVIDENCE_TIMEOUT_MS) ? await exited : undefined;
+function startError(
+  { address: { stderrTail = "" } }: GatewayConnection,
+  message: string,
+  cause?: unknown,
+): KernelStartError {
+  return new KernelStartError(message, { exitCode: null, signal: null, stderrTail }, { cause });
+}
+
+/** Why a kernel could not be started: the end of the gateway explains a failed request better. */
+async function explain(gateway: GatewayConnection, error: unknown): Promise<unknown> {
+  const death = await gateway.death();
+  if (death !== undefined) return death;
+  if (error instanceof ProcessError) return error; // it died, and says how
+  return startError(gateway, `The kernel could not be started: ${messageOf(error)}`, error);
 }
 
 /** Has the gateway start a process. One that nobody waits for any more is ended. */
 async function createKernel(options: KernelOptions, signal: AbortSignal): Promise<string> {
   signal.throwIfAborted();
   const giveUp = new AbortController();
-  const creating = options.connection.createKernel(giveUp.signal);
+  const creating = options.gateway.createKernel(giveUp.signal);
   try {
     return await abortable(creating, signal);
   } catch (error) {
@@ -330,14 +394,13 @@ async function createKernel(options: KernelOptions, signal: AbortSignal): Promis
  * rejects, but says whether the gateway did.
  */
 async function deleteKernel(
-  { connection, gateway, log }: KernelOptions,
+  { gateway, log }: KernelOptions,
   id: string | Promise<string>,
   giveUp: AbortController = new AbortController(),
 ): Promise<boolean> {
   const timer = setTimeout(() => giveUp.abort(), DELETE_TIMEOUT_MS);
-  gateway.exited?.then(() => giveUp.abort());
   try {
-    await connection.deleteKernel(await id, giveUp.signal);
+    await gateway.deleteKernel(await id, giveUp.signal);
     return true;
   } catch (error) {
     log.debug(`a kernel could not be deleted: ${messageOf(error)}`);
@@ -397,64 +460,4 @@ function note(bytes: number): JupyterMessage {
     parentSession: undefined,
     content: { name: "stderr", text },
   };
-}
-
-/** The frames of a fatal error's stack that run the user's code, from the innermost one on. */
-const OWN_FRAMES =
-  /(\n {2}File "[^"\n]*\/IPython\/core\/interactiveshell\.py", line \d+ in run_code)(?:\n {2}File [^\n]*)*/g;
-
-/** The modules that are loaded in every kernel, which follow such a stack. */
-const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
-
-/**
- * What a process has said since an earlier moment, as far as it helps to understand its end: of the
- * stack of a crash, only the frames that are the user's.
- */
-export function lastWords(before: string, now: string): string {
-  return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
-}
-
-/** What was added to a text of which only whole lines at the end are kept. */
-function writtenSince(before: string, now: string): string {
-  for (let start = 0;;) {
-    const kept = before.slice(start);
-    if (now.startsWith(kept)) return now.slice(kept.length);
-    const end = before.indexOf("\n", start);
-    if (end === -1) return now;
-    start = end + 1;
-  }
-}
-
-/** How a process ended: one of both, or neither where nothing is known. */
-interface ExitStatus {
-  readonly exitCode: number | null;
-  readonly signal: string | null;
-}
-
-/** What is likely behind a signal. */
-const HINTS: Readonly<Record<string, string>> = {
-  SIGKILL: "it was killed (SIGKILL), perhaps as it ran out of memory",
-  SIGSEGV: "it crashed (SIGSEGV)",
-  SIGBUS: "it crashed (SIGBUS)",
-  SIGABRT: "it aborted (SIGABRT)",
-  SIGXCPU: "it exceeded its limit of CPU time (SIGXCPU)",
-  SIGXFSZ: "it exceeded its limit of file size (SIGXFSZ)",
-};
-
-/** Reads the return code of a Python `Popen`, in which a signal is negative. */
-export function exitStatus(returnCode: unknown): ExitStatus {
-  if (typeof returnCode !== "number") return { exitCode: null, signal: null };
-  if (returnCode >= 0) return { exitCode: returnCode, signal: null };
-  const [name = `signal ${-returnCode}`] = Object.entries(constants.signals)
-    .find(([, number]) => number === -returnCode) ?? [];
-  return { exitCode: null, signal: name };
-}
-
-/** Says how a process ended, with what is likely behind it. */
-export function describeExit({ exitCode, signal }: ExitStatus): string {
-  // A shell, and the sandbox, tell a signal as 128 and its number.
-  const name = signal ??
-    (exitCode !== null && exitCode > 128 ? exitStatus(128 - exitCode).signal : null);
-  if (name === null) return `it exited with code ${exitCode}`;
-  return HINTS[name] ?? `it was ended by ${name}`;
 }

@@ -1,5 +1,5 @@
 import { assertEquals } from "@std/assert";
-import { lastWords } from "./kernel.ts";
+import { lastWords } from "./traceback.ts";
 
 Deno.test("lastWords() gives what was written since, however much was forgotten", () => {
   const rows: readonly [before: string, now: string, since: string][] = [

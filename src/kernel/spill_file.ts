@@ -138,12 +138,6 @@ export class ChunkQueue<Other = never> {
     this.#queue.end();
   }
 
-  /** Ends the queue with an error once all is read. */
-  fail(error: unknown): void {
-    this.#sayLeftOut();
-    this.#queue.fail(error);
-  }
-
   /** The next value, or `undefined` at the end. */
   async next(): Promise<OutputChunk | Other | undefined> {
     const { value: next, done } = await this.#queue.next();

@@ -1,3 +1,4 @@
+import { constants } from "node:os";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import type { GatewayAddress } from "./gateway_connection.ts";
 import type { JsonObject } from "./jupyter.ts";
@@ -234,4 +235,64 @@ export function deathHint(signal: string | null, limits: EffectiveLimits): strin
 function hint(option: keyof EffectiveLimits, limit: string): string {
   return `[ipybox] A limit is in force: ${limit}. Raise it by limits.${option}, or by ` +
     `--limit ${option}=N on the command line`;
+}
+
+/** The frames of a fatal error's stack that run the user's code, from the innermost one on. */
+const OWN_FRAMES =
+  /(\n {2}File "[^"\n]*\/IPython\/core\/interactiveshell\.py", line \d+ in run_code)(?:\n {2}File [^\n]*)*/g;
+
+/** The modules that are loaded in every kernel, which follow such a stack. */
+const EXTENSION_MODULES = /(?<!\n)\n+Extension modules: [^\n]*/g;
+
+/**
+ * What a process has said since an earlier moment, as far as it helps to understand its end: of the
+ * stack of a crash, only the frames that are the user's.
+ */
+export function lastWords(before: string, now: string): string {
+  return writtenSince(before, now).replace(OWN_FRAMES, "").replace(EXTENSION_MODULES, "");
+}
+
+/** What was added to a text of which only whole lines at the end are kept. */
+function writtenSince(before: string, now: string): string {
+  for (let start = 0;;) {
+    const kept = before.slice(start);
+    if (now.startsWith(kept)) return now.slice(kept.length);
+    const end = before.indexOf("\n", start);
+    if (end === -1) return now;
+    start = end + 1;
+  }
+}
+
+/** How a process ended: one of both, or neither where nothing is known. */
+interface ExitStatus {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+/** What is likely behind a signal. */
+const HINTS: Readonly<Record<string, string>> = {
+  SIGKILL: "it was killed (SIGKILL), perhaps as it ran out of memory",
+  SIGSEGV: "it crashed (SIGSEGV)",
+  SIGBUS: "it crashed (SIGBUS)",
+  SIGABRT: "it aborted (SIGABRT)",
+  SIGXCPU: "it exceeded its limit of CPU time (SIGXCPU)",
+  SIGXFSZ: "it exceeded its limit of file size (SIGXFSZ)",
+};
+
+/** Reads the return code of a Python `Popen`, in which a signal is negative. */
+export function exitStatus(returnCode: unknown): ExitStatus {
+  if (typeof returnCode !== "number") return { exitCode: null, signal: null };
+  if (returnCode >= 0) return { exitCode: returnCode, signal: null };
+  const [name = `signal ${-returnCode}`] = Object.entries(constants.signals)
+    .find(([, number]) => number === -returnCode) ?? [];
+  return { exitCode: null, signal: name };
+}
+
+/** Says how a process ended, with what is likely behind it. */
+export function describeExit({ exitCode, signal }: ExitStatus): string {
+  // A shell, and the sandbox, tell a signal as 128 and its number.
+  const name = signal ??
+    (exitCode !== null && exitCode > 128 ? exitStatus(128 - exitCode).signal : null);
+  if (name === null) return `it exited with code ${exitCode}`;
+  return HINTS[name] ?? `it was ended by ${name}`;
 }

@@ -1,6 +1,6 @@
 import { assertEquals, assertNotEquals } from "@std/assert";
 import type { KernelGateway } from "../../src/kernel/gateway.ts";
-import { SHORT_LIFE_MS } from "../../src/kernel/keeper.ts";
+import { SHORT_LIFE_MS } from "../../src/kernel/host.ts";
 import type { Logger } from "../../src/base/log.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { until } from "../support/executor.ts";

@@ -1,0 +1,461 @@
+import type { KernelState } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { messageOf } from "../base/message_of.ts";
+import { Mutex } from "../base/mutex.ts";
+import { abortable, anySignal, Deadline } from "../base/signals.ts";
+import { ArtifactFolder } from "../files/artifact_folder.ts";
+import type { KernelClientOptions } from "./client.ts";
+import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
+import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
+import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import type { JsonObject, RequestContent } from "./jupyter.ts";
+import { Kernel } from "./kernel.ts";
+import {
+  type CodeCompletions,
+  codeCompletions,
+  type CodeStatus,
+  codeStatus,
+  toCodePoints,
+  TYPED_CODE_TIMEOUT_MS,
+  type TypedCodeOptions,
+} from "./typed_code.ts";
+
+/** Options of {@linkcode KernelHost}. */
+export interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
+  /** A gateway that runs, or how the host starts its own, and a fresh one when that has ended. */
+  readonly gateway: GatewayAddress | KernelGatewayOptions;
+}
+
+/** What the host needs of a run, whatever events its reader gets. */
+type AnyRun = Pick<Run, "signal" | "runIn" | "interrupt" | "end">;
+
+/**
+ * What becomes of the kernel. `start` is the kernel in use, or the one that will be.
+ *
+ * | from       | event                                       | to                                  |
+ * | ---------- | ------------------------------------------- | ----------------------------------- |
+ * | `starting` | it is ready                                 | `idle`                              |
+ * | `starting` | it cannot be started: who waits is told     | `lost`, told                        |
+ * | `idle`     | an execution has its turn                   | `busy`                              |
+ * | `idle`     | it dies, or its gateway                     | `lost`                              |
+ * | `busy`     | the execution ends and leaves it usable     | `idle`                              |
+ * | `busy`     | the execution is given up and does not end  | `starting`: the execution tells it  |
+ * | `busy`     | it dies, or its gateway                     | `lost`: the execution is to tell it |
+ * | `lost`     | an execution ends as lost, or has its turn  | `lost`, told, or `starting`         |
+ * | `lost`     | told, and somebody needs a kernel           | `starting`                          |
+ * | `lost`     | what takes its place dies, cannot be started| `lost`, with or without another one |
+ * | all        | `reset()`                                   | `starting`                          |
+ * | all        | disposal                                    | `closed`                            |
+ *
+ * One event is handled at a time, without waiting in between. Only the holder of the turn makes a
+ * kernel `busy`, and only the execution that it runs ends that. A kernel that is not `start` any
+ * more has been given up: what happens to it changes nothing.
+ */
+type State =
+  | { readonly is: "starting"; readonly start: Promise<Kernel> }
+  | { readonly is: "idle"; readonly start: Promise<Kernel> }
+  | { readonly is: "busy"; readonly start: Promise<Kernel>; readonly execution: AnyRun }
+  /** The variables of earlier code are gone; `told` when an execution has failed with the reason. */
+  | {
+    readonly is: "lost";
+    readonly reason: unknown;
+    readonly told: boolean;
+    /** The kernel that takes the place of the lost one. */
+    readonly start: Promise<Kernel> | undefined;
+  }
+  | { readonly is: "closed"; readonly reason: unknown; readonly start?: undefined };
+
+/** How long interrupted code may take to end before its kernel is replaced. */
+const INTERRUPT_GRACE_MS = 2000;
+
+/** The spare kernel is started after the one in use has had this time, for its first result comes first. */
+const HEAD_START_MS = 500;
+
+/** One that dies sooner is only replaced when it is needed: something may keep killing them. */
+export const SHORT_LIFE_MS: number = 1000;
+
+/**
+ * The owner of a kernel's life: it starts the kernel and, where it is to, its gateway, gives turns to
+ * executions, and replaces a kernel that dies or is given up: by the spare one where it is ready.
+ *
+ * Disposing it ends the kernels, and the gateway that it has started.
+ */
+export class KernelHost implements AsyncDisposable {
+  readonly #options: KernelHostOptions;
+  readonly #log: Logger;
+  readonly #images: ArtifactFolder;
+  readonly #spill: ArtifactFolder;
+  readonly #turns = new Mutex();
+  readonly #closed = new AbortController();
+  /** Kernels that are being ended. The next one is started, or begins, after that. */
+  readonly #endings = new Set<Promise<void>>();
+  #gateway: GatewayConnection | undefined;
+  #state: State;
+  #spare: Promise<Kernel> | undefined;
+  #spareTimer: ReturnType<typeof setTimeout> | undefined;
+  #disposing: Promise<void> | undefined;
+
+  private constructor(options: KernelHostOptions) {
+    const { imagesDir = "images", spillDir, toolToken, signal } = options;
+    this.#options = options;
+    this.#log = options.log ?? silentLogger;
+    this.#images = new ArtifactFolder(imagesDir);
+    this.#spill = spillDir === undefined ? this.#images : new ArtifactFolder(spillDir);
+    const start = this.#start(toolToken?.(), anySignal(signal, this.#closed.signal));
+    this.#state = { is: "starting", start: this.#watch(start) };
+  }
+
+  /** Starts a kernel, and with it a gateway where none is given. */
+  static async start(options: KernelHostOptions): Promise<KernelHost> {
+    for (const name of ["maxOutputBytes", "interruptGraceMs", "startTimeoutMs"] as const) {
+      const value = options[name] ?? 0;
+      if (!(value >= 0)) throw new RangeError(`${name} must be a number from 0 on, not ${value}`);
+    }
+    const host = new KernelHost(options);
+    try {
+      await host.#usable();
+      return host;
+    } catch (error) {
+      await host[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  /** Waits for the turn, which lasts until it is disposed: one execution or question has it. */
+  async turn(signal: AbortSignal): Promise<Disposable> {
+    return await this.#turns.acquire(signal);
+  }
+
+  /** Makes an execution for {@linkcode run}. */
+  prepare<Extra = never>(
+    code: string,
+    options: ExecuteOptions & { readonly chunks?: boolean } = {},
+  ): Run<Extra> {
+    const { maxOutputBytes = 1024 ** 2, interruptGraceMs = INTERRUPT_GRACE_MS } = this.#options;
+    return new Run<Extra>({
+      ...options,
+      code,
+      maxOutputBytes,
+      images: this.#images,
+      spill: this.#spill,
+      graceMs: interruptGraceMs,
+      closed: this.#closed.signal,
+    });
+  }
+
+  /** Runs an execution, in its own turn or in one that its caller holds. Never rejects. */
+  async run(
+    execution: AnyRun,
+    held?: { readonly turn: Disposable; readonly limit: AbortSignal },
+  ): Promise<void> {
+    try {
+      using _turn = held === undefined ? await this.turn(execution.signal) : undefined;
+      execution.end(await this.#perform(execution, anySignal(execution.signal, held?.limit)));
+    } catch (error) { // it did not get its turn
+      execution.end({ state: "kept", failure: { error } });
+    }
+  }
+
+  /** Interrupts the execution that runs, if there is one. */
+  async interrupt(): Promise<void> {
+    if (this.#state.is === "busy") await this.#state.execution.interrupt();
+  }
+
+  /** Says whether code can be run as it stands, or wants more lines. */
+  async isComplete(code: string, options: TypedCodeOptions): Promise<CodeStatus> {
+    return codeStatus(await this.#ask({ type: "is_complete_request", code }, options));
+  }
+
+  /** Says what can stand at a position of code. */
+  async complete(
+    code: string,
+    cursor: number,
+    options: TypedCodeOptions,
+  ): Promise<CodeCompletions> {
+    const request = { type: "complete_request", code, cursor: toCodePoints(code, cursor) } as const;
+    return codeCompletions(await this.#ask(request, options), code);
+  }
+
+  /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */
+  async ready(): Promise<void> {
+    if (this.#needsGateway && this.#untold === undefined) await this.#usable();
+  }
+
+  /** Replaces the kernel by a fresh one. An execution under way ends with an `AbortError`. */
+  async reset(): Promise<void> {
+    if (this.#state.is !== "closed") {
+      this.#replace(new DOMException("The kernel was reset", "AbortError"));
+    }
+    try {
+      await (await this.#usable()).settled();
+    } catch {
+      this.#tell();
+      // A spare kernel may have died unnoticed, as all of them do with their gateway.
+      await (await this.#usable()).settled();
+    }
+    this.#tell(); // nothing that was counted on
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await (this.#disposing ??= this.#dispose());
+  }
+
+  async #dispose(): Promise<void> {
+    const reason = new DOMException("The kernel client was closed", "AbortError");
+    const { start } = this.#state;
+    this.#state = { is: "closed", reason };
+    this.#closed.abort(reason);
+    if (start !== undefined) this.#end(start, reason);
+    clearTimeout(this.#spareTimer);
+    const spare = this.#takeSpare();
+    if (spare !== undefined) this.#end(spare, reason);
+    while (this.#endings.size > 0) await Promise.all(this.#endings);
+    await this.#gateway?.[Symbol.asyncDispose]();
+  }
+
+  /** Runs code whose turn it is, and says how it ended. Never rejects. */
+  async #perform(execution: AnyRun, cancelled: AbortSignal): Promise<Outcome> {
+    const loss = this.#untold;
+    if (loss !== undefined) {
+      // Code that counts on its variables must not run without them unnoticed.
+      this.#tell();
+      return { state: "lost", failure: { error: loss.reason } };
+    }
+    try {
+      const start = this.#usable();
+      const kernel = await abortable(start, cancelled);
+      this.#occupy(start, execution);
+      const outcome = await execution.runIn(kernel, cancelled);
+      this.#vacate(outcome.state);
+      return outcome;
+    } catch (error) { // there is no kernel, or it was cancelled before there was one
+      return { state: cancelled.aborted ? "kept" : "lost", failure: { error } };
+    }
+  }
+
+  /** Asks the kernel something between two executions. */
+  async #ask(content: RequestContent, options: TypedCodeOptions): Promise<JsonObject> {
+    const { timeoutMs = TYPED_CODE_TIMEOUT_MS, signal: given } = options;
+    const { interruptGraceMs: graceMs = INTERRUPT_GRACE_MS } = this.#options;
+    using timeout = new Deadline(timeoutMs);
+    const signal = anySignal(given, timeout.signal, this.#closed.signal);
+    using _turn = await this.turn(signal);
+    const kernel = await abortable(this.#usable(), signal);
+    return await kernel.ask(content, { signal, graceMs });
+  }
+
+  /** The kernel in use, or the one that will be; it is started if none is. */
+  #usable(): Promise<Kernel> {
+    const state = this.#state;
+    if (state.is === "closed") return Promise.reject(state.reason);
+    if (state.start !== undefined) return state.start;
+    // An execution is to be told of a gateway's end before there is another one.
+    if (!state.told && this.#needsGateway) return Promise.reject(state.reason);
+    const start = this.#next();
+    this.#state = state.told ? { is: "starting", start } : { ...state, start };
+    return start;
+  }
+
+  /** Why variables are gone, where no execution has told it yet. */
+  get #untold(): { readonly reason: unknown } | undefined {
+    const state = this.#state;
+    return state.is === "lost" && !state.told ? state : undefined;
+  }
+
+  /** Whether the host has to start a gateway before a kernel. */
+  get #needsGateway(): boolean {
+    return !("url" in this.#options.gateway) && this.#gateway?.ended.aborted !== false;
+  }
+
+  // The transitions: see `State`.
+
+  /** Starts the kernel that is to be used next. */
+  #next(): Promise<Kernel> {
+    const toolToken = this.#options.toolToken?.(); // from here on, those of earlier kernels are refused
+    return this.#watch(this.#startNext(toolToken, this.#takeSpare()));
+  }
+
+  #watch(start: Promise<Kernel>): Promise<Kernel> {
+    start.then((kernel) => {
+      onDeath(kernel, (lifeMs) => this.#died(start, kernel.ended.reason, lifeMs));
+      this.#ready(start);
+    }, (error) => this.#failed(start, error));
+    return start;
+  }
+
+  #ready(start: Promise<Kernel>): void {
+    if (this.#state.start !== start) return;
+    if (this.#state.is === "starting") this.#state = { is: "idle", start };
+    this.#prepareSpare();
+  }
+
+  #failed(start: Promise<Kernel>, reason: unknown): void {
+    const state = this.#state;
+    if (state.start !== start) return;
+    if (state.is === "lost") this.#state = { ...state, start: undefined };
+    else this.#state = { is: "lost", reason, told: true, start: undefined };
+  }
+
+  #occupy(start: Promise<Kernel>, execution: AnyRun): void {
+    const { is } = this.#state;
+    if (is === "idle" && this.#state.start === start) {
+      this.#state = { is: "busy", start, execution };
+    }
+  }
+
+  #vacate(kernel: KernelState): void {
+    const state = this.#state;
+    if (state.is === "busy" && kernel === "kept") {
+      this.#state = { is: "idle", start: state.start };
+    } else if (state.is === "busy") {
+      this.#log.debug("an interrupted execution goes on; its kernel is replaced");
+      this.#replace(new DOMException("The kernel was given up", "AbortError"));
+    } else if (kernel === "lost") {
+      this.#tell();
+    }
+  }
+
+  #died(start: Promise<Kernel>, reason: unknown, lifeMs: number): void {
+    if (this.#state.start !== start) return; // it was given up
+    this.#log.debug(`a kernel died: ${reason}`);
+    this.#end(start, reason);
+    // Something that keeps killing kernels must not keep this process busy.
+    const isNextDue = lifeMs >= SHORT_LIFE_MS && this.#gateway?.ended.aborted === false;
+    const next = isNextDue ? this.#next() : undefined;
+    if (!isNextDue) this.#options.toolToken?.(); // what it has left has no use for its own any more
+    this.#state = { is: "lost", reason, told: false, start: next };
+  }
+
+  /** Takes a loss as told. */
+  #tell(): void {
+    const state = this.#state;
+    if (state.is !== "lost" || state.told) return;
+    const { start } = state;
+    if (start === undefined) {
+      this.#state = { ...state, told: true };
+    } else {
+      this.#state = { is: "starting", start };
+      start.then(() => this.#ready(start), () => {}); // #watch() hears of a failure
+    }
+  }
+
+  /** Gives the kernel up, with the reason why, for the spare one or one that is started. */
+  #replace(reason: unknown): void {
+    const { start } = this.#state;
+    if (start !== undefined) this.#end(start, reason);
+    this.#state = { is: "starting", start: this.#next() };
+  }
+
+  // What they start and end.
+
+  /** The spare kernel, or else one that is started, once those before have ended. */
+  async #startNext(toolToken?: string, spare?: Promise<Kernel>): Promise<Kernel> {
+    await Promise.all(this.#endings); // what their code started has ended, too, and cannot meddle
+    if (spare !== undefined) {
+      try {
+        const kernel = await spare;
+        await kernel.begin(toolToken);
+        return kernel;
+      } catch (error) {
+        this.#log.debug(`The spare kernel is of no use: ${messageOf(error)}`);
+        this.#end(spare, error);
+      }
+    }
+    try {
+      return await this.#start(toolToken, this.#closed.signal);
+    } catch (error) {
+      // Such a gateway is of no use any more, and code may have seen to that.
+      if (!this.#closed.signal.aborted) await this.#gateway?.end();
+      throw error;
+    }
+  }
+
+  async #start(toolToken: string | undefined, signal: AbortSignal): Promise<Kernel> {
+    return await this.#startAt(await this.#openGateway(signal), { signal, toolToken });
+  }
+
+  async #startAt(
+    gateway: GatewayConnection,
+    { signal, toolToken }: { readonly signal: AbortSignal; readonly toolToken?: string },
+  ): Promise<Kernel> {
+    const { workingDir, restoreWorkingDir = false, shell = "none" } = this.#options;
+    const { startTimeoutMs = 60_000 } = this.#options;
+    const bootstrap = { workingDir, restoreWorkingDir, shell, toolToken };
+    return await Kernel.start({ gateway, bootstrap, startTimeoutMs, log: this.#log }, signal);
+  }
+
+  /** The gateway, or a fresh one where the host has its own and that has ended. */
+  async #openGateway(signal: AbortSignal): Promise<GatewayConnection> {
+    const { gateway, endGateway } = this.#options;
+    if ("url" in gateway) {
+      return this.#gateway ??= new GatewayConnection(gateway, { end: endGateway });
+    }
+    const old = this.#gateway;
+    if (old !== undefined && !this.#needsGateway) return old;
+    this.#gateway = undefined;
+    await old?.[Symbol.asyncDispose]();
+    signal.throwIfAborted();
+    const own = await KernelGateway.start({ ...gateway, signal });
+    const end = async () => {
+      await own[Symbol.asyncDispose]();
+      await own.exited; // and so its connection says
+    };
+    return this.#gateway = new GatewayConnection(own, { end, owned: true });
+  }
+
+  /** Ends a kernel, also one that is yet to start. */
+  #end(start: Promise<Kernel>, reason: unknown): void {
+    const ending = start.then((kernel) => {
+      kernel.abandon(reason);
+      return kernel[Symbol.asyncDispose]();
+    }, () => {}) // there is none to end
+      .then(() => void this.#endings.delete(ending));
+    this.#endings.add(ending);
+  }
+
+  /**
+   * Sees to it that there will be a second kernel, set up ahead, so that a reset need not wait for
+   * one. Where it cannot be started or dies nothing is lost.
+   */
+  #prepareSpare(): void {
+    if (this.#options.spareKernel === false || this.#state.is === "closed") return;
+    if (this.#spare !== undefined || this.#spareTimer !== undefined) return;
+    this.#spareTimer = setTimeout(() => {
+      this.#spareTimer = undefined;
+      this.#startSpare();
+    }, HEAD_START_MS);
+  }
+
+  #startSpare(): void {
+    const gateway = this.#gateway;
+    if (gateway === undefined || gateway.ended.aborted) return; // the next one's kernel brings it
+    const { sandboxed, kernelsApart } = gateway.address;
+    if (sandboxed === true && kernelsApart === false) return; // the code could trace it
+    const spare = this.#spare = this.#startAt(gateway, { signal: this.#closed.signal });
+    spare.then((kernel) =>
+      onDeath(kernel, (lifeMs) => {
+        if (this.#spare !== spare) return; // it has been taken
+        this.#log.debug("The spare kernel died");
+        this.#spare = undefined;
+        this.#end(spare, kernel.ended.reason);
+        if (lifeMs >= SHORT_LIFE_MS) this.#prepareSpare();
+      }), (error) => {
+      this.#log.debug(`There is no spare kernel: ${messageOf(error)}`);
+      if (this.#spare === spare) this.#spare = undefined;
+    });
+  }
+
+  /** The spare kernel, which may still be starting. Its taker owns it. */
+  #takeSpare(): Promise<Kernel> | undefined {
+    const spare = this.#spare;
+    this.#spare = undefined;
+    return spare;
+  }
+}
+
+/** Calls back when a kernel cannot be used any more, with the time that it could be. */
+function onDeath({ ended }: Kernel, died: (lifeMs: number) => void): void {
+  const since = performance.now();
+  if (ended.aborted) died(0);
+  else ended.addEventListener("abort", () => died(performance.now() - since), { once: true });
+}
