@@ -1,25 +1,31 @@
 import { AuditLog } from "../approval/audit/log.ts";
+import { redactArguments } from "../approval/audit/redact.ts";
+import { AuditTrail } from "../approval/audit/trail.ts";
+import { describeCall } from "../approval/call_text.ts";
 import { ApprovalChannel } from "../approval/channel.ts";
+import { Consents } from "../approval/consents.ts";
+import { ApprovalGate } from "../approval/gate.ts";
+import { type CallObserver, CallSpans } from "../approval/observed_call.ts";
 import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
-import { stderrLogger } from "../base/log.ts";
+import { ConsentFile } from "../approval/rules/consent_file.ts";
+import { type Logger, stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
-import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
+import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
+import { hasOwnDotenv } from "../mcp/env.ts";
 import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
-import type { ServerParams, VariableLookup } from "../mcp/params.ts";
+import { presentSettings } from "../mcp/launch.ts";
+import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
-import { ServerEvents, ServerMessages } from "../servers/events.ts";
+import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ElicitationChannel } from "../servers/questions.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { Approvals } from "./approvals.ts";
-import { ApprovedCalls, type CatalogCall, Notes, type ToolCall } from "./calls.ts";
-import { CallReporter } from "./reporter.ts";
-import { openWorkspaceFiles, type WorkspaceFiles } from "./workspace_files.ts";
+import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 
 /**
  * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
@@ -59,12 +65,10 @@ export class ToolRunner implements AsyncDisposable {
   readonly settingsFiles: readonly string[];
 
   readonly #pool: McpPool;
-  readonly #approvals: Approvals;
+  readonly #consents: Consents;
   readonly #audit: AuditLog | undefined;
-  readonly #reporter: CallReporter;
-  readonly #calls: ApprovedCalls;
+  readonly #calls: Calls;
   readonly #changes: ToolChanges;
-  readonly #notes = new Notes();
 
   private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
     const { variables, settingsFiles, consentFile } = files;
@@ -73,37 +77,38 @@ export class ToolRunner implements AsyncDisposable {
     this.registry = registry;
     this.variables = variables;
     this.settingsFiles = settingsFiles;
-    const channel = new ApprovalChannel({ timeoutMs, log });
-    const elicitations = new ElicitationChannel({ timeoutMs, log });
     const policy = approvalPolicy(options.approval ?? {});
-    const approvals = new Approvals({ policy, channel, consentFile, log });
-    this.channel = channel;
-    this.elicitations = elicitations;
-    this.#approvals = approvals;
-    const { events } = this;
-    const changes = new ToolChanges(log);
+    this.channel = new ApprovalChannel({ timeoutMs, log });
+    this.elicitations = new ElicitationChannel({ timeoutMs, log });
+    this.#consents = new Consents({
+      store: consentFile,
+      describe: (call) => describeCall(withoutSecrets(call, policy.redact)),
+      log,
+    });
+    this.#changes = new ToolChanges(log);
+    this.#audit = workspace === undefined || options.audit === false
+      ? undefined
+      : new AuditLog({ workspace, redact: policy.redact, log });
+    const gate = new ApprovalGate(policy, this.channel, this.#consents);
+    const { events, elicitations } = this;
+    const changes = this.#changes;
     const messages = new ServerMessages({
       events,
       changes,
       elicitations,
-      approvals,
+      gate,
       sampling,
       roots,
       log,
     });
-    this.#audit = workspace === undefined || options.audit === false
-      ? undefined
-      : new AuditLog({ workspace, redact: policy.redact, log });
-    const reporter = new CallReporter(this.#audit, events);
     const starts = new FirstStarts({
       registry,
       workspace,
       variables,
-      approvals,
-      reporter,
+      approve: (call, options) => this.#calls.approve(call, options),
       log,
     });
-    const pool = new McpPool({
+    this.#pool = new McpPool({
       ...options,
       registry,
       settingsFiles,
@@ -112,17 +117,15 @@ export class ToolRunner implements AsyncDisposable {
       admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
       hooks: (serverName) => messages.hooks(serverName),
     });
-    this.#changes = changes;
-    this.#pool = pool;
-    this.#reporter = reporter;
-    this.#calls = new ApprovedCalls({
+    const observers: CallObserver[] = [new CallSpans(), new CallEvents(events)];
+    if (this.#audit !== undefined) observers.unshift(new AuditTrail(this.#audit));
+    this.#calls = new Calls({
       registry,
-      pool,
-      approvals,
-      reporter,
+      pool: this.#pool,
+      gate,
+      observers,
       events,
       changes,
-      notes: this.#notes,
       callTimeoutMs,
       log,
     });
@@ -139,10 +142,17 @@ export class ToolRunner implements AsyncDisposable {
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
     requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
-    const { workspace, servers } = options;
+    const { workspace, servers, log = stderrLogger() } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
-    return new ToolRunner(registry, await openWorkspaceFiles(registry, options), options);
+    const settingsFiles = workspace === undefined
+      ? []
+      : await presentSettings(registry.entries, workspace);
+    return new ToolRunner(registry, {
+      variables: options.variables ?? await ownVariables(workspace, log),
+      settingsFiles,
+      consentFile: await openConsents(options, log),
+    }, options);
   }
 
   /**
@@ -170,7 +180,7 @@ export class ToolRunner implements AsyncDisposable {
 
   /** Takes what whoever writes the code should know of servers, each in a line. */
   takeNotes(): string[] {
-    return this.#notes.take();
+    return this.#calls.takeNotes();
   }
 
   /**
@@ -255,7 +265,7 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#calls.approveShell(call, signal);
+    return await this.#calls.approve(call, { signal });
   }
 
   /**
@@ -266,8 +276,7 @@ export class ToolRunner implements AsyncDisposable {
    * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
    */
   enterCell(code: string): Disposable {
-    this.#reporter.enterCell(code);
-    return this.#approvals.enterCell(code);
+    return this.#calls.enterCell(code);
   }
 
   /**
@@ -277,7 +286,7 @@ export class ToolRunner implements AsyncDisposable {
    * @returns The line, or `undefined` where there is none of that number.
    */
   sourceAt(line: number): CallSource | undefined {
-    return this.#approvals.sourceAt(line);
+    return this.#calls.sourceAt(line);
   }
 
   /**
@@ -315,7 +324,7 @@ export class ToolRunner implements AsyncDisposable {
     this.elicitations.withdrawAll("The tool server was reset");
     await this.#pool.reset();
     await this.registry.reload();
-    await this.#approvals.reset();
+    await this.#consents.reset();
   }
 
   /** Refuses what waits for approval and stops the servers. */
@@ -327,6 +336,39 @@ export class ToolRunner implements AsyncDisposable {
     await followed;
     await this.#audit?.[Symbol.asyncDispose]();
   }
+}
+
+/** What of a workspace counts for its runner: what is there before any code runs. */
+interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles"> {
+  /** The decisions that count always, where such are kept. */
+  readonly consentFile: ConsentFile | undefined;
+}
+
+/**
+ * A `.env` that is there now is out of reach for executed code, and is read whenever a server starts.
+ * Where there is none, code can put one, so none is read.
+ */
+async function ownVariables(
+  workspace: string | undefined,
+  log: Logger,
+): Promise<VariableLookup | undefined> {
+  const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
+  return hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
+}
+
+async function openConsents(
+  { workspace, consents = true }: ToolRunnerOptions,
+  log: Logger,
+): Promise<ConsentFile | undefined> {
+  const folder = typeof consents === "string" ? consents : workspace;
+  if (folder === undefined || consents === false) return undefined;
+  return await ConsentFile.open(folder, log);
+}
+
+/** A call as files that outlive it may describe it. */
+function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined): ApprovalCall {
+  const args = redactArguments(call.arguments, { names });
+  return { ...call, arguments: isExactObject(args) ? args : {} };
 }
 
 /** Options of `ToolRunner.start()`. */

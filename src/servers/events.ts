@@ -1,10 +1,16 @@
-import type { ApprovalKind } from "../approval/request.ts";
+import type { ApprovalGate } from "../approval/gate.ts";
+import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
+import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
 import { RateLimit } from "../base/rate_limit.ts";
-import type { Approvals } from "../calls/approvals.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
+import { sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
-import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
+import type {
+  ElicitationAnswer,
+  ElicitationQuestion,
+  ElicitationSource,
+} from "../mcp/questions.ts";
 import type { ToolChanges } from "./changes.ts";
 import type { ElicitationChannel } from "./questions.ts";
 
@@ -174,6 +180,34 @@ export class ServerEvents {
   }
 }
 
+/** Passes the beginning and the end of each call on to the application. */
+export class CallEvents implements CallObserver {
+  readonly #events: ServerEvents;
+
+  constructor(events: ServerEvents) {
+    this.#events = events;
+  }
+
+  begun({ id: callId, call: { kind, serverName, toolName } }: Readonly<ObservedCall>): void {
+    this.#events.tellCall({ type: "call_started", callId, kind, serverName, toolName });
+  }
+
+  ended(call: Readonly<ObservedCall>): void {
+    const { id: callId, status = "error", durationMs = 0, waitMs } = call;
+    const { decision, by, reason } = call.decision ?? {};
+    this.#events.tellCall({
+      type: "call_ended",
+      callId,
+      decision,
+      by,
+      reason,
+      status,
+      durationMs,
+      waitMs,
+    });
+  }
+}
+
 /** Who takes what servers say. */
 interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
   /** Told of logs and of tools that changed. */
@@ -183,7 +217,7 @@ interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "ro
   /** Where questions are asked. */
   readonly elicitations: ElicitationChannel;
   /** Says which questions are declined without asking. */
-  readonly approvals: Approvals;
+  readonly gate: ApprovalGate;
   /** Told of those. */
   readonly log: Logger;
 }
@@ -222,11 +256,27 @@ export class ServerMessages {
     question: ElicitationQuestion,
     signal: AbortSignal,
   ): Promise<ElicitationAnswer> {
-    const { events, elicitations, approvals, log } = this.#options;
+    const { events, elicitations, gate, log } = this.#options;
     const source = { serverName, callId: events.onlyCall(serverName) };
-    const refusal = approvals.refusalOf(source, question);
-    if (refusal === undefined) return await elicitations.ask(source, question, signal);
-    log.debug(`Declined a question of MCP server "${serverName}": ${refusal}`);
+    const denial = gate.judge(questionCall(source, question));
+    if (denial === undefined) return await elicitations.ask(source, question, signal);
+    const { reason = "Denied by the approval policy" } = denial;
+    log.debug(`Declined a question of MCP server "${serverName}": ${reason}`);
     return { action: "decline" };
   }
+}
+
+/** A server's question as policies see it. */
+function questionCall(source: ElicitationSource, question: ElicitationQuestion): ApprovalCall {
+  const { kind: mode, message } = question;
+  const args = question.kind === "url"
+    ? { mode, message, url: question.url.href }
+    : { mode, message, fields: question.fields.map(({ name }) => name) };
+  return {
+    kind: "elicitation",
+    serverName: source.serverName,
+    toolName: "elicitation/create",
+    arguments: sealObject(toExact(args)),
+    callId: source.callId,
+  };
 }
