@@ -62,6 +62,12 @@ export type {
 } from "./src/approval/channel.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
 export type { ApprovalClientOptions } from "./src/approval/client.ts";
+export { ElicitationChannel, ElicitationRequest } from "./src/approval/questions.ts";
+export type {
+  Answerer,
+  ElicitationChannelOptions,
+  ElicitationSource,
+} from "./src/approval/questions.ts";
 export { ApprovalRequest } from "./src/approval/request.ts";
 export type {
   AcceptOptions,
@@ -131,11 +137,9 @@ export type { CallToolOptions, ToolProgress } from "./src/mcp/hooks.ts";
 export type { ServerDescription } from "./src/mcp/connection.ts";
 export type { ContentBlock, ToolResult } from "./src/mcp/results.ts";
 export { type InputQuestion, InputRequest } from "./src/kernel/execution.ts";
-export { ElicitationRequest } from "./src/mcp/questions.ts";
 export type {
   ElicitationAnswer,
   ElicitationQuestion,
-  ElicitationSource,
   FormQuestion,
   UrlQuestion,
 } from "./src/mcp/questions.ts";
@@ -182,8 +186,6 @@ export type {
 export type { SandboxConfig } from "./src/sandbox/config.ts";
 export type { EffectiveLimits, ResourceLimits } from "./src/sandbox/limits.ts";
 export type { SandboxOptions } from "./src/sandbox/sandbox.ts";
-export { ElicitationChannel } from "./src/servers/questions.ts";
-export type { Answerer, ElicitationChannelOptions } from "./src/servers/questions.ts";
 export { ServerEvents } from "./src/servers/events.ts";
 export type {
   CallEndedEvent,

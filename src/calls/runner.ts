@@ -14,7 +14,7 @@ import { ToolChanges } from "../servers/changes.ts";
 import { ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool } from "../servers/pool.ts";
-import { ElicitationChannel } from "../servers/questions.ts";
+import { ElicitationChannel } from "../approval/questions.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Approvals } from "./approvals.ts";
 import { ApprovedCalls, type CatalogCall, Notes, type ToolCall } from "./calls.ts";

@@ -6,7 +6,7 @@ import type { ExecutionResult } from "../kernel/outputs.ts";
 import type { Root, SamplingHandler } from "../mcp/hooks.ts";
 import type { LoginOptions } from "../mcp/oauth/login.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
-import type { ElicitationRequest } from "../mcp/questions.ts";
+import type { ElicitationRequest } from "../approval/questions.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";

@@ -7,9 +7,10 @@
  * @module
  */
 import { z } from "zod";
+import type { ElicitationRequest } from "../approval/questions.ts";
 import { callLines, callOf, visible, visibleCode } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
-import type { ElicitationRequest, FormField } from "../mcp/questions.ts";
+import type { FormField } from "../mcp/questions.ts";
 import { foreignBlock } from "./cell_report.ts";
 import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";

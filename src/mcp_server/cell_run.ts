@@ -1,9 +1,10 @@
 import type { Approver } from "../approval/channel.ts";
+import type { ElicitationRequest } from "../approval/questions.ts";
 import type { ApprovalRequest, RememberScope } from "../approval/request.ts";
 import type { KernelState } from "../base/errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import type { ElicitationRequest, FormValue } from "../mcp/questions.ts";
+import type { FormValue } from "../mcp/questions.ts";
 import { CallRecords } from "./call_records.ts";
 
 /** What a cell waits for: decisions on calls, and answers to questions of MCP servers. */

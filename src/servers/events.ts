@@ -6,7 +6,7 @@ import type { ToolRunnerOptions } from "../calls/runner.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
 import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
 import type { ToolChanges } from "./changes.ts";
-import type { ElicitationChannel } from "./questions.ts";
+import type { ElicitationChannel } from "../approval/questions.ts";
 
 /** A tool call is under way, and its server says how far it is. */
 export interface ProgressEvent {
