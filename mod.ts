@@ -53,19 +53,15 @@ export { ApprovalPage, type PageAskOptions } from "./src/approval/page/page.ts";
 export type { ApprovalPageOptions } from "./src/approval/page/desk.ts";
 export type { PageState } from "./src/approval/page/desk.ts";
 export { ApprovalChannel } from "./src/approval/channel.ts";
-export type {
-  ApprovalChannelOptions,
-  ApprovalWaitOptions,
-  ApprovalWatcher,
-  Approver,
-  AttachOptions,
-} from "./src/approval/channel.ts";
+export type { ApprovalWaitOptions, Approver } from "./src/approval/channel.ts";
+export { Desk, Question } from "./src/approval/desk.ts";
+export type { AttachOptions, DeskOptions } from "./src/approval/desk.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
 export type { ApprovalClientOptions } from "./src/approval/client.ts";
 export { ElicitationChannel, ElicitationRequest } from "./src/approval/questions.ts";
 export type {
   Answerer,
-  ElicitationChannelOptions,
+  ElicitationRequestOptions,
   ElicitationSource,
 } from "./src/approval/questions.ts";
 export { ApprovalRequest } from "./src/approval/request.ts";
@@ -77,6 +73,7 @@ export type {
   ApprovalResponse,
   CallServer,
   CallSource,
+  Refusal,
   RefusalType,
   RejectOptions,
   Remember,

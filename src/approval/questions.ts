@@ -1,5 +1,4 @@
 import { RateLimit } from "../base/rate_limit.ts";
-import { LONGEST_TIMER_MS } from "../base/signals.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import {
   checkForm,
@@ -7,6 +6,11 @@ import {
   type ElicitationQuestion,
   type FormValue,
 } from "../mcp/questions.ts";
+import { Desk, type DeskOptions, Question } from "./desk.ts";
+import type { Refusal } from "./request.ts";
+
+/** Takes each question as it comes, and answers it now or later. */
+export type Answerer = (request: ElicitationRequest) => void | Promise<void>;
 
 /** Where a question comes from. */
 export interface ElicitationSource {
@@ -14,6 +18,14 @@ export interface ElicitationSource {
   readonly serverName: string;
   /** The tool call that was under way, where there was just one at that server. */
   readonly callId?: string;
+}
+
+/** What {@linkcode ElicitationRequest} needs beside its question. */
+export interface ElicitationRequestOptions {
+  /** The request's id; by default one that is random. */
+  id?: string;
+  /** Passes an answer on, such as to another process, and returns whether it could. */
+  onAnswer?: (answer: ElicitationAnswer) => boolean;
 }
 
 /**
@@ -33,38 +45,36 @@ export interface ElicitationSource {
  * }
  * ```
  */
-export class ElicitationRequest {
+export class ElicitationRequest extends Question<ElicitationAnswer> {
   /** A random id, used once. */
-  readonly id: string = crypto.randomUUID();
+  override readonly id: string;
   /** The registered server that asks. */
   readonly serverName: string;
   /** The tool call that was under way, where there was just one at that server. */
   readonly callId: string | undefined;
   /** What it asks. All texts in it are the server's, which nobody has checked. */
   readonly question: ElicitationQuestion;
-  /** Settles, and never rejects, once it is answered or withdrawn. */
-  readonly response: Promise<ElicitationAnswer>;
 
-  readonly #answered = Promise.withResolvers<ElicitationAnswer>();
-  readonly #withdrawn = new AbortController();
-  #decided = false;
+  readonly #onAnswer: (answer: ElicitationAnswer) => boolean;
 
   /**
    * Made by ipybox, not by hand.
    *
    * @param source Who asks.
    * @param question What is asked.
+   * @param options Its id and where answers go.
    */
-  constructor(source: ElicitationSource, question: ElicitationQuestion) {
+  constructor(
+    source: ElicitationSource,
+    question: ElicitationQuestion,
+    options: ElicitationRequestOptions = {},
+  ) {
+    super();
+    this.id = options.id ?? crypto.randomUUID();
     this.serverName = source.serverName;
     this.callId = source.callId;
     this.question = question;
-    this.response = this.#answered.promise;
-  }
-
-  /** Aborts when the question is taken back: its call ended, or nobody answered in time. */
-  get signal(): AbortSignal {
-    return this.#withdrawn.signal;
+    this.#onAnswer = options.onAnswer ?? (() => true);
   }
 
   /**
@@ -105,109 +115,50 @@ export class ElicitationRequest {
   }
 
   /**
-   * Takes the question back. For whoever passed it on: who is asked cancels instead.
+   * Takes the question back: it counts as cancelled. The person who is asked cancels instead.
    *
-   * @param reason Why.
+   * @param refusal Why.
    */
-  withdraw(reason: string): void {
-    if (this.cancel()) this.#withdrawn.abort(new DOMException(reason, "AbortError"));
+  override withdraw(refusal: Refusal): void {
+    this.takeBack({ action: "cancel" }, refusal.reason);
   }
 
   /** Who asks, and the question, safe to print on a terminal. */
-  toString(): string {
+  override toString(): string {
     const { question } = this;
     const text = question.kind === "url" ? `${question.message} ${question.url}` : question.message;
     return `${this.serverName} asks: '${text.replace(UNPRINTABLE, " ").trim()}'`;
   }
 
   #answer(answer: ElicitationAnswer): boolean {
-    if (this.#decided) return false;
-    this.#decided = true;
-    this.#answered.resolve(answer);
-    return true;
+    return this.settle(answer) && this.#onAnswer(answer);
   }
 }
 
 /** What is invisible, moves the cursor or turns the direction. */
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;
 
-/** Takes each question as it comes, and answers it now or later. */
-export type Answerer = (request: ElicitationRequest) => void | Promise<void>;
-
-/** Options of {@linkcode ElicitationChannel}. */
-export interface ElicitationChannelOptions {
-  /**
-   * How long an answer is waited for, in milliseconds.
-   *
-   * @default {undefined} for ever
-   */
-  timeoutMs?: number;
-  /** Told of questions that are declined without asking. */
-  log?: Logger;
-}
-
 /** How many questions of one server are shown: more would bury a person. */
 const QUESTIONS_AT_ONCE = 10;
 const QUESTIONS_PER_SECOND = 0.2;
 
 /**
- * Brings the questions of MCP servers to whoever answers them in this process. Where nobody does, or
- * a server asks too often, they are declined.
+ * Brings the questions of MCP servers to the one who answers them: a handler in this process, a person
+ * in another process, or the approval page. Where nobody does, or a server asks too often, they are
+ * declined.
  */
-export class ElicitationChannel {
-  readonly #timeoutMs: number | undefined;
+export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
   readonly #log: Logger;
-  readonly #open = new Set<ElicitationRequest>();
   readonly #limits = new Map<string, RateLimit>();
-  readonly #watchers = new Set<(pending: number) => void>();
-  #answerer: Answerer | undefined;
 
   /**
    * Makes a channel on which nobody answers yet.
    *
    * @param options The time limit and the log.
    */
-  constructor(options: ElicitationChannelOptions = {}) {
-    this.#timeoutMs = options.timeoutMs;
+  constructor(options: DeskOptions = {}) {
+    super(options);
     this.#log = options.log ?? silentLogger;
-  }
-
-  /** Whether somebody answers. */
-  get attached(): boolean {
-    return this.#answerer !== undefined;
-  }
-
-  /** How many questions are open. */
-  get pending(): number {
-    return this.#open.size;
-  }
-
-  /**
-   * Makes `answerer` the one who is asked, until the returned object is disposed. What is open then
-   * is cancelled.
-   *
-   * @param answerer Called with each question.
-   * @returns Disposing it detaches the answerer.
-   * @throws {Error} Somebody else is attached.
-   */
-  attach(answerer: Answerer): Disposable {
-    if (this.#answerer !== undefined) {
-      throw new Error("Cannot attach an answerer: the elicitation channel already has one");
-    }
-    this.#answerer = answerer;
-    return {
-      [Symbol.dispose]: () => {
-        if (this.#answerer !== answerer) return;
-        this.#answerer = undefined;
-        this.withdrawAll("Nobody answers any more");
-      },
-    };
-  }
-
-  /** Calls back with the number of open questions whenever it changes, until disposed. */
-  onPendingChange(callback: (pending: number) => void): Disposable {
-    this.#watchers.add(callback);
-    return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
   /**
@@ -223,64 +174,20 @@ export class ElicitationChannel {
     question: ElicitationQuestion,
     signal: AbortSignal,
   ): Promise<ElicitationAnswer> {
-    const answerer = this.#answerer;
-    if (answerer === undefined) return this.#declined(source, "nobody answers questions here");
-    if (signal.aborted) return { action: "cancel" };
-    if (!this.#limit(source.serverName).take()) return this.#declined(source, "it asks too often");
-
-    const request = new ElicitationRequest(source, question);
-    const withdraw = () => request.withdraw("The call was cancelled");
-    signal.addEventListener("abort", withdraw, { once: true });
-    const timer = this.#expireLater(request);
-    this.#change(() => this.#open.add(request));
-    this.#show(request, answerer);
-    try {
-      return await request.response;
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener("abort", withdraw);
-      this.#change(() => this.#open.delete(request));
+    const refused = this.#refusalOf(source);
+    if (refused !== undefined) {
+      this.#log.debug(`Declined a question of MCP server "${source.serverName}": ${refused}`);
+      return { action: "decline" };
     }
+    return await this.wait(new ElicitationRequest(source, question), { signal });
   }
 
-  /**
-   * Takes back all that is open.
-   *
-   * @param reason Why.
-   */
-  withdrawAll(reason: string): void {
-    for (const request of this.#open) request.withdraw(reason);
-  }
-
-  #declined({ serverName }: ElicitationSource, reason: string): ElicitationAnswer {
-    this.#log.debug(`Declined a question of MCP server "${serverName}": ${reason}`);
-    return { action: "decline" };
-  }
-
-  #expireLater(request: ElicitationRequest): ReturnType<typeof setTimeout> | undefined {
-    const timeoutMs = this.#timeoutMs;
-    if (timeoutMs === undefined || timeoutMs > LONGEST_TIMER_MS) return undefined;
-    return setTimeout(() => request.withdraw("Nobody answered in time"), timeoutMs);
-  }
-
-  async #show(request: ElicitationRequest, answerer: Answerer): Promise<void> {
-    try {
-      await answerer(request);
-    } catch (error) {
-      this.#log.error(`Answerer failed on a question of ${request.serverName}: ${error}`);
-      request.withdraw("The answerer failed");
-    }
-  }
-
-  #limit(serverName: string): RateLimit {
-    return this.#limits.getOrInsertComputed(
+  #refusalOf({ serverName }: ElicitationSource): string | undefined {
+    if (!this.staffed) return "nobody answers questions here";
+    const limit = this.#limits.getOrInsertComputed(
       serverName,
       () => new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE),
     );
-  }
-
-  #change(apply: () => void): void {
-    apply();
-    for (const watcher of this.#watchers) watcher(this.#open.size);
+    return limit.take() ? undefined : "it asks too often";
   }
 }
