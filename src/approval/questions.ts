@@ -97,6 +97,17 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
+   * Answers as a client, a page or another process did.
+   *
+   * @param answer What the person did.
+   * @returns Whether this answer counted.
+   * @throws {TypeError} The content does not fit the form; the question stays open.
+   */
+  answer(answer: ElicitationAnswer): boolean {
+    return answer.action === "accept" ? this.accept(answer.content) : this[answer.action]();
+  }
+
+  /**
    * Says no.
    *
    * @returns Whether this answer counted.

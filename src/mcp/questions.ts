@@ -13,6 +13,15 @@ export type ElicitationAnswer =
     readonly action: "decline" | "cancel";
   };
 
+/** An answer as it comes from a client, a page or another process. */
+export const elicitationAnswer: z.ZodType<ElicitationAnswer> = z.object({
+  action: z.enum(["accept", "decline", "cancel"]),
+  content: z.record(
+    z.string(),
+    z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]),
+  ).optional(),
+});
+
 /** A server's question for form fields. */
 export interface FormQuestion {
   /** Tells it from the other kind. */
@@ -40,6 +49,7 @@ export type ElicitationQuestion = FormQuestion | UrlQuestion;
 
 /** More than a person would read. */
 const MAX_MESSAGE = 10_000;
+const MAX_FORM = 250_000;
 
 /** Reads a server's question. */
 export function parseElicitation(
@@ -48,6 +58,7 @@ export function parseElicitation(
   const { mode = "form", message, requestedSchema, url } = params;
   if (typeof message !== "string" || message.length > MAX_MESSAGE) return "its message is too long";
   if (mode === "form") {
+    if (JSON.stringify(requestedSchema ?? null).length > MAX_FORM) return "its form is too large";
     const fields = parseForm(requestedSchema);
     if (fields === undefined) return "its schema is not that of a form";
     return { kind: "form", message, fields, schema: requestedSchema };

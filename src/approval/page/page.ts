@@ -1,6 +1,8 @@
 import { asset } from "../../assets/mod.ts";
 import type { Approver } from "../channel.ts";
+import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
+import type { PersonRequest } from "../wire.ts";
 import type { PageDesk, PageState } from "./desk.ts";
 
 /** Options of {@linkcode ApprovalPage.ask}. */
@@ -115,13 +117,16 @@ export class ApprovalPage {
   }
 
   /**
-   * Leaves a request to the page: it is rejected once nobody can be asked there any more. An
-   * {@linkcode Approver} for whom pages are the only place.
+   * Leaves a request to the page: once nobody can be asked there any more, a call is rejected, and a
+   * server's question is declined. An {@linkcode Approver} for whom pages are the only place.
    *
    * @param request A request of this tool server.
    */
-  async decide(request: ApprovalRequest): Promise<void> {
-    const reject = () => void request.reject(this.#desk.absence);
+  async decide(request: ApprovalRequest | ElicitationRequest): Promise<void> {
+    const reject = () => {
+      if (request instanceof ElicitationRequest) request.decline();
+      else void request.reject(this.#desk.absence);
+    };
     using _watch = this.onChange((state) => {
       if (state === "away") reject();
     });
