@@ -211,6 +211,7 @@ const formSchema = z.object({
 
 /** More than a person would fill in. */
 const MAX_FIELDS = 100;
+const MAX_ALL_OPTIONS = 2000;
 
 /** Reads the schema of a form. */
 export function parseForm(schema: unknown): readonly FormField[] | undefined {
@@ -218,7 +219,13 @@ export function parseForm(schema: unknown): readonly FormField[] | undefined {
   if (parsed === undefined) return undefined;
   const properties = Object.entries(parsed.properties);
   if (properties.length > MAX_FIELDS) return undefined;
-  return properties.map(([name, inner]) => field(name, inner, parsed.required.includes(name)));
+  const required = new Set(parsed.required);
+  const fields = properties.map(([name, inner]) => field(name, inner, required.has(name)));
+  const options = fields.reduce(
+    (sum, field) => sum + ("options" in field ? field.options.length : 0),
+    0,
+  );
+  return options > MAX_ALL_OPTIONS ? undefined : fields;
 }
 
 function field(name: string, inner: z.infer<typeof property>, required: boolean): FormField {

@@ -2,7 +2,6 @@ import { asset } from "../../assets/mod.ts";
 import type { Approver } from "../channel.ts";
 import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
-import type { PersonRequest } from "../wire.ts";
 import type { PageDesk, PageState } from "./desk.ts";
 
 /** Options of {@linkcode ApprovalPage.ask}. */
@@ -211,6 +210,7 @@ export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFil
   file("json_view.js", SCRIPT, () => asset("approval_page/json_view.js")),
   file("keys.js", SCRIPT, () => asset("approval_page/keys.js")),
   file("lists.js", SCRIPT, () => asset("approval_page/lists.js")),
+  file("question.js", SCRIPT, () => asset("approval_page/question.js")),
   file("request.js", SCRIPT, () => asset("approval_page/request.js")),
   file("visible.js", SCRIPT, () => asset("approval_page/visible.js")),
 ]);
