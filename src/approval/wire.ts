@@ -81,7 +81,7 @@ const questionSchema = z.object({
   question: z.object({
     kind: z.enum(["form", "url"]),
     message: z.string(),
-    schema: z.unknown(),
+    schema: z.unknown().optional(),
     url: z.string().optional(),
   }),
 });

@@ -58,9 +58,9 @@ export function parseElicitation(
   const { mode = "form", message, requestedSchema, url } = params;
   if (typeof message !== "string" || message.length > MAX_MESSAGE) return "its message is too long";
   if (mode === "form") {
-    if (JSON.stringify(requestedSchema ?? null).length > MAX_FORM) return "its form is too large";
     const fields = parseForm(requestedSchema);
     if (fields === undefined) return "its schema is not that of a form";
+    if (JSON.stringify(requestedSchema).length > MAX_FORM) return "its form is too large";
     return { kind: "form", message, fields, schema: requestedSchema };
   }
   const address = typeof url === "string" ? URL.parse(url) : null;
