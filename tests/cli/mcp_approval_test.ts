@@ -54,7 +54,8 @@ Deno.test("ipybox mcp declines questions of MCP servers where the client cannot 
     args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
   });
 
-  assertEquals(await host.execute(ASK_FORM), '[{"action":"decline"}]');
+  const { text } = await host.call("execute_ipython_cell", { code: ASK_FORM });
+  assertMatch(text, /^\[{"action":"decline"}\]\n\nA question of the MCP server "raw" was declined/);
 });
 
 Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {
