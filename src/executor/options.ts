@@ -214,7 +214,8 @@ export interface StreamOptions extends ExecuteOptions {
    */
   storeHistory?: boolean;
   /**
-   * Whether questions of MCP servers come as events, to be answered. Otherwise they are declined.
+   * Whether questions of MCP servers come as events, to be answered. Otherwise they wait for an
+   * approval page, or are declined if none is open or expected.
    *
    * @default {false}
    */

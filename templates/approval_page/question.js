@@ -5,11 +5,8 @@
  */
 import { el, number } from "./dom.js";
 import { GuardedForm, label } from "./guard.js";
-import { blockView } from "./json_view.js";
+import { foreignView } from "./request.js";
 import { foreign, isPlain } from "./visible.js";
-
-/** Texts up to this length, in one line, stand beside their names. */
-const INLINE = 80;
 
 /** Answers the question in view. */
 export class QuestionForm extends GuardedForm {
@@ -191,11 +188,7 @@ function aboutOf(field, id, suggested) {
   const about = el("div", { id: `${id}-about`, class: "about" });
   const { description } = field;
   if (description !== undefined && description !== "") {
-    about.append(
-      description.length > INLINE || description.includes("\n")
-        ? blockView(description)
-        : foreign(description),
-    );
+    about.append(foreignView(description));
   }
   const hint = hintOf(field);
   if (hint !== "") about.append(el("p", { class: "note" }, hint));

@@ -8,6 +8,9 @@ import { parseJson } from "./json.js";
 import { argumentsView, blockView } from "./json_view.js";
 import { foreign, visible } from "./visible.js";
 
+/** Texts up to this length, in one line, stand without a block of their own. */
+const INLINE = 80;
+
 const KINDS = {
   tool: "Tool call",
   shell: "Shell command",
@@ -160,13 +163,17 @@ function changesView(changes) {
   );
 }
 
-/** What a server asks. All of it is the server's text. */
+/** What a server asks. What it wrote stands apart from what ipybox says of it. */
 function messageView({ message, url }) {
-  const parts = [blockView(message)];
+  const parts = [
+    note("In the server's words, not verified:"),
+    el("blockquote", {}, foreignView(message)),
+  ];
   if (url !== undefined) {
     const { host } = new URL(url);
     parts.push(el("p", {}, "It wants you to open this address, at ", foreign(host), ":"));
-    parts.push(blockView(url, { code: true }));
+    const text = visible(url, { code: true });
+    parts.push(el("blockquote", {}, el("code", { class: "foreign", dir: "ltr" }, text)));
   }
   return el("section", { id: "message", class: "card", "aria-label": "Question" }, ...parts);
 }
@@ -213,12 +220,15 @@ function facts(request) {
   if (request.description !== undefined && request.description !== "") {
     add(
       isChange(request) ? "What it does" : "Its description",
-      request.description.length > 80
-        ? blockView(request.description)
-        : foreign(request.description),
+      foreignView(request.description),
     );
   }
   return list;
+}
+
+/** A text of somebody else: in a block of its own, unless it is short. */
+export function foreignView(text) {
+  return text.length > INLINE || text.includes("\n") ? blockView(text) : foreign(text);
 }
 
 function note(text) {

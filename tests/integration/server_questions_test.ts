@@ -207,7 +207,7 @@ browserTest(
         await using server = await start();
         const page = await openPage(browser, server, { colorScheme, viewport });
         for (const requestedSchema of [FORM, { type: "object", properties }]) {
-          const message = requestedSchema === FORM ? "Which seat?" : `${HOSTILE}\n`.repeat(700);
+          const message = requestedSchema === FORM ? "Which seat?" : `${HOSTILE}\n`.repeat(400);
           const answer = question(server, { message, requestedSchema });
           await untilAsked(page);
           assertEquals(await page.evaluate(layoutFaults), [], `${colorScheme} ${viewport.width}`);
