@@ -30,7 +30,12 @@ export abstract class Question<Answer> {
    */
   abstract withdraw(refusal: Refusal): void;
 
-  /** Takes an answer, and returns whether it counted. */
+  /**
+   * Takes an answer.
+   *
+   * @param answer The answer.
+   * @returns Whether it counted.
+   */
   protected settle(answer: Answer): boolean {
     if (this.#settled) return false;
     this.#settled = true;
@@ -38,7 +43,12 @@ export abstract class Question<Answer> {
     return true;
   }
 
-  /** Ends the question without an answer from the person. */
+  /**
+   * Ends the question without an answer from the person.
+   *
+   * @param answer What counts as the answer.
+   * @param reason Why.
+   */
   protected takeBack(answer: Answer, reason: string): void {
     if (!this.settle(answer)) return;
     this.#withdrawn.abort(new DOMException(reason, "AbortError"));
@@ -69,14 +79,6 @@ export interface AttachOptions {
 }
 
 type Taker<Asked> = (question: Asked) => void | Promise<void>;
-
-/** What {@linkcode Desk.wait} needs beside the question. */
-interface WaitOptions<Asked> {
-  /** Takes the question back. */
-  readonly signal?: AbortSignal | undefined;
-  /** Is asked instead of the one who is attached. */
-  readonly instead?: Taker<Asked> | undefined;
-}
 
 /**
  * Brings questions to the one who is attached, or, while nobody is, to a deputy. Others may watch, and
@@ -225,8 +227,17 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     for (const question of this.#pending.keys()) question.withdraw(unavailable(reason));
   }
 
-  /** Asks, and waits for what comes of it. Never rejects. */
-  protected async wait(question: Asked, options: WaitOptions<Asked> = {}): Promise<Answer> {
+  /**
+   * Asks, and waits for what comes of it.
+   *
+   * @param question What is asked.
+   * @param options What takes it back, and who is asked instead of the one who is attached.
+   * @returns The answer, or what the question is withdrawn with. Never rejects.
+   */
+  protected async wait(
+    question: Asked,
+    options: { signal?: AbortSignal; instead?: (question: Asked) => void | Promise<void> },
+  ): Promise<Answer> {
     const { signal, instead } = options;
     const taker = instead ?? this.#attached ?? this.#deputy;
     const withdraw = () => question.withdraw(signal?.reason === DECIDED ? DECIDED : CANCELLED);
