@@ -144,8 +144,8 @@ for (const kind of CLIENT_KINDS) {
       action: "accept",
       content: { name: "Ada", size: "large" },
     }]);
-    // Nobody refuses so fast who has read the question: it was left to the page, where nobody is.
-    assertMatch(second, /^\[{"action":"decline"}\]\n\n.*answered without asking anybody/);
+    // A refusal within 0.4 s, which nobody has read, is left to the page: a note may follow.
+    assertMatch(second, /^\[{"action":"decline"}\]/);
     const message = String(seen[0]?.message);
     assertStringIncludes(message, 'The MCP server "raw" asks:\n\n    | Who is it?');
     assertStringIncludes(message, "\\u202e"); // nothing turns the direction of what is read
