@@ -184,10 +184,10 @@ async function upgradeApprover(
   await turn(desks);
   const approver = new SocketApprover(log);
   const attached = new DisposableStack();
-  for (const desk of desks) {
-    attached.use(desk.attach((asked: PersonRequest) => approver.ask(asked), { attended: true }));
-  }
   try {
+    for (const desk of desks) {
+      attached.use(desk.attach((asked: PersonRequest) => approver.ask(asked), { attended: true }));
+    }
     const { socket, response } = Deno.upgradeWebSocket(request, {
       idleTimeout: IDLE_S,
       ...(protocol ? { protocol: APPROVAL_PROTOCOL } : {}),
