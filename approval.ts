@@ -5,17 +5,13 @@
  * @module
  */
 export { ApprovalChannel } from "./src/approval/channel.ts";
-export type {
-  ApprovalChannelOptions,
-  ApprovalWaitOptions,
-  ApprovalWatcher,
-  Approver,
-  AttachOptions,
-} from "./src/approval/channel.ts";
+export type { ApprovalWaitOptions, Approver } from "./src/approval/channel.ts";
+export { Desk, Question } from "./src/approval/desk.ts";
+export type { AttachOptions, DeskOptions } from "./src/approval/desk.ts";
 export { ApprovalClient } from "./src/approval/client.ts";
 export type { ApprovalClientOptions } from "./src/approval/client.ts";
 export type { ApprovalRequestOptions, ApprovalResponse } from "./src/approval/request.ts";
 export { ApprovalPage, type PageAskOptions } from "./src/approval/page/page.ts";
 export type { ApprovalPageOptions, PageState } from "./src/approval/page/desk.ts";
-export { ElicitationChannel } from "./src/servers/questions.ts";
-export type { Answerer, ElicitationChannelOptions } from "./src/servers/questions.ts";
+export { ElicitationChannel } from "./src/approval/questions.ts";
+export type { Answerer, ElicitationRequestOptions } from "./src/approval/questions.ts";

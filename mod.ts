@@ -62,6 +62,7 @@ export type {
   ApprovalKind,
   CallServer,
   CallSource,
+  Refusal,
   RefusalType,
   RejectOptions,
   Remember,
@@ -76,14 +77,14 @@ export type {
   ApprovalSetting,
   PolicyVerdict,
 } from "./src/approval/policy.ts";
-export { ElicitationRequest } from "./src/mcp/questions.ts";
+export { ElicitationRequest } from "./src/approval/questions.ts";
+export type { ElicitationSource } from "./src/approval/questions.ts";
 export type {
   BooleanField,
   ChoiceField,
   ChoicesField,
   ElicitationAnswer,
   ElicitationQuestion,
-  ElicitationSource,
   FormField,
   FormFieldBase,
   FormOption,

@@ -13,7 +13,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   python: ["assets", "files", "process", "sandbox"],
   kernel: ["assets", "files", "link", "process", "sandbox"],
   mcp: ["files", "process", "sandbox"],
-  approval: [],
+  approval: ["mcp"],
   "approval/page": ["approval", "assets"],
   "approval/rules": ["approval", "files", "process", "sandbox"],
   "approval/audit": ["approval", "approval/rules", "files"],

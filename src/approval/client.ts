@@ -4,8 +4,17 @@ import { type Logger, stderrLogger } from "../base/log.ts";
 import { directClient } from "../base/http.ts";
 import type { Approver } from "./channel.ts";
 import { describeCall, isIdOf } from "./call_text.ts";
-import { type ApprovalCall, ApprovalRequest } from "./request.ts";
-import { answerText, APPROVAL_PROTOCOL, type ApproveMessage, parseServerMessage } from "./wire.ts";
+import { type Answerer, ElicitationRequest } from "./questions.ts";
+import { ApprovalRequest, type Refusal } from "./request.ts";
+import {
+  answerText,
+  APPROVAL_PROTOCOL,
+  decisionJson,
+  parseServerMessage,
+  type PersonRequest,
+  QUESTION_PROTOCOL,
+  type ServerMessage,
+} from "./wire.ts";
 
 /** Options of {@linkcode ApprovalClient.connect}. */
 export interface ApprovalClientOptions {
@@ -16,18 +25,24 @@ export interface ApprovalClientOptions {
   /** Decides each request. Called with one after the other: the next one comes when it is done. */
   onRequest: Approver;
   /**
+   * Answers each question of an MCP server. Called in turn with `onRequest`, one after the other.
+   *
+   * @default {undefined} others are asked, or the questions are declined
+   */
+  onQuestion?: Answerer;
+  /**
    * How long the connection may take, in milliseconds. A tool server lets a second client wait for
    * the first one to leave.
    *
    * @default {10000}
    */
   connectTimeoutMs?: number;
-  /** Told of requests on which `onRequest` fails. They are rejected. */
+  /** Receives failures of `onRequest` and `onQuestion`. What they failed on is rejected or cancelled. */
   log?: Logger;
 }
 
 /**
- * Decides a tool server's approval requests from another process.
+ * Decides a tool server's approval requests from another process, and answers its MCP servers.
  *
  * @example
  * ```ts
@@ -52,8 +67,8 @@ export class ApprovalClient implements AsyncDisposable {
 
   readonly #socket: WebSocket;
   readonly #options: ApprovalClientOptions;
-  readonly #open = new Map<string, ApprovalRequest>();
-  readonly #queue = new AsyncQueue<ApprovalRequest>();
+  readonly #open = new Map<string, PersonRequest>();
+  readonly #queue = new AsyncQueue<PersonRequest>();
   readonly #log: Logger;
 
   private constructor(socket: WebSocket, options: ApprovalClientOptions) {
@@ -78,13 +93,13 @@ export class ApprovalClient implements AsyncDisposable {
    * @throws {Error} It cannot be reached, the token is wrong, or another approver stays.
    */
   static async connect(options: ApprovalClientOptions): Promise<ApprovalClient> {
-    const { token, connectTimeoutMs = 10_000 } = options;
+    const { token, onQuestion, connectTimeoutMs = 10_000 } = options;
     const url = new URL("/approval", options.url);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     using http = new DisposableStack(); // an open socket does without it
     const socket = new WebSocket(url, {
       client: http.adopt(directClient(url.hostname), (client) => client.close()),
-      protocols: [APPROVAL_PROTOCOL],
+      protocols: [APPROVAL_PROTOCOL, ...(onQuestion === undefined ? [] : [QUESTION_PROTOCOL])],
       headers: { authorization: `Bearer ${token}` },
     });
     const opened = Promise.withResolvers<void>();
@@ -118,72 +133,79 @@ export class ApprovalClient implements AsyncDisposable {
       case undefined:
         return this.#log.warn("Ignored an unknown message on the approval WebSocket");
       case "approve":
+      case "elicit":
         return this.#add(message);
       case "withdraw":
-        return this.#open.get(message.params.id)?.withdraw({ accepted: false, ...message.params });
+        return this.#open.get(message.id)?.withdraw(message.refusal);
     }
   }
 
-  #add(message: ApproveMessage): void {
-    const { id, params } = message;
-    const call = callOf(message);
-    if (!isIdOf(id, call)) {
-      this.#log.error(`Rejected a request whose id is that of another call: ${describeCall(call)}`);
-      const reason = "The approver was shown another call";
-      const refusal = { accepted: false, type: "approval_rejected", reason } as const;
-      return this.#socket.send(answerText(id, refusal, false));
+  #add(message: Exclude<ServerMessage, { method: "withdraw" }>): void {
+    const { id } = message;
+    if (message.method === "approve" && !isIdOf(id, message.call)) {
+      const call = describeCall(message.call);
+      this.#log.error(`Rejected a request whose id is that of another call: ${call}`);
+      return void this.#send(id, {
+        approved: false,
+        reason: "The approver was shown another call",
+      });
     }
-    const request: ApprovalRequest = new ApprovalRequest(call, {
-      id,
-      scopes: params.scopes,
-      onAnswer: (answer) => {
-        if (this.#socket.readyState !== WebSocket.OPEN) return Promise.resolve(false);
-        const edited = answer.accepted && answer.arguments !== params.tool_args;
-        this.#socket.send(answerText(id, answer, edited));
-        return Promise.resolve(true);
-      },
-    });
+    const request = this.#requestOf(message);
     this.#open.set(id, request);
     request.response.then(() => this.#open.delete(id));
     this.#queue.push(request);
   }
 
+  #requestOf(message: Exclude<ServerMessage, { method: "withdraw" }>): PersonRequest {
+    const { id } = message;
+    if (message.method === "elicit") {
+      const onAnswer = (answer: unknown) => this.#send(id, answer);
+      return new ElicitationRequest(message.source, message.question, { id, onAnswer });
+    }
+    const { call, scopes } = message;
+    return new ApprovalRequest(call, {
+      id,
+      scopes,
+      onAnswer: (answer) => {
+        const edited = answer.accepted && answer.arguments !== call.arguments;
+        return Promise.resolve(this.#send(id, decisionJson(answer, edited)));
+      },
+    });
+  }
+
+  #send(id: string, result: unknown): boolean {
+    if (this.#socket.readyState !== WebSocket.OPEN) return false;
+    this.#socket.send(answerText(id, result));
+    return true;
+  }
+
   async #decideAll(): Promise<void> {
+    const { onRequest, onQuestion } = this.#options;
     for await (const request of this.#queue) {
       if (request.signal.aborted) continue;
       try {
-        await this.#options.onRequest(request);
+        if (request instanceof ApprovalRequest) await onRequest(request);
+        else if (onQuestion === undefined) request.decline(); // the server was not told to ask
+        else await onQuestion(request);
       } catch (error) {
         this.#log.error(`Approver failed on ${request}: ${error}`);
-        await request.reject("Approver failed");
+        if (request instanceof ApprovalRequest) await request.reject("Approver failed");
+        else request.cancel();
       }
     }
   }
 
   #lose(): void {
-    const reason = "Approval channel disconnected";
-    for (const request of this.#open.values()) {
-      request.withdraw({ accepted: false, type: "approval_unavailable", reason });
-    }
+    for (const request of this.#open.values()) request.withdraw(DISCONNECTED);
     this.#queue.end();
   }
 }
 
-function callOf({ params }: ApproveMessage): ApprovalCall {
-  return {
-    kind: params.kind,
-    serverName: params.server_name,
-    toolName: params.tool_name,
-    arguments: params.tool_args,
-    annotations: params.annotations,
-    callId: params.call_id,
-    title: params.title,
-    description: params.description,
-    server: params.server_launch === undefined ? undefined : { launch: params.server_launch },
-    source: params.source,
-    changes: params.changes,
-  };
-}
+const DISCONNECTED: Refusal = {
+  accepted: false,
+  type: "approval_unavailable",
+  reason: "Approval channel disconnected",
+};
 
 /** How long the closing handshake may take. */
 const CLOSE_MS = 2000;

@@ -1,7 +1,8 @@
 import { ToolCallError } from "../base/errors.ts";
 import { type ExactObject, stringifyExact } from "../json/exact.ts";
 import { anySignal } from "../base/signals.ts";
-import { type ApprovalChannel, type ApprovalWaitOptions, DECIDED } from "./channel.ts";
+import type { ApprovalChannel, ApprovalWaitOptions } from "./channel.ts";
+import { DECIDED } from "./desk.ts";
 import { type Cell, Consents, type Facet } from "./consents.ts";
 import { isTooLargeToShow, MAX_SHOWN_BYTES } from "./call_text.ts";
 import type { ApprovalPolicy } from "./policy.ts";

@@ -7,6 +7,7 @@ import {
   toPlain,
 } from "../json/exact.ts";
 import { describeCall, requestId } from "./call_text.ts";
+import { Question } from "./desk.ts";
 
 /**
  * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
@@ -127,6 +128,9 @@ export type ApprovalResponse =
     readonly remember?: Remember;
   };
 
+/** A call that is refused, and why. */
+export type Refusal = ApprovalResponse & { readonly accepted: false };
+
 /** Options of {@linkcode ApprovalRequest.accept}. */
 export interface AcceptOptions {
   /**
@@ -174,9 +178,9 @@ export interface ApprovalRequestOptions {
  * }
  * ```
  */
-export class ApprovalRequest {
+export class ApprovalRequest extends Question<ApprovalResponse> {
   /** A random id, used once, that ends with a hash of the call. */
-  readonly id: string;
+  override readonly id: string;
   /** What asks. */
   readonly kind: ApprovalKind;
   /** The registered server; `"ipybox"` for shell commands. */
@@ -206,15 +210,10 @@ export class ApprovalRequest {
   readonly changes: readonly string[] | undefined;
   /** How long a decision can be remembered. */
   readonly scopes: readonly RememberScope[];
-  /** Settles, and never rejects, once it is decided, expired or withdrawn. */
-  readonly response: Promise<ApprovalResponse>;
 
   readonly #call: ApprovalCall;
   readonly #onAnswer: (answer: ApprovalResponse) => Promise<boolean>;
   readonly #check: (edited: ExactObject) => string | undefined;
-  readonly #answered = Promise.withResolvers<ApprovalResponse>();
-  readonly #withdrawn = new AbortController();
-  #decided = false;
 
   /**
    * Made by an {@linkcode ApprovalChannel} or an `ApprovalClient`, not by hand.
@@ -223,6 +222,7 @@ export class ApprovalRequest {
    * @param options Its id and where answers go.
    */
   constructor(call: ApprovalCall, options: ApprovalRequestOptions = {}) {
+    super();
     this.#call = call;
     this.#onAnswer = options.onAnswer ?? (() => Promise.resolve(true));
     this.#check = options.check ?? (() => undefined);
@@ -240,12 +240,6 @@ export class ApprovalRequest {
     this.source = call.source;
     this.changes = call.changes;
     this.scopes = options.scopes ?? [];
-    this.response = this.#answered.promise;
-  }
-
-  /** Aborts when the request is taken back: it expired, or its call ended in another way. */
-  get signal(): AbortSignal {
-    return this.#withdrawn.signal;
   }
 
   /**
@@ -281,19 +275,16 @@ export class ApprovalRequest {
   }
 
   /**
-   * Takes the request back. For whoever made it: an approver rejects instead.
+   * Takes the request back. Only the code that asked does this; an approver rejects instead.
    *
    * @param refusal What becomes of the call.
    */
-  withdraw(refusal: ApprovalResponse & { accepted: false }): void {
-    if (this.#decided) return;
-    this.#decided = true;
-    this.#answered.resolve(refusal);
-    this.#withdrawn.abort(new DOMException(refusal.reason, "AbortError"));
+  override withdraw(refusal: Refusal): void {
+    this.takeBack(refusal, refusal.reason);
   }
 
   /** The call as Python would write it, all of it, safe to print on a terminal. */
-  toString(): string {
+  override toString(): string {
     return describeCall(this.#call);
   }
 
@@ -319,10 +310,8 @@ export class ApprovalRequest {
   }
 
   async #answer(answer: ApprovalResponse): Promise<boolean> {
-    if (this.#decided) return false;
-    this.#decided = true;
-    this.#answered.resolve(answer); // whoever waits need not wait for the delivery
-    return await this.#onAnswer(answer);
+    // Whoever waits for the response need not wait for the delivery.
+    return this.settle(answer) && await this.#onAnswer(answer);
   }
 }
 

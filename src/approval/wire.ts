@@ -1,110 +1,95 @@
 /**
- * The messages of the approval WebSocket: JSON-RPC 2.0, the application answers.
+ * A call and a server's question as JSON, for approvers in other processes and for pages, and what
+ * these answer. The messages of the approval WebSocket are JSON-RPC 2.0, in which the approver answers.
  *
  * @module
  */
 import { z } from "zod";
-import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../json/exact.ts";
+import {
+  type ExactJson,
+  type ExactObject,
+  isExactObject,
+  parseExact,
+  stringifyExact,
+  toExact,
+  toPlain,
+} from "../json/exact.ts";
+import { elicitationAnswer, type ElicitationQuestion, parseElicitation } from "../mcp/questions.ts";
+import { ElicitationRequest, type ElicitationSource } from "./questions.ts";
 import type {
-  ApprovalKind,
+  ApprovalCall,
   ApprovalRequest,
   ApprovalResponse,
-  CallSource,
-  RefusalType,
+  Refusal,
   Remember,
   RememberScope,
-  ToolAnnotations,
 } from "./request.ts";
 
 /** The subprotocol of the approval WebSocket. */
 export const APPROVAL_PROTOCOL = "ipybox.approval.v1";
+/** What an approver offers beside it that answers questions of servers, too. */
+export const QUESTION_PROTOCOL = "ipybox.questions.v1";
 
-/** The message that shows a request to an approver. */
-export interface ApproveMessage {
-  readonly jsonrpc: "2.0";
-  readonly id: string;
-  readonly method: "approve";
-  readonly params: {
-    readonly server_name: string;
-    readonly tool_name: string;
-    readonly tool_args: ExactObject;
-    readonly kind: ApprovalKind;
-    readonly annotations?: ToolAnnotations;
-    readonly call_id?: string;
-    readonly title?: string;
-    readonly description?: string;
-    readonly server_launch?: string;
-    readonly source?: CallSource;
-    readonly changes?: readonly string[];
-    readonly scopes?: readonly RememberScope[];
-  };
-}
-
-/** The message that takes a request back. */
-export interface WithdrawMessage {
-  readonly jsonrpc: "2.0";
-  readonly method: "withdraw";
-  readonly params: { readonly id: string; readonly type: RefusalType; readonly reason: string };
-}
+/** What a person is asked: to decide on a call, or to answer a server. */
+export type PersonRequest = ApprovalRequest | ElicitationRequest;
 
 /** What the tool server sends to an approver. */
-export type ServerMessage = ApproveMessage | WithdrawMessage;
-
-/**
- * An approver's decision: `true`, `false`, edited arguments, a reason, or how it is remembered. Nothing
- * else approves.
- */
-export type Decision =
-  | boolean
+export type ServerMessage =
   | {
-    readonly approved: true;
-    readonly arguments?: ExactObject;
-    readonly remember?: Remember;
+    readonly method: "approve";
+    readonly id: string;
+    readonly call: ApprovalCall;
+    readonly scopes: readonly RememberScope[];
   }
   | {
-    readonly approved: false;
-    readonly reason: string;
-    readonly remember?: Remember;
-  };
+    readonly method: "elicit";
+    readonly id: string;
+    readonly source: ElicitationSource;
+    readonly question: ElicitationQuestion;
+  }
+  | { readonly method: "withdraw"; readonly id: string; readonly refusal: Refusal };
 
-const exactObject = z.custom<ExactObject>(isExactObject);
+const exactObject = z.custom<ExactObject>(isExactObject, "must be a JSON object");
 const scope = z.enum(["cell", "session", "always"]);
 
-/** How a decision is remembered, as approvers write it. */
-export const rememberSchema: z.ZodType<Remember> = z.strictObject({
-  scope,
-  match: z.enum(["tool", "arguments"]),
+const callSchema = z.object({
+  server_name: z.string(),
+  tool_name: z.string(),
+  tool_args: exactObject,
+  kind: z.enum(["tool", "shell", "shell_magic", "resource", "elicitation", "change"])
+    .default("tool"),
+  annotations: z.looseObject({
+    title: z.string().optional(),
+    readOnlyHint: z.boolean().optional(),
+    destructiveHint: z.boolean().optional(),
+    idempotentHint: z.boolean().optional(),
+    openWorldHint: z.boolean().optional(),
+  }).optional(),
+  call_id: z.string().optional(),
+  title: z.string().optional(),
+  description: z.string().optional(),
+  server_launch: z.string().optional(),
+  source: z.object({ line: z.int().positive(), text: z.string() }).optional(),
+  changes: z.array(z.string()).optional(),
+  scopes: z.array(scope).default([]),
 });
 
-const serverMessage: z.ZodType<ServerMessage> = z.union([
-  z.object({
-    jsonrpc: z.literal("2.0"),
-    id: z.string(),
-    method: z.literal("approve"),
-    params: z.object({
-      server_name: z.string(),
-      tool_name: z.string(),
-      tool_args: exactObject,
-      kind: z.enum(["tool", "shell", "shell_magic", "resource", "elicitation", "change"])
-        .default("tool"),
-      annotations: z.looseObject({
-        title: z.string().optional(),
-        readOnlyHint: z.boolean().optional(),
-        destructiveHint: z.boolean().optional(),
-        idempotentHint: z.boolean().optional(),
-        openWorldHint: z.boolean().optional(),
-      }).optional(),
-      call_id: z.string().optional(),
-      title: z.string().optional(),
-      description: z.string().optional(),
-      server_launch: z.string().optional(),
-      source: z.object({ line: z.int().positive(), text: z.string() }).optional(),
-      changes: z.array(z.string()).optional(),
-      scopes: z.array(scope).optional(),
-    }),
+const questionSchema = z.object({
+  server_name: z.string(),
+  call_id: z.string().optional(),
+  // As the server sent it: the fields are read from it once more.
+  question: z.object({
+    kind: z.enum(["form", "url"]),
+    message: z.string(),
+    schema: z.unknown().optional(),
+    url: z.string().optional(),
   }),
+});
+
+const serverMessage = z.discriminatedUnion("method", [
+  z.object({ method: z.literal("approve"), id: z.string(), params: callSchema }),
+  z.object({ method: z.literal("elicit"), id: z.string(), params: questionSchema }),
   z.object({
-    jsonrpc: z.literal("2.0"),
     method: z.literal("withdraw"),
     params: z.object({
       id: z.string(),
@@ -114,81 +99,159 @@ const serverMessage: z.ZodType<ServerMessage> = z.union([
   }),
 ]);
 
+const frame = z.looseObject({ jsonrpc: z.literal("2.0") });
 const answerMessage = z.object({
   jsonrpc: z.literal("2.0"),
   id: z.string(),
   result: z.unknown().optional(),
 });
 
-const decision: z.ZodType<Decision> = z.union([
+const remember: z.ZodType<Remember> = z.strictObject({
+  scope,
+  match: z.enum(["tool", "arguments"]),
+});
+
+/**
+ * A decision on a call: `true`, `false`, edited arguments, a reason, or how it is remembered. Nothing
+ * else approves.
+ */
+const decision = z.union([
   z.boolean(),
-  z.strictObject({ approved: z.literal(true), arguments: exactObject }),
   z.strictObject({
     approved: z.literal(true),
     arguments: exactObject.optional(),
-    remember: rememberSchema,
-  }),
+    remember: remember.optional(),
+  }).refine((given) => given.arguments !== undefined || given.remember !== undefined),
   z.strictObject({
     approved: z.literal(false),
     reason: z.string(),
-    remember: rememberSchema.optional(),
+    remember: remember.optional(),
   }),
 ]);
 
-/** What an approver sends. `decision` is `undefined` where its result is none that is known. */
-export interface Answer {
-  readonly id: string;
-  readonly decision: Decision | undefined;
-}
-
-/** Reads a message to an approver. */
-export function parseServerMessage(text: string): ServerMessage | undefined {
-  return serverMessage.safeParse(parseFrame(text)).data;
-}
-
-/** Reads an approver's answer. */
-export function parseAnswer(text: string): Answer | undefined {
-  const message = answerMessage.safeParse(parseFrame(text)).data;
-  if (message === undefined) return undefined;
-  return { id: message.id, decision: decision.safeParse(message.result).data };
-}
-
-/** Writes the message that shows a request to an approver. */
-export function approveText(request: ApprovalRequest): string {
-  const { id, source, changes, scopes } = request;
-  const params = {
+/** Writes a call as JSON, with its arguments exactly as given here. */
+export function callJson<Arguments>(
+  request: ApprovalRequest,
+  tool_args: Arguments,
+): Record<string, unknown> {
+  return {
     server_name: request.serverName,
     tool_name: request.toolName,
-    tool_args: parseExact(request.argumentsJson),
+    tool_args,
     kind: request.kind,
     annotations: request.annotations,
     call_id: request.callId,
     title: request.title,
     description: request.description,
     server_launch: request.server?.launch,
-    source,
-    changes,
-    scopes: scopes.length === 0 ? undefined : scopes,
+    source: request.source,
+    changes: request.changes,
+    scopes: request.scopes.length === 0 ? undefined : request.scopes,
   };
-  return stringifyExact({ jsonrpc: "2.0", id, method: "approve", params });
+}
+
+/** Writes a server's question as JSON. */
+export function questionJson(request: ElicitationRequest): Record<string, unknown> {
+  const { serverName: server_name, callId: call_id, question } = request;
+  return { server_name, call_id, question };
+}
+
+/** Writes the message that shows a request to an approver. */
+export function requestText(request: PersonRequest): string {
+  const message = request instanceof ElicitationRequest
+    ? { method: "elicit", params: toExact(JSON.parse(JSON.stringify(questionJson(request)))) }
+    : { method: "approve", params: callJson(request, parseExact(request.argumentsJson)) };
+  return stringifyExact({ jsonrpc: "2.0", id: request.id, ...message });
 }
 
 /** Writes the message that takes a request back. */
-export function withdrawText(id: string, refusal: ApprovalResponse & { accepted: false }): string {
-  const { type, reason } = refusal;
+export function withdrawText(id: string, { type, reason }: Refusal): string {
   return stringifyExact({ jsonrpc: "2.0", method: "withdraw", params: { id, type, reason } });
 }
 
 /** Writes the message that answers a request. */
-export function answerText(id: string, answer: ApprovalResponse, edited: boolean): string {
-  return stringifyExact({ jsonrpc: "2.0", id, result: resultOf(answer, edited) });
+export function answerText(id: string, result: unknown): string {
+  return stringifyExact({ jsonrpc: "2.0", id, result });
 }
 
-function resultOf(answer: ApprovalResponse, edited: boolean): Decision {
+/** A decision as an approver writes it. */
+export function decisionJson(answer: ApprovalResponse, edited: boolean): unknown {
   const { remember } = answer;
   if (!answer.accepted) return { approved: false, reason: answer.reason, remember };
   if (!edited && remember === undefined) return true;
   return { approved: true, arguments: edited ? answer.arguments : undefined, remember };
+}
+
+/** Reads a message to an approver. */
+export function parseServerMessage(text: string): ServerMessage | undefined {
+  const message = serverMessage.safeParse(frame.safeParse(parseFrame(text)).data).data;
+  switch (message?.method) {
+    case undefined:
+      return undefined;
+    case "withdraw": {
+      const { id, type, reason } = message.params;
+      return { method: "withdraw", id, refusal: { accepted: false, type, reason } };
+    }
+    case "elicit": {
+      const { server_name: serverName, call_id: callId, question: asked } = message.params;
+      const { kind: mode, schema: requestedSchema, ...others } = asked;
+      // The numbers of a schema are measures, which plain ones are enough for.
+      const schema = toPlain(requestedSchema as ExactJson); // parsed by parseExact()
+      const question = parseElicitation({ mode, requestedSchema: schema, ...others });
+      if (typeof question === "string") return undefined;
+      return { method: "elicit", id: message.id, source: { serverName, callId }, question };
+    }
+    case "approve": {
+      const { params, id, method } = message;
+      const { server_launch: launch, scopes } = params;
+      const call: ApprovalCall = {
+        kind: params.kind,
+        serverName: params.server_name,
+        toolName: params.tool_name,
+        arguments: params.tool_args,
+        annotations: params.annotations,
+        callId: params.call_id,
+        title: params.title,
+        description: params.description,
+        server: launch === undefined ? undefined : { launch },
+        source: params.source,
+        changes: params.changes,
+      };
+      return { method, id, call, scopes };
+    }
+  }
+}
+
+/** Reads an approver's message. What its result means depends on what was asked. */
+export function parseAnswer(text: string): { id: string; result: unknown } | undefined {
+  const message = answerMessage.safeParse(parseFrame(text)).data;
+  return message && { id: message.id, result: message.result };
+}
+
+/**
+ * Reads an answer to a request. What is returned settles the request, and tells whether that counted;
+ * it throws a `TypeError` where the answer cannot be used. `undefined` where it is no answer at all.
+ */
+export function readAnswer(
+  request: PersonRequest,
+  value: unknown,
+): (() => Promise<boolean>) | undefined {
+  if (request instanceof ElicitationRequest) {
+    const answer = elicitationAnswer.safeParse(toPlain(value as ExactJson)).data;
+    return answer && (() => Promise.try(() => request.answer(answer)));
+  }
+  const decided = decision.safeParse(value).data;
+  switch (decided) {
+    case undefined:
+      return undefined;
+    case true:
+      return () => request.accept();
+    case false:
+      return () => request.reject();
+  }
+  return decided.approved
+    ? () => request.accept({ remember: decided.remember, arguments: decided.arguments })
+    : () => request.reject(decided.reason || undefined, { remember: decided.remember });
 }
 
 function parseFrame(text: string): unknown {

@@ -1,9 +1,16 @@
 import { messageOf } from "../base/message_of.ts";
-import type { ApprovalChannel } from "../approval/channel.ts";
 import type { PageDesk } from "../approval/page/desk.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
-import type { ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
-import { APPROVAL_PROTOCOL, approveText, parseAnswer, withdrawText } from "../approval/wire.ts";
+import { ApprovalRequest, type Refusal } from "../approval/request.ts";
+import {
+  APPROVAL_PROTOCOL,
+  parseAnswer,
+  type PersonRequest,
+  QUESTION_PROTOCOL,
+  readAnswer,
+  requestText,
+  withdrawText,
+} from "../approval/wire.ts";
 import type { Logger } from "../base/log.ts";
 import { parseServerParams } from "../mcp/params.ts";
 import {
@@ -110,7 +117,7 @@ export class ApplicationDoor {
 
   async #approval(request: Request): Promise<Response> {
     const { runner, log } = this.#options;
-    const { response, socket } = await upgradeApprover(request, runner.channel, log);
+    const { response, socket } = await upgradeApprover(request, runner, log);
     this.#sockets.add(socket);
     return response;
   }
@@ -152,51 +159,64 @@ const IDLE_S = 30;
 /** Longer messages end the connection at the other side. */
 const MAX_FRAME_CHARACTERS = 15 * 2 ** 20;
 
+/** Where questions to a person wait: calls that need approval, and questions of MCP servers. */
+type Desks = Pick<ToolRunner, "channel" | "elicitations">;
+
 /**
- * Makes a WebSocket the approver of a channel. Its end detaches it, and refuses what is undecided.
+ * Makes a WebSocket the approver, and, where it says that it can, the one who answers MCP servers. Its
+ * end detaches it, and refuses what is undecided.
  */
 async function upgradeApprover(
   request: Request,
-  channel: ApprovalChannel,
+  { channel, elicitations }: Desks,
   log: Logger,
 ): Promise<{ response: Response; socket: WebSocket }> {
   if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") {
     throw new Refused(426, "Use a WebSocket");
   }
-  const offered = request.headers.get("sec-websocket-protocol")?.split(",") ?? [];
-  const protocol = offered.some((name) => name.trim() === APPROVAL_PROTOCOL);
-  await turn(channel);
+  const offered = (request.headers.get("sec-websocket-protocol") ?? "").split(",")
+    .map((name) => name.trim());
+  const protocol = offered.includes(APPROVAL_PROTOCOL);
+  const desks = offered.includes(QUESTION_PROTOCOL) ? [channel, elicitations] : [channel];
+  await turn(desks);
   const approver = new SocketApprover(log);
-  const attached = channel.attach((asked) => approver.ask(asked), { attended: true });
+  const attached = new DisposableStack();
   try {
+    for (const desk of desks) {
+      attached.use(desk.attach((asked: PersonRequest) => approver.ask(asked), { attended: true }));
+    }
     const { socket, response } = Deno.upgradeWebSocket(request, {
       idleTimeout: IDLE_S,
       ...(protocol ? { protocol: APPROVAL_PROTOCOL } : {}),
     });
-    approver.use(socket, () => attached[Symbol.dispose]());
+    approver.use(socket, () => attached.dispose());
     return { socket, response };
   } catch {
-    attached[Symbol.dispose]();
+    attached.dispose();
     throw new Refused(400, "Malformed WebSocket request");
   }
 }
 
-async function turn(channel: ApprovalChannel): Promise<void> {
+/** Waits until nobody is attached at any of the desks. */
+async function turn(desks: readonly (Desks["channel"] | Desks["elicitations"])[]): Promise<void> {
+  const signal = AbortSignal.timeout(TURN_MS);
   try {
-    await channel.whenFree(AbortSignal.timeout(TURN_MS));
+    while (desks.some(({ attached }) => attached)) {
+      for (const desk of desks) await desk.whenFree(signal);
+    }
   } catch {
     throw new Refused(409, "Another approver is connected");
   }
 }
 
-/** What a client is told of a request that was allowed on a page. */
-const ELSEWHERE = { accepted: false, type: "cancelled", reason: "Decided elsewhere" } as const;
+/** What a client is told of a request that was answered on a page. */
+const ELSEWHERE: Refusal = { accepted: false, type: "cancelled", reason: "Decided elsewhere" };
 
 /** Shows requests on a socket and takes its answers. */
 class SocketApprover {
-  readonly #open = new Map<string, ApprovalRequest>();
+  readonly #open = new Map<string, PersonRequest>();
   /** What this approver has answered itself. */
-  readonly #answered = new WeakSet<ApprovalRequest>();
+  readonly #answered = new WeakSet<PersonRequest>();
   readonly #log: Logger;
   #socket: WebSocket | undefined;
 
@@ -225,15 +245,19 @@ class SocketApprover {
     };
   }
 
-  ask(request: ApprovalRequest): void {
+  ask(request: PersonRequest): void {
     this.#open.set(request.id, request);
-    request.response.then((response) => this.#forget(request, response));
+    request.response.then((response) => {
+      if ("accepted" in response && !response.accepted) return this.#forget(request, response);
+      const { aborted, reason } = request.signal;
+      this.#forget(request, aborted ? { ...ELSEWHERE, reason: reason.message } : ELSEWHERE);
+    });
     this.#show(request);
   }
 
-  #show(request: ApprovalRequest): void {
+  #show(request: PersonRequest): void {
     if (this.#socket?.readyState !== WebSocket.OPEN) return; // shown when it opens
-    const text = approveText(request);
+    const text = requestText(request);
     if (text.length > MAX_FRAME_CHARACTERS) {
       const reason = "The arguments are too large to be shown on the approval WebSocket";
       request.withdraw({ accepted: false, type: "approval_unavailable", reason });
@@ -249,34 +273,30 @@ class SocketApprover {
       return this.#log.warn("Ignored a message of the approver that answers nothing");
     }
     this.#answered.add(request);
-    const { decision } = answer;
-    if (decision === true) this.#settle(request, request.accept());
-    else if (decision === false) this.#settle(request, request.reject());
-    else if (decision === undefined) {
-      this.#settle(request, request.reject("The approver's answer was malformed"));
-    } else if (decision.approved) {
-      const { arguments: edited, remember } = decision;
-      this.#settle(request, request.accept({ arguments: edited, remember }));
-    } else {
-      const { reason, remember } = decision;
-      this.#settle(request, request.reject(reason, { remember }));
+    const settle = readAnswer(request, answer.result);
+    if (settle === undefined) this.#refuse(request, "was malformed");
+    else {
+      settle().catch((error) => {
+        const problem = error instanceof TypeError ? error.message : String(error);
+        this.#refuse(request, `cannot be used: ${problem}`);
+      });
     }
   }
 
-  #settle(request: ApprovalRequest, answered: Promise<boolean>): void {
-    answered.catch((error) => {
-      const problem = error instanceof TypeError ? error.message : String(error);
-      return request.reject(`The approver's answer cannot be used: ${problem}`);
-    });
+  /** An answer that is none must not leave the call waiting. */
+  #refuse(request: PersonRequest, why: string): void {
+    if (request instanceof ApprovalRequest) void request.reject(`The approver's answer ${why}`);
+    else {
+      this.#log.warn(
+        `Cancelled a question of MCP server "${request.serverName}": an answer ${why}`,
+      );
+      request.cancel();
+    }
   }
 
-  #forget(request: ApprovalRequest, response: ApprovalResponse): void {
+  #forget(request: PersonRequest, refusal: Refusal): void {
     this.#open.delete(request.id);
-    if (this.#answered.has(request)) return;
-    this.#withdraw(request.id, response.accepted ? ELSEWHERE : response);
-  }
-
-  #withdraw(id: string, response: ApprovalResponse & { accepted: false }): void {
-    if (this.#socket?.readyState === WebSocket.OPEN) this.#socket.send(withdrawText(id, response));
+    if (this.#answered.has(request) || this.#socket?.readyState !== WebSocket.OPEN) return;
+    this.#socket.send(withdrawText(request.id, refusal));
   }
 }

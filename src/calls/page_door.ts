@@ -8,7 +8,6 @@ import {
   pageHeaders,
   STYLE,
 } from "../approval/page/page.ts";
-import { parseDecision } from "../approval/page/wire.ts";
 import type { Logger } from "../base/log.ts";
 import { readJsonBody, Refused, requireMethod } from "./door.ts";
 
@@ -41,7 +40,7 @@ const IDLE_S = 30;
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
  * | `GET /page/ID/session` | says whether the cookie is good |
  * | `GET /page/ID/live` | upgrades to a WebSocket that tells of requests |
- * | `POST /page/ID/requests/REQUEST` | decides a request |
+ * | `POST /page/ID/requests/REQUEST` | decides a request, or answers a question |
  *
  * Cookies are sent to every port of a host. So the page's path is random too: a server at another
  * port is not sent the cookie, because it does not know the path.
@@ -132,7 +131,7 @@ export class PageDoor {
     requireOwnHeader(request);
     const body = new TextDecoder().decode(await readJsonBody(request, maxBodyBytes));
     try {
-      return this.#json({ fate: await desk.board.decide(id, parseDecision(body)) });
+      return this.#json({ fate: await desk.board.decide(id, body) });
     } catch (error) {
       throw error instanceof TypeError ? new Refused(422, error.message) : error;
     }

@@ -23,7 +23,7 @@ import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
-import { ElicitationChannel } from "../servers/questions.ts";
+import { ElicitationChannel } from "../approval/questions.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 

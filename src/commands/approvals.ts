@@ -1,4 +1,5 @@
 import { ApprovalClient } from "../approval/client.ts";
+import type { PersonRequest } from "../approval/wire.ts";
 import { Mutex } from "../base/mutex.ts";
 import { settledWithin } from "../base/signals.ts";
 import {
@@ -9,7 +10,7 @@ import {
 import { type Command, type CommandIo, EXIT, parseCommandLine, UsageError } from "./command.ts";
 import { printable } from "./terminal/columns.ts";
 import { workspaceOf } from "./shared.ts";
-import { TerminalApprover } from "./terminal/approver.ts";
+import { askAtTerminal } from "./terminal/answerer.ts";
 
 /** `ipybox approvals`: decides what running MCP sessions ask. */
 export const approvals: Command = {
@@ -25,8 +26,8 @@ export const approvals: Command = {
   },
   notes: [
     "For clients that cannot ask you, such as headless ones: leave it open in a",
-    "terminal, and it asks there whatever `ipybox mcp` needs your approval for, also",
-    "for sessions that start later. Ctrl-C ends it.",
+    "terminal, and it asks there for what `ipybox mcp` needs your approval, and what",
+    "MCP servers ask you, also for sessions that start later. Ctrl-C ends it.",
     "",
     "Examples:",
     "",
@@ -46,7 +47,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw new UsageError("Run this at a terminal: a person decides, not a program");
   }
   const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
-  return parsed.has("link") ? await printLinks(io, workspace) : await decide(io, workspace);
+  return parsed.has("link") ? await printLinks(io, workspace) : await serve(io, workspace);
 }
 
 async function printLinks(io: CommandIo, workspace: string | undefined): Promise<number> {
@@ -61,14 +62,24 @@ async function printLinks(io: CommandIo, workspace: string | undefined): Promise
 }
 
 /** Asks at the terminal until it is interrupted. */
-async function decide(io: CommandIo, workspace: string | undefined): Promise<number> {
-  const approver = new TerminalApprover(io, "--approve allow");
+async function serve(io: CommandIo, workspace: string | undefined): Promise<number> {
+  const { decide, answer } = askAtTerminal(io);
   await using clients = new AsyncDisposableStack();
   const connected = new Set<string>();
   const refused = new Set<string>();
   const turns = new Mutex();
   const interrupted = Promise.withResolvers<void>();
   io.signal.addEventListener("abort", () => interrupted.resolve(), { once: true });
+  const ask = async <Asked extends PersonRequest>(
+    session: RunningSession,
+    request: Asked,
+    act: (request: Asked) => Promise<void>,
+  ): Promise<void> => {
+    using _turn = await turns.acquire();
+    if (request.signal.aborted) return;
+    if (connected.size > 1) io.err(`${nameOf(session)}:`);
+    await act(request);
+  };
   io.err("Waiting for requests for approval; Ctrl-C ends it");
   while (!io.signal.aborted) {
     for (const session of await runningSessions(workspace)) {
@@ -80,12 +91,8 @@ async function decide(io: CommandIo, workspace: string | undefined): Promise<num
             url,
             token,
             log: io.log,
-            onRequest: async (request) => {
-              using _turn = await turns.acquire();
-              if (request.signal.aborted) return;
-              if (connected.size > 1) io.err(`${nameOf(session)}:`);
-              await approver.decide(request);
-            },
+            onRequest: (request) => ask(session, request, decide),
+            onQuestion: (request) => ask(session, request, answer),
           }),
         );
         connected.add(url);

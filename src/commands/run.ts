@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { visible } from "../approval/call_text.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
-import type { ApprovalRequest } from "../approval/request.ts";
+import type { PersonRequest } from "../approval/wire.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { runAction } from "./actions/code_action.ts";
 import {
@@ -62,15 +62,18 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
       await event.request.reject("No tool is called before the code runs");
     }
   }
-  const { decide, ...person } = askAtTerminal(io);
+  const person = askAtTerminal(io);
   const page = parsed.has("page") ? new PageApprover(io, executor.page) : undefined;
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),
     timeoutMs,
     exits: true,
-    decide: page === undefined ? decide : (request) => page.decide(request),
     ...person,
+    ...(page === undefined ? {} : {
+      decide: (request) => page.decide(request),
+      answer: (request) => page.decide(request),
+    }),
   });
 }
 
@@ -108,12 +111,14 @@ export class PageApprover {
     this.#link.refresh();
   }
 
-  /** Leaves a call to the page, with a new link where the one before leads nowhere any more. */
-  async decide(request: ApprovalRequest): Promise<void> {
+  /** Leaves a request to the page, with a new link where the one before leads nowhere any more. */
+  async decide(request: PersonRequest): Promise<void> {
     this.#link.refresh();
     await this.#page.decide(request);
     const response = await request.response;
-    if (!response.accepted && response.type === "approval_rejected") {
+    if ("action" in response) {
+      if (response.action !== "accept") this.#io.err(`Not answered: ${request}`);
+    } else if (!response.accepted && response.type === "approval_rejected") {
       this.#io.err(`Refused ${request}: ${visible(response.reason)}`);
     }
   }

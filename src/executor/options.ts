@@ -4,7 +4,7 @@ import type { KernelClientOptions } from "../kernel/client.ts";
 import type { KernelGatewayOptions } from "../kernel/gateway.ts";
 import type { InputRequest } from "../kernel/execution.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import type { ElicitationRequest } from "../mcp/questions.ts";
+import type { ElicitationRequest } from "../approval/questions.ts";
 import type { CallEvent, ServerEvent } from "../servers/events.ts";
 
 /**
@@ -84,7 +84,8 @@ export interface StreamOptions extends ExecuteOptions {
    */
   storeHistory?: boolean;
   /**
-   * Whether questions of MCP servers come as events, to be answered. Otherwise they are declined.
+   * Whether questions of MCP servers come as events, to be answered. Otherwise they wait for an
+   * approval page, or are declined if none is open or expected.
    *
    * @default {false}
    */

@@ -1,4 +1,3 @@
-import type { Logger } from "../base/log.ts";
 import type { ShellGuard } from "./bootstrap.ts";
 import { type ExecuteOptions, Execution } from "./execution.ts";
 import type { KernelGatewayOptions } from "./gateway.ts";

@@ -13,13 +13,14 @@ export type ElicitationAnswer =
     readonly action: "decline" | "cancel";
   };
 
-/** Where a question comes from. */
-export interface ElicitationSource {
-  /** The registered server. */
-  readonly serverName: string;
-  /** The tool call that was under way, where there was just one at that server. */
-  readonly callId?: string;
-}
+/** An answer as it comes from a client, a page or another process. */
+export const elicitationAnswer: z.ZodType<ElicitationAnswer> = z.object({
+  action: z.enum(["accept", "decline", "cancel"]),
+  content: z.record(
+    z.string(),
+    z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]),
+  ).optional(),
+});
 
 /** A server's question for form fields. */
 export interface FormQuestion {
@@ -48,6 +49,7 @@ export type ElicitationQuestion = FormQuestion | UrlQuestion;
 
 /** More than a person would read. */
 const MAX_MESSAGE = 10_000;
+const MAX_FORM = 250_000;
 
 /** Reads a server's question. */
 export function parseElicitation(
@@ -58,6 +60,7 @@ export function parseElicitation(
   if (mode === "form") {
     const fields = parseForm(requestedSchema);
     if (fields === undefined) return "its schema is not that of a form";
+    if (JSON.stringify(requestedSchema).length > MAX_FORM) return "its form is too large";
     return { kind: "form", message, fields, schema: requestedSchema };
   }
   const address = typeof url === "string" ? URL.parse(url) : null;
@@ -67,121 +70,6 @@ export function parseElicitation(
   if (address.username !== "" || address.password !== "") return "its address names a user";
   return { kind: "url", message, url: address };
 }
-
-/**
- * A question of an MCP server to the person at the application. The code that called the tool cannot
- * answer it. The first answer counts; later ones change nothing.
- *
- * @example
- * ```ts
- * import type { ElicitationRequest } from "@ipybox/ipybox";
- *
- * function answer(request: ElicitationRequest): void {
- *   console.error(`${request}`); // github asks: 'Which repository?'
- *   const { question } = request;
- *   if (question.kind === "form" && question.fields.length === 1) {
- *     request.accept({ [question.fields[0]!.name]: "ipybox" });
- *   } else request.decline();
- * }
- * ```
- */
-export class ElicitationRequest {
-  /** A random id, used once. */
-  readonly id: string = crypto.randomUUID();
-  /** The registered server that asks. */
-  readonly serverName: string;
-  /** The tool call that was under way, where there was just one at that server. */
-  readonly callId: string | undefined;
-  /** What it asks. All texts in it are the server's, which nobody has checked. */
-  readonly question: ElicitationQuestion;
-  /** Settles, and never rejects, once it is answered or withdrawn. */
-  readonly response: Promise<ElicitationAnswer>;
-
-  readonly #answered = Promise.withResolvers<ElicitationAnswer>();
-  readonly #withdrawn = new AbortController();
-  #decided = false;
-
-  /**
-   * Made by ipybox, not by hand.
-   *
-   * @param source Who asks.
-   * @param question What is asked.
-   */
-  constructor(source: ElicitationSource, question: ElicitationQuestion) {
-    this.serverName = source.serverName;
-    this.callId = source.callId;
-    this.question = question;
-    this.response = this.#answered.promise;
-  }
-
-  /** Aborts when the question is taken back: its call ended, or nobody answered in time. */
-  get signal(): AbortSignal {
-    return this.#withdrawn.signal;
-  }
-
-  /**
-   * Answers a form, or says that the person agreed to open the address.
-   *
-   * @param content The answer to a form, by the names of its fields.
-   * @returns Whether this answer counted: `false` after another one, or when it came too late.
-   * @throws {TypeError} The content does not fit the form; the question stays open.
-   */
-  accept(content: Readonly<Record<string, FormValue>> = {}): boolean {
-    if (this.question.kind === "url") {
-      if (Object.keys(content).length > 0) throw new TypeError("An address takes no content");
-      return this.#answer({ action: "accept" });
-    }
-    const problems = checkForm(this.question.fields, content);
-    if (problems.length > 0) {
-      throw new TypeError(`Invalid answer to ${this.serverName}: ${problems.join("; ")}`);
-    }
-    return this.#answer({ action: "accept", content: structuredClone(content) });
-  }
-
-  /**
-   * Says no.
-   *
-   * @returns Whether this answer counted.
-   */
-  decline(): boolean {
-    return this.#answer({ action: "decline" });
-  }
-
-  /**
-   * Says that the person did not decide, such as by closing the window.
-   *
-   * @returns Whether this answer counted.
-   */
-  cancel(): boolean {
-    return this.#answer({ action: "cancel" });
-  }
-
-  /**
-   * Takes the question back. For whoever passed it on: who is asked cancels instead.
-   *
-   * @param reason Why.
-   */
-  withdraw(reason: string): void {
-    if (this.cancel()) this.#withdrawn.abort(new DOMException(reason, "AbortError"));
-  }
-
-  /** Who asks, and the question, safe to print on a terminal. */
-  toString(): string {
-    const { question } = this;
-    const text = question.kind === "url" ? `${question.message} ${question.url}` : question.message;
-    return `${this.serverName} asks: '${text.replace(UNPRINTABLE, " ").trim()}'`;
-  }
-
-  #answer(answer: ElicitationAnswer): boolean {
-    if (this.#decided) return false;
-    this.#decided = true;
-    this.#answered.resolve(answer);
-    return true;
-  }
-}
-
-/** What is invisible, moves the cursor or turns the direction. */
-const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;
 
 /** A choice of a {@linkcode FormField}. */
 export interface FormOption {
@@ -323,6 +211,7 @@ const formSchema = z.object({
 
 /** More than a person would fill in. */
 const MAX_FIELDS = 100;
+const MAX_ALL_OPTIONS = 2000;
 
 /** Reads the schema of a form. */
 export function parseForm(schema: unknown): readonly FormField[] | undefined {
@@ -330,7 +219,13 @@ export function parseForm(schema: unknown): readonly FormField[] | undefined {
   if (parsed === undefined) return undefined;
   const properties = Object.entries(parsed.properties);
   if (properties.length > MAX_FIELDS) return undefined;
-  return properties.map(([name, inner]) => field(name, inner, parsed.required.includes(name)));
+  const required = new Set(parsed.required);
+  const fields = properties.map(([name, inner]) => field(name, inner, required.has(name)));
+  const options = fields.reduce(
+    (sum, field) => sum + ("options" in field ? field.options.length : 0),
+    0,
+  );
+  return options > MAX_ALL_OPTIONS ? undefined : fields;
 }
 
 function field(name: string, inner: z.infer<typeof property>, required: boolean): FormField {

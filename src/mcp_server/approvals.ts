@@ -7,9 +7,11 @@
  * @module
  */
 import { z } from "zod";
+import { ElicitationRequest } from "../approval/questions.ts";
+import type { PersonRequest } from "../approval/wire.ts";
 import { callLines, callOf, visible, visibleCode } from "../approval/call_text.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
-import type { ElicitationRequest, FormField } from "../mcp/questions.ts";
+import { elicitationAnswer, type FormField } from "../mcp/questions.ts";
 import { foreignBlock } from "./cell_report.ts";
 import type { CellDecision, CellRun, Waiting } from "./cell_run.ts";
 import type { ClientAbilities } from "./client_abilities.ts";
@@ -36,13 +38,6 @@ interface RoundState {
 
 const confirmation = z.object({
   decision: z.enum(["allow", "deny"]).meta({ default: "allow" }),
-});
-const answerSchema = z.object({
-  action: z.enum(["accept", "decline", "cancel"]),
-  content: z.record(
-    z.string(),
-    z.union([z.string(), z.number(), z.boolean(), z.array(z.string())]),
-  ).optional(),
 });
 
 /** How long a cell whose questions went to the client waits to be asked for again. */
@@ -98,7 +93,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   /** The cell that this request goes on with, its answers taken. */
   async resume(
     ctx: RoundRequest,
-    leave: (run: Cell, request: ApprovalRequest) => void,
+    leave: (run: Cell, request: PersonRequest) => void,
   ): Promise<Cell | undefined> {
     const { run: id, askedAt } = ctx.mcpReq.requestState<RoundState>() ?? {};
     if (id === undefined) return undefined;
@@ -120,10 +115,13 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
       const answer = acceptedContent(inputResponses, request.id, decisionForm(request));
       await run.decide(request.id, decisionsOn(request).get(answer?.decision ?? "deny") ?? "deny");
     }
-    for (const { id: key } of shown.questions) {
-      const answer = answerSchema.safeParse(inputResponses?.[key]);
-      if (answer.success) run.answer(key, answer.data.action, answer.data.content);
-      else run.answer(key, "cancel");
+    for (const request of shown.questions) {
+      const { data: answer = { action: "cancel" as const } } = elicitationAnswer.safeParse(
+        inputResponses?.[request.id],
+      );
+      // A person who dismisses a server's form has answered, if there was time to read it.
+      if (answer.action !== "accept" && isTooFast(askedAt)) leave(run, request);
+      else run.answer(request.id, answer);
     }
     return run;
   }
@@ -200,8 +198,8 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
 }
 
 /**
- * Leaves approvals to the approval page, where the client cannot ask its user, or is not to; and
- * declines the questions that it cannot ask.
+ * Leaves approvals and questions to the approval page, where the client cannot ask its user, or is not
+ * to.
  */
 export function leaveUnaskable(
   run: CellRun,
@@ -209,18 +207,13 @@ export function leaveUnaskable(
   by: { readonly can: ClientAbilities; readonly page: PageAsker; readonly prefersPage: boolean },
 ): Waiting {
   const { can, page } = by;
-  const usesPage = by.prefersPage || !can.form;
-  if (usesPage) {
-    for (const request of waiting.approvals) {
-      run.leave(request, (request) => page.decide(request));
-    }
-  }
-  const isAskable = ({ question }: ElicitationRequest) => can[question.kind];
-  for (const request of waiting.questions) {
-    if (!isAskable(request)) run.answer(request.id, "decline");
+  const isAskable = (request: PersonRequest) =>
+    !by.prefersPage && can[request instanceof ElicitationRequest ? request.question.kind : "form"];
+  for (const request of [...waiting.approvals, ...waiting.questions]) {
+    if (!isAskable(request)) run.leave(request, page.decide(request));
   }
   return {
-    approvals: usesPage ? [] : waiting.approvals,
+    approvals: waiting.approvals.filter(isAskable),
     questions: waiting.questions.filter(isAskable),
   };
 }
@@ -230,9 +223,13 @@ export function leaveUnaskable(
  * by nobody, or refused faster than a person reads.
  */
 function isUnasked(response: unknown, askedAt: number = Date.now()): boolean {
-  const { data } = answerSchema.safeParse(response);
+  const { data } = elicitationAnswer.safeParse(response);
   if (data === undefined || data.action === "cancel") return true;
-  return data.action === "decline" && Date.now() - askedAt < FASTEST_PERSON_MS;
+  return data.action === "decline" && isTooFast(askedAt);
+}
+
+function isTooFast(askedAt: number = Date.now()): boolean {
+  return Date.now() - askedAt < FASTEST_PERSON_MS;
 }
 
 function approvalForm(request: ApprovalRequest): InputRequests[string] {

@@ -1,9 +1,10 @@
-import type { Approver } from "../approval/channel.ts";
+import { ElicitationRequest } from "../approval/questions.ts";
+import type { PersonRequest } from "../approval/wire.ts";
 import type { ApprovalRequest, RememberScope } from "../approval/request.ts";
 import type { KernelState } from "../base/errors.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
-import type { ElicitationRequest, FormValue } from "../mcp/questions.ts";
+import type { ElicitationAnswer } from "../mcp/questions.ts";
 import { CallRecords } from "./call_records.ts";
 
 /** What a cell waits for: decisions on calls, and answers to questions of MCP servers. */
@@ -97,7 +98,7 @@ export class CellRun {
     if (before !== undefined) return `Waiting for another cell: ${before.activity}`;
     if (this.#approvals.length > 0) return "Waiting for the user's approval";
     if (this.#questions.length > 0) return "Waiting for the user's answer";
-    if (this.#elsewhere > 0) return "Waiting for the user's approval on the approval page";
+    if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
     if (this.#calls.running !== "") return `Calling ${this.#calls.running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
     return lines.at(-1)?.trim() ?? "Running";
@@ -125,12 +126,21 @@ export class CellRun {
     }
   }
 
-  /** Leaves a waiting call to somebody else, who decides it at some time. */
-  leave(request: ApprovalRequest, approver: Approver): void {
+  /**
+   * Leaves a waiting request to somebody else, who answers it at some time.
+   *
+   * @param left Gives why nobody could be asked, if so. The code hears that of a call that is refused;
+   * of a question it is noted here, as only the server hears of it.
+   */
+  leave(request: PersonRequest, left: Promise<string | undefined>): void {
     this.#approvals = this.#approvals.filter((waiting) => waiting !== request);
+    this.#questions = this.#questions.filter((waiting) => waiting !== request);
     this.#elsewhere++;
     request.response.then(() => this.#elsewhere--);
-    void approver(request);
+    left.then((why) => {
+      if (why === undefined || !(request instanceof ElicitationRequest)) return;
+      this.#notes.push(`A question of the MCP server "${request.serverName}" was declined: ${why}`);
+    });
   }
 
   /** Decides a waiting call. */
@@ -151,23 +161,15 @@ export class CellRun {
   }
 
   /** Answers a question of an MCP server. */
-  answer(
-    id: string,
-    action: "accept" | "decline" | "cancel",
-    content: Readonly<Record<string, FormValue>> = {},
-  ): void {
+  answer(id: string, answer: ElicitationAnswer): void {
     const request = this.#questions.find((waiting) => waiting.id === id);
     if (request === undefined) return;
     this.#questions = this.#questions.filter((waiting) => waiting !== request);
-    if (action === "cancel") request.cancel();
-    else if (action === "decline") request.decline();
-    else {
-      try {
-        request.accept(content);
-      } catch (error) {
-        if (!(error instanceof TypeError)) throw error;
-        request.decline();
-      }
+    try {
+      request.answer(answer);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      request.decline();
     }
   }
 

@@ -1,5 +1,7 @@
 import { settledWithin } from "../base/signals.ts";
+import { ElicitationRequest } from "../approval/questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
+import type { PersonRequest } from "../approval/wire.ts";
 import { type ApprovalPage, PageLink } from "../approval/page/page.ts";
 import type { Logger } from "../base/log.ts";
 import { shellWord } from "../mcp/launch.ts";
@@ -70,10 +72,18 @@ export class PageAsker {
 
   /**
    * Leaves a request to whoever is at the page. Where nobody is, or everybody leaves, it is rejected,
-   * and the reason says what the user is to do.
+   * or declined.
+   *
+   * @returns Why it was, which says what the user is to do; `undefined` where somebody was asked.
    */
-  async decide(request: ApprovalRequest, isUnasked = false): Promise<void> {
-    await this.#leave(request, (reason) => void request.reject(unasked(isUnasked) + reason));
+  async decide(request: PersonRequest, isUnasked = false): Promise<string | undefined> {
+    let why: string | undefined;
+    await this.#leave(request, (instruction) => {
+      why = unasked(isUnasked) + instruction;
+      if (request instanceof ElicitationRequest) request.decline();
+      else void request.reject(why);
+    });
+    return why;
   }
 
   /** Asks about a change of the setup. */
@@ -93,16 +103,16 @@ export class PageAsker {
     return await this.#page.ask(call, { signal, approver });
   }
 
-  async #leave(request: ApprovalRequest, refuse: (reason: string) => void): Promise<void> {
+  async #leave(request: PersonRequest, refuse: (reason: string) => void): Promise<void> {
     using _watch = this.#page.onChange((state) => {
-      if (state === "away") refuse(this.#instruction());
+      if (state === "away") refuse(this.#instruction(request));
     });
     if (await this.#isThere(request)) await request.response;
-    else refuse(this.#instruction());
+    else refuse(this.#instruction(request));
   }
 
   /** Whether somebody is at the page, or comes in time. */
-  async #isThere(request: ApprovalRequest): Promise<boolean> {
+  async #isThere(request: PersonRequest): Promise<boolean> {
     switch (this.#page.state) {
       case "open":
         this.#inVain = false;
@@ -126,9 +136,12 @@ export class PageAsker {
   }
 
   /** What the model passes on to the user, and what it cannot do itself. */
-  #instruction(): string {
+  #instruction(request: PersonRequest): string {
     this.#link.refresh();
-    return `the user's approval is needed, and no approval page is open; it was not done. ` +
+    const [what, done] = request instanceof ElicitationRequest
+      ? ["answer", "asked"]
+      : ["approval", "done"];
+    return `the user's ${what} is needed, and no approval page is open; it was not ${done}. ` +
       `Tell the user: "Run \`${this.#command}\` in a terminal and leave it open, and tell me. ` +
       `Or: Open ${this.#page.address} in a browser on the machine where ipybox runs, type the newest ` +
       `code in the log of this MCP server (its stderr; good for 5 minutes), leave the page open, and ` +

@@ -2,6 +2,7 @@ import { assertEquals, assertMatch } from "@std/assert";
 import { FakeTime } from "../../tests/support/fake_time.ts";
 import { ApprovalChannel } from "../approval/channel.ts";
 import type { ApprovalCall } from "../approval/request.ts";
+import { ElicitationChannel } from "../approval/questions.ts";
 import { ApprovalPage } from "../approval/page/page.ts";
 import { PageDesk } from "../approval/page/desk.ts";
 import { sealObject } from "../json/exact.ts";
@@ -22,7 +23,10 @@ const NOBODY =
 class Asking implements Disposable {
   readonly time = new FakeTime();
   readonly channel = new ApprovalChannel();
-  readonly desk = new PageDesk(this.channel, { graceMs: 1000 });
+  readonly elicitations = new ElicitationChannel();
+  readonly desk = new PageDesk({ channel: this.channel, elicitations: this.elicitations }, {
+    graceMs: 1000,
+  });
   readonly links: string[] = [];
   readonly asker = new PageAsker({
     page: new ApprovalPage(this.desk, () => new URL("http://127.0.0.1:1234")),
@@ -73,7 +77,7 @@ Deno.test("PageAsker waits for a decision as long as a page is open", async () =
   await Promise.resolve();
   asking.time.advance(24 * 3600_000);
   const [{ id }] = JSON.parse(asking.desk.board.snapshot()).pending;
-  await asking.desk.board.decide(id, { decision: "allow" });
+  await asking.desk.board.decide(id, "true");
   assertEquals(await asked, undefined);
 
   const left = asking.ask();
@@ -90,7 +94,7 @@ Deno.test("PageAsker gives a denial's reason, and no word more", async () => {
   using _page = asking.desk.enter();
   const asked = asking.ask();
   const [{ id }] = JSON.parse(asking.desk.board.snapshot()).pending;
-  await asking.desk.board.decide(id, { decision: "deny", reason: "not that one" });
+  await asking.desk.board.decide(id, '{"approved":false,"reason":"not that one"}');
   assertEquals(await asked, "approval_rejected: not that one");
   assertEquals(asking.links, []);
 });

@@ -137,7 +137,7 @@ function rowsOf(text) {
 
 /** Brings the fields in the place of the arguments in view. */
 export function openEditor(request, options) {
-  const editor = new ArgumentsEditor(parseJson(request.arguments), options);
+  const editor = new ArgumentsEditor(parseJson(request.tool_args), options);
   const view = byId("arguments");
   view.hidden = true;
   view.after(editor.element);

@@ -5,7 +5,7 @@
  */
 import { openEditor } from "./arguments_editor.js";
 import { byId, el } from "./dom.js";
-import { Guard } from "./guard.js";
+import { GuardedForm, label } from "./guard.js";
 import { isChange, isShell } from "./request.js";
 
 /** What stands behind "Allow" and "Deny". */
@@ -20,21 +20,11 @@ const SCOPES = {
 const MATCHES = [["tool", "Any arguments"], ["arguments", "These arguments"]];
 const SHELL_MATCHES = [["tool", "Any command"], ["arguments", "This command"]];
 
-/** Decides the request in view. */
-export class DecisionForm {
-  /** The form, to be put below the request. */
-  element;
-
-  #send;
-  #guard = new Guard(() => this.#update());
-  #request;
-  #connected = false;
-  #busy = false;
-  /** The button that was pressed while it could be; a click that began before does not count. */
-  #pressed;
-  #allow = this.#button("allow", "primary", "y", () => this.allow());
-  #deny = this.#button("deny", "danger", "n", () => this.deny());
-  #edit = this.#button("edit", "quiet", "e", () => this.#toggleEditor());
+/** Decides the call in view. */
+export class DecisionForm extends GuardedForm {
+  #allow = this.button("allow", "primary", "y", () => this.allow());
+  #deny = this.button("deny", "danger", "n", () => this.deny());
+  #edit = this.button("edit", "quiet", "e", () => this.#toggleEditor());
   #reason = el("input", {
     id: "reason",
     maxlength: 2000,
@@ -44,16 +34,12 @@ export class DecisionForm {
   #scope = el("select", { id: "scope", "aria-label": "For how long" });
   #match = el("select", { id: "match", "aria-label": "For which calls" });
   #remember = el("div", { class: "remember" }, this.#scope, this.#match);
-  #problem = el("p", { id: "problem", class: "problem", role: "alert", hidden: true });
   #editor;
 
   /** @param send Sends a decision: `(id, body) => Promise<{ fate } | { error }>`. */
   constructor(send) {
-    this.#send = send;
-    this.element = el(
-      "form",
-      { id: "decision", class: "decision", "aria-label": "Decision" },
-      this.#problem,
+    super(send, "Decision");
+    this.element.append(
       el("div", { class: "buttons" }, this.#allow, this.#deny, this.#edit),
       el("label", { class: "unseen", for: "reason" }, "Reason"),
       this.#reason,
@@ -63,46 +49,30 @@ export class DecisionForm {
       event.preventDefault();
       this.deny(); // Enter in the reason's field
     });
-    this.#scope.addEventListener("change", () => this.#update());
-    this.#update();
+    this.#scope.addEventListener("change", () => this.update());
+    this.update();
   }
 
-  /** Another request is in view: all that was chosen for the one before is forgotten. */
   show(request) {
-    this.#request = request;
-    this.#busy = false;
     this.#editor = undefined;
     this.#reason.value = "";
-    fill(this.#scope, ["once", ...request.scopes].map((scope) => [scope, SCOPES[scope]]));
+    fill(this.#scope, ["once", ...request.scopes ?? []].map((scope) => [scope, SCOPES[scope]]));
     fill(this.#match, isShell(request) ? SHELL_MATCHES : MATCHES);
     this.#edit.hidden = isChange(request);
-    this.#tell("");
-    this.#guard.arm();
-  }
-
-  /** None is. */
-  hide() {
-    this.#request = undefined;
-    this.#guard.disarm();
-  }
-
-  /** Whether decisions reach ipybox. */
-  set connected(connected) {
-    this.#connected = connected;
-    this.#update();
+    super.show(request);
   }
 
   allow() {
     const problem = this.#check();
-    if (problem !== "") return this.#tell(problem);
+    if (problem !== "") return this.tell(problem);
     const edited = this.#editor?.changed ? `,"arguments":${this.#editor.json()}` : "";
-    return this.#decide(`{"decision":"allow"${edited}${this.#remembered()}}`);
+    const more = edited + this.#remembered();
+    return this.answer(more === "" ? "true" : `{"approved":true${more}}`);
   }
 
   deny() {
-    const reason = this.#reason.value.trim();
-    const given = reason === "" ? "" : `,"reason":${JSON.stringify(reason)}`;
-    return this.#decide(`{"decision":"deny"${given}${this.#remembered()}}`);
+    const reason = JSON.stringify(this.#reason.value.trim());
+    return this.answer(`{"approved":false,"reason":${reason}${this.#remembered()}}`);
   }
 
   /** Goes to the field for the arguments. */
@@ -120,29 +90,19 @@ export class DecisionForm {
   remember(scope) {
     if (!Array.from(this.#scope.options).some(({ value }) => value === scope)) return;
     this.#scope.value = scope;
-    this.#update();
+    this.update();
     this.#match.focus();
+  }
+
+  holds(target) {
+    return this.element.contains(target) || (this.#editor?.element.contains(target) ?? false);
   }
 
   /** Leaves a field. Edits stay: one key must not lose what was typed. */
   leave(target) {
-    const editing = this.#editor?.element.contains(target) ?? false;
-    if (!editing && !this.element.contains(target)) return;
-    if (editing && !this.#editor.changed) this.#closeEditor();
-    byId("request-title")?.focus();
-  }
-
-  async #decide(body) {
-    const request = this.#request;
-    if (request === undefined || this.#allow.disabled) return;
-    this.#busy = true;
-    this.#update();
-    const { fate, error } = await this.#send(request.id, body);
-    // Where it counted, the board tells next.
-    if (this.#request !== request || fate === "counted") return;
-    this.#busy = false;
-    this.#update();
-    this.#tell(error ?? "It was decided before, or withdrawn.");
+    const isUnused = this.#editor?.element.contains(target) && !this.#editor.changed;
+    super.leave(target);
+    if (isUnused) this.#closeEditor();
   }
 
   #remembered() {
@@ -158,16 +118,16 @@ export class DecisionForm {
   }
 
   #openEditor() {
-    if (this.#request === undefined || isChange(this.#request)) return;
-    this.#editor = openEditor(this.#request, {
-      isShell: isShell(this.#request),
+    if (this.request === undefined || isChange(this.request)) return;
+    this.#editor = openEditor(this.request, {
+      isShell: isShell(this.request),
       onInput: () => {
-        this.#tell(this.#check());
-        this.#update();
+        this.tell(this.#check());
+        this.update();
       },
       onAllow: () => this.allow(),
     });
-    this.#update();
+    this.update();
     this.#editor.focus();
   }
 
@@ -175,8 +135,8 @@ export class DecisionForm {
     this.#editor.element.remove();
     this.#editor = undefined;
     byId("arguments").hidden = false;
-    this.#tell("");
-    this.#update();
+    this.tell("");
+    this.update();
   }
 
   /** What is wrong with the edited arguments; empty when nothing is. */
@@ -184,29 +144,9 @@ export class DecisionForm {
     return this.#editor?.check() ?? "";
   }
 
-  #tell(problem) {
-    this.#problem.textContent = problem;
-    this.#problem.hidden = problem === "";
-  }
-
-  #button(id, look, key, act) {
-    const button = el("button", { id, type: "button", class: look });
-    button.addEventListener(
-      "pointerdown",
-      () => this.#pressed = button.disabled ? undefined : button,
-    );
-    button.addEventListener("click", ({ detail }) => {
-      const pressed = this.#pressed === button || detail === 0; // 0: by the keyboard
-      this.#pressed = undefined;
-      if (pressed) act();
-    });
-    button.dataset.key = key;
-    return button;
-  }
-
-  #update() {
+  update() {
     const scope = this.#scope.value || "once";
-    const usable = this.#guard.ready && this.#connected && !this.#busy;
+    const { usable } = this;
     label(this.#allow, `Allow${SUFFIX[scope]}${this.#editor?.changed ? ", edited" : ""}`);
     label(this.#deny, `Deny${SUFFIX[scope]}`);
     label(
@@ -218,13 +158,6 @@ export class DecisionForm {
     this.#remember.hidden = this.#scope.options.length < 2;
     this.#match.hidden = scope === "once";
   }
-}
-
-function label(button, text) {
-  const wanted = `${text}|${button.dataset.key}`;
-  if (button.dataset.label === wanted) return;
-  button.dataset.label = wanted;
-  button.replaceChildren(text, " ", el("kbd", { "aria-hidden": "true" }, button.dataset.key));
 }
 
 function fill(select, options) {

@@ -1,3 +1,6 @@
+import { byId, el } from "./dom.js";
+import { visible } from "./visible.js";
+
 /** How long a request must have been in view before it can be decided. */
 const DELAY_MS = 500;
 
@@ -37,4 +40,112 @@ export class Guard {
     this.ready = false;
     this.#onChange();
   }
+}
+
+/** What the forms have in common by which requests are answered. */
+export class GuardedForm {
+  /** The form itself, which stays in sight. */
+  element;
+  /** The request in view. */
+  request;
+
+  #send;
+  #guard = new Guard(() => this.update());
+  #connected = false;
+  #busy = false;
+  /** The button that was pressed while it could be; a click that began before does not count. */
+  #pressed;
+  #problem = el("p", { id: "problem", class: "problem", role: "alert", hidden: true });
+
+  /**
+   * @param send Sends an answer: `(id, body) => Promise<{ fate } | { error }>`.
+   * @param label What the form is for.
+   */
+  constructor(send, label) {
+    this.#send = send;
+    this.element = el(
+      "form",
+      { id: "decision", class: "decision", "aria-label": label },
+      this.#problem,
+    );
+  }
+
+  /** What is put below the request. */
+  get elements() {
+    return [this.element];
+  }
+
+  /** Another request is in view: all that was chosen for the one before is forgotten. */
+  show(request) {
+    this.request = request;
+    this.#busy = false;
+    this.tell("");
+    this.#guard.arm();
+  }
+
+  /** None is. */
+  hide() {
+    this.request = undefined;
+    this.#guard.disarm();
+  }
+
+  /** Whether answers reach ipybox. */
+  set connected(connected) {
+    this.#connected = connected;
+    this.update();
+  }
+
+  /** Whether the request in view can be answered. */
+  get usable() {
+    return this.#guard.ready && this.#connected && !this.#busy && this.request !== undefined;
+  }
+
+  /** Sends an answer, as JSON text. */
+  async answer(body) {
+    const { request } = this;
+    if (!this.usable) return;
+    this.#busy = true;
+    this.update();
+    const { fate, error } = await this.#send(request.id, body);
+    // Where it counted, the board tells next.
+    if (this.request !== request || fate === "counted") return;
+    this.#busy = false;
+    this.update();
+    this.tell(error ?? "It was decided before, or withdrawn.");
+  }
+
+  /** Says what is wrong. */
+  tell(problem) {
+    this.#problem.replaceChildren(visible(problem));
+    this.#problem.hidden = problem === "";
+  }
+
+  /** Leaves a field. What was typed stays: one key must not lose it. */
+  leave(target) {
+    if (this.holds(target)) byId("request-title")?.focus();
+  }
+
+  /** Makes a button that takes no click that began before it could be clicked. */
+  button(id, look, key, act) {
+    const button = el("button", { id, type: "button", class: look });
+    button.addEventListener(
+      "pointerdown",
+      () => this.#pressed = button.disabled ? undefined : button,
+    );
+    button.addEventListener("click", ({ detail }) => {
+      const pressed = this.#pressed === button || detail === 0; // 0: by the keyboard
+      this.#pressed = undefined;
+      if (pressed) act();
+    });
+    button.dataset.key = key;
+    return button;
+  }
+}
+
+/** Writes a text, and the button's key, on a button. */
+export function label(button, text) {
+  const wanted = `${text}|${button.dataset.key}`;
+  if (button.dataset.label === wanted) return;
+  button.dataset.label = wanted;
+  button.replaceChildren(text, " ", el("kbd", { "aria-hidden": "true" }, button.dataset.key));
 }

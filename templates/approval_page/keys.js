@@ -2,7 +2,7 @@
  * What keys do: what they do at the terminal. Inside fields, all but Escape is text.
  *
  * @param actions `{ move(step), allow(), deny(), explain(), edit(), remember(scope), unfold(), help(),
- * leave(target) }`.
+ * cancel(), open(), leave(target) }`.
  */
 export function listenToKeys(actions) {
   const keys = new Map([
@@ -12,6 +12,8 @@ export function listenToKeys(actions) {
     ["ArrowUp", () => actions.move(-1)],
     ["y", actions.allow],
     ["n", actions.deny],
+    ["x", actions.cancel],
+    ["o", actions.open],
     ["r", actions.explain],
     ["e", actions.edit],
     ["c", () => actions.remember("cell")],

@@ -4,7 +4,7 @@
  * @module
  */
 import { byId, count, el } from "./dom.js";
-import { nameView, resultText, timeView } from "./request.js";
+import { isQuestion, nameView, resultText, timeView } from "./request.js";
 import { foreign } from "./visible.js";
 
 /** How much of the arguments a list shows. The request in view has all of them. */
@@ -47,7 +47,7 @@ function fill(list, entries, selected, onSelect) {
 
 function itemView(request, outcome, onSelect) {
   const below = outcome === undefined
-    ? [timeView(request.askedAt), " ", foreign(excerpt(request.arguments), { class: "excerpt" })]
+    ? [timeView(request.asked_at), " ", foreign(excerpt(contentOf(request)), { class: "excerpt" })]
     : [
       el("span", { "data-result": outcome.result }, resultText(outcome)),
       " ",
@@ -62,6 +62,10 @@ function itemView(request, outcome, onSelect) {
   const item = el("li", {}, button);
   item.dataset.id = request.id;
   return item;
+}
+
+function contentOf(request) {
+  return isQuestion(request) ? request.question.message : request.tool_args;
 }
 
 function excerpt(text) {

@@ -8,7 +8,8 @@ import { DecisionForm } from "./decision.js";
 import { byId, count, el } from "./dom.js";
 import { listenToKeys } from "./keys.js";
 import { showLists } from "./lists.js";
-import { nameOf, requestView, resultText } from "./request.js";
+import { QuestionForm } from "./question.js";
+import { isQuestion, nameOf, requestView, resultText } from "./request.js";
 
 const STATES = {
   connecting: "Connecting …",
@@ -27,15 +28,19 @@ let shown;
 const board = new Board(onChange);
 /** What was decided by this page, or is about to be. */
 const decided = new Set();
-const form = new DecisionForm(decide);
+const forms = [new DecisionForm(decide), new QuestionForm(decide)];
+/** The form of the request in view. */
+let [form] = forms;
 
 listenToKeys({
   move,
   allow: () => form.allow(),
   deny: () => form.deny(),
-  explain: () => isPending(selected) && form.explain(),
+  cancel: () => form.cancel?.(),
+  open: () => form.open?.(),
+  explain: () => isPending(selected) && form.explain?.(),
   edit: () => isPending(selected) && form.edit(),
-  remember: (scope) => isPending(selected) && form.remember(scope),
+  remember: (scope) => isPending(selected) && form.remember?.(scope),
   unfold,
   help: showHelp,
   leave: (target) => form.leave(target),
@@ -94,7 +99,7 @@ function show(focus) {
     status.dataset.state = board.state;
     status.textContent = STATES[board.state];
   }
-  form.connected = board.state === "open";
+  for (const each of forms) each.connected = board.state === "open";
   showLists(board, selected, select);
   const found = board.find(selected);
   const key = `${selected} ${found?.outcome === undefined}`;
@@ -104,18 +109,17 @@ function show(focus) {
 }
 
 function showDetail(found, focus) {
+  form.hide();
   if (found === undefined) {
-    form.hide();
     detail.replaceChildren(emptyView());
     return;
   }
   const { request, outcome } = found;
   detail.replaceChildren(...requestView(request, outcome));
   if (outcome === undefined) {
-    detail.append(form.element);
+    form = forms[isQuestion(request) ? 1 : 0];
     form.show(request);
-  } else {
-    form.hide();
+    detail.append(...form.elements);
   }
   detail.scrollTop = 0;
   if (focus) byId("request-title").focus({ preventScroll: true });

@@ -8,12 +8,16 @@ import { parseJson } from "./json.js";
 import { argumentsView, blockView } from "./json_view.js";
 import { foreign, visible } from "./visible.js";
 
+/** Texts up to this length, in one line, stand without a block of their own. */
+const INLINE = 80;
+
 const KINDS = {
   tool: "Tool call",
   shell: "Shell command",
   shell_magic: "Shell cell",
   resource: "Request for a resource",
   change: "Change of the setup",
+  elicitation: "Question of an MCP server",
 };
 
 const HINTS = [
@@ -31,6 +35,9 @@ const RESULTS = {
   approval_unavailable: "Refused",
   cancelled: "Withdrawn",
   settled: "Decided by your other answer",
+  answered: "Answered",
+  declined: "Declined",
+  dismissed: "Dismissed",
 };
 
 const SCOPES = {
@@ -49,15 +56,25 @@ export function isChange({ kind }) {
   return kind === "change";
 }
 
+/** Whether a server asks, rather than code that calls. */
+export function isQuestion({ kind }) {
+  return kind === "elicitation";
+}
+
 /** A request's name in one line, as plain text for announcements. */
 export function nameOf(request) {
-  return isShell(request) ? KINDS[request.kind] : `${request.server}.${request.tool}`;
+  if (isQuestion(request)) return `${request.server_name} asks`;
+  return isShell(request) ? KINDS[request.kind] : `${request.server_name}.${request.tool_name}`;
 }
 
 /** A request's name in one line. */
 export function nameView(request) {
   if (isShell(request)) return el("span", {}, KINDS[request.kind]);
-  return el("span", {}, foreign(request.server), ".", foreign(request.tool, { class: "tool" }));
+  if (isQuestion(request)) {
+    return el("span", {}, foreign(request.server_name, { class: "tool" }), " asks");
+  }
+  const tool = foreign(request.tool_name, { class: "tool" });
+  return el("span", {}, foreign(request.server_name), ".", tool);
 }
 
 /** How a request ended, in a word or two. */
@@ -84,26 +101,27 @@ export function timeView(at) {
  * @returns Elements.
  */
 export function requestView(request, outcome) {
+  const title = request.title ?? request.annotations?.title;
   return [
     el(
       "p",
       { class: "kind" },
       KINDS[request.kind] ?? "Request",
       " · asked at ",
-      timeView(request.askedAt),
+      timeView(request.asked_at),
     ),
     el("h2", { id: "request-title", tabindex: "-1" }, nameView(request)),
-    ...(request.title === undefined
-      ? []
-      : [el("p", { class: "says" }, "Title: ", foreign(request.title))]),
+    ...(title === undefined ? [] : [el("p", { class: "says" }, "Title: ", foreign(title))]),
     ...(outcome === undefined ? [] : [outcomeView(outcome)]),
     ...(request.changes?.length > 0 ? [changesView(request.changes)] : []),
-    el(
-      "section",
-      { id: "arguments", class: "card", "aria-label": "Arguments" },
-      argumentsOf(request),
-    ),
-    facts(request),
+    ...(isQuestion(request) ? [messageView(request.question)] : [
+      el(
+        "section",
+        { id: "arguments", class: "card", "aria-label": "Arguments" },
+        argumentsOf(request),
+      ),
+      facts(request),
+    ]),
   ];
 }
 
@@ -145,8 +163,23 @@ function changesView(changes) {
   );
 }
 
+/** What a server asks. What it wrote stands apart from what ipybox says of it. */
+function messageView({ message, url }) {
+  const parts = [
+    note("In the server's words, not verified:"),
+    el("blockquote", {}, foreignView(message)),
+  ];
+  if (url !== undefined) {
+    const { host } = new URL(url);
+    parts.push(el("p", {}, "It wants you to open this address, at ", foreign(host), ":"));
+    const text = visible(url, { code: true });
+    parts.push(el("blockquote", {}, el("code", { class: "foreign", dir: "ltr" }, text)));
+  }
+  return el("section", { id: "message", class: "card", "aria-label": "Question" }, ...parts);
+}
+
 function argumentsOf(request) {
-  const node = parseJson(request.arguments);
+  const node = parseJson(request.tool_args);
   return isShell(request) ? shellView(node) : argumentsView(node);
 }
 
@@ -171,9 +204,9 @@ function facts(request) {
     const line = el("code", { class: "foreign", dir: "ltr" }, text);
     add("Called by", `line ${request.source.line}: `, line, note(" (the code says)"));
   }
-  if (!isShell(request) && !isChange(request)) add("Server", foreign(request.server));
-  if (request.launch !== undefined) {
-    const text = visible(request.launch, { code: true });
+  if (!isShell(request) && !isChange(request)) add("Server", foreign(request.server_name));
+  if (request.server_launch !== undefined) {
+    const text = visible(request.server_launch, { code: true });
     add("Started by", el("code", { class: "foreign", dir: "ltr" }, text));
   }
   const hints = hintsOf(request.annotations);
@@ -187,12 +220,15 @@ function facts(request) {
   if (request.description !== undefined && request.description !== "") {
     add(
       isChange(request) ? "What it does" : "Its description",
-      request.description.length > 80
-        ? blockView(request.description)
-        : foreign(request.description),
+      foreignView(request.description),
     );
   }
   return list;
+}
+
+/** A text of somebody else: in a block of its own, unless it is short. */
+export function foreignView(text) {
+  return text.length > INLINE || text.includes("\n") ? blockView(text) : foreign(text);
 }
 
 function note(text) {

@@ -9,6 +9,10 @@ import { ipyboxAtTerminal } from "../support/terminal.ts";
 
 const COUNT = `${RAW}raw.run_sync("count").text`;
 const CELL = "execute_ipython_cell";
+const ASK = `${RAW}
+schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+params = {"message": "Which one?", "requestedSchema": schema}
+print(raw.run_sync("ask", {"method": "elicitation/create", "params": params}).text)`;
 
 Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async () => {
   await using workspace = await workspaceWithServer();
@@ -33,6 +37,11 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
     ["Allow? ", "y\n"],
     ["raw.count", ""],
     ["Allow? ", "n not now\n"],
+    ["Allow? ", "y\n"],
+    ["The MCP server raw asks", ""],
+    ["  | Which one?", ""],
+    ["Answer 1 fields?", "y\n"],
+    ["Answer to raw", "Ada\n"],
     [`${workspace.path} has ended`, "\x03"],
   ], { env, columns: 300 });
   await until("the terminal decides", () => exists(attached));
@@ -42,6 +51,10 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
   assertEquals(registered.isError, false, registered.text);
   const denied = await host.call(CELL, { code: COUNT });
   assertStringIncludes(denied.text, "not now");
+  assertEquals(
+    await host.execute(ASK),
+    '[{"action":"accept","content":{"name":"Ada"}}]',
+  );
   await host[Symbol.asyncDispose]();
   const { code, output } = await terminal;
 

@@ -54,7 +54,8 @@ Deno.test("ipybox mcp declines questions of MCP servers where the client cannot 
     args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
   });
 
-  assertEquals(await host.execute(ASK_FORM), '[{"action":"decline"}]');
+  const { text } = await host.call("execute_ipython_cell", { code: ASK_FORM });
+  assertMatch(text, /^\[{"action":"decline"}\]\n\nA question of the MCP server "raw" was declined/);
 });
 
 Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {
@@ -143,7 +144,8 @@ for (const kind of CLIENT_KINDS) {
       action: "accept",
       content: { name: "Ada", size: "large" },
     }]);
-    assertEquals(JSON.parse(second), [{ action: "decline" }]);
+    // A refusal within 0.4 s, which nobody has read, is left to the page: a note may follow.
+    assertMatch(second, /^\[{"action":"decline"}\]/);
     const message = String(seen[0]?.message);
     assertStringIncludes(message, 'The MCP server "raw" asks:\n\n    | Who is it?');
     assertStringIncludes(message, "\\u202e"); // nothing turns the direction of what is read

@@ -21,6 +21,10 @@ import { TempFolder } from "../support/temp_folder.ts";
 
 const CELL = "execute_ipython_cell";
 const COUNT = `${RAW}print(raw.run_sync("count").text)`;
+const ASK = `${RAW}
+schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+params = {"message": "Which one?", "requestedSchema": schema}
+print(raw.run_sync("ask", {"method": "elicitation/create", "params": params}).text)`;
 const CODE = /\b(?:[0-9A-Z]{4}-){3}[0-9A-Z]{4}\b/g;
 
 for (const kind of CLIENT_KINDS) {
@@ -66,6 +70,40 @@ for (const kind of CLIENT_KINDS) {
       await page.close();
       assertStringIncludes((await left).text, "no approval page is open");
       assertEquals(new Set(host.stderr.match(CODE)).size, 2); // and another code was written
+      assertEquals(browser.problems, []);
+    },
+  );
+}
+
+for (const kind of CLIENT_KINDS) {
+  browserTest(
+    `A ${kind} client without elicitation leaves servers' questions to the page`,
+    async (browser) => {
+      await using workspace = await workspaceWithServer();
+      await using host = await McpHost.start({
+        kind,
+        args: ["--workspace", workspace.path, "--approve", "allow"],
+      });
+      const declined = await host.call(CELL, { code: ASK });
+      assertStringIncludes(declined.text, '[{"action":"decline"}]');
+      assertMatch(
+        declined.text,
+        /A question of the MCP server "raw" was declined: the user's answer is needed/,
+      );
+      assertNotMatch(JSON.stringify(declined), CODE);
+      const page = await enter(browser, addressIn(declined.text), codeIn(host.stderr));
+
+      const answered = host.call(CELL, { code: ASK });
+      await page.getByRole("heading", { name: "raw asks" }).waitFor();
+      await untilReady(page);
+      await page.getByLabel("name").fill("Ada");
+      await page.getByLabel("name").press("Control+Enter");
+      assertEquals((await answered).text, '[{"action":"accept","content":{"name":"Ada"}}]');
+
+      const left = host.call(CELL, { code: ASK });
+      await page.getByRole("heading", { name: "raw asks" }).waitFor();
+      await page.close();
+      assertMatch((await left).text, /"decline"[^]*no approval page is open/);
       assertEquals(browser.problems, []);
     },
   );

@@ -7,8 +7,9 @@ import { parse as parseDotenv } from "@std/dotenv";
 import fc from "fast-check";
 import { renderFiles } from "../../src/apigen/generate.ts";
 import { describeCall, visible } from "../../src/approval/call_text.ts";
-import { parseAnswer, parseServerMessage } from "../../src/approval/wire.ts";
-import { parseDecision } from "../../src/approval/page/wire.ts";
+import { ElicitationRequest } from "../../src/approval/questions.ts";
+import { ApprovalRequest } from "../../src/approval/request.ts";
+import { parseAnswer, parseServerMessage, readAnswer } from "../../src/approval/wire.ts";
 import { readChainLine } from "../../src/approval/audit/file.ts";
 import { redactText } from "../../src/approval/audit/redact.ts";
 import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
@@ -64,6 +65,17 @@ const CALL = '{"server":"s","tool":"t","arguments":{"a":1}}';
 const SERVERS = '{"mcpServers":{"a-b":{"command":"x","args":["${env:A}"],"env":{"T":"${T:-x}"}}}}';
 const TOOL = '{"name":"get","description":"Gets. `x` \\"\\"\\"","inputSchema":{"type":"object",' +
   '"properties":{"a":{"type":"string","pattern":"^(a+)+$","enum":["\\\\","\'"]},"b":{"$ref":"#"}}}}';
+
+const CALL_REQUEST = new ApprovalRequest({
+  kind: "tool",
+  serverName: "s",
+  toolName: "t",
+  arguments: sealObject({}),
+});
+const QUESTION_REQUEST = new ElicitationRequest(
+  { serverName: "s" },
+  { kind: "form", message: "m", fields: [], schema: {} },
+);
 
 const TEXTS: Readonly<Record<string, Parser<string>>> = {
   "exact JSON": {
@@ -145,12 +157,19 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
   },
   "requests to approvers": {
     parse: parseServerMessage,
-    seeds: [`{"jsonrpc":"2.0","id":"1","method":"approve","params":${CALL}}`],
+    seeds: [
+      `{"jsonrpc":"2.0","id":"1","method":"approve","params":${CALL}}`,
+      '{"jsonrpc":"2.0","id":"1","method":"elicit","params":{"server_name":"s","question":{' +
+      '"kind":"form","message":"m","schema":{"type":"object","properties":{}}}}}',
+    ],
   },
-  "decisions of the page": {
-    parse: parseDecision,
-    throws: [TypeError],
-    seeds: ['{"decision":"allow","digest":"x","remember":"cell"}'],
+  "decisions": {
+    parse: (text) => readAnswer(CALL_REQUEST, json(text)),
+    seeds: ["true", '{"approved":true,"arguments":{},"remember":{"scope":"cell","match":"tool"}}'],
+  },
+  "answers to servers": {
+    parse: (text) => readAnswer(QUESTION_REQUEST, json(text)),
+    seeds: ['{"action":"accept","content":{"n":1.0,"s":["a"]}}'],
   },
   "challenges of OAuth": {
     parse: (text) => {

@@ -75,7 +75,7 @@ class PageSiege implements AsyncDisposable {
   async assertHeld(): Promise<void> {
     assertEquals(this.server.runner.channel.pending, 1);
     assertEquals(await this.calls(), 0);
-    assertEquals(await this.post({}, '{"decision":"deny","reason":"held"}'), 200);
+    assertEquals(await this.post({}, '{"approved":false,"reason":"held"}'), 200);
     assertEquals(await this.call, "raw.count was refused: held");
     assertEquals(await this.calls(), 0);
   }
@@ -91,7 +91,7 @@ class PageSiege implements AsyncDisposable {
   }
 }
 
-const ALLOW = '{"decision":"allow"}';
+const ALLOW = "true";
 
 /** Opens a link as a browser does, and gives what it leads to. */
 async function enter(link: URL): Promise<{ page: URL; cookie: string }> {
@@ -269,25 +269,26 @@ Deno.test("A8: only a whole decision on a waiting request counts", async () => {
     const body of [
       "",
       "1",
-      "true",
+      '"true"',
       '"allow"',
       "{}",
       "[]",
       "null",
       "{",
-      '{"decision":true}',
-      '{"decision":"ALLOW"}',
-      '{"decision":["allow"]}',
-      '{"decision":"allow","arguments":[]}',
-      '{"decision":"allow","arguments":null}',
-      '{"decision":"allow","arguments":{"a":1e400}}',
-      `{"decision":"allow","arguments":{"a":${"[".repeat(300)}${"]".repeat(300)}}}`,
-      '{"decision":"allow","extra":1}',
-      '{"decision":"allow","__proto__":{"a":1}}',
-      '{"decision":"allow","remember":true}',
-      '{"decision":"allow","remember":{"scope":"always","match":"everything"}}',
-      '{"decision":"allow","remember":{"scope":"ever","match":"tool"}}',
-      '{"decision":"deny","reason":1}',
+      '{"approved":true}',
+      '{"approved":"true","arguments":{}}',
+      '{"decision":"allow"}',
+      '{"action":"accept"}',
+      '{"approved":true,"arguments":[]}',
+      '{"approved":true,"arguments":null}',
+      '{"approved":true,"arguments":{"a":1e400}}',
+      `{"approved":true,"arguments":{"a":${"[".repeat(300)}${"]".repeat(300)}}}`,
+      '{"approved":true,"extra":1}',
+      '{"approved":true,"__proto__":{"a":1}}',
+      '{"approved":true,"remember":true}',
+      '{"approved":true,"remember":{"scope":"always","match":"everything"}}',
+      '{"approved":true,"remember":{"scope":"ever","match":"tool"}}',
+      '{"approved":false,"reason":1}',
     ]
   ) assertEquals(await siege.post({}, body), 422, body);
   const ids = [
@@ -312,7 +313,7 @@ Deno.test("A8: only a whole decision on a waiting request counts", async () => {
 
 Deno.test("A10: of decisions at the same time one counts", async () => {
   await using siege = await PageSiege.begin();
-  const bodies = Array.from({ length: 20 }, (_, at) => at % 2 ? ALLOW : '{"decision":"deny"}');
+  const bodies = Array.from({ length: 20 }, (_, at) => at % 2 ? ALLOW : "false");
   const answers = await Promise.all(bodies.map(async (body) => {
     const response = await fetch(siege.target, { method: "POST", headers: siege.headers, body });
     return (await response.json()).fate;
@@ -483,7 +484,7 @@ browserTest("a form of another page posts in vain", async (browser) => {
     const hostile = await page.context().newPage();
     await hostile.goto(`http://127.0.0.1:${site.port}/`);
     await hostile.setContent(
-      `<form method="post" enctype="${type}" action="${target}"><input name='{"decision":"allow","x":"' value='"}'><button>x</button></form>`,
+      `<form method="post" enctype="${type}" action="${target}"><input name='{"approved":true,"x":"' value='"}'><button>x</button></form>`,
     );
     const [response] = await Promise.all([
       hostile.waitForResponse(target.href),

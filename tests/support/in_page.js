@@ -34,7 +34,11 @@ export function layoutFaults() {
   }
   const controls = visible.filter((element) => element.matches("button, input, select, textarea"));
   for (const control of controls) {
-    const { height, width } = control.getBoundingClientRect();
+    // What is checked is checked by its label, too.
+    const target = control.matches("[type=radio], [type=checkbox]")
+      ? control.closest("label")
+      : control;
+    const { height, width } = target.getBoundingClientRect();
     if (height < 44 || width < 44) wrong.push(`small: ${name(control)} ${width}×${height}`);
     // What these show has no size of its own that could be asked for.
     const style = getComputedStyle(control);

@@ -1,7 +1,12 @@
 import { createHash } from "node:crypto";
+import { messageOf } from "../../base/message_of.ts";
+import { parseExact, stringifyExact } from "../../json/exact.ts";
+import type { ElicitationAnswer } from "../../mcp/questions.ts";
 import type { ApprovalChannel, ApprovalWaitOptions } from "../channel.ts";
-import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
-import { outcomeOf, type PageDecision, type RequestView, viewOf } from "./wire.ts";
+import { DECIDED } from "../desk.ts";
+import { type ElicitationChannel, ElicitationRequest } from "../questions.ts";
+import type { ApprovalCall, ApprovalRequest, ApprovalResponse, Remember } from "../request.ts";
+import { callJson, type PersonRequest, questionJson, readAnswer } from "../wire.ts";
 
 /** Options of the approval page. */
 export interface ApprovalPageOptions {
@@ -22,10 +27,16 @@ export interface ApprovalPageOptions {
 const LINK_TIMEOUT_MS = 5 * 60_000;
 const GRACE_MS = 5000;
 
+/** Where calls are asked about, and where the questions of MCP servers are. */
+export interface PersonDesks {
+  readonly channel: ApprovalChannel;
+  readonly elicitations: ElicitationChannel;
+}
+
 /**
  * What the application's door serves pages from: the requests, who may see them, and who is there.
- * While somebody is there or expected, it is the channel's deputy: calls without another approver
- * wait for a decision on a page.
+ * While somebody is there or expected, it is the deputy of both channels: calls without another
+ * approver, and questions of servers, wait for an answer on a page.
  */
 export class PageDesk implements Disposable {
   /** The requests. */
@@ -37,15 +48,15 @@ export class PageDesk implements Disposable {
   readonly #stack = new DisposableStack();
   readonly #linkTimeoutMs: number;
   readonly #graceMs: number;
-  readonly #channel: ApprovalChannel;
+  readonly #desks: PersonDesks;
   #deputy: Disposable | undefined;
   #visited = false;
 
-  constructor(channel: ApprovalChannel, options: ApprovalPageOptions = {}) {
+  constructor(desks: PersonDesks, options: ApprovalPageOptions = {}) {
     this.#linkTimeoutMs = options.linkTimeoutMs ?? LINK_TIMEOUT_MS;
     this.#graceMs = options.graceMs ?? GRACE_MS;
-    this.#channel = channel;
-    this.board = this.#stack.use(new RequestBoard(channel));
+    this.#desks = desks;
+    this.board = this.#stack.use(new RequestBoard(desks));
     this.#stack.use(this.presence.onChange((state) => this.#stand(state)));
     this.#stack.use(this.presence);
   }
@@ -68,7 +79,7 @@ export class PageDesk implements Disposable {
 
   /** Whether an approver in another process is connected, who is asked before pages. */
   get isAttended(): boolean {
-    return this.#channel.attended;
+    return this.#desks.channel.attended;
   }
 
   /** Asks about something that can only be allowed or denied as it is. */
@@ -78,7 +89,7 @@ export class PageDesk implements Disposable {
   ): Promise<ApprovalResponse> {
     const check = () => "this cannot be edited: deny it, and say what should be different";
     const { signal, approver } = options;
-    return await this.#channel.request(call, {
+    return await this.#desks.channel.request(call, {
       signal,
       check,
       ...(this.isAttended ? {} : { approver }),
@@ -116,9 +127,17 @@ export class PageDesk implements Disposable {
       this.#deputy?.[Symbol.dispose]();
       this.#deputy = undefined;
     } else {
-      // It shows on the board, from where it is decided.
-      this.#deputy ??= this.#channel.attachDeputy(() => {}, () => this.absence);
+      this.#deputy ??= this.#attachDeputies();
     }
+  }
+
+  /** What they are asked shows on the board, from where it is answered. */
+  #attachDeputies(): Disposable {
+    const deputies = new DisposableStack();
+    for (const desk of [this.#desks.channel, this.#desks.elicitations]) {
+      deputies.use(desk.attachDeputy(() => {}, () => this.absence));
+    }
+    return deputies;
   }
 }
 
@@ -219,13 +238,35 @@ function hash(secret: string): string {
   return createHash("sha256").update(secret).digest("hex");
 }
 
-/** What became of a decision: it counted, another one was first, or nobody knows the request. */
-type DecisionFate = "counted" | "late" | "unknown";
+/** What became of an answer: it counted, another one was first, or nobody knows the request. */
+type AnswerFate = "counted" | "late" | "unknown";
+
+/** How a request ended, as pages show it. */
+interface Outcome {
+  readonly result:
+    | "allowed"
+    | "edited"
+    | "denied"
+    /** An answer to another request decided it, which the person wants to have remembered. */
+    | "settled"
+    | "answered"
+    | "declined"
+    | "dismissed"
+    | "approval_timeout"
+    | "approval_unavailable"
+    | "cancelled";
+  /** Why there was no answer. */
+  readonly reason?: string;
+  /** The edited arguments, as the JSON text that is sent. */
+  readonly arguments?: string;
+  readonly remember?: Remember | undefined;
+}
 
 interface OpenRequest {
-  readonly request: ApprovalRequest;
-  readonly view: RequestView;
-  /** Whether what was decided on pages counted. */
+  readonly request: PersonRequest;
+  /** The request as JSON text. */
+  readonly view: string;
+  /** Whether what was answered on pages counted. */
   readonly answers: Promise<boolean>[];
 }
 
@@ -233,24 +274,33 @@ interface OpenRequest {
 const MAX_SETTLED = 500;
 const MAX_SETTLED_CHARACTERS = 8 * 2 ** 20;
 
-/** The requests of a channel as pages see them: those that wait, and those that were decided. */
+/** The requests of both channels as pages see them: those that wait, and those that are over. */
 class RequestBoard implements Disposable {
   readonly #open = new Map<string, OpenRequest>();
   /** Messages as JSON, the oldest first. */
   readonly #settled: string[] = [];
   readonly #watchers = new Set<(message: string) => void>();
-  readonly #watch: Disposable;
+  readonly #stack = new DisposableStack();
   #settledCharacters = 0;
   #dropped = 0;
 
-  /** @param channel Whose requests are shown. */
-  constructor(channel: ApprovalChannel) {
-    this.#watch = channel.watch((request) => this.#add(request));
+  /** @param desks Whose requests are shown. */
+  constructor({ channel, elicitations }: PersonDesks) {
+    this.#stack.use(
+      channel.watch((request) =>
+        this.#add(request, (response) => decisionOutcome(request, response))
+      ),
+    );
+    this.#stack.use(
+      elicitations.watch((request) =>
+        this.#add(request, (answer) => answerOutcome(request, answer))
+      ),
+    );
   }
 
   /** All that is known, as one JSON message. */
   snapshot(): string {
-    const pending = [...this.#open.values()].map(({ view }) => JSON.stringify(view));
+    const pending = [...this.#open.values()].map(({ view }) => view);
     return `{"type":"board","pending":[${pending.join(",")}],` +
       `"settled":[${this.#settled.join(",")}],"dropped":${this.#dropped}}`;
   }
@@ -261,31 +311,46 @@ class RequestBoard implements Disposable {
     return { [Symbol.dispose]: () => void this.#watchers.delete(callback) };
   }
 
-  /** Decides a request. */
-  async decide(id: string, decision: PageDecision): Promise<DecisionFate> {
+  /**
+   * Answers a request.
+   *
+   * @throws {TypeError} The answer is none, or cannot be used.
+   */
+  async decide(id: string, answer: string): Promise<AnswerFate> {
+    const value = parseBody(answer);
     const open = this.#open.get(id);
     if (open === undefined) return "unknown";
-    const counted = answer(open.request, decision);
+    const settle = readAnswer(open.request, value);
+    if (settle === undefined) throw new TypeError("Not an answer to this request");
+    const counted = settle();
     open.answers.push(counted);
     return await counted ? "counted" : "late";
   }
 
   [Symbol.dispose](): void {
-    this.#watch[Symbol.dispose]();
+    this.#stack[Symbol.dispose]();
   }
 
-  #add(request: ApprovalRequest): void {
+  #add<Answer>(
+    request: PersonRequest & { readonly response: Promise<Answer> },
+    outcomeOf: (answer: Answer) => Outcome,
+  ): void {
     const open: OpenRequest = { request, view: viewOf(request), answers: [] };
     this.#open.set(request.id, open);
-    request.response.then((response) => this.#settle(open, response));
-    this.#tell(JSON.stringify({ type: "asked", request: open.view }));
+    request.response.then((answer) => this.#settle(open, outcomeOf(answer)));
+    this.#tell(`{"type":"asked","request":${open.view}}`);
   }
 
-  async #settle(open: OpenRequest, response: ApprovalResponse): Promise<void> {
-    const { request, view } = open;
-    const outcome = outcomeOf(request, response, await decidedByPage(open));
-    this.#open.delete(request.id);
-    const entry = JSON.stringify({ request: view, outcome });
+  async #settle(open: OpenRequest, ended: Outcome): Promise<void> {
+    const { id } = open.request;
+    const outcome = JSON.stringify({
+      id,
+      ...ended,
+      byPage: await answeredByPage(open),
+      endedAt: Date.now(),
+    });
+    this.#open.delete(id);
+    const entry = `{"request":${open.view},"outcome":${outcome}}`;
     this.#settled.push(entry);
     this.#settledCharacters += entry.length;
     while (
@@ -294,7 +359,7 @@ class RequestBoard implements Disposable {
       this.#settledCharacters -= this.#settled.shift()?.length ?? 0;
       this.#dropped++;
     }
-    this.#tell(JSON.stringify({ type: "settled", outcome }));
+    this.#tell(`{"type":"settled","outcome":${outcome}}`);
   }
 
   #tell(message: string): void {
@@ -302,20 +367,47 @@ class RequestBoard implements Disposable {
   }
 }
 
-async function decidedByPage({ answers }: OpenRequest): Promise<boolean> {
+/** A request as JSON text. A call's arguments are a text in it, whose numbers keep their spelling. */
+function viewOf(request: PersonRequest): string {
+  const asked = request instanceof ElicitationRequest
+    ? { kind: "elicitation", ...questionJson(request) }
+    : callJson(request, request.argumentsJson);
+  return JSON.stringify({ id: request.id, asked_at: Date.now(), ...asked });
+}
+
+async function answeredByPage({ answers }: OpenRequest): Promise<boolean> {
   for (const counted of answers) {
     if (await counted.catch(() => false)) return true; // whoever decided was told of the error
   }
   return false;
 }
 
-async function answer(request: ApprovalRequest, decision: PageDecision): Promise<boolean> {
-  const { remember } = decision;
-  switch (decision.decision) {
-    case "allow":
-      return await request.accept({ arguments: decision.arguments, remember });
-    case "deny":
-      return await request.reject(decision.reason || undefined, { remember });
+function decisionOutcome(request: ApprovalRequest, response: ApprovalResponse): Outcome {
+  const { remember } = response;
+  if (response === DECIDED) return { result: "settled" };
+  if (!response.accepted) {
+    const { type, reason } = response;
+    return { result: type === "approval_rejected" ? "denied" : type, reason, remember };
+  }
+  const sent = stringifyExact(response.arguments);
+  return sent === request.argumentsJson
+    ? { result: "allowed", remember }
+    : { result: "edited", arguments: sent, remember };
+}
+
+/** Without what was answered: it may be secret, and is the server's alone. */
+function answerOutcome({ signal }: ElicitationRequest, { action }: ElicitationAnswer): Outcome {
+  if (signal.aborted) return { result: "cancelled", reason: signal.reason.message };
+  return { result: ANSWERS[action] };
+}
+
+const ANSWERS = { accept: "answered", decline: "declined", cancel: "dismissed" } as const;
+
+function parseBody(text: string): unknown {
+  try {
+    return parseExact(text);
+  } catch (error) {
+    throw new TypeError(`Not JSON: ${messageOf(error)}`);
   }
 }
 

@@ -1,5 +1,6 @@
 import { asset } from "../../assets/mod.ts";
 import type { Approver } from "../channel.ts";
+import { ElicitationRequest } from "../questions.ts";
 import type { ApprovalCall, ApprovalRequest, ApprovalResponse } from "../request.ts";
 import type { PageDesk, PageState } from "./desk.ts";
 
@@ -115,13 +116,16 @@ export class ApprovalPage {
   }
 
   /**
-   * Leaves a request to the page: it is rejected once nobody can be asked there any more. An
-   * {@linkcode Approver} for whom pages are the only place.
+   * Leaves a request to the page: once nobody can be asked there any more, a call is rejected, and a
+   * server's question is declined. An {@linkcode Approver} for whom pages are the only place.
    *
    * @param request A request of this tool server.
    */
-  async decide(request: ApprovalRequest): Promise<void> {
-    const reject = () => void request.reject(this.#desk.absence);
+  async decide(request: ApprovalRequest | ElicitationRequest): Promise<void> {
+    const reject = () => {
+      if (request instanceof ElicitationRequest) request.decline();
+      else void request.reject(this.#desk.absence);
+    };
     using _watch = this.onChange((state) => {
       if (state === "away") reject();
     });
@@ -206,6 +210,7 @@ export const PAGE_FILES: ReadonlyMap<string, PageFile> = new Map<string, PageFil
   file("json_view.js", SCRIPT, () => asset("approval_page/json_view.js")),
   file("keys.js", SCRIPT, () => asset("approval_page/keys.js")),
   file("lists.js", SCRIPT, () => asset("approval_page/lists.js")),
+  file("question.js", SCRIPT, () => asset("approval_page/question.js")),
   file("request.js", SCRIPT, () => asset("approval_page/request.js")),
   file("visible.js", SCRIPT, () => asset("approval_page/visible.js")),
 ]);

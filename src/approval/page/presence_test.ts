@@ -3,7 +3,8 @@ import { FakeTime } from "../../../tests/support/fake_time.ts";
 import { ApprovalChannel } from "../channel.ts";
 import type { ApprovalCall } from "../request.ts";
 import { sealObject } from "../../json/exact.ts";
-import { PageDesk } from "./desk.ts";
+import { ElicitationChannel } from "../questions.ts";
+import { PageDesk, type PersonDesks } from "./desk.ts";
 
 const call: ApprovalCall = {
   kind: "tool",
@@ -12,6 +13,10 @@ const call: ApprovalCall = {
   arguments: sealObject({}),
 };
 
+function desks(channel = new ApprovalChannel()): PersonDesks {
+  return { channel, elicitations: new ElicitationChannel() };
+}
+
 async function refusal(asked: ReturnType<ApprovalChannel["request"]>): Promise<string> {
   const response = await asked;
   return response.accepted ? "accepted" : `${response.type}: ${response.reason}`;
@@ -19,7 +24,7 @@ async function refusal(asked: ReturnType<ApprovalChannel["request"]>): Promise<s
 
 Deno.test("nobody is asked on a page before there is a link", async () => {
   const channel = new ApprovalChannel();
-  using desk = new PageDesk(channel);
+  using desk = new PageDesk(desks(channel));
   assertEquals(desk.presence.state, "away");
   const why = "approval_unavailable: Approval channel not connected";
   assertEquals(await refusal(channel.request(call)), why);
@@ -28,7 +33,7 @@ Deno.test("nobody is asked on a page before there is a link", async () => {
 Deno.test("calls wait for a page until its link is void", async () => {
   using time = new FakeTime();
   const channel = new ApprovalChannel();
-  using desk = new PageDesk(channel);
+  using desk = new PageDesk(desks(channel));
   desk.invite();
   assertEquals(desk.presence.state, "expected");
   const asked = refusal(channel.request(call));
@@ -42,7 +47,7 @@ Deno.test("calls wait for a page until its link is void", async () => {
 Deno.test("calls wait while a page is open, and for some seconds after the last one has gone", async () => {
   using time = new FakeTime();
   const channel = new ApprovalChannel();
-  using desk = new PageDesk(channel, { graceMs: 3000 });
+  using desk = new PageDesk(desks(channel), { graceMs: 3000 });
   const code = desk.invite();
   assertEquals(desk.redeem(code) === undefined, false);
   const states: string[] = [];
@@ -66,7 +71,7 @@ Deno.test("calls wait while a page is open, and for some seconds after the last 
 
 Deno.test("a code opens one page, once, and only in time", () => {
   using time = new FakeTime();
-  using desk = new PageDesk(new ApprovalChannel(), { linkTimeoutMs: 1000 });
+  using desk = new PageDesk(desks(), { linkTimeoutMs: 1000 });
   const [early, late] = [desk.invite(), desk.invite()];
   assertMatch(early, /^[0-9A-HJ-KM-NP-TV-Z]{4}(-[0-9A-HJ-KM-NP-TV-Z]{4}){3}$/);
   assertEquals(desk.redeem(early.slice(1)), undefined);
@@ -82,7 +87,7 @@ Deno.test("a code opens one page, once, and only in time", () => {
 
 Deno.test("an approver that is attached is asked instead of the page", async () => {
   const channel = new ApprovalChannel();
-  using desk = new PageDesk(channel);
+  using desk = new PageDesk(desks(channel));
   using _page = desk.enter();
   const approver = channel.attach(() => {});
   const asked = refusal(channel.request(call));
@@ -97,7 +102,7 @@ Deno.test("an approver that is attached is asked instead of the page", async () 
 
 Deno.test("a board keeps so many decisions and says how many it has dropped", async () => {
   const channel = new ApprovalChannel();
-  using desk = new PageDesk(channel);
+  using desk = new PageDesk(desks(channel));
   using _approver = channel.attach((request) => void request.accept());
   for (let n = 0; n < 510; n++) await channel.request(call);
   const { settled, dropped, pending } = JSON.parse(desk.board.snapshot());
@@ -106,15 +111,15 @@ Deno.test("a board keeps so many decisions and says how many it has dropped", as
 
 Deno.test("a change is asked about on pages alone, and allowed as it is", async () => {
   const channel = new ApprovalChannel();
-  using desk = new PageDesk(channel);
+  using desk = new PageDesk(desks(channel));
   using _page = desk.enter();
   using _approver = channel.attach((request) => void request.accept());
   const change: ApprovalCall = { ...call, kind: "change" };
   const asked = refusal(desk.ask(change, { approver: () => {} }));
   const [{ id }] = JSON.parse(desk.board.snapshot()).pending;
-  const edited = { decision: "allow", arguments: sealObject({ other: 1 }) } as const;
+  const edited = '{"approved":true,"arguments":{"other":1}}';
   await assertRejects(() => desk.board.decide(id, edited), TypeError, "cannot be edited");
   assertEquals(channel.pending, 1);
-  assertEquals(await desk.board.decide(id, { decision: "allow" }), "counted");
+  assertEquals(await desk.board.decide(id, "true"), "counted");
   assertEquals(await asked, "accepted");
 });

@@ -5,7 +5,7 @@ import type { ChunkEvent } from "../../executor/options.ts";
 import type { InputRequest } from "../../kernel/execution.ts";
 import type { ExecutionResult } from "../../kernel/outputs.ts";
 import { MAX_UNREAD } from "../../kernel/spill_file.ts";
-import type { ElicitationRequest } from "../../mcp/questions.ts";
+import type { ElicitationRequest } from "../../approval/questions.ts";
 import { type CommandIo, EXIT } from "../command.ts";
 import { printable, printableOutput } from "../terminal/columns.ts";
 

@@ -1,13 +1,9 @@
 import { unicodeWidth } from "@std/cli";
+import type { ElicitationRequest } from "../../approval/questions.ts";
 import { visible } from "../../approval/call_text.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import {
-  checkForm,
-  type ElicitationRequest,
-  type FormField,
-  type FormValue,
-} from "../../mcp/questions.ts";
+import { checkForm, type FormField, type FormValue } from "../../mcp/questions.ts";
 import type { RunActionOptions } from "../actions/code_action.ts";
 import type { CommandIo } from "../command.ts";
 import { foreignText, prose } from "../foreign_rows.ts";

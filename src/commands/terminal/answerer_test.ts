@@ -1,11 +1,8 @@
 import { assertEquals } from "@std/assert";
 import { Mutex } from "../../base/mutex.ts";
 import { silentLogger } from "../../base/log.ts";
-import {
-  type ElicitationAnswer,
-  ElicitationRequest,
-  parseElicitation,
-} from "../../mcp/questions.ts";
+import { ElicitationRequest } from "../../approval/questions.ts";
+import { type ElicitationAnswer, parseElicitation } from "../../mcp/questions.ts";
 import type { CommandIo } from "../command.ts";
 import { TerminalAnswerer } from "./answerer.ts";
 

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ApprovalRequest } from "../../approval/request.ts";
+import type { PersonRequest } from "../../approval/wire.ts";
 import { leaveUnaskable } from "../approvals.ts";
 import { cellReportSchema, reportCell } from "../cell_report.ts";
 import type { CellRun } from "../cell_run.ts";
@@ -51,8 +51,8 @@ export function registerExecute(
   }, async ({ code, timeout, max_output_chars: limit }, ctx) => {
     try {
       const work = new Preparation(session);
-      const leave = (run: CellRun, request: ApprovalRequest) =>
-        run.leave(request, async () => await (await session.parts).page.decide(request, true));
+      const leave = (run: CellRun, request: PersonRequest) =>
+        run.leave(request, session.parts.then(({ page }) => page.decide(request, true)));
       using progress = RequestProgress.of(work, ctx, log);
       const run = await rounds.resume(ctx, leave) ??
         await session.startCell(() => work.kernel(), { code, timeoutMs: timeout * 1000 });

@@ -1,0 +1,204 @@
+import { RateLimit } from "../base/rate_limit.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import {
+  checkForm,
+  type ElicitationAnswer,
+  type ElicitationQuestion,
+  type FormValue,
+} from "../mcp/questions.ts";
+import { Desk, type DeskOptions, Question } from "./desk.ts";
+import type { Refusal } from "./request.ts";
+
+/** Takes each question as it comes, and answers it now or later. */
+export type Answerer = (request: ElicitationRequest) => void | Promise<void>;
+
+/** Where a question comes from. */
+export interface ElicitationSource {
+  /** The registered server. */
+  readonly serverName: string;
+  /** The tool call that was under way, where there was just one at that server. */
+  readonly callId?: string;
+}
+
+/** What {@linkcode ElicitationRequest} needs beside its question. */
+export interface ElicitationRequestOptions {
+  /** The request's id; by default one that is random. */
+  id?: string;
+  /** Passes an answer on, such as to another process, and returns whether it could. */
+  onAnswer?: (answer: ElicitationAnswer) => boolean;
+}
+
+/**
+ * A question of an MCP server to the person at the application. The code that called the tool cannot
+ * answer it. The first answer counts; later ones change nothing.
+ *
+ * @example
+ * ```ts
+ * import type { ElicitationRequest } from "@ipybox/ipybox";
+ *
+ * function answer(request: ElicitationRequest): void {
+ *   console.error(`${request}`); // github asks: 'Which repository?'
+ *   const { question } = request;
+ *   if (question.kind === "form" && question.fields.length === 1) {
+ *     request.accept({ [question.fields[0]!.name]: "ipybox" });
+ *   } else request.decline();
+ * }
+ * ```
+ */
+export class ElicitationRequest extends Question<ElicitationAnswer> {
+  /** A random id, used once. */
+  override readonly id: string;
+  /** The registered server that asks. */
+  readonly serverName: string;
+  /** The tool call that was under way, where there was just one at that server. */
+  readonly callId: string | undefined;
+  /** What it asks. All texts in it are the server's, which nobody has checked. */
+  readonly question: ElicitationQuestion;
+
+  readonly #onAnswer: (answer: ElicitationAnswer) => boolean;
+
+  /**
+   * Made by ipybox, not by hand.
+   *
+   * @param source Who asks.
+   * @param question What is asked.
+   * @param options Its id and where answers go.
+   */
+  constructor(
+    source: ElicitationSource,
+    question: ElicitationQuestion,
+    options: ElicitationRequestOptions = {},
+  ) {
+    super();
+    this.id = options.id ?? crypto.randomUUID();
+    this.serverName = source.serverName;
+    this.callId = source.callId;
+    this.question = question;
+    this.#onAnswer = options.onAnswer ?? (() => true);
+  }
+
+  /**
+   * Answers a form, or says that the person agreed to open the address.
+   *
+   * @param content The answer to a form, by the names of its fields.
+   * @returns Whether this answer counted: `false` after another one, or when it came too late.
+   * @throws {TypeError} The content does not fit the form; the question stays open.
+   */
+  accept(content: Readonly<Record<string, FormValue>> = {}): boolean {
+    if (this.question.kind === "url") {
+      if (Object.keys(content).length > 0) throw new TypeError("An address takes no content");
+      return this.#answer({ action: "accept" });
+    }
+    const problems = checkForm(this.question.fields, content);
+    if (problems.length > 0) {
+      throw new TypeError(`Invalid answer to ${this.serverName}: ${problems.join("; ")}`);
+    }
+    return this.#answer({ action: "accept", content: structuredClone(content) });
+  }
+
+  /**
+   * Answers as a client, a page or another process did.
+   *
+   * @param answer What the person did.
+   * @returns Whether this answer counted.
+   * @throws {TypeError} The content does not fit the form; the question stays open.
+   */
+  answer(answer: ElicitationAnswer): boolean {
+    return answer.action === "accept" ? this.accept(answer.content) : this[answer.action]();
+  }
+
+  /**
+   * Says no.
+   *
+   * @returns Whether this answer counted.
+   */
+  decline(): boolean {
+    return this.#answer({ action: "decline" });
+  }
+
+  /**
+   * Says that the person did not decide, such as by closing the window.
+   *
+   * @returns Whether this answer counted.
+   */
+  cancel(): boolean {
+    return this.#answer({ action: "cancel" });
+  }
+
+  /**
+   * Takes the question back: it counts as cancelled. The person who is asked cancels instead.
+   *
+   * @param refusal Why.
+   */
+  override withdraw(refusal: Refusal): void {
+    this.takeBack({ action: "cancel" }, refusal.reason);
+  }
+
+  /** Who asks, and the question, safe to print on a terminal. */
+  override toString(): string {
+    const { question } = this;
+    const text = question.kind === "url" ? `${question.message} ${question.url}` : question.message;
+    return `${this.serverName} asks: '${text.replace(UNPRINTABLE, " ").trim()}'`;
+  }
+
+  #answer(answer: ElicitationAnswer): boolean {
+    return this.settle(answer) && this.#onAnswer(answer);
+  }
+}
+
+/** What is invisible, moves the cursor or turns the direction. */
+const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]+/gu;
+
+/** How many questions of one server are shown: more would bury a person. */
+const QUESTIONS_AT_ONCE = 10;
+const QUESTIONS_PER_SECOND = 0.2;
+
+/**
+ * Brings the questions of MCP servers to the one who answers them: a handler in this process, a person
+ * in another process, or the approval page. Where nobody does, or a server asks too often, they are
+ * declined.
+ */
+export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
+  readonly #log: Logger;
+  readonly #limits = new Map<string, RateLimit>();
+
+  /**
+   * Makes a channel on which nobody answers yet.
+   *
+   * @param options The time limit and the log.
+   */
+  constructor(options: DeskOptions = {}) {
+    super(options);
+    this.#log = options.log ?? silentLogger;
+  }
+
+  /**
+   * Asks.
+   *
+   * @param source Which server asks.
+   * @param question What it asks.
+   * @param signal Takes the question back.
+   * @returns The answer. Never rejects.
+   */
+  async ask(
+    source: ElicitationSource,
+    question: ElicitationQuestion,
+    signal: AbortSignal,
+  ): Promise<ElicitationAnswer> {
+    const refused = this.#refusalOf(source);
+    if (refused !== undefined) {
+      this.#log.debug(`Declined a question of MCP server "${source.serverName}": ${refused}`);
+      return { action: "decline" };
+    }
+    return await this.wait(new ElicitationRequest(source, question), { signal });
+  }
+
+  #refusalOf({ serverName }: ElicitationSource): string | undefined {
+    if (!this.staffed) return "nobody answers questions here";
+    const limit = this.#limits.getOrInsertComputed(
+      serverName,
+      () => new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE),
+    );
+    return limit.take() ? undefined : "it asks too often";
+  }
+}
