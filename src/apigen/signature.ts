@@ -123,7 +123,7 @@ function limitsOf(type: PyType): string[] {
               `${LIMITS[keyword]} ${value instanceof JsonNumber ? value.source : value}`,
           );
         case "pattern":
-          return [`matches ${constraint.pattern.source.slice(0, 100)}`];
+          return [`matches ${constraint.source.slice(0, 100)}`];
         case "multipleOf":
           return [`multiple of ${constraint.step.source}`];
         case "unique":
