@@ -1,7 +1,7 @@
 import { assertEquals } from "@std/assert";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
 import { generatePackage } from "./generate.ts";
-import { findStaleTools } from "./layout.ts";
+import { findStaleTools } from "./package.ts";
 
 Deno.test("findStaleTools() tells what changed since the package was generated", async () => {
   await using directory = await TempDirectory.create();
