@@ -13,9 +13,8 @@ import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
-import { type Files, firstSentence, writeFolder } from "./package.ts";
+import { type Files, firstSentence, writeFolder, writeStubs } from "./package.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
-import { writeStubs } from "./stubs.ts";
 import {
   LIST_WORK,
   READ_LIST_WORK,

@@ -4,7 +4,7 @@
  * @module
  */
 import { compareNumbers, type Json, JsonNumber, keyOf } from "./json.ts";
-import { breakable, joined, type Layout } from "./layout.ts";
+import { breakable, joined, type Layout, literal } from "./python.ts";
 import {
   annotated,
   BOOL,
@@ -18,7 +18,6 @@ import {
   STR,
 } from "./model.ts";
 import { translatePattern } from "./pattern.ts";
-import { literal } from "./python.ts";
 import { hasType, type SchemaNode } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
 
