@@ -345,7 +345,7 @@ export async function generateMcpSources(
     });
   const listOptions = { settleMs: SETTLE_MS, signal: options.signal };
   // Some servers ask for a login only here.
-  const listing = await connection.describe({ settleMs: SETTLE_MS, signal }).catch((error) => {
+  const listing = await connection.describe(listOptions).catch((error) => {
     throw asRegistration(error, params, options);
   });
   options.signal?.throwIfAborted();
