@@ -1,4 +1,4 @@
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { dirname, relative, resolve } from "node:path";
 import config from "../deno.json" with { type: "json" };
 
@@ -48,6 +48,7 @@ const SOLE_IMPORTERS: readonly (readonly [specifier: RegExp, importer: RegExp])[
   [/^@modelcontextprotocol\/server/, /^src\/mcp_server\/sdk\.ts$/],
   [/^@modelcontextprotocol\/sdk/, /^tests\//],
   [/^@jupyterlab\//, /^src\/kernel\//],
+  [/^@eslint-community\//, /^src\/apigen\/pattern\.ts$/],
   [/^@opentelemetry\//, /^src\/base\/telemetry\.ts$/],
   [/^deno-std\//, /^src\/std\//],
   [/^fast-check$/, /_test\.ts$|^tests\//],
@@ -117,11 +118,21 @@ Deno.test("The host starts no program but those that one module finds or takes b
   assertEquals(wrong, []);
 });
 
+Deno.test("A kernel starts without the generator of APIs, which is loaded where one is made", async () => {
+  const edges = (await importsOfSources()).filter((edge) => !edge.typeOnly && !edge.dynamic);
+  const next = Map.groupBy(edges, (edge) => edge.from);
+  const loaded = new Set(["src/executor/code_executor.ts", "src/mcp_server/mcp_server.ts"]);
+  for (const path of loaded) for (const edge of next.get(path) ?? []) loaded.add(edge.to); // it grows
+  assert(loaded.has("src/kernel/kernel.ts"));
+  assertEquals([...loaded].filter((path) => /apigen\/(?:generate|pattern)\.ts/.test(path)), []);
+});
+
 interface Edge {
   readonly from: string;
   readonly to: string;
   readonly specifier: string;
   readonly typeOnly: boolean;
+  readonly dynamic: boolean;
 }
 
 function describe(edge: Edge): string {
@@ -191,6 +202,7 @@ async function collectImports(): Promise<Edge[]> {
         to: to.startsWith("@std/") ? `src/std/${to}` : to,
         specifier,
         typeOnly: type !== undefined,
+        dynamic: dynamic !== undefined,
       });
     }
   }

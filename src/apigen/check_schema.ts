@@ -8,7 +8,7 @@
  */
 import { type Json, JsonNumber, writeJson } from "./json.ts";
 import { NamePool } from "./names.ts";
-import { type Pattern, translatePattern } from "./pattern.ts";
+import { translatePattern } from "./pattern.ts";
 import type { Schema, SchemaNode } from "./schema.ts";
 import { spend } from "./work.ts";
 
@@ -107,13 +107,12 @@ class CheckWriter {
 
   #writePatterns(object: Map<string, Json>, schema: SchemaNode): void {
     if (schema.pattern !== undefined) {
-      const pattern = translatePattern(schema.pattern);
-      object.set("pattern", pattern === undefined ? null : patternJson(pattern));
+      object.set("pattern", translatePattern(schema.pattern)?.source ?? null);
     }
     if (schema.patternProperties === undefined) return;
     const pairs = [...schema.patternProperties].map(([source, part]): Json => {
       const pattern = translatePattern(source);
-      return pattern === undefined ? [null, true] : [patternJson(pattern), this.#schema(part)];
+      return pattern === undefined ? [null, true] : [pattern.source, this.#schema(part)];
     });
     object.set("patternProperties", pairs);
   }
@@ -165,10 +164,4 @@ function set(object: Map<string, Json>, keyword: string, value: Json | undefined
 
 function numeral(value: number | undefined): Json | undefined {
   return value === undefined ? undefined : new JsonNumber(String(value));
-}
-
-function patternJson(pattern: Pattern): Json {
-  return pattern.longest === undefined
-    ? pattern.source
-    : [pattern.source, new JsonNumber(String(pattern.longest))];
 }

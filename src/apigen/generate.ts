@@ -13,9 +13,8 @@ import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
-import { type Files, writeFolder } from "./package.ts";
+import { type Files, firstSentence, writeFolder, writeStubs } from "./package.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
-import { writeStubs } from "./stubs.ts";
 import {
   LIST_WORK,
   READ_LIST_WORK,
@@ -269,13 +268,6 @@ function listingOf(
   if (instructions !== "") object.set("instructions", instructions);
   object.set("tools", definitions);
   return object;
-}
-
-/** The first sentence of a description, on one line of at most 120 characters. */
-export function firstSentence(description: string): string {
-  const line = description.split("\n").find((line) => line.trim() !== "")?.trim() ?? "";
-  const sentence = /^.{10,}?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
-  return sentence.length <= 120 ? sentence : `${sentence.slice(0, 119).trimEnd()}…`;
 }
 
 /** Whether a file in a package is one of ours, so that it goes when its tool does. */

@@ -5,7 +5,6 @@
  * @module
  */
 import { type Json, type JsonNumber, keyOf } from "./json.ts";
-import type { Pattern } from "./pattern.ts";
 import { spend } from "./work.ts";
 
 /** A type in a generated module. */
@@ -31,7 +30,7 @@ export type SimpleType = "str" | "Int" | "Num" | "Bool" | "None" | "Null" | "Any
 /** A restriction of a type. */
 export type Constraint =
   | { readonly kind: "field"; readonly arguments: readonly FieldArgument[] }
-  | { readonly kind: "pattern"; readonly pattern: Pattern }
+  | { readonly kind: "pattern"; readonly source: string }
   | { readonly kind: "multipleOf"; readonly step: JsonNumber }
   | { readonly kind: "unique" };
 

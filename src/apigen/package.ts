@@ -1,15 +1,17 @@
 /**
- * Writes folders of generated files. Code in the sandbox can write to the same place, so nothing here
- * goes through a symbolic link.
+ * The folders of generated files: written, read and compared with what a server has now. Code in the
+ * sandbox can write to the same place, so nothing here goes through a symbolic link.
  *
  * @module
  */
-import { dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
+import { mayUse } from "../base/permission.ts";
+import { writeBeneath } from "../files/beneath.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
-import { readHostileFile } from "../files/safe.ts";
-import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts";
+import { ifPresent, readHostileBytes, readHostileFile, replaceHostileFile } from "../files/safe.ts";
+import { isArray, isObject, type Json, type JsonObject, keyOf, toJson } from "./json.ts";
 import { moduleNames } from "./names.ts";
 
 /** Files by their names. */
@@ -244,5 +246,122 @@ export async function removePackage(root: string, server: string): Promise<boole
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return false;
     throw error;
+  }
+}
+
+/** The first sentence of a description, on one line of at most 120 characters. */
+export function firstSentence(description: string): string {
+  const line = description.split("\n").find((line) => line.trim() !== "")?.trim() ?? "";
+  const sentence = /^.{10,}?[.!?](?=\s|$)/.exec(line)?.[0] ?? line;
+  return sentence.length <= 120 ? sentence : `${sentence.slice(0, 119).trimEnd()}…`;
+}
+
+// Tells which modules of a package no longer fit the server's tools.
+
+/** How a server's tools differ from those that its package was generated from. */
+export interface StaleTools {
+  /** Tools whose definition is another now. */
+  readonly changed: readonly string[];
+  /** Tools that the package does not have. */
+  readonly added: readonly string[];
+  /** Tools that the server no longer has. */
+  readonly removed: readonly string[];
+}
+
+/** A `schema.json` that is larger was not generated. */
+const MAX_SIZE = 64 * 1024 * 1024;
+
+/** Compares a server's tools with those that its package was generated from. */
+export async function findStaleTools(
+  folder: string,
+  tools: readonly unknown[],
+): Promise<StaleTools> {
+  const before = byName(await storedTools(`${folder}/schema.json`));
+  const now = byName(tools);
+  return {
+    changed: [...now.keys()].filter((name) =>
+      before.has(name) && before.get(name) !== now.get(name)
+    ),
+    added: [...now.keys()].filter((name) => !before.has(name)),
+    removed: [...before.keys()].filter((name) => !now.has(name)),
+  };
+}
+
+async function storedTools(path: string): Promise<readonly Json[]> {
+  try {
+    // Code in the sandbox can write here, and must not make the host read another file.
+    const { isFile, size } = await Deno.lstat(path);
+    if (!isFile || size > MAX_SIZE) return [];
+    const stored = toJson(JSON.parse(await Deno.readTextFile(path)));
+    const tools = isObject(stored) ? stored.get("tools") : undefined;
+    return isArray(tools) ? tools : [];
+  } catch (error) {
+    const isUnreadable = error instanceof Deno.errors.NotFound || error instanceof SyntaxError ||
+      error instanceof RangeError;
+    if (!isUnreadable) throw error;
+    return []; // what cannot be compared counts as new
+  }
+}
+
+/** Each tool's definition as text that is the same for equal ones. The first of a name counts. */
+function byName(tools: readonly unknown[]): Map<string, string> {
+  const texts = new Map<string, string>();
+  for (const tool of tools) {
+    const json = readable(tool);
+    const name = isObject(json) ? json.get("name") : undefined;
+    if (typeof name === "string" && json !== undefined && !texts.has(name)) {
+      texts.set(name, keyOf(json));
+    }
+  }
+  return texts;
+}
+
+/** A tool as JSON; `undefined` if it nests so deeply that it was not generated from either. */
+function readable(tool: unknown): Json | undefined {
+  try {
+    return toJson(tool);
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+// Tells editors and type checkers where the runtime is. They look beside `mcptools` for what code
+// imports; Python finds no module in stubs, and kernels have a runtime of their own.
+
+const MCPTOOLS = "mcptools";
+const RUNTIME = "ipybox_runtime";
+
+/** The modules that generated code and code actions import. */
+const STUBS: ReadonlyMap<string, string> = new Map([
+  ["__init__.pyi", `${MCPTOOLS}.${RUNTIME}`],
+  ["models.pyi", `${MCPTOOLS}.${RUNTIME}.models`],
+]);
+
+/** A script with few permissions does without: only `/proc/self/fd` makes writing there safe. */
+function isPermitted(): boolean {
+  if (Deno.build.os !== "linux") return true;
+  return mayUse("/proc/self/fd");
+}
+
+/**
+ * Writes the stubs beside the folder of all packages. Executed code may write there, too: what has
+ * taken their place is left alone.
+ */
+export async function writeStubs(rootDir: string): Promise<void> {
+  const path = resolve(rootDir);
+  if (basename(path) !== MCPTOOLS || !isPermitted()) return;
+  const parent = dirname(path);
+  const place = await ifPresent(Deno.lstat(join(parent, RUNTIME)));
+  if (place !== undefined && !place.isDirectory) return;
+  for (const [name, module] of STUBS) {
+    const file = join(parent, RUNTIME, name);
+    const text = `# Generated by ipybox, for editors and type checkers.\nfrom ${module} import *\n`;
+    const present = await readHostileBytes(file, text.length);
+    if (present !== undefined && new TextDecoder().decode(present) === text) continue;
+    // Only Linux has a sandbox whose code could exchange the folder in this moment.
+    if (Deno.build.os === "linux") {
+      await writeBeneath(parent, [RUNTIME, name], new Blob([text]).stream());
+    } else await replaceHostileFile(file, text);
   }
 }

@@ -5,7 +5,7 @@
  */
 import { asset, type AssetPath } from "../assets/mod.ts";
 import { writeJson } from "./json.ts";
-import { breakable, laidOut, WIDTH } from "./layout.ts";
+import { breakable, docstring, laidOut, literal, WIDTH } from "./python.ts";
 import {
   annotated,
   type ClassDefinition,
@@ -14,8 +14,7 @@ import {
   type ModuleModel,
   type PyType,
 } from "./model.ts";
-import { docstring, literal } from "./python.ts";
-import { callExample } from "./stubs.ts";
+import { callExample } from "./signature.ts";
 import { hasLiteralBase, typeLayout, typeText } from "./value_types.ts";
 
 /** Renders the module of a tool. */

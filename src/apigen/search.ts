@@ -1,5 +1,6 @@
 import { Mutex } from "../base/mutex.ts";
 import { isObject, type Json } from "./json.ts";
+import { singular } from "./names.ts";
 import { type PackageTool, readPackage } from "./package.ts";
 
 /** A tool that can be found. */
@@ -250,13 +251,7 @@ export function wordsOf(text: string): string[] {
     .replaceAll(/(\p{Lu})(\p{Lu}\p{Ll})/gu, "$1 $2")
     .toLowerCase()
     .match(/[\p{L}\p{N}]+/gu) ?? [];
-  return words.filter((word) => !STOP_WORDS.has(word)).map(singular);
-}
-
-function singular(word: string): string {
-  if (word.length > 4 && word.endsWith("ies")) return `${word.slice(0, -3)}y`;
-  if (word.length > 4 && /(?:ch|sh|x|ss)es$/.test(word)) return word.slice(0, -2);
-  return word.length > 3 && /[^su]s$/.test(word) ? word.slice(0, -1) : word;
+  return words.filter((word) => !STOP_WORDS.has(word)).map((word) => singular(word) ?? word);
 }
 
 // Words that mean the same to someone who looks for a tool: forms of one word, and other words for it.

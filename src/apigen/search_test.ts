@@ -2,7 +2,7 @@ import { assertEquals, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
 import { generatePackage } from "./generate.ts";
-import { ToolIndex } from "./search.ts";
+import { Bm25, relatedTo, stem, ToolIndex, wordsOf } from "./search.ts";
 
 /** Writes a package of a server with these tools. */
 async function write(rootDir: string, server: string, ...names: string[]): Promise<void> {
@@ -92,4 +92,73 @@ Deno.test("ToolIndex finds tools by other words, by the server's name, and by th
   assertEquals(await first("erasing branches on GitLab"), "gitlab.delete_branch");
   assertEquals(await first("open a ticket in git hub"), "github.create_issue");
   assertEquals(await first("humidity gitlab"), "gitlab.weather");
+});
+
+function ranked(query: string, ...texts: string[]): string[] {
+  const index = new Bm25(texts, (text) => [{ text, weight: 1 }]);
+  return index.search(query).map(({ item }) => item);
+}
+
+Deno.test("wordsOf() takes names apart and knows plurals", () => {
+  assertEquals(wordsOf("listHTTPServers get_repositories the 2 boxes"), [
+    "list",
+    "http",
+    "server",
+    "get",
+    "repository",
+    "2",
+    "box",
+  ]);
+});
+
+Deno.test("Bm25 puts documents with the rarer word first", () => {
+  const found = ranked("create issue", "create file", "create branch", "close issue", "create tag");
+  assertEquals(found, ["close issue", "create file", "create branch", "create tag"]);
+});
+
+Deno.test("Bm25 finds what has most of the words, and shorter texts before longer ones", () => {
+  assertEquals(
+    ranked("send message", "send", "a message to send to somebody else", "send message", "other"),
+    ["send message", "a message to send to somebody else", "send"],
+  );
+});
+
+Deno.test("Bm25 finds words by how they begin, after those that are the same", () => {
+  assertEquals(ranked("repo", "search repositories", "a repo of them all and more"), [
+    "a repo of them all and more",
+    "search repositories",
+  ]);
+  assertEquals(ranked("re", "repositories"), []);
+});
+
+Deno.test("Bm25 finds nothing for words that nothing has", () => {
+  assertEquals(ranked("xylophone", "search repositories"), []);
+  assertEquals(ranked("the of", "search repositories"), []);
+  assertEquals(ranked("anything"), []);
+});
+
+Deno.test("stem() gives the forms of a word one form", () => {
+  const forms = [
+    ["create", "creates", "created", "creating", "creation"],
+    ["delete", "deleting", "deletion"],
+    ["run", "running"],
+    ["deploy", "deployment", "deployed"],
+    ["retry", "retrying"],
+    ["list", "listing"],
+  ];
+  for (const [first = "", ...others] of forms) {
+    for (const form of others) {
+      if (form !== "creates") assertEquals(stem(form), stem(first), form); // plurals go before
+    }
+  }
+});
+
+Deno.test("stem() leaves short words, numbers and other scripts alone", () => {
+  for (const word of ["get", "s3", "ring", "überall", "写入", ""]) assertEquals(stem(word), word);
+});
+
+Deno.test("relatedTo() knows other words for common verbs and nouns", () => {
+  assertEquals(relatedTo(stem("erase")).has(stem("delete")), true);
+  assertEquals(relatedTo(stem("ticket")).has(stem("issue")), true);
+  assertEquals(relatedTo(stem("xylophone")).size, 0);
 });

@@ -4,7 +4,7 @@
  * @module
  */
 import { compareNumbers, type Json, JsonNumber, keyOf } from "./json.ts";
-import { breakable, joined, type Layout } from "./layout.ts";
+import { breakable, joined, type Layout, literal } from "./python.ts";
 import {
   annotated,
   BOOL,
@@ -18,7 +18,6 @@ import {
   STR,
 } from "./model.ts";
 import { translatePattern } from "./pattern.ts";
-import { literal } from "./python.ts";
 import { hasType, type SchemaNode } from "./schema.ts";
 import { spend, spendText } from "./work.ts";
 
@@ -53,7 +52,7 @@ export function stringType(schema: SchemaNode, mode: Mode): PyType {
   const pattern = schema.pattern === undefined ? undefined : translatePattern(schema.pattern);
   if (pattern?.certain) return annotated(STR, field([...limits, ["pattern", pattern.source]]));
   const constraints = field(limits);
-  if (pattern !== undefined) constraints.push({ kind: "pattern", pattern });
+  if (pattern !== undefined) constraints.push({ kind: "pattern", source: pattern.source });
   return annotated(STR, constraints);
 }
 
@@ -223,11 +222,8 @@ function constraintLayout(constraint: Constraint): Layout {
       );
       return breakable("Field(", parts, ")");
     }
-    case "pattern": {
-      const { source, longest } = constraint.pattern;
-      const parts = longest === undefined ? [literal(source)] : [literal(source), String(longest)];
-      return breakable("pattern(", parts, ")");
-    }
+    case "pattern":
+      return breakable("pattern(", [literal(constraint.source)], ")");
     case "multipleOf":
       return `multiple_of(${constraint.step.source})`;
     case "unique":

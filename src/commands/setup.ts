@@ -15,6 +15,7 @@ import { cacheSrt, checkSrt, SRT_VERSION } from "../sandbox/srt.ts";
 import {
   findPackageManager,
   installSystemPackages,
+  packagesOf,
   type SystemTool,
 } from "../sandbox/system_packages.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
@@ -147,6 +148,6 @@ async function presentPython(options: SetUpOptions): Promise<PythonEnvironment |
 
 async function packagesLine(tools: readonly SystemTool[]): Promise<string> {
   const manager = await findPackageManager();
-  const packages = tools.flatMap((tool) => manager?.packages[tool] ?? [tool]);
+  const packages = packagesOf(tools, manager);
   return `system packages: ${packages.join(", ")} (${manager?.name ?? "no package manager known"})`;
 }

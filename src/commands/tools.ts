@@ -1,4 +1,4 @@
-import { firstSentence } from "../apigen/generate.ts";
+import { firstSentence } from "../apigen/package.ts";
 import { ToolIndex } from "../apigen/search.ts";
 import { visible } from "../approval/call_text.ts";
 import { ServerRegistry } from "../servers/registry.ts";

@@ -1,7 +1,6 @@
 import { join } from "node:path";
-import { type GeneratedTool, generateMcpSources, generatePackage } from "../apigen/generate.ts";
-import { findStaleTools, type StaleTools } from "../apigen/layout.ts";
-import { readPackage, removePackage } from "../apigen/package.ts";
+import type { GeneratedTool } from "../apigen/generate.ts";
+import { findStaleTools, readPackage, removePackage, type StaleTools } from "../apigen/package.ts";
 import { Mutex } from "../base/mutex.ts";
 import type { ToolRunner } from "../calls/runner.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
@@ -14,6 +13,9 @@ interface ServerApisOptions extends ConnectOptions {
   /** Knows the registered servers, and runs them. */
   readonly runner: ToolRunner;
 }
+
+/** Loaded when an API is to be made: few sessions make one. */
+const generator = () => import("../apigen/generate.ts");
 
 /** The MCP servers of a workspace: keeps their registrations and their generated Python APIs in step. */
 export class ServerApis {
@@ -33,6 +35,7 @@ export class ServerApis {
   /** Registers a server and generates its API. Whatever fails, either both is done or nothing. */
   async add(name: string, params: ServerParams, signal: AbortSignal): Promise<GeneratedTool[]> {
     const { runner } = this.#options;
+    const { generateMcpSources } = await generator();
     return await generateMcpSources(name, params, {
       ...this.#options,
       rootDir: this.#mcptools,
@@ -72,6 +75,7 @@ export class ServerApis {
       return;
     }
     const stale = await findStaleTools(join(this.#mcptools, name), listing.tools);
+    const { generatePackage } = await generator();
     const tools = await generatePackage(name, listing, { rootDir: this.#mcptools });
     const modules = new Map([
       ...before.map((tool) => [tool.name, tool.module] as const),

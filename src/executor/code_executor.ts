@@ -1,5 +1,5 @@
 import type { GeneratedTool } from "../apigen/generate.ts";
-import type { StaleTools } from "../apigen/layout.ts";
+import type { StaleTools } from "../apigen/package.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
 import {
   CodeExecutionError,

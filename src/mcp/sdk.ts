@@ -6,6 +6,7 @@
 export {
   checkResourceAllowed,
   Client,
+  ClientCredentialsProvider,
   computeScopeUnion,
   createPrivateKeyJwtAuth,
   discoverAuthorizationServerMetadata,

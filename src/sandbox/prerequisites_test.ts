@@ -59,13 +59,13 @@ Deno.test("installCommand() is what a person types on each system", () => {
   assertEquals(command(false), [
     "sudo apt-get update && " +
     "sudo apt-get install -y --no-install-recommends bubblewrap ripgrep python3 python3-venv",
-    "sudo dnf install -y bubblewrap ripgrep python3",
-    "sudo pacman -S --noconfirm --needed bubblewrap ripgrep python",
-    "sudo apk add --no-cache bubblewrap ripgrep python3",
-    "sudo zypper --non-interactive install --no-recommends bubblewrap ripgrep python3",
+    "sudo dnf install bubblewrap ripgrep python3",
+    "sudo pacman -S --needed bubblewrap ripgrep python",
+    "sudo apk add bubblewrap ripgrep python3",
+    "sudo zypper install bubblewrap ripgrep python3",
     "brew install bubblewrap ripgrep python@3.13",
   ]);
-  assertEquals(command(true)[1], "dnf install -y bubblewrap ripgrep python3");
+  assertEquals(command(true)[1], "dnf install bubblewrap ripgrep python3");
   assertStringIncludes(
     installCommand(["socat"], { manager: undefined, root: true }),
     "Install socat with the package manager",

@@ -12,77 +12,70 @@ import { runProgram } from "../process/run_program.ts";
 /** A program that comes with a system package. */
 export type SystemTool = "bwrap" | "socat" | "rg" | "python3";
 
-/** How a package manager is used. */
+/** A package manager: `apt-get` is run, and of others the command is shown. */
 export interface PackageManager {
   /** Its program. */
   readonly name: string;
   /** Where its program is. */
   readonly paths: readonly string[];
-  /** The arguments that fetch its lists, where that is a step of its own. */
-  readonly refresh?: readonly string[];
-  /** The arguments that install packages without asking. */
+  /** The arguments that install packages. */
   readonly install: readonly string[];
-  /** Arguments that only matter where nobody watches. */
-  readonly unattended?: readonly string[];
-  /** The packages of each program. */
-  readonly packages: Readonly<Record<SystemTool, readonly string[]>>;
-  /** Whether it refuses to run as root. */
-  readonly asUser?: boolean;
+  /** Its package of Python. The others are called alike everywhere. */
+  readonly python?: string;
 }
 
-const PACKAGES: PackageManager["packages"] = {
-  bwrap: ["bubblewrap"],
-  socat: ["socat"],
-  rg: ["ripgrep"],
-  python3: ["python3"],
+const PACKAGES: Readonly<Record<SystemTool, string>> = {
+  bwrap: "bubblewrap",
+  socat: "socat",
+  rg: "ripgrep",
+  python3: "python3",
+};
+
+const APT_GET: PackageManager = {
+  name: "apt-get",
+  paths: ["/usr/bin/apt-get"],
+  install: ["install", "-y", "--no-install-recommends"],
+  python: "python3 python3-venv",
 };
 
 /** The package managers that are known. */
 export const PACKAGE_MANAGERS: readonly PackageManager[] = [
-  {
-    name: "apt-get",
-    paths: ["/usr/bin/apt-get"],
-    refresh: ["update"],
-    install: ["install", "-y", "--no-install-recommends"],
-    // An upgrade that runs in the background may finish first.
-    unattended: ["-o", "DPkg::Lock::Timeout=120"],
-    packages: { ...PACKAGES, python3: ["python3", "python3-venv"] },
-  },
-  { name: "dnf", paths: ["/usr/bin/dnf"], install: ["install", "-y"], packages: PACKAGES },
-  {
-    name: "pacman",
-    paths: ["/usr/bin/pacman"],
-    // Not -Sy: fresh lists with old packages are a partial upgrade, which Arch does not support.
-    install: ["-S", "--noconfirm", "--needed"],
-    packages: { ...PACKAGES, python3: ["python"] },
-  },
-  { name: "apk", paths: ["/sbin/apk"], install: ["add", "--no-cache"], packages: PACKAGES },
-  {
-    name: "zypper",
-    paths: ["/usr/bin/zypper"],
-    install: ["--non-interactive", "install", "--no-recommends"],
-    packages: PACKAGES,
-  },
+  APT_GET,
+  { name: "dnf", paths: ["/usr/bin/dnf"], install: ["install"] },
+  { name: "pacman", paths: ["/usr/bin/pacman"], install: ["-S", "--needed"], python: "python" },
+  { name: "apk", paths: ["/sbin/apk"], install: ["add"] },
+  { name: "zypper", paths: ["/usr/bin/zypper"], install: ["install"] },
   {
     name: "brew",
     paths: ["/opt/homebrew/bin/brew", "/usr/local/bin/brew", "/home/linuxbrew/.linuxbrew/bin/brew"],
     install: ["install"],
-    packages: { ...PACKAGES, python3: ["python@3.13"] },
-    asUser: true,
+    python: "python@3.13",
   },
 ];
+
+/** What a package manager calls the packages of programs. */
+export function packagesOf(
+  tools: readonly SystemTool[],
+  manager: PackageManager | undefined,
+): string[] {
+  return tools.flatMap((tool) =>
+    tool === "python3" && manager?.python !== undefined
+      ? manager.python.split(" ")
+      : [PACKAGES[tool]]
+  );
+}
 
 /** The package manager of this machine. */
 export async function findPackageManager(): Promise<PackageManager | undefined> {
   for (const manager of PACKAGE_MANAGERS) {
-    if (await presentPath(manager) !== undefined) return manager;
+    if (await isPresent(manager)) return manager;
   }
   return undefined;
 }
 
-async function presentPath({ paths }: PackageManager): Promise<string | undefined> {
-  for (const path of paths) if (await exists(path)) return path;
-  return undefined;
+async function isPresent({ paths }: PackageManager): Promise<boolean> {
+  for (const path of paths) if (await exists(path)) return true;
+  return false;
 }
 
 /** The command that installs programs, as a person types it. */
@@ -91,13 +84,12 @@ export function installCommand(
   options: { manager: PackageManager | undefined; root: boolean },
 ): string {
   const { manager, root } = options;
+  const packages = packagesOf(tools, manager);
   if (manager === undefined) {
-    const names = tools.flatMap((tool) => PACKAGES[tool]);
-    return `Install ${names.join(", ")} with the package manager of this system`;
+    return `Install ${packages.join(", ")} with the package manager of this system`;
   }
-  const sudo = root || manager.asUser ? [] : ["sudo"];
-  const packages = tools.flatMap((tool) => manager.packages[tool]);
-  const steps = manager.refresh === undefined ? [] : [manager.refresh];
+  const sudo = root || manager.name === "brew" ? [] : ["sudo"];
+  const steps = manager === APT_GET ? [["update"]] : [];
   return [...steps, [...manager.install, ...packages]]
     .map((args) => [...sudo, manager.name, ...args].join(" "))
     .join(" && ");
@@ -120,8 +112,8 @@ export interface InstallOptions {
 }
 
 /**
- * Installs programs with the system's package manager, if that is possible without a prompt: as
- * root, or with `yes` and passwordless sudo. Says what it runs before it runs it.
+ * Installs programs with `apt-get`, if that is possible without a prompt: as root, or with `yes` and
+ * passwordless sudo. Says what it runs before it runs it, and elsewhere what a person can run.
  */
 export async function installSystemPackages(
   tools: readonly SystemTool[],
@@ -131,10 +123,9 @@ export async function installSystemPackages(
   const manager = await findPackageManager();
   const fix = installCommand(tools, { manager, root: isRoot() === true });
   const missing = `Programs are missing: ${tools.join(", ")}`;
-  if (manager === undefined) throw new EnvironmentNotReadyError(missing, fix);
-  const packages = tools.flatMap((tool) => manager.packages[tool]);
+  if (manager !== APT_GET) throw new EnvironmentNotReadyError(missing, fix);
   try {
-    await installPackages(manager, packages, options);
+    await installPackages(packagesOf(tools, manager), options);
   } catch (error) {
     if (!(error instanceof InstallError)) throw error;
     const message = error.tried ? error.message : `${missing} (${error.message})`;
@@ -152,33 +143,34 @@ class InstallError extends Error {
 }
 
 /**
- * Installs packages, if that is possible without a prompt: see {@linkcode installSystemPackages}.
+ * Installs packages with `apt-get`, if that is possible without a prompt: see
+ * {@linkcode installSystemPackages}.
  */
 export async function installPackages(
-  manager: PackageManager,
   packages: readonly string[],
   options: InstallOptions = {},
 ): Promise<void> {
-  const start = await startOf(manager, options);
-  if (start === undefined) throw new InstallError(false, whyNot(manager, options));
+  const start = await startOf(options);
   const run = async (args: readonly string[]) => {
     const all = [...start.args, ...args];
     options.onProgress?.(`$ ${[start.program, ...all].join(" ")}`);
     return await runToEnd(start.program, all, options.signal);
   };
-  const install = [...manager.install, ...(manager.unattended ?? []), ...packages];
-  const { refresh } = manager;
-  const fresh = refresh !== undefined && !await hasAptLists();
-  if (fresh) await run(refresh);
+  // An upgrade that runs in the background may finish first.
+  const install = [...APT_GET.install, "-o", "DPkg::Lock::Timeout=120", ...packages];
+  const hadLists = await hasAptLists();
+  if (!hadLists) await run(["update"]);
   let result = await run(install);
-  if (!result.success && refresh !== undefined && !fresh) {
+  if (!result.success && hadLists) {
     // Old lists name files that the mirrors no longer have.
-    await run(refresh);
+    await run(["update"]);
     result = await run(install);
   }
   if (result.success) return;
-  const message = `Cannot install system packages: ${manager.name} failed${result.lastLines}`;
-  throw new InstallError(true, message);
+  throw new InstallError(
+    true,
+    `Cannot install system packages: apt-get failed${result.lastLines}`,
+  );
 }
 
 /** Whether this process runs as root. */
@@ -186,36 +178,23 @@ export function isRoot(): boolean | undefined {
   return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() === 0 : undefined;
 }
 
-/** How a package manager is started. */
-interface Start {
-  readonly program: ProgramPath;
-  /** The arguments before those of the package manager. */
-  readonly args: readonly string[];
-}
-
-/** How the package manager is started, or `undefined` when that takes a prompt. */
+/** How `apt-get` is started without a prompt. */
 async function startOf(
-  manager: PackageManager,
   options: InstallOptions,
-): Promise<Start | undefined> {
-  const path = await presentPath(manager);
-  if (path === undefined) return undefined;
-  const root = isRoot() === true;
-  if (manager.asUser) return root ? undefined : { program: namedProgram(path), args: [] };
-  const unasked = manager.name === "apt-get" ? ["DEBIAN_FRONTEND=noninteractive"] : [];
-  if (root) return { program: ENV, args: [...unasked, path] };
+): Promise<{ program: ProgramPath; args: readonly string[] }> {
+  const args = ["DEBIAN_FRONTEND=noninteractive", ...APT_GET.paths];
+  if (isRoot() === true) return { program: ENV, args };
   const sudo = options.yes ? await sudoWithoutPassword() : undefined;
-  return sudo && { program: sudo, args: ["-n", ENV, ...unasked, path] };
+  if (sudo !== undefined) return { program: sudo, args: ["-n", ENV, ...args] };
+  throw new InstallError(
+    false,
+    options.yes
+      ? "not installed: passwordless sudo does not work here"
+      : "not installed: that needs root, or --yes with passwordless sudo",
+  );
 }
 
 const ENV = namedProgram("/usr/bin/env");
-
-function whyNot(manager: PackageManager, options: InstallOptions): string {
-  if (manager.asUser) return `${manager.name} does not run as root`;
-  return options.yes
-    ? "not installed: passwordless sudo does not work here"
-    : "not installed: that needs root, or --yes with passwordless sudo";
-}
 
 async function sudoWithoutPassword(): Promise<ProgramPath | undefined> {
   const sudo = await findProgram("sudo");

@@ -88,7 +88,7 @@ Deno.test("ipybox audit --follow waits for the log, and follows it across its fi
     stdout: "piped",
     stderr: "inherit",
   }).spawn();
-  const writing = record({ workspace, maxBytes: 1000, keep: 1000 }, 1, 30);
+  const writing = record({ workspace, maxBytes: 1000 }, 1, 30);
   const seen: string[] = [];
   let text = "";
   for await (const chunk of child.stdout.pipeThrough(new TextDecoderStream())) {

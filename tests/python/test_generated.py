@@ -402,16 +402,15 @@ class Checks(unittest.TestCase):
         demo.checked.Params(a=1, b=2)
 
     def test_hostile_patterns_do_not_hang(self) -> None:
-        """Neither in the linear engine nor in the other one."""
+        """They take linear time."""
         start = time.monotonic()
-        for pattern, longest in (("(a+)+$", None), ("(a|a)*$", None), ("(?=a)a*b", 100)):
-            compile_pattern(pattern, longest)("a" * 50_000 + "!")
+        for pattern in ("(a+)+$", "(a|a)*$", "(a?){50}a{50}"):
+            compile_pattern(pattern)("a" * 50_000 + "!")
         self.assertLess(time.monotonic() - start, 5)
 
     def test_what_does_not_compile_allows_everything(self) -> None:
         """A pattern must not cost the tool."""
-        self.assertTrue(compile_pattern("(", None)("x"))
-        self.assertTrue(compile_pattern("(", 10)("x"))
+        self.assertTrue(compile_pattern("(")("x"))
 
     def test_a_check_ends(self) -> None:
         """However often references meet, and however deep a value is."""

@@ -166,7 +166,7 @@ for (const by of ["policy", "consent", "approver"]) {
   Deno.test(`calls that are allowed (${by}) push nothing out of the log, however many`, async () => {
     await using folder = await TempFolder.create();
     const workspace = folder.path;
-    const limits = { maxBytes: 2 ** 18, keep: 2, maxTotalBytes: 2 ** 20 };
+    const limits = { maxBytes: 2 ** 18, maxTotalBytes: 2 ** 20 };
     const call = (tool: string, text = "") => ({
       id: crypto.randomUUID(),
       time: new Date(),

@@ -31,7 +31,7 @@ const type = fc.constantFrom("null", "boolean", "integer", "number", "string", "
 
 const small = fc.integer({ min: 0, max: 3 });
 
-const pattern = fc.constantFrom("a", "^a", "b$", "^$", "^[ab]+$", "(?!a)b", "(a)\\1", "[^a]");
+const pattern = fc.constantFrom("a", "^a", "b$", "^$", "^[ab]+$", "b{2}", "a|b", "[^a]");
 
 /** Schemas that use all keywords, valid but senseless; references go to the definitions. */
 export const arbitrarySchema: fc.Arbitrary<unknown> = fc.letrec<{ schema: unknown }>((tie) => {

@@ -19,7 +19,7 @@ export async function installChromium(
   if (manager?.name !== "apt-get") return;
   options.onProgress("The tests install:\n  - system packages: chromium (apt-get)");
   try {
-    await installPackages(manager, ["chromium"], options);
+    await installPackages(["chromium"], options);
   } catch (error) {
     options.signal.throwIfAborted();
     options.onProgress(`Tests of pages are left out: ${error}`);

@@ -6,11 +6,7 @@ import type { AuditFolder, RotatedFile } from "./folder.ts";
 interface Retention {
   /** The size at which a new file is begun, in bytes. */
   readonly maxBytes: number;
-  /** How many full files are kept at least. */
-  readonly keep: number;
-  /** How long a full file is kept at least, in milliseconds, as long as there is room. */
-  readonly keepMs: number;
-  /** The size of all full files from before the first line above which the oldest go, however young they are. */
+  /** The size of all full files from before the first line above which the oldest go. */
   readonly maxTotalBytes: number;
 }
 
@@ -104,24 +100,15 @@ export class AuditFile implements Disposable {
    * nor count: otherwise what fills them would push out what was before.
    */
   async #superfluous(): Promise<RotatedFile[]> {
-    const { keep, keepMs, maxTotalBytes } = this.#retention;
-    const full = await this.#folder.rotated();
     const newest = this.#newestBefore ?? 0;
-    const found = await Promise.all(
-      full.filter(({ number }) => number <= newest).map(async (file) => ({
-        file,
-        status: await Deno.lstat(file.path),
-      })),
-    );
-    let total = found.reduce((sum, { status }) => sum + status.size, 0);
-    const gone: RotatedFile[] = [];
-    for (const { file, status } of found) {
-      const ageMs = Date.now() - (status.mtime?.getTime() ?? 0);
-      if (full.length - gone.length <= keep || ageMs < keepMs && total <= maxTotalBytes) break;
-      gone.push(file);
-      total -= status.size;
-    }
-    return gone;
+    const before = (await this.#folder.rotated()).filter(({ number }) => number <= newest);
+    const sizes = await Promise.all(before.map(async ({ path }) => (await Deno.lstat(path)).size));
+    let total = sizes.reduce((sum, size) => sum + size, 0);
+    return before.filter((_, index) => {
+      if (total <= this.#retention.maxTotalBytes) return false;
+      total -= sizes[index] ?? 0;
+      return true;
+    });
   }
 
   /** Finds where the chain goes on, and seals off what a killed process left of a line. */

@@ -27,21 +27,8 @@ export interface AuditLogOptions {
    */
   readonly maxBytes?: number;
   /**
-   * How many full files are kept at least.
-   *
-   * @default {10}
-   */
-  readonly keep?: number;
-  /**
-   * How long a full file is kept at least, in milliseconds, as long as all are within
-   * `maxTotalBytes`.
-   *
-   * @default {7776000000} 90 days
-   */
-  readonly keepMs?: number;
-  /**
    * How large all full files from before this log's first line may be before the oldest of them are
-   * removed however young they are, in bytes.
+   * removed, in bytes.
    *
    * @default {1073741824}
    */
@@ -116,13 +103,11 @@ export class AuditLog implements AsyncDisposable {
    * @param options Where it is, what it leaves out and how long it is kept.
    */
   constructor(options: AuditLogOptions) {
-    const { maxBytes = 16 * 2 ** 20, keep = 10, keepMs = 90 * DAY_MS } = options;
-    const { maxTotalBytes = 2 ** 30, log = silentLogger } = options;
+    const { maxBytes = 16 * 2 ** 20, maxTotalBytes = 2 ** 30, log = silentLogger } = options;
     this.#options = options;
     this.#log = log;
-    const retention = { maxBytes, keep, keepMs, maxTotalBytes };
     this.#folder = new AuditFolder(options.workspace);
-    this.#file = new AuditFile(this.#folder, retention);
+    this.#file = new AuditFile(this.#folder, { maxBytes, maxTotalBytes });
   }
 
   /**
@@ -234,9 +219,7 @@ export class AuditLog implements AsyncDisposable {
   }
 }
 
-const DAY_MS = 24 * 60 * 60_000;
-
-/** Some 3 MB a day for each budget: in 90 days, code that uses up all of its own writes 1 GB. */
+/** Some 3 MB a day for each budget. */
 const PER_SECOND = 32;
 /** So many bytes at once of refusals in full, and of the kinds of what was counted. */
 const SMALL_BURST = 2 ** 18;

@@ -6,6 +6,7 @@ import { abortable, anySignal } from "../../base/signals.ts";
 import { ifPresent, replaceHostileFile } from "../../files/safe.ts";
 import { loginsFolder } from "../../files/user_folders.ts";
 import {
+  ClientCredentialsProvider,
   type FetchLike,
   fetchToken,
   type OAuthClientProvider,
@@ -220,32 +221,13 @@ export async function fetchClientToken(
   fetchFn: FetchLike,
 ): Promise<string | undefined> {
   const { issuer, metadata, resource } = authority;
-  const { clientId = "", clientSecret } = params;
-  const unused = (): never => {
-    throw new Error("No person takes part in this login");
-  };
-  const addClientAuthentication = keyAuthentication(params);
-  const provider: OAuthClientProvider = {
-    redirectUrl: undefined,
-    clientMetadata: { redirect_uris: [] },
-    clientInformation: () => ({ ...clientInformation({ clientId, clientSecret }), issuer }),
-    prepareTokenRequest: (wanted) =>
-      new URLSearchParams({
-        grant_type: "client_credentials",
-        ...(wanted === undefined ? {} : { scope: wanted }),
-      }),
-    tokens: unused,
-    saveTokens: unused,
-    redirectToAuthorization: unused,
-    saveCodeVerifier: unused,
-    codeVerifier: unused,
-    addClientAuthentication,
-  };
-  const tokens = await fetchToken(provider, issuer, {
-    fetchFn,
-    metadata,
-    resource,
-    scope,
+  const { clientId = "", clientSecret = "" } = params;
+  const provider: OAuthClientProvider = new ClientCredentialsProvider({
+    clientId,
+    clientSecret,
+    expectedIssuer: issuer,
   });
+  provider.addClientAuthentication = keyAuthentication(params);
+  const tokens = await fetchToken(provider, issuer, { metadata, resource, scope, fetchFn });
   return checkTokens(tokens).accessToken;
 }

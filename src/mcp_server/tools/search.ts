@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { firstSentence } from "../../apigen/generate.ts";
+import { firstSentence } from "../../apigen/package.ts";
 import type { IndexedTool } from "../../apigen/search.ts";
-import { signatureOf, stubOf } from "../../apigen/signature.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
 import type { Session } from "../session.ts";
@@ -72,7 +71,7 @@ export function registerSearch(
         throw new Error(`No server "${only}" is registered. ${await knownServers(session)}`);
       }
       const found = await session.searchTools(query, only === "" ? undefined : [only]);
-      const shown = describeTools(found.tools, detail);
+      const shown = await describeTools(found.tools, detail);
       const notes = [
         noteOnRest(found.tools.length - shown.length, detail),
         found.tools.length === 0 ? `No tools found. ${await knownServers(session)}` : "",
@@ -98,12 +97,15 @@ interface DescribedTool {
 }
 
 /** As many tools as there is room for, but one at least. */
-function describeTools(tools: readonly IndexedTool[], detail: Detail): DescribedTool[] {
+async function describeTools(
+  tools: readonly IndexedTool[],
+  detail: Detail,
+): Promise<DescribedTool[]> {
   const described: DescribedTool[] = [];
   let room = MAX_CHARS;
   for (const tool of tools.slice(0, COUNTS[detail])) {
     const { server, module, name } = tool;
-    const whole = describe(tool, detail);
+    const whole = await describe(tool, detail);
     if (whole.length > room && described.length > 0) break;
     const api = whole.length <= room
       ? whole
@@ -114,17 +116,22 @@ function describeTools(tools: readonly IndexedTool[], detail: Detail): Described
   return described;
 }
 
-function describe(tool: IndexedTool, detail: Detail): string {
+/** Loaded with the first search: most sessions start without one. */
+const signatures = () => import("../../apigen/signature.ts");
+
+async function describe(tool: IndexedTool, detail: Detail): Promise<string> {
   const { server, module, name, description, definition } = tool;
   switch (detail) {
     case "names":
       return `${server}.${module}: ${firstSentence(description)}`;
     case "signatures": {
+      const { signatureOf } = await signatures();
       const signature = signatureOf({ server, module, tool: name }, definition);
       return `from mcptools.${server} import ${module}\n${signature}\n` +
         indented(shortened(description.trim()));
     }
     case "full": {
+      const { stubOf } = await signatures();
       const stub = stubOf({ server, module, tool: name }, definition);
       return [`from mcptools.${server} import ${module}`, stub, comment(description.trim())]
         .filter((part) => part !== "").join("\n");

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -78,42 +77,15 @@ def is_multiple(value: float, step: Fraction) -> bool:
 
 
 @functools.cache
-def compile_pattern(source: str, longest: int | None = None) -> Callable[[str], bool]:
+def compile_pattern(source: str) -> Callable[[str], bool]:
     """A test whether a string has a match anywhere.
 
-    With `longest` the pattern goes to `re`, which can take exponential time, and longer strings
-    pass unchecked. Compiled at the first use; what does not compile lets everything pass.
+    It takes linear time, whatever the pattern. One that does not compile lets everything pass.
     """
-    compiled: Callable[[str], bool] | None = None
-
-    def matches(value: str) -> bool:
-        nonlocal compiled
-        if longest is not None and len(value) > longest:
-            return True
-        if compiled is None:
-            compiled = _linear(source) if longest is None else _backtracking(source)
-        return compiled(value)
-
-    return matches
-
-
-def _anything(value: str) -> bool:
-    return True
-
-
-def _linear(source: str) -> Callable[[str], bool]:
     try:
         return SchemaValidator(core_schema.str_schema(pattern=source)).isinstance_python
     except SchemaError:
-        return _anything
-
-
-def _backtracking(source: str) -> Callable[[str], bool]:
-    try:
-        search = re.compile(source, re.ASCII).search
-    except (re.error, OverflowError, RecursionError):
-        return _anything
-    return lambda value: search(value) is not None
+        return lambda value: True
 
 
 class _Unfinished(Exception):
@@ -137,8 +109,7 @@ class SchemaCheck:
     """A validator for the whole input schema of a tool.
 
     The generator has already brought the schema into one form, whatever its dialect: references
-    are `#` or `#/$defs/NAME`, patterns are translated and are `SOURCE` or `[SOURCE, LONGEST]` (see
-    `compile_pattern`), and `patternProperties` is a list of pairs.
+    are `#` or `#/$defs/NAME`, patterns are translated, and `patternProperties` is a list of pairs.
     """
 
     def __init__(self, text: str) -> None:
@@ -231,13 +202,11 @@ class _Run:
         finally:
             self._turned -= 1
 
-    def _matches(self, pattern: Any, value: str) -> bool:
-        if isinstance(pattern, str):
-            return compile_pattern(pattern)(value)
-        if pattern is None or len(value) > pattern[1]:
+    def _matches(self, pattern: str | None, value: str) -> bool:
+        if pattern is None:  # it has no translation
             self._unknown()
             return True
-        return compile_pattern(pattern[0], pattern[1])(value)
+        return compile_pattern(pattern)(value)
 
     def _array(self, value: list[Any], schema: dict[str, Any], path: str, out: _Verdict) -> None:
         prefix: list[Schema] = schema.get("prefixItems", [])
@@ -280,7 +249,7 @@ class _Run:
     ) -> Iterable[tuple[str, Schema]]:
         """The names in an object, each with the schemas that speak of it."""
         properties: dict[str, Schema] = schema.get("properties", {})
-        patterns: list[tuple[Any, Schema]] = schema.get("patternProperties", [])
+        patterns: list[tuple[str | None, Schema]] = schema.get("patternProperties", [])
         additional: Schema | None = schema.get("additionalProperties")
         for name in value:
             declared = name in properties

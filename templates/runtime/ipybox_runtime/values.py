@@ -83,17 +83,11 @@ def one_of(*allowed: Any) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def pattern(source: str, longest: int | None = None) -> AfterValidator:
-    """Demands that a string matches somewhere.
-
-    The engine that takes linear time is used where it can; a pattern that it does not know goes to
-    `re`, and then only strings of up to `longest` characters are checked. A pattern that neither
-    understands allows everything.
-    """
-    matches = compile_pattern(source, longest)
+def pattern(source: str) -> AfterValidator:
+    """Demands that a string matches somewhere. A pattern that does not compile allows everything."""
 
     def check(value: str) -> str:
-        if not matches(value):
+        if not compile_pattern(source)(value):
             raise PydanticCustomError(
                 "string_pattern_mismatch",
                 "String should match pattern '{pattern}'",
