@@ -1,5 +1,4 @@
 import { assert, assertEquals, assertFalse, assertRejects, assertThrows } from "@std/assert";
-import { ToolCallError } from "../base/errors.ts";
 import { parseExact, sealObject } from "../json/exact.ts";
 import { ApprovalChannel } from "./channel.ts";
 import { ApprovalGate } from "./gate.ts";
@@ -102,11 +101,12 @@ Deno.test("ApprovalChannel takes one approver at a time", async () => {
 Deno.test("ApprovalGate asks nobody where the policy decides", async () => {
   const channel = new ApprovalChannel();
   const allow = new ApprovalGate(approvalPolicy("allow"), channel);
-  assertEquals(await allow.authorize(call()), { n: 1 });
+  assertEquals((await allow.decide(call())).decision, "allow");
   const deny = new ApprovalGate(approvalPolicy("deny"), channel);
-  const error = await assertRejects(() => deny.authorize(call()), ToolCallError, "denied");
-  assertEquals(error.type, "approval_rejected");
-  assertThrows(() => deny.refuseDenied(call()), ToolCallError);
+  const denial = await deny.decide(call());
+  assertEquals([denial.decision, denial.by], ["deny", "policy"]);
+  assertEquals(deny.judge(call()), denial);
+  assertEquals(allow.judge(call()), undefined);
 });
 
 Deno.test("approvalPolicy() has separate switches for tools and shell", () => {

@@ -1,5 +1,4 @@
 import { assert, assertEquals, assertFalse, assertMatch, assertRejects } from "@std/assert";
-import { ToolCallError } from "../base/errors.ts";
 import { parseExact, sealObject } from "../json/exact.ts";
 import type { Logger } from "../base/log.ts";
 import { ApprovalChannel } from "./channel.ts";
@@ -181,12 +180,9 @@ class TestGate {
   /** The outcome of a call, and whether anybody was asked. */
   async ask(asked = ASKED, facets = FACETS): Promise<string> {
     const before = this.asked.length;
-    const onDecision = (decision: GateDecision) => void this.decisions.push(decision);
-    const outcome = await this.#gate.authorize(asked, { facets: () => facets, onDecision })
-      .then(() => "allowed", (error) => {
-        if (error instanceof ToolCallError) return "denied";
-        throw error;
-      });
+    const decision = await this.#gate.decide(asked, { facets: () => facets });
+    this.decisions.push(decision);
+    const outcome = decision.decision === "allow" ? "allowed" : "denied";
     return this.asked.length === before ? outcome : `${outcome}, asked`;
   }
 
@@ -265,7 +261,7 @@ Deno.test("without a cell or a store nothing is remembered for them", async () =
     refused.push(request.id);
     await request.reject();
   });
-  await assertRejects(() => gate.authorize(ASKED), ToolCallError);
+  assertEquals((await gate.decide(ASKED)).decision, "deny");
   assertEquals(refused.length, 1);
 });
 
@@ -373,7 +369,8 @@ Deno.test("an approver cannot remember edited arguments that the policy denies",
       remember: { scope: "session", match: "tool" },
     })
   );
-  await assertRejects(() => gate.authorize(ASKED), ToolCallError, "was refused");
+  const { decision, by } = await gate.decide(ASKED);
+  assertEquals([decision, by], ["deny", "policy"]);
   assertEquals((await consents.recall(ASKED, [])).decision, undefined);
 });
 
@@ -388,12 +385,12 @@ Deno.test("a store that fails while calls wait fails those calls, and nothing el
   const gate = new ApprovalGate(approvalPolicy("ask"), channel, new Consents({ store }));
   const requests: ApprovalRequest[] = [];
   using _approver = channel.attach((request) => void requests.push(request));
-  const [first, second] = [gate.authorize(ASKED), gate.authorize(call("{}"))];
+  const [first, second] = [gate.decide(ASKED), gate.decide(call("{}"))];
   const failing = assertRejects(() => second, Error, "disk full");
   await untilBoth(channel);
   fails = true;
   await requests[0]?.accept({ remember: { scope: "session", match: "arguments" } });
-  assertEquals(await first, ASKED.arguments);
+  assertEquals((await first).decision, "allow");
   await failing;
 });
 

@@ -19,19 +19,18 @@ export interface GateDecision {
   readonly edited?: ExactObject;
 }
 
-/** Options of {@linkcode ApprovalGate.authorize}. */
-export interface AuthorizeOptions extends Omit<ApprovalWaitOptions, "scopes"> {
+/** Options of {@linkcode ApprovalGate.decide}. */
+export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
   /** Gives what a remembered decision is bound to. Without it, server and tool count as unchanging. */
   readonly facets?: () => readonly Facet[];
-  /** Told what was decided, before it takes effect. */
-  readonly onDecision?: (decision: GateDecision) => void;
 }
 
 /** The one way to a decision: the policy first, then, where it says so, what is remembered, then the approver. */
 export class ApprovalGate {
+  /** The decisions that are remembered. */
+  readonly consents: Consents;
   readonly #policy: ApprovalPolicy;
   readonly #channel: ApprovalChannel;
-  readonly #consents: Consents;
 
   constructor(
     policy: ApprovalPolicy,
@@ -40,114 +39,96 @@ export class ApprovalGate {
   ) {
     this.#policy = policy;
     this.#channel = channel;
-    this.#consents = consents;
+    this.consents = consents;
   }
 
-  /** Refuses a call that the policy denies whatever else is known of it. */
-  refuseDenied(call: ApprovalCall, onDecision?: AuthorizeOptions["onDecision"]): void {
+  /** Gives the refusal of a call that the policy denies whatever else is known of it. */
+  judge(call: ApprovalCall): GateDecision | undefined {
     const { mode, reason } = this.#policy.decide(call);
-    if (mode !== "deny") return;
-    onDecision?.({ decision: "deny", by: "policy", reason });
-    throw denied(call, reason);
+    return mode === "deny" ? { decision: "deny", by: "policy", reason } : undefined;
   }
 
   /** Decides a call. */
-  async authorize(call: ApprovalCall, options: AuthorizeOptions = {}): Promise<ExactObject> {
-    const { onDecision } = options;
+  async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
     const { mode, reason } = this.#policy.decide(call);
-    switch (mode) {
-      case "allow":
-        onDecision?.({ decision: "allow", by: "policy", reason });
-        return call.arguments;
-      case "deny":
-        onDecision?.({ decision: "deny", by: "policy", reason });
-        throw denied(call, reason);
-      case "ask":
-        return await this.#ask(call, options);
-    }
+    if (mode === "allow" || mode === "deny") return { decision: mode, by: "policy", reason };
+    return await this.#ask(call, options);
   }
 
-  async #ask(call: ApprovalCall, options: AuthorizeOptions): Promise<ExactObject> {
-    const { onDecision, signal } = options;
-    const facets = options.facets?.() ?? [];
-    const { cell } = this.#consents;
+  async #ask(
+    call: ApprovalCall,
+    { facets: facetsOf, signal, check }: DecideOptions,
+  ): Promise<GateDecision> {
+    const facets = facetsOf?.() ?? [];
+    const { cell } = this.consents;
     // A change is not a call of one tool again and again, which a consent would be for.
-    const scopes = call.kind === "change" ? [] : this.#consents.scopes;
+    const scopes = call.kind === "change" ? [] : this.consents.scopes;
     for (;;) {
-      const found = await this.#consents.recall(call, facets);
+      const found = await this.consents.recall(call, facets);
       if (found.decision !== undefined) {
-        const { decision, rule: reason } = found;
-        onDecision?.({ decision, by: "consent", reason });
-        if (decision === "allow") return call.arguments;
-        throw denied(call, reason);
+        return { decision: found.decision, by: "consent", reason: found.rule };
       }
       if (isTooLargeToShow(call)) {
-        onDecision?.({ decision: "deny", by: "approval_unavailable", reason: TOO_LARGE });
-        throw refused("approval_unavailable", call, TOO_LARGE);
+        return { decision: "deny", by: "approval_unavailable", reason: TOO_LARGE };
       }
       // An answer to another request may decide this one too.
       const decided = new AbortController();
-      using _watch = this.#consents.watch(async () => {
+      using _watch = this.consents.watch(async () => {
         // What fails here fails once more where the call is looked at anew, and is told from there.
-        const isOver = await this.#consents.recall(call, facets)
+        const isOver = await this.consents.recall(call, facets)
           .then(({ decision }) => decision !== undefined, () => true);
         if (isOver) decided.abort(DECIDED);
       });
       const response = await this.#channel.request({ ...call, changes: found.changes }, {
         signal: anySignal(signal, decided.signal),
         scopes,
-        check: options.check,
+        check,
       });
       const cancelled = !response.accepted && response.type === "cancelled";
       if (cancelled && decided.signal.aborted && !signal?.aborted) continue;
-      return await this.#obey(call, response, { facets, cell, onDecision });
+      return await this.#take(call, response, { facets, cell });
     }
   }
 
-  async #obey(
+  /** Makes a decision of an approver's answer, and remembers it if they want that. */
+  async #take(
     call: ApprovalCall,
     response: ApprovalResponse,
-    { facets, cell, onDecision }: {
-      readonly facets: readonly Facet[];
-      readonly cell: Cell | undefined;
-      readonly onDecision: AuthorizeOptions["onDecision"];
-    },
-  ): Promise<ExactObject> {
+    { facets, cell }: { readonly facets: readonly Facet[]; readonly cell: Cell | undefined },
+  ): Promise<GateDecision> {
     const { remember } = response;
     if (!response.accepted) {
       const { type, reason } = response;
-      onDecision?.({
-        decision: "deny",
-        by: type === "approval_rejected" ? "approver" : type,
-        reason,
-      });
       if (remember !== undefined) {
-        await this.#consents.remember({ call, facets, decision: "deny", reason }, remember, cell);
+        await this.consents.remember({ call, facets, decision: "deny", reason }, remember, cell);
       }
-      throw refused(type, call, reason);
+      return { decision: "deny", by: type === "approval_rejected" ? "approver" : type, reason };
     }
     const edited = stringifyExact(response.arguments) === stringifyExact(call.arguments)
       ? undefined
       : response.arguments;
     const allowed = edited === undefined ? call : { ...call, arguments: edited };
     // What the policy denies is denied for approvers too.
-    if (edited !== undefined) this.refuseDenied(allowed, onDecision);
-    onDecision?.({ decision: "allow", by: "approver", edited });
+    const denial = edited === undefined ? undefined : this.judge(allowed);
+    if (denial !== undefined) return denial;
     if (remember !== undefined) {
-      await this.#consents.remember({ call: allowed, facets, decision: "allow" }, remember, cell);
+      await this.consents.remember({ call: allowed, facets, decision: "allow" }, remember, cell);
     }
-    return response.arguments;
+    return { decision: "allow", by: "approver", edited };
   }
 }
 
-function denied(call: ApprovalCall, reason = "Denied by the approval policy"): ToolCallError {
-  return refused("approval_rejected", call, reason);
+/** What the code that called gets in place of a result. */
+export function refusalOf(call: ApprovalCall, decision: GateDecision): ToolCallError {
+  const { by, reason = "Denied by the approval policy" } = decision;
+  const type = refusalType(by);
+  const message = `${call.serverName}.${call.toolName} ${WORDS[type]}: ${reason}`;
+  return new ToolCallError(type, message, { reason });
 }
 
-function refused(type: RefusalType, call: ApprovalCall, reason: string): ToolCallError {
-  const name = `${call.serverName}.${call.toolName}`;
-  const message = `${name} ${WORDS[type]}: ${reason}`;
-  return new ToolCallError(type, message, { reason });
+/** The error of a call that was not allowed. */
+export function refusalType(by: GateDecision["by"]): RefusalType {
+  return by === "policy" || by === "consent" || by === "approver" ? "approval_rejected" : by;
 }
 
 const TOO_LARGE = `its arguments are longer than ${MAX_SHOWN_BYTES / 1024} KiB as JSON, ` +

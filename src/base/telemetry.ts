@@ -5,7 +5,6 @@
  * @module
  */
 import type * as otel from "@opentelemetry/api";
-import { ToolCallError } from "./errors.ts";
 
 /** What is said of a span. Never the arguments or results of calls. */
 type SpanAttributes = Readonly<Record<string, string | number | undefined>>;
@@ -142,28 +141,10 @@ export interface McpRequest {
 }
 
 /**
- * Makes a request to an MCP server within a span, by OpenTelemetry's conventions for MCP clients. The
- * span says nothing of arguments, URIs of resources, or texts of servers.
+ * Begins the span of a request to an MCP server, by OpenTelemetry's conventions for MCP clients. It
+ * says nothing of arguments, URIs of resources, or texts of servers.
  */
-export async function traceMcpRequest<T>(
-  request: McpRequest,
-  work: (span: Span) => Promise<T>,
-  failed: (result: T) => boolean = () => false,
-): Promise<T> {
-  using span = startMcpSpan(request);
-  try {
-    const result = await span.run(() => work(span));
-    if (failed(result)) span.fail("tool_error");
-    return result;
-  } catch (error) {
-    const code = error instanceof ToolCallError ? error.details.code : undefined;
-    if (code !== undefined) span.set({ "rpc.response.status_code": `${code}` });
-    span.fail(code?.toString() ?? (error instanceof ToolCallError ? error.type : "_OTHER"));
-    throw error;
-  }
-}
-
-function startMcpSpan(request: McpRequest): Span {
+export function startMcpSpan(request: McpRequest): Span {
   const { method, serverName, callId, params } = request;
   const target = request.target?.slice(0, MAX_NAME);
   return startSpan(target === undefined ? method : `${method} ${target}`, {

@@ -1,10 +1,13 @@
-import type { AuditTarget } from "../approval/audit/trail.ts";
 import { quoted } from "../approval/call_text.ts";
+import type { ApprovalGate, DecideOptions } from "../approval/gate.ts";
+import { type CallObserver, ObservedCall } from "../approval/observed_call.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import type { McpRequest } from "../base/telemetry.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
+import { checkArguments } from "../mcp/arguments_check.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
@@ -12,11 +15,10 @@ import type { ToolResult } from "../mcp/results.ts";
 import type { Tool } from "../mcp/tools.ts";
 import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
-import { launchText } from "../servers/facets.ts";
+import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
 import type { McpPool } from "../servers/pool.ts";
 import type { ServerRegistry } from "../servers/registry.ts";
-import type { Approvals } from "./approvals.ts";
-import type { CallReporter } from "./reporter.ts";
+import { Cell } from "./cell.ts";
 
 /** A call of a tool whose arguments are sealed. */
 export interface ToolCall {
@@ -42,84 +44,243 @@ export interface CatalogCall {
   readonly source?: CallSource;
 }
 
-/** What {@linkcode ApprovedCalls} are made with. */
-interface ApprovedCallsOptions {
+/** What {@linkcode Calls} are made with. */
+interface CallsOptions {
   /** The servers. */
   readonly registry: ServerRegistry;
   /** The connections to them. */
   readonly pool: McpPool;
   /** Decides on each call. */
-  readonly approvals: Approvals;
-  /** Told of each call. */
-  readonly reporter: CallReporter;
+  readonly gate: ApprovalGate;
+  /** Learn of each step of each call, in this order. */
+  readonly observers: readonly CallObserver[];
   /** Told of progress, and of which calls are under way. */
   readonly events: ServerEvents;
   /** Follows what calls change in the list of tools. */
   readonly changes: ToolChanges;
-  /** Takes what code should know. */
-  readonly notes: Notes;
   /** How long a call may take once it is approved, in milliseconds. */
   readonly callTimeoutMs: number | undefined;
   /** Told of servers that do not describe their tools. */
   readonly log: Logger;
 }
 
-/** Makes calls, each in the same order: decided, noted, and only then sent to the server. */
-export class ApprovedCalls {
-  readonly #options: ApprovedCallsOptions;
+/** Options of {@linkcode Calls.approve}. */
+export interface ApproveOptions extends Pick<DecideOptions, "signal" | "check"> {
+  /** The call as the log may keep it, where its arguments may be secret. */
+  readonly noted?: ApprovalCall;
+}
+
+/** A request to a server: what differs between tools, resources and lists. */
+interface ServerRequest<T> {
+  readonly call: ApprovalCall;
+  readonly method: string;
+  /** The tool or the prompt, where the method has one. */
+  readonly target: string | undefined;
+  readonly signal: AbortSignal | undefined;
+  /** Whether it must be allowed. A list, which sends nothing of the caller's, must not be denied. */
+  readonly needsApproval: boolean;
+  /** Asks the server what it says of the tool, for whoever decides. */
+  readonly findTool?: () => Promise<Tool | undefined>;
+  /** Says what is wrong with arguments that an approver edited. */
+  readonly check: (edited: ExactObject, tool: Tool | undefined) => string | undefined;
+  /** Sends it. */
+  readonly send: (args: ExactObject, tool: Tool | undefined) => Promise<T>;
+  /** Whether a result says that the request failed. */
+  readonly hasFailed?: (result: T) => boolean;
+}
+
+/** More of a description than a person would read. */
+const MAX_DESCRIPTION = 20_000;
+/** How many notes are kept for a reader: servers cause them. */
+const MAX_NOTES = 20;
+
+/** Makes calls. Each is decided on and noted before it is sent, and sent as it was shown. */
+export class Calls {
+  readonly #options: CallsOptions;
   /** The servers of which it was said where their files are. */
   readonly #noted = new Set<string>();
+  #notes: string[] = [];
+  #cell: Cell | undefined;
 
   /** @param options Who decides, who is told, and where calls go. */
-  constructor(options: ApprovedCallsOptions) {
+  constructor(options: CallsOptions) {
     this.#options = options;
+  }
+
+  /** Begins an execution. Its span is the one that is running. */
+  enterCell(code: string): Disposable {
+    const cell = new Cell(code);
+    this.#cell = cell;
+    const consents = this.#options.gate.consents.enterCell();
+    return {
+      [Symbol.dispose]: () => {
+        cell[Symbol.dispose]();
+        consents[Symbol.dispose]();
+      },
+    };
+  }
+
+  /** Gives a line of the code that is executed. */
+  sourceAt(line: number): CallSource | undefined {
+    return this.#cell?.sourceAt(line);
+  }
+
+  /** Takes what code should know of the servers that it called, each in a line. */
+  takeNotes(): string[] {
+    const notes = this.#notes;
+    this.#notes = [];
+    return notes;
+  }
+
+  /** The order in which a request to a server is made. */
+  async #make<T>(request: ServerRequest<T>): Promise<T> {
+    const { registry, pool, gate } = this.#options;
+    const { call, method, target, signal, needsApproval, findTool, check } = request;
+    const { serverName } = call;
+
+    // Begin.
+    const observed = this.#begin(call, {
+      method,
+      serverName,
+      target,
+      params: registry.get(serverName),
+    });
+    return await observed.run(async () => {
+      // Judge: what the policy denies does not even start a server.
+      const denial = gate.judge(call);
+      if (denial !== undefined) observed.obey(denial);
+
+      // Describe.
+      const params = pool.requireRegistered(serverName);
+      const tool = await findTool?.();
+      observed.target = { serverHash: serverHash(params), toolHash: toolHash(tool) };
+
+      let args = call.arguments;
+      if (needsApproval) {
+        // Decide: by the policy, what is remembered, or a person.
+        const decision = await gate.decide({ ...call, ...descriptionOf(params, tool) }, {
+          signal,
+          facets: () => [
+            ...serverFacets(params),
+            ...(findTool === undefined ? [] : toolFacets(tool)),
+          ],
+          check: (edited) => check(edited, tool),
+        });
+        observed.obey(decision);
+        args = decision.edited ?? args;
+
+        // Note.
+        await observed.send();
+      }
+
+      // Check that it would still reach what was shown, and send: without a pause between the two.
+      requireUnchanged(serverName, params, registry.get(serverName));
+      return await request.send(args, tool);
+    }, (result) => request.hasFailed?.(result) === true ? "tool_error" : "ok"); // End.
+  }
+
+  /** Has something approved that its caller does, such as to run a shell command. */
+  async approve(call: ApprovalCall, options: ApproveOptions = {}): Promise<ExactObject> {
+    const { noted = call, ...decide } = options;
+    const observed = this.#begin(noted);
+    return await observed.run(async () => {
+      const decision = await this.#options.gate.decide(call, decide);
+      observed.obey(decision);
+      await observed.handOver();
+      return decision.edited ?? call.arguments;
+    });
+  }
+
+  #begin(call: ApprovalCall, request?: McpRequest): ObservedCall {
+    return new ObservedCall(call, this.#options.observers, { origin: this.#cell, request });
   }
 
   /** Runs a tool. */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
-    const { registry, pool, approvals, reporter, events, changes } = this.#options;
     const { serverName, toolName } = call;
-    const { signal, onProgress } = options;
+    const { signal } = options;
     const callId = crypto.randomUUID();
-    const asked: ApprovalCall = { kind: "tool", callId, ...call };
-    const request = { method: "tools/call", target: toolName, params: registry.get(serverName) };
-    return await reporter.reportRequest(asked, request, async (notes) => {
-      const { onDecision, onTarget, beforeSending } = notes;
-      approvals.refuseDenied(asked, onDecision); // before a server is started for it
-      const params = pool.requireRegistered(serverName);
-      const tool = await this.#definition(serverName, toolName, signal);
-      onTarget(targetHashes(params, tool));
-      const args = await approvals.authorizeTool(asked, { params, tool }, { signal, onDecision });
-      await beforeSending();
-      this.#requireUnchanged(serverName, params);
-      using _running = events.track(serverName, callId);
-      const result = await pool.callTool(serverName, toolName, args, {
-        signal,
-        timeoutMs: this.#timeoutMs(options),
-        onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
-      }).catch((error: unknown) => {
-        throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
-      });
-      await changes.settled(serverName); // the next line may import what this call has brought
-      await this.#noteOwnFile(serverName, result);
-      const missing = tool === undefined && result.isError === true
-        ? this.#noSuchTool(serverName, toolName)
-        : undefined;
-      if (missing === undefined) return result;
-      const block = { type: "text", text: `[ipybox] ${missing}` };
-      return { ...result, content: [...result.content, block] };
-    }, ({ isError }) => isError === true);
+    return await this.#make<ToolResult>({
+      call: { kind: "tool", callId, ...call },
+      method: "tools/call",
+      target: toolName,
+      signal,
+      needsApproval: true,
+      findTool: () => this.#findTool(serverName, toolName, signal),
+      check: (edited, tool) => tool && checkArguments(tool.inputSchema, edited),
+      send: (args, tool) => this.#sendToTool({ callId, call, args, tool }, options),
+      hasFailed: ({ isError }) => isError === true,
+    });
+  }
+
+  /**
+   * Asks a server for a resource, a prompt, a completion, or a list of what it has. Lists, which send
+   * nothing of the caller's, are only refused where the policy denies.
+   */
+  async catalog(
+    call: CatalogCall,
+    options: CallToolOptions,
+  ): Promise<Readonly<Record<string, unknown>>> {
+    const { serverName, method, params, source } = call;
+    const { signal } = options;
+    checkCatalogParams(method, params); // nobody is asked about what cannot be sent
+    const args = sealObject(toExact(params));
+    return await this.#make({
+      call: {
+        kind: "resource",
+        callId: crypto.randomUUID(),
+        serverName,
+        toolName: method,
+        arguments: args,
+        source,
+      },
+      method,
+      target: method === "prompts/get" ? String(params.name) : undefined,
+      signal,
+      needsApproval: !isListMethod(method),
+      check: (edited) => problemOf(() => checkCatalogParams(method, edited)),
+      send: (args) =>
+        this.#options.pool.catalog(serverName, method, checkCatalogParams(method, args), {
+          signal,
+          timeoutMs: this.#timeoutMs(options),
+        }),
+    });
+  }
+
+  async #sendToTool(
+    { callId, call: { serverName, toolName }, args, tool }: SentCall,
+    options: CallToolOptions,
+  ): Promise<ToolResult> {
+    const { pool, events, changes } = this.#options;
+    const { signal, onProgress } = options;
+    using _running = events.track(serverName, callId);
+    const result = await pool.callTool(serverName, toolName, args, {
+      signal,
+      timeoutMs: this.#timeoutMs(options),
+      onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
+    }).catch((error: unknown) => {
+      throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
+    });
+    await changes.settled(serverName); // the next line may import what this call has brought
+    await this.#noteOwnFile(serverName, result);
+    const missing = tool === undefined && result.isError === true
+      ? this.#noSuchTool(serverName, toolName)
+      : undefined;
+    if (missing === undefined) return result;
+    const block = { type: "text", text: `[ipybox] ${missing}` };
+    return { ...result, content: [...result.content, block] };
   }
 
   /** Says where a file is that code will look for in vain: once for each server. */
   async #noteOwnFile(serverName: string, result: ToolResult): Promise<void> {
     if (this.#noted.has(serverName)) return;
-    const { pool, notes } = this.#options;
+    const { pool } = this.#options;
     const path = await pool.ownFileIn(serverName, result);
     if (path === undefined) return;
     this.#noted.add(serverName);
     const file = quoted(path.slice(0, 100));
-    notes.add(
+    if (this.#notes.length >= MAX_NOTES) return;
+    this.#notes.push(
       `[ipybox] ${file} lies in a folder of MCP server "${serverName}" that code cannot read. To have ` +
         "its files in the workspace, the user can register it with --cwd '${workspaceFolder}'",
     );
@@ -144,64 +305,8 @@ export class ApprovedCalls {
     return `MCP server "${serverName}" lists no tool ${quoted(toolName.slice(0, 100))}${others}`;
   }
 
-  /**
-   * Asks a server for a resource, a prompt, a completion, or a list of what it has. Lists, which send
-   * nothing of the caller's, are only refused where the policy denies.
-   */
-  async catalog(
-    call: CatalogCall,
-    options: CallToolOptions,
-  ): Promise<Readonly<Record<string, unknown>>> {
-    const { registry, pool, approvals, reporter } = this.#options;
-    const { serverName, method, source } = call;
-    const { signal } = options;
-    const args = sealObject(toExact(call.params));
-    const asked: ApprovalCall = {
-      kind: "resource",
-      callId: crypto.randomUUID(),
-      serverName,
-      toolName: method,
-      arguments: args,
-      source,
-    };
-    const target = method === "prompts/get" ? String(call.params.name) : undefined;
-    const request = { method, target, params: registry.get(serverName) };
-    return await reporter.reportRequest(asked, request, async (notes) => {
-      const { onDecision, onTarget, beforeSending } = notes;
-      approvals.refuseDenied(asked, onDecision);
-      const params = pool.requireRegistered(serverName);
-      onTarget(targetHashes(params));
-      const approved = isListMethod(method)
-        ? args
-        : await approvals.authorizeCatalog(asked, { params, method }, { signal, onDecision });
-      const checked = checkCatalogParams(method, approved); // an approver may have edited them
-      if (!isListMethod(method)) await beforeSending();
-      this.#requireUnchanged(serverName, params);
-      const timeoutMs = this.#timeoutMs(options);
-      return await pool.catalog(serverName, method, checked, { signal, timeoutMs });
-    });
-  }
-
-  /** Has a shell command approved. Nothing is run. */
-  approveShell(call: ApprovalCall, signal: AbortSignal | undefined): Promise<ExactObject> {
-    const { approvals, reporter } = this.#options;
-    return reporter.report(
-      call,
-      ({ onDecision }) => approvals.authorizeShell(call, { signal, onDecision }),
-      () => "approved", // how the command ends is not told here
-    );
-  }
-
-  /** What was approved is for the server that it was approved for. */
-  #requireUnchanged(serverName: string, params: ServerParams): void {
-    const current = this.#options.registry.get(serverName);
-    if (current === params || JSON.stringify(current) === JSON.stringify(params)) return;
-    const message = `MCP server "${serverName}" was registered anew before it could be called`;
-    throw new ToolCallError("cancelled", message);
-  }
-
   /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
-  async #definition(
+  async #findTool(
     serverName: string,
     toolName: string,
     signal: AbortSignal | undefined,
@@ -236,23 +341,66 @@ export class ApprovedCalls {
   }
 }
 
-/** By the objects that were hashed, which stay the same from call to call. */
-const known = new WeakMap<object, string>();
+/** A tool call that is sent. */
+interface SentCall {
+  readonly callId: string;
+  readonly call: ToolCall;
+  /** The arguments that were allowed. */
+  readonly args: ExactObject;
+  /** What the server says of the tool, if it lists it. */
+  readonly tool: Tool | undefined;
+}
 
-/**
- * Tells by which it can be seen later whether a call went to the same server and the same tool as
- * another one.
- */
-function targetHashes(params: ServerParams, tool?: Tool): AuditTarget {
+/** What whoever decides sees beside the call itself. */
+function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<ApprovalCall> {
   return {
-    serverHash: hashOf(params, () => launchText(params)),
-    toolHash: tool && hashOf(tool, () => canonicalJson(toExact(tool))),
+    annotations: tool?.annotations,
+    title: tool?.title ?? tool?.annotations?.title,
+    description: tool && shortened(tool.description, MAX_DESCRIPTION),
+    server: { launch: launchText(params) },
   };
 }
 
+function shortened(text: string | undefined, max: number): string | undefined {
+  if (text === undefined || text.length <= max) return text;
+  return `${text.slice(0, max)}… (${text.length} characters)`;
+}
+
+function problemOf(check: () => unknown): string | undefined {
+  try {
+    check();
+    return undefined;
+  } catch (error) {
+    if (error instanceof TypeError) return error.message;
+    throw error;
+  }
+}
+
+/** What was approved is for the server that it was approved for. */
+function requireUnchanged(
+  serverName: string,
+  params: ServerParams,
+  current: ServerParams | undefined,
+): void {
+  if (current === params || JSON.stringify(current) === JSON.stringify(params)) return;
+  const message = `MCP server "${serverName}" was registered anew before it could be called`;
+  throw new ToolCallError("cancelled", message);
+}
+
+/** By the objects that were hashed, which stay the same from call to call. */
+const hashes = new WeakMap<object, string>();
+
+function serverHash(params: ServerParams): string {
+  return hashOf(params, () => launchText(params));
+}
+
+function toolHash(tool: Tool | undefined): string | undefined {
+  return tool && hashOf(tool, () => canonicalJson(toExact(tool)));
+}
+
 function hashOf(object: object, text: () => string): string {
-  const hash = known.get(object) ?? sha256(text());
-  known.set(object, hash);
+  const hash = hashes.get(object) ?? sha256(text());
+  hashes.set(object, hash);
   return hash;
 }
 
@@ -282,24 +430,4 @@ function pairsOf(name: string): ReadonlySet<string> {
 /** How much two sets have in common, from 0 to 1 (Dice's coefficient). */
 function likeness(one: ReadonlySet<string>, other: ReadonlySet<string>): number {
   return 2 * one.intersection(other).size / (one.size + other.size);
-}
-
-/** How many notes are kept for a reader: servers cause them. */
-const MAX_NOTES = 20;
-
-/** What code should know of the servers that it calls, until somebody takes it. */
-export class Notes {
-  #waiting: string[] = [];
-
-  /** Adds a note of one line, for whoever writes the code. */
-  add(text: string): void {
-    if (this.#waiting.length < MAX_NOTES) this.#waiting.push(text);
-  }
-
-  /** Takes what there is, in its order. */
-  take(): string[] {
-    const notes = this.#waiting;
-    this.#waiting = [];
-    return notes;
-  }
 }

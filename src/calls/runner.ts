@@ -1,11 +1,17 @@
 import { AuditLog } from "../approval/audit/log.ts";
+import { redactArguments } from "../approval/audit/redact.ts";
+import { AuditTrail } from "../approval/audit/trail.ts";
+import { describeCall } from "../approval/call_text.ts";
 import { ApprovalChannel } from "../approval/channel.ts";
+import { Consents } from "../approval/consents.ts";
+import { ApprovalGate } from "../approval/gate.ts";
+import type { CallObserver } from "../approval/observed_call.ts";
 import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
-import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
+import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
 import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
 import type { ServerParams, VariableLookup } from "../mcp/params.ts";
@@ -16,9 +22,8 @@ import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ElicitationChannel } from "../servers/questions.ts";
 import { ServerRegistry } from "../servers/registry.ts";
-import { Approvals } from "./approvals.ts";
-import { ApprovedCalls, type CatalogCall, Notes, type ToolCall } from "./calls.ts";
-import { CallReporter } from "./reporter.ts";
+import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
+import { CallEvents, CallSpans } from "./observers.ts";
 import { openWorkspaceFiles, type WorkspaceFiles } from "./workspace_files.ts";
 
 /**
@@ -59,12 +64,10 @@ export class ToolRunner implements AsyncDisposable {
   readonly settingsFiles: readonly string[];
 
   readonly #pool: McpPool;
-  readonly #approvals: Approvals;
+  readonly #consents: Consents;
   readonly #audit: AuditLog | undefined;
-  readonly #reporter: CallReporter;
-  readonly #calls: ApprovedCalls;
+  readonly #calls: Calls;
   readonly #changes: ToolChanges;
-  readonly #notes = new Notes();
 
   private constructor(registry: ServerRegistry, files: WorkspaceFiles, options: ToolRunnerOptions) {
     const { variables, settingsFiles, consentFile } = files;
@@ -73,37 +76,38 @@ export class ToolRunner implements AsyncDisposable {
     this.registry = registry;
     this.variables = variables;
     this.settingsFiles = settingsFiles;
-    const channel = new ApprovalChannel({ timeoutMs, log });
-    const elicitations = new ElicitationChannel({ timeoutMs, log });
     const policy = approvalPolicy(options.approval ?? {});
-    const approvals = new Approvals({ policy, channel, consentFile, log });
-    this.channel = channel;
-    this.elicitations = elicitations;
-    this.#approvals = approvals;
-    const { events } = this;
-    const changes = new ToolChanges(log);
+    this.channel = new ApprovalChannel({ timeoutMs, log });
+    this.elicitations = new ElicitationChannel({ timeoutMs, log });
+    this.#consents = new Consents({
+      store: consentFile,
+      describe: (call) => describeCall(withoutSecrets(call, policy.redact)),
+      log,
+    });
+    this.#changes = new ToolChanges(log);
+    this.#audit = workspace === undefined || options.audit === false
+      ? undefined
+      : new AuditLog({ workspace, redact: policy.redact, log });
+    const gate = new ApprovalGate(policy, this.channel, this.#consents);
+    const { events, elicitations } = this;
+    const changes = this.#changes;
     const messages = new ServerMessages({
       events,
       changes,
       elicitations,
-      approvals,
+      gate,
       sampling,
       roots,
       log,
     });
-    this.#audit = workspace === undefined || options.audit === false
-      ? undefined
-      : new AuditLog({ workspace, redact: policy.redact, log });
-    const reporter = new CallReporter(this.#audit, events);
     const starts = new FirstStarts({
       registry,
       workspace,
       variables,
-      approvals,
-      reporter,
+      approve: (call, options) => this.#calls.approve(call, options),
       log,
     });
-    const pool = new McpPool({
+    this.#pool = new McpPool({
       ...options,
       registry,
       settingsFiles,
@@ -112,17 +116,15 @@ export class ToolRunner implements AsyncDisposable {
       admit: (serverName, params, signal) => starts.admit(serverName, params, signal),
       hooks: (serverName) => messages.hooks(serverName),
     });
-    this.#changes = changes;
-    this.#pool = pool;
-    this.#reporter = reporter;
-    this.#calls = new ApprovedCalls({
+    const observers: CallObserver[] = [new CallSpans(), new CallEvents(events)];
+    if (this.#audit !== undefined) observers.unshift(new AuditTrail(this.#audit));
+    this.#calls = new Calls({
       registry,
-      pool,
-      approvals,
-      reporter,
+      pool: this.#pool,
+      gate,
+      observers,
       events,
       changes,
-      notes: this.#notes,
       callTimeoutMs,
       log,
     });
@@ -170,7 +172,7 @@ export class ToolRunner implements AsyncDisposable {
 
   /** Takes what whoever writes the code should know of servers, each in a line. */
   takeNotes(): string[] {
-    return this.#notes.take();
+    return this.#calls.takeNotes();
   }
 
   /**
@@ -255,7 +257,7 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#calls.approveShell(call, signal);
+    return await this.#calls.approve(call, { signal });
   }
 
   /**
@@ -266,8 +268,7 @@ export class ToolRunner implements AsyncDisposable {
    * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
    */
   enterCell(code: string): Disposable {
-    this.#reporter.enterCell(code);
-    return this.#approvals.enterCell(code);
+    return this.#calls.enterCell(code);
   }
 
   /**
@@ -277,7 +278,7 @@ export class ToolRunner implements AsyncDisposable {
    * @returns The line, or `undefined` where there is none of that number.
    */
   sourceAt(line: number): CallSource | undefined {
-    return this.#approvals.sourceAt(line);
+    return this.#calls.sourceAt(line);
   }
 
   /**
@@ -315,7 +316,7 @@ export class ToolRunner implements AsyncDisposable {
     this.elicitations.withdrawAll("The tool server was reset");
     await this.#pool.reset();
     await this.registry.reload();
-    await this.#approvals.reset();
+    await this.#consents.reset();
   }
 
   /** Refuses what waits for approval and stops the servers. */
@@ -327,6 +328,12 @@ export class ToolRunner implements AsyncDisposable {
     await followed;
     await this.#audit?.[Symbol.asyncDispose]();
   }
+}
+
+/** A call as files that outlive it may describe it. */
+function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined): ApprovalCall {
+  const args = redactArguments(call.arguments, { names });
+  return { ...call, arguments: isExactObject(args) ? args : {} };
 }
 
 /** Options of `ToolRunner.start()`. */

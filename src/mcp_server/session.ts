@@ -3,6 +3,7 @@ import type { z } from "zod";
 import { ToolIndex, type ToolMatches } from "../apigen/search.ts";
 import { AuditLog } from "../approval/audit/log.ts";
 import { AuditTrail } from "../approval/audit/trail.ts";
+import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
@@ -116,7 +117,7 @@ export class Session implements AsyncDisposable {
   #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
   #audit: AuditLog | undefined;
-  #trail: Promise<AuditTrail> | undefined;
+  #observers: Promise<readonly CallObserver[]> | undefined;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -148,9 +149,9 @@ export class Session implements AsyncDisposable {
     return this.#parts;
   }
 
-  /** Notes changes in the workspace's audit log, beside the calls of executed code. */
-  get trail(): Promise<AuditTrail> {
-    return this.#trail ??= this.#openTrail();
+  /** Note changes in the workspace's audit log, beside the calls of executed code. */
+  get observers(): Promise<readonly CallObserver[]> {
+    return this.#observers ??= this.#openAudit();
   }
 
   /** The workspace, as an absolute path without symbolic links. */
@@ -244,14 +245,14 @@ export class Session implements AsyncDisposable {
     await this.#filled?.catch(() => {}); // it ends now; who waited for it was told
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
-    await this.#trail?.catch(() => {}); // whoever needed it was told
+    await this.#observers?.catch(() => {}); // whoever needed it was told
     await this.#audit?.[Symbol.asyncDispose]();
   }
 
-  async #openTrail(): Promise<AuditTrail> {
-    if (this.#options.audit === false) return new AuditTrail();
+  async #openAudit(): Promise<readonly CallObserver[]> {
+    if (this.#options.audit === false) return [];
     this.#audit = new AuditLog({ workspace: await this.workspace, log: this.log });
-    return new AuditTrail(this.#audit);
+    return [new AuditTrail(this.#audit)];
   }
 
   async #fill(): Promise<void> {

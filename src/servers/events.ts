@@ -1,10 +1,15 @@
-import type { ApprovalKind } from "../approval/request.ts";
+import type { ApprovalGate } from "../approval/gate.ts";
+import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
 import { RateLimit } from "../base/rate_limit.ts";
-import type { Approvals } from "../calls/approvals.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
+import { sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
-import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
+import type {
+  ElicitationAnswer,
+  ElicitationQuestion,
+  ElicitationSource,
+} from "../mcp/questions.ts";
 import type { ToolChanges } from "./changes.ts";
 import type { ElicitationChannel } from "./questions.ts";
 
@@ -183,7 +188,7 @@ interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "ro
   /** Where questions are asked. */
   readonly elicitations: ElicitationChannel;
   /** Says which questions are declined without asking. */
-  readonly approvals: Approvals;
+  readonly gate: ApprovalGate;
   /** Told of those. */
   readonly log: Logger;
 }
@@ -222,11 +227,27 @@ export class ServerMessages {
     question: ElicitationQuestion,
     signal: AbortSignal,
   ): Promise<ElicitationAnswer> {
-    const { events, elicitations, approvals, log } = this.#options;
+    const { events, elicitations, gate, log } = this.#options;
     const source = { serverName, callId: events.onlyCall(serverName) };
-    const refusal = approvals.refusalOf(source, question);
-    if (refusal === undefined) return await elicitations.ask(source, question, signal);
-    log.debug(`Declined a question of MCP server "${serverName}": ${refusal}`);
+    const denial = gate.judge(questionCall(source, question));
+    if (denial === undefined) return await elicitations.ask(source, question, signal);
+    const { reason = "Denied by the approval policy" } = denial;
+    log.debug(`Declined a question of MCP server "${serverName}": ${reason}`);
     return { action: "decline" };
   }
+}
+
+/** A server's question as policies see it. */
+function questionCall(source: ElicitationSource, question: ElicitationQuestion): ApprovalCall {
+  const { kind: mode, message } = question;
+  const args = question.kind === "url"
+    ? { mode, message, url: question.url.href }
+    : { mode, message, fields: question.fields.map(({ name }) => name) };
+  return {
+    kind: "elicitation",
+    serverName: source.serverName,
+    toolName: "elicitation/create",
+    arguments: sealObject(toExact(args)),
+    callId: source.callId,
+  };
 }

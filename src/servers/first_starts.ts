@@ -4,8 +4,7 @@ import { ConfigError, ToolCallError } from "../base/errors.ts";
 import { limitedLogger, type Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import { mayRead } from "../base/permission.ts";
-import type { Approvals } from "../calls/approvals.ts";
-import type { CallReporter } from "../calls/reporter.ts";
+import type { Calls } from "../calls/calls.ts";
 import { ifPresent } from "../files/safe.ts";
 import { sha256 } from "../json/digest.ts";
 import { sealObject, toExact } from "../json/exact.ts";
@@ -31,10 +30,8 @@ interface FirstStartsOptions {
   readonly workspace: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
   readonly variables: VariableLookup | undefined;
-  /** Decides on the others. */
-  readonly approvals: Approvals;
-  /** Told of what was decided. */
-  readonly reporter: CallReporter;
+  /** Has the others approved. */
+  readonly approve: Calls["approve"];
   /** Told of servers that nobody could be asked about. */
   readonly log: Logger;
 }
@@ -59,7 +56,7 @@ export class FirstStarts {
    * changes, or what that refers to: variables of the `.env`, settings of its sandbox, files.
    */
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
-    const { registry, approvals, reporter } = this.#options;
+    const { registry, approve } = this.#options;
     if (registry.isOwn(serverName, params)) return;
     using _turn = await this.#turns.acquire(signal); // one question for all that wait for the server
     const evidence = await this.#evidence(serverName, params);
@@ -78,12 +75,9 @@ export class FirstStarts {
     // Without the values of variables and headers, which may be secret.
     const launch = launchText(params);
     const noted = sealObject(toExact({ server_name: serverName, server: launch }));
+    const check = () => "it is started as it is registered, or not at all";
     try {
-      await reporter.report(
-        { ...call, arguments: noted },
-        ({ onDecision }) => approvals.authorizeStart(call, { signal, onDecision }),
-        () => "approved",
-      );
+      await approve(call, { noted: { ...call, arguments: noted }, check, signal });
     } catch (error) {
       if (!(error instanceof ToolCallError) || error.type === "cancelled") throw error;
       this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);

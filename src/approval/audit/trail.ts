@@ -1,96 +1,54 @@
-import type { GateDecision } from "../gate.ts";
-import type { ApprovalCall } from "../request.ts";
 import { ToolCallError } from "../../base/errors.ts";
+import type { CallObserver, ObservedCall } from "../observed_call.ts";
 import type { AuditEntry } from "./entry.ts";
 import type { AuditLog } from "./log.ts";
-import { sha256 } from "../../json/digest.ts";
 
-/** What a request would go to. */
-export type AuditTarget = Pick<AuditEntry, "serverHash" | "toolHash">;
+/** Notes calls in an audit log: those that are sent before they are, all others when they end. */
+export class AuditTrail implements CallObserver {
+  readonly #log: AuditLog;
+  /** What was written of calls that have not ended. */
+  readonly #noted = new WeakMap<ObservedCall, AuditEntry>();
 
-/** Takes what becomes of a request while it is run. */
-export interface RequestNotes {
-  /** Takes what was decided. */
-  readonly onDecision: (decision: GateDecision) => void;
-  /** Takes what the request would go to. */
-  readonly onTarget: (target: AuditTarget) => void;
-  /** Notes the request before it is sent, and waits until that is written. */
-  readonly beforeSending: () => Promise<void>;
-}
-
-/** Notes requests in an audit log, where there is one. */
-export class AuditTrail {
-  readonly #log: AuditLog | undefined;
-  #codeHash: string | undefined;
-
-  /** @param log The log; without it nothing is noted. */
-  constructor(log?: AuditLog) {
+  constructor(log: AuditLog) {
     this.#log = log;
   }
 
-  /** Tells which code makes the requests from now on. */
-  setCode(code: string | undefined): void {
-    if (this.#log !== undefined) this.#codeHash = code === undefined ? undefined : sha256(code);
+  /** Notes the call, and waits until that is written. A call that cannot be noted is not made. */
+  async sending(call: ObservedCall): Promise<void> {
+    const entry = entryOf(call);
+    if (!await this.#log.append(entry)) {
+      throw new ToolCallError(
+        "tool_server_error",
+        "The call was not made: the audit log cannot be written (ipybox's log says why)",
+      );
+    }
+    this.#noted.set(call, entry);
   }
 
-  /** Runs a request and notes how it ended. */
-  async record<T>(
-    call: ApprovalCall,
-    run: (notes: RequestNotes) => Promise<T>,
-    statusOf: (result: T) => string = () => "ok",
-  ): Promise<T> {
-    const log = this.#log;
-    if (log === undefined) return await run(NO_NOTES);
-    const [time, start] = [new Date(), performance.now()];
-    const entry: AuditEntry = {
-      id: call.callId ?? crypto.randomUUID(),
-      time,
-      codeHash: this.#codeHash,
-      kind: call.kind,
-      server: call.serverName,
-      tool: call.toolName,
-      arguments: call.arguments,
-    };
-    let target: AuditTarget | undefined;
-    let decision: (GateDecision & { readonly waitMs: number }) | undefined;
-    let begun = false;
-    const known = (): AuditEntry => ({ ...entry, ...target, ...decision });
-    const end = async (status: string): Promise<boolean> => {
-      const durationMs = performance.now() - start;
-      if (!begun) return await log.append({ ...known(), status, durationMs });
-      log.appendOutcome({ id: entry.id, time: new Date(), status, durationMs });
-      return true;
-    };
-    let result: T;
-    try {
-      result = await run({
-        onTarget: (found) => target = found,
-        onDecision: (made) => decision = { ...made, waitMs: performance.now() - start },
-        beforeSending: async () => {
-          if (!await log.append(known())) throw notNoted();
-          begun = true;
-        },
-      });
-    } catch (error) {
-      void end(error instanceof ToolCallError ? error.type : "error");
-      throw error;
-    }
-    const written = end(statusOf(result));
-    // What was allowed here is done elsewhere, such as a shell command.
-    if (!begun && decision?.decision === "allow" && !await written) throw notNoted();
-    return result;
+  /** Notes the end of the call. Nobody waits for that. */
+  ended(call: ObservedCall): void {
+    const noted = this.#noted.get(call);
+    if (noted === undefined) return void this.#log.append(entryOf(call));
+    if (noted.status !== undefined) return; // its caller does the rest
+    const { id, status = "error", durationMs = 0 } = call;
+    this.#log.appendOutcome({ id, time: new Date(), status, durationMs });
   }
 }
 
-const NO_NOTES: RequestNotes = {
-  onTarget: () => {},
-  onDecision: () => {},
-  beforeSending: () => Promise.resolve(),
-};
-
-function notNoted(): ToolCallError {
-  return new ToolCallError(
-    "tool_server_error",
-    "The call was not made: the audit log cannot be written (ipybox's log says why)",
-  );
+function entryOf(observed: ObservedCall): AuditEntry {
+  const { id, time, call, origin, target, decision, waitMs, status, durationMs } = observed;
+  return {
+    id,
+    time,
+    codeHash: origin?.codeHash,
+    kind: call.kind,
+    server: call.serverName,
+    tool: call.toolName,
+    arguments: call.arguments,
+    ...target,
+    ...decision,
+    waitMs,
+    status,
+    durationMs,
+  };
 }

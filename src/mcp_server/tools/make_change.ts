@@ -1,4 +1,5 @@
-import type { GateDecision } from "../../approval/gate.ts";
+import { type GateDecision, refusalType } from "../../approval/gate.ts";
+import { ObservedCall } from "../../approval/observed_call.ts";
 import type { ApprovalCall } from "../../approval/request.ts";
 import { ToolCallError } from "../../base/errors.ts";
 import { sealObject, toExact } from "../../json/exact.ts";
@@ -57,12 +58,11 @@ export async function makeChange<T>(
   const decided = await decide(change, request);
   if (decided.decision === undefined) return decided.asked;
   const { decision, refusal } = decided;
-  const trail = await request.session.trail;
   const noted = callOf(change, change.noted ?? change.parameters);
-  return await trail.record(noted, async ({ onDecision, beforeSending }) => {
-    onDecision(decision);
-    if (refusal !== undefined) throw refusal;
-    await beforeSending();
+  const observed = new ObservedCall(noted, await request.session.observers);
+  return await observed.run(async () => {
+    observed.obey(decision, refusal);
+    await observed.send();
     return await make();
   });
 }
@@ -111,10 +111,9 @@ async function decide(
 }
 
 function denied(by: GateDecision["by"], message: string, reason?: string): Decided {
-  const type = by === "policy" || by === "approver" || by === "consent" ? "approval_rejected" : by;
   return {
     decision: { decision: "deny", by, reason },
-    refusal: new ToolCallError(type, message),
+    refusal: new ToolCallError(refusalType(by), message),
   };
 }
 

@@ -1,0 +1,25 @@
+import { assert, assertEquals } from "@std/assert";
+import { Cell } from "./cell.ts";
+
+Deno.test("A cell gives the lines of its code while that runs, and no others", () => {
+  const cell = new Cell(`a\n\n${"b".repeat(600)}\n`);
+  const { codeHash } = new Cell(`a\n\n${"b".repeat(600)}\n`);
+  assertEquals(cell.sourceAt(1), { line: 1, text: "a" });
+  assertEquals(cell.sourceAt(2), { line: 2, text: "" });
+  const text = `${"b".repeat(500)}… (600 characters)`;
+  assertEquals(cell.sourceAt(3), { line: 3, text });
+  assertEquals(cell.sourceAt(4), { line: 4, text: "" });
+  for (const none of [5, 0, -1, 0.5, NaN, Infinity]) assertEquals(cell.sourceAt(none), undefined);
+  cell[Symbol.dispose]();
+  assertEquals(cell.sourceAt(1), undefined);
+  assertEquals(cell.codeHash, codeHash, "threads that it leaves go on calling");
+});
+
+Deno.test("A cell finds lines in code of millions of lines in no time", () => {
+  const cell = new Cell("\n".repeat(7_400_000));
+  const start = performance.now();
+  for (let i = 0; i < 100; i++) cell.sourceAt(7_000_000);
+  const ms = performance.now() - start;
+  assert(ms < 2000, `It took ${ms} ms`); // splitting it each time takes 100 times as long as once
+  assertEquals(cell.sourceAt(100_000), { line: 100_000, text: "" });
+});
