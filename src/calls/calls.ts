@@ -173,8 +173,12 @@ export class Calls {
         await observed.send();
       }
 
-      // Check that it would still reach what was shown, and send: without a pause between the two.
-      requireUnchanged(serverName, params, registry.get(serverName));
+      // Check that it still reaches what was shown, and send: nothing is awaited between the two.
+      requireSameServer(serverName, params, registry.get(serverName));
+      if (tool !== undefined) {
+        requireSameTool(serverName, tool, await findTool?.());
+        requireSameServer(serverName, params, registry.get(serverName));
+      }
       return await request.send(args, tool);
     }, (result) => request.hasFailed?.(result) === true ? "tool_error" : "ok"); // End.
   }
@@ -376,13 +380,21 @@ function problemOf(check: () => unknown): string | undefined {
   }
 }
 
+/** What was approved is for the tool as its server described it. */
+function requireSameTool(serverName: string, shown: Tool, current: Tool | undefined): void {
+  if (current === shown || toolHash(current) === toolHash(shown)) return;
+  const name = quoted(shown.name.slice(0, 100));
+  const message = `MCP server "${serverName}" changed its tool ${name} before it could be called`;
+  throw new ToolCallError("cancelled", message);
+}
+
 /** What was approved is for the server that it was approved for. */
-function requireUnchanged(
+function requireSameServer(
   serverName: string,
-  params: ServerParams,
+  shown: ServerParams,
   current: ServerParams | undefined,
 ): void {
-  if (current === params || JSON.stringify(current) === JSON.stringify(params)) return;
+  if (current === shown || JSON.stringify(current) === JSON.stringify(shown)) return;
   const message = `MCP server "${serverName}" was registered anew before it could be called`;
   throw new ToolCallError("cancelled", message);
 }

@@ -10,6 +10,7 @@ import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
 import type { HttpServerParams } from "../../src/mcp/params.ts";
+import { rawServer, until } from "../support/mcp.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 type Reply = Readonly<Record<string, unknown>>;
@@ -247,6 +248,50 @@ Deno.test("a call is not sent when its server was replaced after it was shown", 
     "noted: its outcome, cancelled",
   ]);
 });
+
+Deno.test("a call is not sent when its tool is another one than the one that was shown", async () => {
+  await using scene = await Scene.open();
+  scene.answer = async (request) => {
+    assertEquals(request.description, "Pays");
+    scene.description = "Pays, and does something else";
+    await scene.runner.listTools("bank");
+    await request.accept();
+  };
+  assertEquals(await scene.pay(), [
+    ...BEFORE,
+    "asked: bank.pay(amount=1)",
+    "bank: tools/list",
+    "end: allow by approver, cancelled",
+    "noted: allow by approver, undefined",
+    "noted: its outcome, cancelled",
+  ]);
+});
+
+for (const [what, annotations] of [["other", { title: "Other" }], ["same", undefined]] as const) {
+  Deno.test(`a server that reports a change while a person is asked is asked again: ${what}`, async () => {
+    await using folder = await TempFolder.create();
+    const journal = `${folder.path}/journal`;
+    await using runner = await ToolRunner.start({
+      servers: { raw: rawServer("normal", journal) },
+      approval: { decide: ({ toolName }) => ({ mode: toolName === "sleep" ? "ask" : "allow" }) },
+      log: silentLogger,
+    });
+    using _approver = runner.channel.attach(async (request) => {
+      const tool = { name: "sleep", inputSchema: { type: "object" }, annotations };
+      await runner.run("raw", "define", { tool, say: true });
+      await until(() => runner.changedServers.includes("raw"));
+      await request.accept();
+    });
+    const outcome = await runner.run("raw", "sleep", { ms: 1 })
+      .then(() => "sent", (error: unknown) => {
+        if (!(error instanceof ToolCallError)) throw error;
+        return error.message;
+      });
+    const sent = (await Deno.readTextFile(journal)).match(/tools\/call/g)?.length;
+    const refusal = "MCP server \"raw\" changed its tool 'sleep' before it could be called";
+    assertEquals([outcome, sent], annotations === undefined ? ["sent", 2] : [refusal, 1]);
+  });
+}
 
 Deno.test("a call that is cancelled while a person is asked is not sent", async () => {
   await using scene = await Scene.open();
