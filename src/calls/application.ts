@@ -1,6 +1,7 @@
 import { messageOf } from "../base/message_of.ts";
 import type { ApprovalChannel } from "../approval/channel.ts";
 import type { PageDesk } from "../approval/page/desk.ts";
+import type { ApprovalPage } from "../approval/page/page.ts";
 import type { ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
 import { APPROVAL_PROTOCOL, approveText, parseAnswer, withdrawText } from "../approval/wire.ts";
 import type { Logger } from "../base/log.ts";
@@ -21,6 +22,8 @@ import { errorText } from "./wire.ts";
 interface ApplicationDoorOptions {
   /** The servers and the approvals. */
   readonly runner: ToolRunner;
+  /** The approval page. */
+  readonly page: ApprovalPage;
   /** What the approval page is served from. */
   readonly desk: PageDesk;
   /** Where the door is, such as `127.0.0.1:41234`; known once it is open. */
@@ -96,19 +99,13 @@ export class ApplicationDoor {
         return jsonResponse('{"reset":"success"}');
       case "/page-link":
         requireMethod(request, "POST");
-        return jsonResponse(JSON.stringify({ url: this.#pageLink() }));
+        return jsonResponse(JSON.stringify({ url: this.#options.page.url() }));
       case "/approval":
         requireMethod(request, "GET");
         return await this.#approval(request);
       default:
         throw new Refused(404, "Unknown path");
     }
-  }
-
-  #pageLink(): URL {
-    const url = new URL(`http://${this.#options.host()}/page/open`);
-    url.searchParams.set("code", this.#options.desk.invite());
-    return url;
   }
 
   async #approval(request: Request): Promise<Response> {

@@ -8,13 +8,16 @@ import { ApprovalGate } from "../approval/gate.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
-import { stderrLogger } from "../base/log.ts";
+import { ConsentFile } from "../approval/rules/consent_file.ts";
+import { type Logger, stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { loadTelemetry } from "../base/telemetry.ts";
 import { type ExactObject, isExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerDescription } from "../mcp/connection.ts";
+import { hasOwnDotenv } from "../mcp/env.ts";
 import type { CallToolOptions, Root, SamplingHandler } from "../mcp/hooks.ts";
-import type { ServerParams, VariableLookup } from "../mcp/params.ts";
+import { presentSettings } from "../mcp/launch.ts";
+import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
 import { ServerEvents, ServerMessages } from "../servers/events.ts";
@@ -24,7 +27,6 @@ import { ElicitationChannel } from "../servers/questions.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 import { CallEvents, CallSpans } from "./observers.ts";
-import { openWorkspaceFiles, type WorkspaceFiles } from "./workspace_files.ts";
 
 /**
  * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
@@ -328,6 +330,55 @@ export class ToolRunner implements AsyncDisposable {
     await followed;
     await this.#audit?.[Symbol.asyncDispose]();
   }
+}
+
+/** What of a workspace counts for its runner: what is there before any code runs. */
+interface WorkspaceFiles {
+  /**
+   * Where `${VAR}` in servers' parameters comes from, unless it is the environment and the
+   * workspace's `.env` at the time.
+   */
+  readonly variables: VariableLookup | undefined;
+  /** The settings files for sandboxes of registered servers. */
+  readonly settingsFiles: readonly string[];
+  /** The decisions that count always, where such are kept. */
+  readonly consentFile: ConsentFile | undefined;
+}
+
+/** Looks at what there is in the workspace of a runner that starts. */
+async function openWorkspaceFiles(
+  registry: ServerRegistry,
+  options: ToolRunnerOptions,
+): Promise<WorkspaceFiles> {
+  const { workspace, log = stderrLogger() } = options;
+  return {
+    variables: options.variables ?? await ownVariables(workspace, log),
+    settingsFiles: workspace === undefined
+      ? []
+      : await presentSettings(registry.entries, workspace),
+    consentFile: await openConsents(options, log),
+  };
+}
+
+/**
+ * A `.env` that is there now is out of reach for executed code, and is read whenever a server starts.
+ * Where there is none, code can put one, so none is read.
+ */
+async function ownVariables(
+  workspace: string | undefined,
+  log: Logger,
+): Promise<VariableLookup | undefined> {
+  const hasDotenv = workspace !== undefined && await hasOwnDotenv(workspace, log);
+  return hasDotenv ? undefined : await variableLookup(workspace, { dotenv: false });
+}
+
+async function openConsents(
+  { workspace, consents = true }: ToolRunnerOptions,
+  log: Logger,
+): Promise<ConsentFile | undefined> {
+  const folder = typeof consents === "string" ? consents : workspace;
+  if (folder === undefined || consents === false) return undefined;
+  return await ConsentFile.open(folder, log);
 }
 
 /** A call as files that outlive it may describe it. */

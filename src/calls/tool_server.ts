@@ -104,6 +104,7 @@ export class ToolServer implements AsyncDisposable {
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
     const desk = stack.use(new PageDesk(runner.channel, options.approvalPage));
+    const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
     const kernel = stack.use(kernelDoor(common));
@@ -111,6 +112,7 @@ export class ToolServer implements AsyncDisposable {
     const token = randomToken();
     const door: ApplicationDoor = new ApplicationDoor({
       ...common,
+      page,
       desk,
       host: () => applicationDoor.url.host,
       token,
@@ -118,7 +120,6 @@ export class ToolServer implements AsyncDisposable {
     const applicationDoor: Door = listen((request) => door.handle(request), { token, log }, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
-    const page = new ApprovalPage(desk, () => applicationDoor.url);
     const parts = { runner, page, kernel, kernelPort: port, applicationDoor };
     return new ToolServer(parts, stack.move());
   }
