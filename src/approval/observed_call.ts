@@ -1,5 +1,11 @@
 import { ToolCallError } from "../base/errors.ts";
-import type { McpRequest, Within } from "../base/telemetry.ts";
+import {
+  type McpRequest,
+  recordsSpans,
+  type Span,
+  startMcpSpan,
+  type Within,
+} from "../base/telemetry.ts";
 import { type GateDecision, refusalOf } from "./gate.ts";
 import type { ApprovalCall } from "./request.ts";
 
@@ -8,11 +14,11 @@ export interface CallObserver {
   /** A call has begun. */
   begun?(call: ObservedCall): void;
   /** It was decided on. */
-  decided?(call: ObservedCall): void;
+  decided?(call: Readonly<ObservedCall>): void;
   /** It is about to be sent, or left to its caller. A rejection ends it instead. */
-  sending?(call: ObservedCall): void | Promise<void>;
+  sending?(call: Readonly<ObservedCall>): void | Promise<void>;
   /** It has ended, in whatever way. */
-  ended?(call: ObservedCall): void;
+  ended?(call: Readonly<ObservedCall>): void;
 }
 
 /** Identifies what a call reaches: equal hashes are the same server and the same tool. */
@@ -56,13 +62,19 @@ export class ObservedCall {
   /** Does its work as a part of a trace. An observer that begins a span puts that in its place. */
   within: Within;
 
+  /** What was decided, if anything was. */
+  decision: GateDecision | undefined;
+  /** How long the decision took, in milliseconds. */
+  waitMs: number | undefined;
+  /** How it ended: `"ok"`, `"approved"` if its caller does the rest, or the type of the error. */
+  status: string | undefined;
+  /** How long it took in all, in milliseconds, once it has ended. */
+  durationMs: number | undefined;
+  /** What it failed with. */
+  error: unknown;
+
   readonly #observers: readonly CallObserver[];
   readonly #start = performance.now();
-  #decision: GateDecision | undefined;
-  #waitMs: number | undefined;
-  #status: string | undefined;
-  #durationMs: number | undefined;
-  #error: unknown;
 
   constructor(
     call: ApprovalCall,
@@ -78,49 +90,24 @@ export class ObservedCall {
     for (const observer of observers) observer.begun?.(this);
   }
 
-  /** What was decided, if anything was. */
-  get decision(): GateDecision | undefined {
-    return this.#decision;
-  }
-
-  /** How long the decision took, in milliseconds. */
-  get waitMs(): number | undefined {
-    return this.#waitMs;
-  }
-
-  /** How it ended: `"ok"`, `"approved"` if its caller does the rest, or the type of the error. */
-  get status(): string | undefined {
-    return this.#status;
-  }
-
-  /** How long it took in all, in milliseconds, once it has ended. */
-  get durationMs(): number | undefined {
-    return this.#durationMs;
-  }
-
-  /** What it failed with. */
-  get error(): unknown {
-    return this.#error;
-  }
-
   /** Does the work of the call, and ends it. */
   async run<T>(work: () => Promise<T>, statusOf: (result: T) => string = () => "ok"): Promise<T> {
     let result: T;
     try {
       result = await this.within(work);
     } catch (error) {
-      this.#error = error;
+      this.error = error;
       this.#end(error instanceof ToolCallError ? error.type : "error");
       throw error;
     }
-    this.#end(this.#status ?? statusOf(result));
+    this.#end(this.status ?? statusOf(result));
     return result;
   }
 
   /** Takes the decision, and throws, such as `refusal`, unless it allows the call. */
   obey(decision: GateDecision, refusal?: ToolCallError): void {
-    this.#decision = decision;
-    this.#waitMs = performance.now() - this.#start;
+    this.decision = decision;
+    this.waitMs = performance.now() - this.#start;
     for (const observer of this.#observers) observer.decided?.(this);
     if (decision.decision !== "allow") throw refusal ?? refusalOf(this.call, decision);
   }
@@ -132,14 +119,41 @@ export class ObservedCall {
 
   /** Must resolve before its caller, who does the rest, learns that it was approved. */
   async handOver(): Promise<void> {
-    this.#status = "approved"; // how it ends is not known here
-    this.#durationMs = performance.now() - this.#start;
+    this.status = "approved"; // how it ends is not known here
+    this.durationMs = performance.now() - this.#start;
     await this.send();
   }
 
   #end(status: string): void {
-    this.#status = status;
-    this.#durationMs = performance.now() - this.#start;
+    this.status = status;
+    this.durationMs = performance.now() - this.#start;
     for (const observer of this.#observers) observer.ended?.(this);
+  }
+}
+
+/** Makes a span of each request to a server, which says what was decided and how it ended. */
+export class CallSpans implements CallObserver {
+  readonly #spans = new WeakMap<Readonly<ObservedCall>, Span>();
+
+  begun(call: ObservedCall): void {
+    const { id: callId, request } = call;
+    if (request === undefined || !recordsSpans()) return;
+    const span = call.within(() => startMcpSpan({ ...request, callId }));
+    this.#spans.set(call, span);
+    call.within = (work) => span.run(work);
+  }
+
+  decided(call: Readonly<ObservedCall>): void {
+    const { decision, by } = call.decision ?? {};
+    this.#spans.get(call)?.set({ "ipybox.approval.decision": decision, "ipybox.approval.by": by });
+  }
+
+  ended(call: Readonly<ObservedCall>): void {
+    using span = this.#spans.get(call);
+    if (span === undefined || call.status === "ok") return;
+    const { error, status = "error" } = call;
+    const code = error instanceof ToolCallError ? error.details.code : undefined;
+    if (code !== undefined) span.set({ "rpc.response.status_code": `${code}` });
+    span.fail(code?.toString() ?? (status === "error" ? "_OTHER" : status));
   }
 }

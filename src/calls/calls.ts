@@ -201,10 +201,29 @@ export class Calls {
 
   /** Runs a tool. */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
+    const { pool, events, changes } = this.#options;
     const { serverName, toolName } = call;
-    const { signal } = options;
+    const { signal, onProgress } = options;
     const callId = crypto.randomUUID();
-    return await this.#make<ToolResult>({
+    const send = async (args: ExactObject, tool: Tool | undefined): Promise<ToolResult> => {
+      using _running = events.track(serverName, callId);
+      const result = await pool.callTool(serverName, toolName, args, {
+        signal,
+        timeoutMs: this.#timeoutMs(options),
+        onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
+      }).catch((error: unknown) => {
+        throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
+      });
+      await changes.settled(serverName); // the next line may import what this call has brought
+      await this.#noteOwnFile(serverName, result);
+      const missing = tool === undefined && result.isError === true
+        ? this.#noSuchTool(serverName, toolName)
+        : undefined;
+      if (missing === undefined) return result;
+      const block = { type: "text", text: `[ipybox] ${missing}` };
+      return { ...result, content: [...result.content, block] };
+    };
+    return await this.#make({
       call: { kind: "tool", callId, ...call },
       method: "tools/call",
       target: toolName,
@@ -212,7 +231,7 @@ export class Calls {
       needsApproval: true,
       findTool: () => this.#findTool(serverName, toolName, signal),
       check: (edited, tool) => tool && checkArguments(tool.inputSchema, edited),
-      send: (args, tool) => this.#sendToTool({ callId, call, args, tool }, options),
+      send,
       hasFailed: ({ isError }) => isError === true,
     });
   }
@@ -249,30 +268,6 @@ export class Calls {
           timeoutMs: this.#timeoutMs(options),
         }),
     });
-  }
-
-  async #sendToTool(
-    { callId, call: { serverName, toolName }, args, tool }: SentCall,
-    options: CallToolOptions,
-  ): Promise<ToolResult> {
-    const { pool, events, changes } = this.#options;
-    const { signal, onProgress } = options;
-    using _running = events.track(serverName, callId);
-    const result = await pool.callTool(serverName, toolName, args, {
-      signal,
-      timeoutMs: this.#timeoutMs(options),
-      onProgress: this.#progress({ callId, serverName, toolName }, onProgress),
-    }).catch((error: unknown) => {
-      throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
-    });
-    await changes.settled(serverName); // the next line may import what this call has brought
-    await this.#noteOwnFile(serverName, result);
-    const missing = tool === undefined && result.isError === true
-      ? this.#noSuchTool(serverName, toolName)
-      : undefined;
-    if (missing === undefined) return result;
-    const block = { type: "text", text: `[ipybox] ${missing}` };
-    return { ...result, content: [...result.content, block] };
   }
 
   /** Says where a file is that code will look for in vain: once for each server. */
@@ -343,16 +338,6 @@ export class Calls {
     const shortest = Math.min(timeoutMs, this.#options.callTimeoutMs ?? Infinity);
     return shortest === Infinity ? undefined : shortest;
   }
-}
-
-/** A tool call that is sent. */
-interface SentCall {
-  readonly callId: string;
-  readonly call: ToolCall;
-  /** The arguments that were allowed. */
-  readonly args: ExactObject;
-  /** What the server says of the tool, if it lists it. */
-  readonly tool: Tool | undefined;
 }
 
 /** What whoever decides sees beside the call itself. */

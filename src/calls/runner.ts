@@ -5,7 +5,7 @@ import { describeCall } from "../approval/call_text.ts";
 import { ApprovalChannel } from "../approval/channel.ts";
 import { Consents } from "../approval/consents.ts";
 import { ApprovalGate } from "../approval/gate.ts";
-import type { CallObserver } from "../approval/observed_call.ts";
+import { type CallObserver, CallSpans } from "../approval/observed_call.ts";
 import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
@@ -20,13 +20,12 @@ import { presentSettings } from "../mcp/launch.ts";
 import { type ServerParams, type VariableLookup, variableLookup } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { ToolChanges } from "../servers/changes.ts";
-import { ServerEvents, ServerMessages } from "../servers/events.ts";
+import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ElicitationChannel } from "../servers/questions.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
-import { CallEvents, CallSpans } from "./observers.ts";
 
 /**
  * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
@@ -143,10 +142,17 @@ export class ToolRunner implements AsyncDisposable {
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
     requirePositive(options, ["maxConcurrentCalls", "serverIdleMs"]);
-    const { workspace, servers } = options;
+    const { workspace, servers, log = stderrLogger() } = options;
     await loadTelemetry();
     const registry = await ServerRegistry.open({ workspace, servers });
-    return new ToolRunner(registry, await openWorkspaceFiles(registry, options), options);
+    const settingsFiles = workspace === undefined
+      ? []
+      : await presentSettings(registry.entries, workspace);
+    return new ToolRunner(registry, {
+      variables: options.variables ?? await ownVariables(workspace, log),
+      settingsFiles,
+      consentFile: await openConsents(options, log),
+    }, options);
   }
 
   /**
@@ -333,31 +339,9 @@ export class ToolRunner implements AsyncDisposable {
 }
 
 /** What of a workspace counts for its runner: what is there before any code runs. */
-interface WorkspaceFiles {
-  /**
-   * Where `${VAR}` in servers' parameters comes from, unless it is the environment and the
-   * workspace's `.env` at the time.
-   */
-  readonly variables: VariableLookup | undefined;
-  /** The settings files for sandboxes of registered servers. */
-  readonly settingsFiles: readonly string[];
+interface WorkspaceFiles extends Pick<ToolRunner, "variables" | "settingsFiles"> {
   /** The decisions that count always, where such are kept. */
   readonly consentFile: ConsentFile | undefined;
-}
-
-/** Looks at what there is in the workspace of a runner that starts. */
-async function openWorkspaceFiles(
-  registry: ServerRegistry,
-  options: ToolRunnerOptions,
-): Promise<WorkspaceFiles> {
-  const { workspace, log = stderrLogger() } = options;
-  return {
-    variables: options.variables ?? await ownVariables(workspace, log),
-    settingsFiles: workspace === undefined
-      ? []
-      : await presentSettings(registry.entries, workspace),
-    consentFile: await openConsents(options, log),
-  };
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { ApprovalGate } from "../approval/gate.ts";
+import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
 import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
 import { RateLimit } from "../base/rate_limit.ts";
@@ -176,6 +177,34 @@ export class ServerEvents {
       serverName,
       () => new RateLimit(EVENTS_PER_SECOND, EVENTS_AT_ONCE),
     );
+  }
+}
+
+/** Passes the beginning and the end of each call on to the application. */
+export class CallEvents implements CallObserver {
+  readonly #events: ServerEvents;
+
+  constructor(events: ServerEvents) {
+    this.#events = events;
+  }
+
+  begun({ id: callId, call: { kind, serverName, toolName } }: Readonly<ObservedCall>): void {
+    this.#events.tellCall({ type: "call_started", callId, kind, serverName, toolName });
+  }
+
+  ended(call: Readonly<ObservedCall>): void {
+    const { id: callId, status = "error", durationMs = 0, waitMs } = call;
+    const { decision, by, reason } = call.decision ?? {};
+    this.#events.tellCall({
+      type: "call_ended",
+      callId,
+      decision,
+      by,
+      reason,
+      status,
+      durationMs,
+      waitMs,
+    });
   }
 }
 

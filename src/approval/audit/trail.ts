@@ -7,14 +7,14 @@ import type { AuditLog } from "./log.ts";
 export class AuditTrail implements CallObserver {
   readonly #log: AuditLog;
   /** What was written of calls that have not ended. */
-  readonly #noted = new WeakMap<ObservedCall, AuditEntry>();
+  readonly #noted = new WeakMap<Readonly<ObservedCall>, AuditEntry>();
 
   constructor(log: AuditLog) {
     this.#log = log;
   }
 
   /** Notes the call, and waits until that is written. A call that cannot be noted is not made. */
-  async sending(call: ObservedCall): Promise<void> {
+  async sending(call: Readonly<ObservedCall>): Promise<void> {
     const entry = entryOf(call);
     if (!await this.#log.append(entry)) {
       throw new ToolCallError(
@@ -26,7 +26,7 @@ export class AuditTrail implements CallObserver {
   }
 
   /** Notes the end of the call. Nobody waits for that. */
-  ended(call: ObservedCall): void {
+  ended(call: Readonly<ObservedCall>): void {
     const noted = this.#noted.get(call);
     if (noted === undefined) return void this.#log.append(entryOf(call));
     if (noted.status !== undefined) return; // its caller does the rest
@@ -35,7 +35,7 @@ export class AuditTrail implements CallObserver {
   }
 }
 
-function entryOf(observed: ObservedCall): AuditEntry {
+function entryOf(observed: Readonly<ObservedCall>): AuditEntry {
   const { id, time, call, origin, target, decision, waitMs, status, durationMs } = observed;
   return {
     id,
