@@ -1,13 +1,15 @@
 import { ToolCallError } from "../base/errors.ts";
 import {
+  captureTrace,
   type McpRequest,
   recordsSpans,
   type Span,
   startMcpSpan,
   type Within,
 } from "../base/telemetry.ts";
+import { sha256 } from "../json/digest.ts";
 import { type GateDecision, refusalOf } from "./gate.ts";
-import type { ApprovalCall } from "./request.ts";
+import type { ApprovalCall, CallSource } from "./request.ts";
 
 /** Follows calls. Each step is reported before the next one begins. */
 export interface CallObserver {
@@ -29,18 +31,10 @@ export interface CallTarget {
   readonly toolHash?: string;
 }
 
-/** The execution that a call comes from. */
-export interface CallOrigin {
-  /** The SHA-256 of its code. */
-  readonly codeHash: string;
-  /** Does something as a part of its trace. */
-  readonly within: Within;
-}
-
 /** What is known of a call when it begins. */
 export interface CallBeginning {
   /** The execution that it comes from. */
-  readonly origin?: CallOrigin;
+  readonly cell?: Cell;
   /** The request to a server that it is. */
   readonly request?: McpRequest;
 }
@@ -52,7 +46,7 @@ export class ObservedCall {
   /** The call, without what its log must not contain. */
   readonly call: ApprovalCall;
   /** The execution that it comes from. */
-  readonly origin: CallOrigin | undefined;
+  readonly cell: Cell | undefined;
   /** The request to a server that it is. */
   readonly request: McpRequest | undefined;
   /** When it began. */
@@ -61,7 +55,6 @@ export class ObservedCall {
   target: CallTarget | undefined;
   /** Does its work as a part of a trace. An observer that begins a span puts that in its place. */
   within: Within;
-
   /** What was decided, if anything was. */
   decision: GateDecision | undefined;
   /** How long the decision took, in milliseconds. */
@@ -79,13 +72,13 @@ export class ObservedCall {
   constructor(
     call: ApprovalCall,
     observers: readonly CallObserver[],
-    { origin, request }: CallBeginning = {},
+    { cell, request }: CallBeginning = {},
   ) {
     this.id = call.callId ?? crypto.randomUUID();
     this.call = call;
-    this.origin = origin;
+    this.cell = cell;
     this.request = request;
-    this.within = origin?.within ?? ((work) => work());
+    this.within = cell?.within ?? ((work) => work());
     this.#observers = observers;
     for (const observer of observers) observer.begun?.(this);
   }
@@ -156,4 +149,60 @@ export class CallSpans implements CallObserver {
     if (code !== undefined) span.set({ "rpc.response.status_code": `${code}` });
     span.fail(code?.toString() ?? (status === "error" ? "_OTHER" : status));
   }
+}
+
+/** More of a line than helps to find it. */
+const MAX_LINE = 500;
+/** Of more lines than people write, only the first ones are found. */
+const MAX_LINES = 100_000;
+
+/** An execution whose code makes calls. Threads that it leaves go on calling after it has ended. */
+export class Cell implements Disposable {
+  /** Does something as a part of the execution's span, which is the one that is running now. */
+  readonly within: Within = captureTrace();
+  #code: string | undefined;
+  #codeHash: string | undefined;
+  /** Where the lines of the code start, found once: each request names a line. */
+  #lineStarts: readonly number[] | undefined;
+
+  constructor(code: string) {
+    this.#code = code;
+  }
+
+  /** The SHA-256 of the code. */
+  get codeHash(): string {
+    return this.#codeHash ??= sha256(this.#code ?? "");
+  }
+
+  /** Gives a line of the code while it runs. */
+  sourceAt(line: number): CallSource | undefined {
+    if (this.#code === undefined) return undefined;
+    this.#lineStarts ??= lineStarts(this.#code);
+    const [start, next] = [this.#lineStarts[line - 1], this.#lineStarts[line]];
+    if (start === undefined || next === undefined) return undefined;
+    const length = next - 1 - start;
+    const text = this.#code.slice(start, start + Math.min(length, MAX_LINE));
+    return { line, text: length > MAX_LINE ? `${text}… (${length} characters)` : text };
+  }
+
+  /** The execution has ended: no line of it calls any more. */
+  [Symbol.dispose](): void {
+    void this.codeHash; // what it has left running is still its code
+    this.#code = undefined;
+    this.#lineStarts = undefined;
+  }
+}
+
+/** Where each line starts, and where one would start after the last. */
+function lineStarts(code: string): number[] {
+  const starts = [0];
+  while (starts.length <= MAX_LINES) {
+    const end = code.indexOf("\n", starts.at(-1));
+    if (end < 0) {
+      starts.push(code.length + 1);
+      break;
+    }
+    starts.push(end + 1);
+  }
+  return starts;
 }

@@ -1,6 +1,6 @@
 import { quoted } from "../approval/call_text.ts";
 import type { ApprovalGate, DecideOptions } from "../approval/gate.ts";
-import { type CallObserver, ObservedCall } from "../approval/observed_call.ts";
+import { type CallObserver, Cell, ObservedCall } from "../approval/observed_call.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
@@ -18,7 +18,6 @@ import type { ServerEvents } from "../servers/events.ts";
 import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
 import type { McpPool } from "../servers/pool.ts";
 import type { ServerRegistry } from "../servers/registry.ts";
-import { Cell } from "./cell.ts";
 
 /** A call of a tool whose arguments are sealed. */
 export interface ToolCall {
@@ -196,7 +195,7 @@ export class Calls {
   }
 
   #begin(call: ApprovalCall, request?: McpRequest): ObservedCall {
-    return new ObservedCall(call, this.#options.observers, { origin: this.#cell, request });
+    return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request });
   }
 
   /** Runs a tool. */

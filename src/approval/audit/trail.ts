@@ -36,11 +36,11 @@ export class AuditTrail implements CallObserver {
 }
 
 function entryOf(observed: Readonly<ObservedCall>): AuditEntry {
-  const { id, time, call, origin, target, decision, waitMs, status, durationMs } = observed;
+  const { id, time, call, cell, target, decision, waitMs, status, durationMs } = observed;
   return {
     id,
     time,
-    codeHash: origin?.codeHash,
+    codeHash: cell?.codeHash,
     kind: call.kind,
     server: call.serverName,
     tool: call.toolName,

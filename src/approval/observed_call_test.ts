@@ -1,5 +1,5 @@
 import { assert, assertEquals } from "@std/assert";
-import { Cell } from "./cell.ts";
+import { Cell } from "./observed_call.ts";
 
 Deno.test("A cell gives the lines of its code while that runs, and no others", () => {
   const cell = new Cell(`a\n\n${"b".repeat(600)}\n`);
