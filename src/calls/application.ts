@@ -1,7 +1,6 @@
 import { messageOf } from "../base/message_of.ts";
 import type { PageDesk } from "../approval/page/desk.ts";
 import type { ApprovalPage } from "../approval/page/page.ts";
-<<<<<<< HEAD
 import { ApprovalRequest, type Refusal } from "../approval/request.ts";
 import {
   APPROVAL_PROTOCOL,
@@ -12,10 +11,6 @@ import {
   requestText,
   withdrawText,
 } from "../approval/wire.ts";
-=======
-import type { ApprovalRequest, ApprovalResponse } from "../approval/request.ts";
-import { APPROVAL_PROTOCOL, approveText, parseAnswer, withdrawText } from "../approval/wire.ts";
->>>>>>> wt-b13
 import type { Logger } from "../base/log.ts";
 import { parseServerParams } from "../mcp/params.ts";
 import {

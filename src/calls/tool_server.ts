@@ -103,11 +103,7 @@ export class ToolServer implements AsyncDisposable {
     const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
-<<<<<<< HEAD
     const desk = stack.use(new PageDesk(runner, options.approvalPage));
-=======
-    const desk = stack.use(new PageDesk(runner.channel, options.approvalPage));
->>>>>>> wt-b13
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 

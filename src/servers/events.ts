@@ -6,11 +6,7 @@ import { RateLimit } from "../base/rate_limit.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
 import { sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
-import type {
-  ElicitationAnswer,
-  ElicitationQuestion,
-  ElicitationSource,
-} from "../mcp/questions.ts";
+import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
 import type { ToolChanges } from "./changes.ts";
 import type { ElicitationChannel, ElicitationSource } from "../approval/questions.ts";
 
