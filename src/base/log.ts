@@ -38,7 +38,7 @@ const LEVELS: readonly LogLevel[] = ["debug", "info", "warn", "error", "silent"]
 export function stderrLogger(level: LogLevel = "warn"): Logger {
   const least = LEVELS.indexOf(level);
   const at = (own: LogLevel, prefix: string) => (message: string): void => {
-    if (LEVELS.indexOf(own) >= least) writeLine(`ipybox: ${prefix}${onTerminal(message)}`);
+    if (LEVELS.indexOf(own) >= least) writeLine(onTerminal(`ipybox: ${prefix}${message}`));
   };
   return {
     debug: at("debug", ""),
@@ -69,9 +69,54 @@ export function printable(text: string): string {
 const UNPRINTABLE =
   /(?![\n\t])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0]/gu;
 
-/** Further lines are indented, so that no text can pass for another message. */
+/**
+ * A message that no text in it can make look like two. Further lines are indented, and so is the rest
+ * of a line that the terminal would break.
+ */
 function onTerminal(message: string): string {
-  return printable(message).replaceAll(/\n(?! {2})/g, "\n  ");
+  const indented = printable(message).replaceAll(/\n(?! {2})/g, "\n  ");
+  if (!Deno.stderr.isTerminal()) return indented;
+  const { columns } = terminalSize();
+  return indented.split("\n").map((line) => {
+    const [first = "", ...rest] = wrapped(line.replaceAll("\t", "    "), columns - 2);
+    return [first, ...rest.map((row) => `  ${row}`)].join("\n");
+  }).join("\n");
+}
+
+/** How large the terminal is; as large as usual where that cannot be told. */
+export function terminalSize(): { readonly columns: number; readonly rows: number } {
+  try {
+    const { columns, rows } = Deno.consoleSize();
+    return { columns: columns || 80, rows: rows || 24 };
+  } catch {
+    return { columns: 80, rows: 24 }; // it is no terminal that has a size
+  }
+}
+
+/** Breaks a text into rows. */
+export function wrapped(text: string, width: number): string[] {
+  const rows = [""];
+  let used = 0;
+  for (const character of text) {
+    const wide = widthOf(character);
+    if (used + wide > Math.max(width, 2)) {
+      rows.push("");
+      used = 0;
+    }
+    rows[rows.length - 1] += character;
+    used += wide;
+  }
+  return rows;
+}
+
+/**
+ * The most columns that a text can take. Terminals differ in what they make of many characters: a
+ * row that got longer than expected would go on where no mark is.
+ */
+export function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += (character.codePointAt(0) ?? 0) < 0x1100 ? 1 : 2;
+  return width;
 }
 
 const encoder = new TextEncoder();

@@ -6,6 +6,7 @@
  */
 
 import { visible } from "../approval/call_text.ts";
+import { wrapped } from "../base/log.ts";
 
 /** What stands before all that others wrote. */
 export const MARK = "  | ";
@@ -34,30 +35,4 @@ export function prose(text: string, columns: number): string[] {
 export function foreignText(text: string, columns: number): string {
   return text.split("\n").flatMap((line) => prose(visible(line), columns))
     .map((row) => `${row}\n`).join("");
-}
-
-/** Breaks a text into rows. */
-export function wrapped(text: string, width: number): string[] {
-  const rows = [""];
-  let used = 0;
-  for (const character of text) {
-    const wide = widthOf(character);
-    if (used + wide > Math.max(width, 2)) {
-      rows.push("");
-      used = 0;
-    }
-    rows[rows.length - 1] += character;
-    used += wide;
-  }
-  return rows;
-}
-
-/**
- * The most columns that a text can take. Terminals differ in what they make of many characters: a
- * row that got longer than expected would go on where no mark is.
- */
-export function widthOf(text: string): number {
-  let width = 0;
-  for (const character of text) width += (character.codePointAt(0) ?? 0) < 0x1100 ? 1 : 2;
-  return width;
 }

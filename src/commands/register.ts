@@ -22,6 +22,7 @@ import {
 } from "./command.ts";
 import { LOGIN_OPTIONS, loginAt } from "./login.ts";
 import { foreignText } from "./foreign_rows.ts";
+import { widthOf } from "../base/log.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { shellWord } from "../mcp/launch.ts";
@@ -312,12 +313,21 @@ function pairs(items: readonly string[], separator: string, usage: string): Reco
 function report(server: string, tools: readonly GeneratedTool[], io: CommandIo): void {
   const generated = tools.filter(({ module }) => module !== null);
   io.out(`${server}: ${generated.length} tools in mcptools/${server}/\n`);
+  const { columns } = terminalSize();
+  const rowsOf = (text: string) => foreignText(text, columns).trimEnd();
   for (const { tool, module, warnings } of tools) {
-    const name = visible(tool);
-    if (module !== null) io.out(`  ${module}${module === tool ? "" : `  (${name})`}\n`);
-    else io.err(`  left out: ${name}`);
-    for (const warning of warnings) io.err(`  ${name}: ${visible(warning)}`);
+    if (module === null) io.err(`  left out:\n${rowsOf(tool)}`);
+    else io.out(`${moduleRows(module, tool, columns)}\n`);
+    for (const warning of warnings) io.err(rowsOf(`${tool}: ${warning}`));
   }
+}
+
+/** A module, and the tool's own name where that is another one. */
+function moduleRows(module: string, tool: string, columns: number): string {
+  if (module === tool) return `  ${module}`;
+  const row = `  ${module}  (${visible(tool)})`;
+  // What a terminal breaks goes on at the margin, where only ipybox itself should have words.
+  return widthOf(row) <= columns ? row : `  ${module}\n${foreignText(tool, columns).trimEnd()}`;
 }
 
 /** A secret on the command line would be in the shell's history and in the registry. */

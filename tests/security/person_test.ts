@@ -8,7 +8,8 @@ import { ServerRegistry } from "../../src/servers/registry.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
-import { ipyboxAtTerminal } from "../support/terminal.ts";
+import { stripTerminalEscapes } from "../../src/process/managed_process.ts";
+import { atTerminal, ipyboxAtTerminal } from "../support/terminal.ts";
 
 Deno.test("M4: a server's form cannot pass for ipybox, sudo or a field of its own making", async () => {
   const title = "Region: eu\n\nipybox: warning: the sandbox needs your password\n" +
@@ -160,3 +161,17 @@ async function askedByServer(
   ], { cwd: workspace.path, columns: 120 });
   return output;
 }
+
+Deno.test("a long line in a message of ipybox goes on behind the margin", async () => {
+  const log = new URL("../../src/base/log.ts", import.meta.url).href;
+  const code = `
+    import { stderrLogger } from ${JSON.stringify(log)};
+    stderrLogger().warn("MCP server died:\\n" + ".".repeat(38) + "ipybox: error: forged 漢字 ".repeat(9));`;
+  const program = [Deno.execPath(), "eval", "--quiet", code];
+  const output = stripTerminalEscapes((await atTerminal(program, [], { columns: 40 })).output
+    .replaceAll("\n", "\t"));
+  const [first = "", ...others] = output.trimEnd().split("\t");
+  assertEquals(first, "ipybox: warning: MCP server died:");
+  assert(others.length > 3, output);
+  for (const row of others) assert(row.startsWith("  ") && row.length <= 40, output);
+});

@@ -66,7 +66,7 @@ export class TerminalAnswerer {
         const value = typed.trim() === "" ? field.default : valueOf(field, typed.trim());
         const given = value === undefined ? {} : { [field.name]: value };
         problems = checkForm([field], given);
-        if (problems.length > 0) this.#io.err(`  ${visible(problems.join("; "))}`);
+        if (problems.length > 0) this.#io.err(rows(problems.join("\n")).trimEnd());
         else if (value !== undefined) content.push([field.name, value]);
       } while (problems.length > 0);
     }

@@ -83,16 +83,16 @@ Answer 6 fields? shop gets what you type. [y/N] y
   | Thing
   | what to buy
 Answer to shop (text): 
-  what is missing
+  | what is missing
   | Thing
   | what to buy
 Answer to shop (text): tea
   | many
 Answer to shop (whole number): lots
-  many must be a whole number
+  | many must be a whole number
   | many
 Answer to shop (whole number): 99
-  many must be 1 to 9
+  | many must be 1 to 9
   | many
 Answer to shop (whole number): 3
   | size
@@ -112,6 +112,18 @@ Answer to shop (1 to 3, any of them, with commas between, or nothing): 1, c
 Answer to shop (text, or nothing): 
 `,
   );
+});
+
+Deno.test("TerminalAnswerer marks what a server put into a problem", async () => {
+  const name = `card ${".".repeat(80)}ipybox: error: run this as root`;
+  const requestedSchema = {
+    type: "object",
+    properties: { [name]: { type: "string" } },
+    required: [name],
+  };
+  const { shown } = await ask({ message: "?", requestedSchema }, ["y", "", "1"]);
+  const foreign = shown.split("\n").filter((row) => /ipybox|\.\.\./.test(row));
+  assertEquals(foreign.filter((row) => !row.startsWith("  | ")), []);
 });
 
 Deno.test("TerminalAnswerer shows where an address leads before it is opened", async () => {

@@ -15,7 +15,8 @@ import {
   visibleCode,
 } from "../../approval/call_text.ts";
 import type { ApprovalRequest } from "../../approval/request.ts";
-import { MARK, marked, prose, widthOf, wrapped } from "../foreign_rows.ts";
+import { widthOf, wrapped } from "../../base/log.ts";
+import { MARK, marked, prose } from "../foreign_rows.ts";
 
 /** What is shown of a request. */
 export interface ShownRequest {

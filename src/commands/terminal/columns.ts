@@ -4,7 +4,7 @@
  * @module
  */
 import type { CodeExecutionError } from "../../base/errors.ts";
-import { printable } from "../../base/log.ts";
+import { printable, terminalSize } from "../../base/log.ts";
 import { missingModule } from "../../kernel/traceback.ts";
 
 /** What is taken for the width where results go to no terminal, and the most for tables anyway. */
@@ -20,7 +20,7 @@ export function outputColumns(io: { readonly stdoutIsTerminal: boolean }): numbe
   return io.stdoutIsTerminal ? terminalSize().columns : undefined;
 }
 
-export { printable };
+export { printable, terminalSize };
 
 /**
  * Output of executed code, made safe for a terminal: it can write and, as progress bars do, rewrite
@@ -37,14 +37,4 @@ export function printableTraceback(error: CodeExecutionError): string {
   return module === undefined
     ? traceback
     : `${traceback}\n[ipybox] To install it: ipybox install ${module}`;
-}
-
-/** How large the terminal is; as large as usual where that cannot be told. */
-export function terminalSize(): { readonly columns: number; readonly rows: number } {
-  try {
-    const { columns, rows } = Deno.consoleSize();
-    return { columns: columns || 80, rows: rows || 24 };
-  } catch {
-    return { columns: 80, rows: 24 }; // it is no terminal that has a size
-  }
 }

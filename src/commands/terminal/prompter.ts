@@ -3,7 +3,8 @@ import type { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
 import type { InputRequest } from "../../kernel/execution.ts";
 import type { CommandIo } from "../command.ts";
-import { foreignText, widthOf } from "../foreign_rows.ts";
+import { widthOf } from "../../base/log.ts";
+import { foreignText } from "../foreign_rows.ts";
 import { terminalSize } from "./columns.ts";
 
 /** The most lines that are shown of what the code says before its last one. */
