@@ -103,7 +103,6 @@ Deno.test("what the user is asked to run registers all that was asked for, or is
     { ...url, oauth: false },
     { ...url, type: "http" },
     { ...url, protocol: "legacy" },
-    { ...url, headers: { "A:B": "v" } },
   ];
   const said = async (server_params: unknown) => {
     const { text } = await host.call("register_mcp_server", { server_name: "x", server_params });
