@@ -118,11 +118,12 @@ const PLAIN_NAME = /^[A-Za-z0-9_./:-]+$/;
 const LETTER = /^[A-Za-z\u00c0-\u024f]$/;
 /**
  * Controls and what Unicode has for formatting, spaces that are not the usual one, what fonts show
- * nothing for, the blank of Braille, and more than three marks on one character. Then the blocks
+ * nothing for, and more than three marks on one character. Then letters and symbols whose glyph is
+ * blank, for which Unicode has no property, as of Braille, hieroglyphs and music. Then the blocks
  * whose letters and digits run from right to left: what stands between two of them changes places.
  */
 const HIDDEN =
-  /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
+  /[\p{C}\p{Zl}\p{Zp}\p{DI}\u2800\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}\u{1da7f}\u{1da80}\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M}/gu;
 /** More blanks than people write, which push what follows out of sight; and what could pass for their number. */
 const HIDDEN_OR_BLANKS = new RegExp(`${HIDDEN.source}|\u27e8| +`, "gu");
 /** The most blanks in a row that are shown as they are. */

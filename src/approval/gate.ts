@@ -52,7 +52,9 @@ export class ApprovalGate {
   /** Decides a call. */
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
     const { mode, reason } = this.#policy.decide(call);
-    if (mode === "allow" || mode === "deny") return { decision: mode, by: "policy", reason };
+    // Code may have written what would be changed: only a person allows that, no mode and no rule.
+    const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
+    if (!isAsked) return { decision: mode, by: "policy", reason };
     return await this.#ask(call, options);
   }
 

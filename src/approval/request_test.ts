@@ -33,9 +33,16 @@ Deno.test("describeCall() escapes what could fool a terminal or a reader", () =>
 });
 
 Deno.test("describeCall() shows what fonts show nothing or several things for", () => {
-  for (const hidden of "\u00a0\u00ad\u034f\u061c\u115f\u2000\u2066\u2800\u3000\u3164\ufe0f\uffa0") {
+  for (
+    const hidden
+      of "\u00a0\u00ad\u034f\u061c\u115f\u2000\u2066\u2800\u3000\u3164\ufe0f\uffa0\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}\u{1da7f}"
+  ) {
     const code = (hidden.codePointAt(0) ?? 0).toString(16);
-    const escape = code.length > 2 ? `\\u${code.padStart(4, "0")}` : `\\x${code}`;
+    const escape = code.length > 4
+      ? `\\U${code.padStart(8, "0")}`
+      : code.length > 2
+      ? `\\u${code.padStart(4, "0")}`
+      : `\\x${code}`;
     assertEquals(
       describeCall(call(JSON.stringify({ a: `x${hidden}` }))),
       `fs.write_file(a='x${escape}')`,

@@ -24,7 +24,7 @@ import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ElicitationChannel } from "../approval/questions.ts";
-import { ServerRegistry } from "../servers/registry.ts";
+import { type GivenServers, ServerRegistry } from "../servers/registry.ts";
 import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 
 /**
@@ -374,7 +374,7 @@ function withoutSecrets(call: ApprovalCall, names: readonly string[] | undefined
 /** Options of `ToolRunner.start()`. */
 export interface ToolRunnerOptions extends ServerPoolOptions {
   /** MCP servers by name, over those that the workspace has registered. */
-  servers?: Readonly<Record<string, ServerParams>>;
+  servers?: GivenServers;
   /**
    * Which calls need approval.
    *

@@ -1,4 +1,4 @@
-import { type ExactJson, isExactObject, parseExact } from "../json/exact.ts";
+import { type ExactJson, isExactObject, isRecord, parseExact } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
@@ -43,11 +43,17 @@ export function parseMessage(text: string): JSONRPCMessage {
   if (typeof message !== "object" || message === null || Array.isArray(message)) {
     throw new SyntaxError("A message is an object");
   }
+  // The SDK would take it for no response, and its request would wait for ever.
+  if ("result" in message && !isRecord(message.result)) {
+    return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
+  }
   if (!text.includes('"structuredContent"')) return message;
   const exact = structuredContent(parseExact(text));
   if (exact !== undefined) message.result.structuredContent = exact;
   return message;
 }
+
+const NO_RESULT = { code: -32603, message: "The server sent a result that is not an object" };
 
 function structuredContent(message: ExactJson): ExactJson | undefined {
   if (!isExactObject(message) || !isExactObject(message.result)) return undefined;

@@ -25,7 +25,7 @@ export interface ToolResult {
 
 const media = { data: z.string(), mimeType: z.string() } as const;
 
-const KNOWN_BLOCKS: Readonly<Record<string, z.ZodType>> = {
+const KNOWN_BLOCKS: ReadonlyMap<string, z.ZodType> = new Map(Object.entries({
   text: z.looseObject({ text: z.string() }),
   image: z.looseObject(media),
   audio: z.looseObject(media),
@@ -36,7 +36,7 @@ const KNOWN_BLOCKS: Readonly<Record<string, z.ZodType>> = {
       z.looseObject({ uri: z.string(), blob: z.string() }),
     ]),
   }),
-};
+}));
 
 const rawResult = z.looseObject({
   content: z.array(z.looseObject({ type: z.string() })).default([]),
@@ -50,7 +50,7 @@ export function parseToolResult(raw: unknown): ToolResult {
   if (!parsed.success) throw malformed(problemOf(parsed.error));
   const { content, isError, _meta, structuredContent } = parsed.data;
   for (const block of content) {
-    const problem = KNOWN_BLOCKS[block.type]?.safeParse(block).error;
+    const problem = KNOWN_BLOCKS.get(block.type)?.safeParse(block).error;
     if (problem !== undefined) throw malformed(`${block.type}: ${problemOf(problem)}`);
   }
   return {

@@ -10,6 +10,7 @@ Deno.test("parseToolResult() passes on what the server sent, of known and unknow
       { type: "resource", resource: { uri: "x:y", blob: "AA==" } },
       { type: "resource_link", uri: "x:y", name: "n" },
       { type: "hologram", depth: 3 },
+      ...["constructor", "toString", "__proto__", "hasOwnProperty"].map((type) => ({ type })),
     ],
     structuredContent: { a: [1] },
     isError: true,

@@ -58,6 +58,10 @@ export class FirstStarts {
   async admit(serverName: string, params: ServerParams, signal: AbortSignal): Promise<void> {
     const { registry, approve } = this.#options;
     if (registry.isOwn(serverName, params)) return;
+    // Who answers for such a registry's sessions may be the one who would have it started.
+    if (registry.path === undefined) {
+      throw new ToolCallError("unknown_server", `MCP server "${serverName}" is not registered`);
+    }
     using _turn = await this.#turns.acquire(signal); // one question for all that wait for the server
     const evidence = await this.#evidence(serverName, params);
     if (registry.isAccepted(serverName, evidence)) return;

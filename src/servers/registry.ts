@@ -17,8 +17,11 @@ export interface ServerRegistryOptions {
   /** The folder with `.ipybox/mcp.json`; without it nothing is read or written. */
   workspace?: string;
   /** Servers that are registered for this process only, over those of the file. */
-  servers?: Readonly<Record<string, ServerParams>>;
+  servers?: GivenServers;
 }
+
+/** Servers by name, beside those of a workspace's file; or a registry, which is used instead of it. */
+export type GivenServers = Readonly<Record<string, ServerParams>> | ServerRegistry;
 
 /** The file, of which only `mcpServers` is ours. */
 type RegistryFile = Record<string, unknown> & { mcpServers: Record<string, unknown> };
@@ -60,11 +63,12 @@ export class ServerRegistry {
    * @throws {TypeError} A server's name cannot be one.
    */
   static async open(options: ServerRegistryOptions = {}): Promise<ServerRegistry> {
-    const { workspace } = options;
+    const { workspace, servers = {} } = options;
+    if (servers instanceof ServerRegistry) return servers;
     const registry = new ServerRegistry(
       workspace,
       workspace === undefined ? undefined : await OwnEntries.open(workspace, "registrations"),
-      checked(Object.entries(options.servers ?? {})),
+      checked(Object.entries(servers)),
     );
     await registry.reload();
     return registry;

@@ -10,7 +10,7 @@ import { el, number } from "./dom.js";
  * what follows out of sight.
  */
 const HIDDEN =
-  /\n(?:[ \t]*\n){3,}|([\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M})\1*| {64,}/gu;
+  /\n(?:[ \t]*\n){3,}|([\p{C}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}\u{1da7f}\u{1da80}]|(?! )\p{Zs}|(?<=\p{M}{3})\p{M})\1*| {64,}/gu;
 
 /** Words that run from right to left. Where they stand beside each other, so do their order. */
 const RIGHT_TO_LEFT =

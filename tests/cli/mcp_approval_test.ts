@@ -4,6 +4,7 @@ import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 Deno.test("ipybox mcp refuses what needs approval where the client cannot ask", async (t) => {
   await using workspace = await workspaceWithServer();
@@ -76,6 +77,45 @@ Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () =
     assertEquals(JSON.stringify(content).includes("ApprovalRejectedError"), isError);
     const params = { server_name: "again", server_params: { ...rawServer() } };
     assertEquals((await host.call("register_mcp_server", params)).isError, isError);
+  }
+});
+
+Deno.test("what the user is asked to run registers all that was asked for, or is a file with all of it", async () => {
+  await using workspace = await TempFolder.create();
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "deny"],
+  });
+  const command = { command: "npx", args: ["-y", "srv", "--sandbox"] };
+  const url = { url: "https://x.example/mcp" };
+  const commands: readonly (readonly [Record<string, unknown>, string])[] = [
+    [{ ...command, sandbox: true }, "x --sandbox -- npx -y srv --sandbox"],
+    [
+      { ...command, env: { A: "b c" }, cwd: "d", connectTimeoutMs: 5000, sandbox: false },
+      "x --connect-timeout 5 --env 'A=b c' --cwd d -- npx -y srv --sandbox",
+    ],
+    [{ ...url, type: "sse", headers: { K: "v" } }, `x --url ${url.url} --type sse --header 'K: v'`],
+  ];
+  const files = [
+    { ...command, sandbox: ".ipybox/s.json" },
+    { ...command, protocol: "auto" },
+    { ...command, env: { A: " starts with a blank" } },
+    { ...url, oauth: { clientId: "c", issuer: "https://i.example" } },
+    { ...url, oauth: false },
+    { ...url, type: "http" },
+    { ...url, protocol: "legacy" },
+  ];
+  const said = async (server_params: unknown) => {
+    const { text } = await host.call("register_mcp_server", { server_name: "x", server_params });
+    return text.slice(text.indexOf("Ask the user")).split("\n", 1)[0];
+  };
+  for (const [params, words] of commands) {
+    assertEquals(await said(params), `Ask the user to run: ipybox register ${words}`);
+  }
+  for (const params of files) {
+    const file = JSON.stringify({ mcpServers: { x: params } });
+    const text = await said(params) ?? "";
+    assertStringIncludes(text, "`ipybox register --from FILE`");
+    assertEquals(JSON.parse(text.slice(text.indexOf("{"))), JSON.parse(file));
   }
 });
 

@@ -174,8 +174,12 @@ Deno.test("each way in which a call can fail has its own type", async () => {
   }]);
   const protocol = await failure(connection.callTool("fail", args({ code: -32000 })));
   assertEquals(protocol.type, "protocol_error");
-  const malformed = await failure(connection.callTool("result", args({ json: '{"content":1}' })));
-  assertEquals(malformed.type, "protocol_error");
+  for (const json of ['{"content":1}', "5", "null", "[]"]) {
+    const malformed = await failure(
+      connection.callTool("result", args({ json }), { timeoutMs: 20_000 }),
+    );
+    assertEquals(malformed.type, "protocol_error", json);
+  }
   const late = await failure(connection.callTool("sleep", args({ ms: 60_000 }), { timeoutMs: 20 }));
   assertEquals(late.type, "tool_timeout");
   assertEquals(await text(connection, "count"), "1");

@@ -1,5 +1,15 @@
 /** Attacks by files that came with a repository: a person accepts one thing, and another one runs. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
+import type { ApprovalSetting } from "../../src/approval/policy.ts";
+import { parsePolicy } from "../../src/approval/rules/file.ts";
+import { PolicyRules } from "../../src/approval/rules/rules.ts";
+import { ToolCallError } from "../../src/base/errors.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import type { StdioServerParams } from "../../src/mcp/params.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
@@ -77,6 +87,35 @@ Deno.test("a server of a repository is asked about again when the settings of it
   const { asked } = await start(workspace, "reject");
   assertEquals(asked.length, 1);
   assertStringIncludes(asked[0] ?? "", "allowWrite");
+});
+
+Deno.test("no mode and no policy starts a server that nobody registered", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const proof = `${workspace}/ran`;
+  await Deno.mkdir(`${workspace}/.ipybox`);
+  await plant(workspace, { command: "sh", args: ["-c", `id > ${proof}; cat`] });
+  const policies: ApprovalSetting[] = [
+    "allow",
+    { tools: "allow" },
+    { decide: () => ({ mode: "allow" }) },
+    new PolicyRules([parsePolicy("p.json", '{"rules": [{"effect": "allow"}]}')]),
+  ];
+  for (const approval of policies) {
+    await using runner = await ToolRunner.start({ workspace, approval, log: silentLogger });
+    const error = await assertRejects(() => runner.run("raw", "count"), ToolCallError);
+    assertEquals(error.type, "approval_unavailable");
+    assertMatch(error.message, /has not registered it/);
+    // Where a person can be asked, they are.
+    const asked: string[] = [];
+    using _approver = runner.channel.attach((request) => {
+      asked.push(request.toolName);
+      void request.reject();
+    });
+    await assertRejects(() => runner.run("raw", "count"), ToolCallError, "was not started");
+    assertEquals(asked, ["start_mcp_server"]);
+  }
+  await assertRejects(() => Deno.stat(proof), Deno.errors.NotFound);
 });
 
 /** A workspace as it comes from elsewhere, whose registry names one program and starts another one. */

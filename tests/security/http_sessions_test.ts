@@ -4,6 +4,7 @@
  */
 import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { z } from "zod";
+import { filesBelow } from "../support/files.ts";
 import { INITIALIZE } from "../support/initialize.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
@@ -289,6 +290,61 @@ for (const kind of CLIENT_KINDS) {
     assertEquals(asked.length, 1);
   });
 }
+
+for (const approve of ["ask", "allow"]) {
+  Deno.test(`What a server writes to a session's registry is never started (--approve ${approve})`, async () => {
+    await using workspace = await workspaceWithServer();
+    await using outside = await TempFolder.create();
+    await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", approve]);
+    const asked: string[] = [];
+    const answer = (question: string) => {
+      asked.push(question);
+      return question.startsWith("Allow this tool call?") ? "allow once" : "allow";
+    };
+    await using tenant = await McpHost.join(server.address, { answer });
+    const folder = /'(.*)'/.exec(await tenant.execute("import os; os.getcwd()"))?.[1] ?? "";
+    assertMatch(folder, /\.ipybox\/sessions\//);
+    // As a server does that may write to ${workspaceFolder}, and is called by the tenant's code.
+    const proof = `${outside.path}/ran`;
+    const evil = { command: "sh", args: ["-c", `id > ${proof}; cat`] };
+    const registry = JSON.stringify({ mcpServers: { evil, raw: evil } });
+    await Deno.writeTextFile(`${folder}/.ipybox/mcp.json`, registry);
+
+    const { report } = await tenant.call("reset");
+    const said = await tenant.execute(`
+from ipybox_runtime import ToolRunner
+for name in ("evil", "raw"):
+    try:
+        print(name, ToolRunner(name).run_sync("count").text)
+    except Exception as error:
+        print(name, error)`);
+
+    assertEquals(await exists(proof), false);
+    assertEquals(report?.servers, ["raw"]);
+    assertMatch(said, /^evil .*No MCP server "evil" is registered[^]*^raw 1$/m);
+    assertEquals(asked.filter((question) => question.includes("start_mcp_server")), []);
+  });
+}
+
+Deno.test("What a client may register over HTTP stays for its session, and writes no file", async () => {
+  await using workspace = await TempFolder.create();
+  await using server = await HttpMcp.start([
+    "--workspace",
+    workspace.path,
+    "--allow-registrations",
+  ]);
+  await using client = await McpHost.join(server.address, { answer: () => "allow" });
+  await using other = await McpHost.join(server.address, { answer: () => "allow" });
+  const params = { server_name: "raw", server_params: { ...rawServer() } };
+  const { isError, text } = await client.call("register_mcp_server", params);
+  assertEquals(isError, false, text);
+  const { report } = await client.call("reset");
+  assertEquals(report?.servers, ["raw"]);
+  assertMatch((await client.call("search_tools", { query: "count" })).text, /raw/);
+  assertEquals((await other.call("reset")).report?.servers, []);
+  const files = await filesBelow(workspace.path);
+  assertEquals([...files.keys()].filter((path) => path.endsWith("mcp.json")), []);
+});
 
 Deno.test("One token cannot hold the sessions of another", async () => {
   await using workspace = await TempFolder.create();

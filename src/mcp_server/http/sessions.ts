@@ -279,7 +279,8 @@ export class SessionPool implements AsyncDisposable {
     return (name) => name === WORKSPACE_VARIABLE ? folder : lookup(name);
   }
 
-  async #servers(): Promise<SessionOptions["servers"]> {
+  /** A session's registry has no file: a server that may write to its folder could write there, too. */
+  async #servers(): Promise<ServerRegistry> {
     const { workspace, session: { servers, log } } = this.#options;
     const registry = await ServerRegistry.open({ workspace, servers });
     const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
@@ -291,6 +292,6 @@ export class SessionPool implements AsyncDisposable {
           `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
       );
     }
-    return Object.fromEntries(own);
+    return await ServerRegistry.open({ servers: Object.fromEntries(own) });
   }
 }

@@ -1,7 +1,13 @@
 import { z } from "zod";
 import type { GeneratedTool } from "../../apigen/generate.ts";
 import { shellWord } from "../../mcp/launch.ts";
-import { checkServerName, parseServerParams, type ServerParams } from "../../mcp/params.ts";
+import {
+  checkServerName,
+  type HttpServerParams,
+  parseServerParams,
+  type ServerParams,
+  type StdioServerParams,
+} from "../../mcp/params.ts";
 import { launchText } from "../../servers/facets.ts";
 import { foreignBlock } from "../cell_report.ts";
 import { explained } from "../failure.ts";
@@ -65,7 +71,7 @@ export function registerRegister(
               foreignBlock(JSON.stringify(params, null, 2).split("\n"))
             }`,
           what: `Registering the server "${name}"`,
-          byHand: `Ask the user to run: ${registerCommand(name, params)}`,
+          byHand: byHand(name, params),
           effect:
             `Registers this, which is started or reached outside the code's sandbox: ${launch}`,
         },
@@ -132,28 +138,57 @@ function pairs(separator: string): z.ZodType<Record<string, string>> {
   );
 }
 
-/** The command with which a user registers a server himself. */
-function registerCommand(name: string, params: ServerParams): string {
-  const { connectTimeoutMs } = params;
+/** How a user registers just this server: by a command where its options can say all of it. */
+function byHand(name: string, params: ServerParams): string {
+  const command = registerCommand(name, params);
+  if (command !== undefined) return `Ask the user to run: ${command}`;
+  const file = JSON.stringify({ mcpServers: { [name]: params } });
+  return `Ask the user to run \`ipybox register --from FILE\`, with this in FILE: ${file}`;
+}
+
+function registerCommand(name: string, params: ServerParams): string | undefined {
+  const { connectTimeoutMs, ...start } = params;
+  const words = "url" in start ? remoteWords(start) : localWords(start);
+  if (words === undefined) return undefined;
   const time = connectTimeoutMs === undefined
     ? []
     : ["--connect-timeout", `${connectTimeoutMs / 1000}`];
-  const start = ["ipybox", "register", name, ...time];
-  const words = "url" in params
-    ? [...start, "--url", params.url, ...options("--header", params.headers, ": ")]
-    : [
-      ...[...start, ...options("--env", params.env, "=")],
-      ...(params.cwd === undefined ? [] : ["--cwd", params.cwd]),
-      ...["--", params.command, ...(params.args ?? [])],
-    ];
-  return words.map(shellWord).join(" ");
+  return ["ipybox", "register", name, ...time, ...words].map(shellWord).join(" ");
 }
 
-/** An option for each pair. */
+function remoteWords({ url, headers = {}, type, ...others }: HttpServerParams): Words {
+  const pairs = options("--header", headers, ": ");
+  if (pairs === undefined || type === "http" || Object.keys(others).length > 0) return undefined;
+  return ["--url", url, ...(type === undefined ? [] : ["--type", type]), ...pairs];
+}
+
+function localWords(
+  { command, args = [], env = {}, cwd, sandbox = false, ...others }: StdioServerParams,
+): Words {
+  const pairs = options("--env", env, "=");
+  const isPath = typeof sandbox === "string"; // the command takes it from another folder
+  if (pairs === undefined || isPath || Object.keys(others).length > 0) return undefined;
+  return [
+    ...(sandbox ? ["--sandbox"] : []),
+    ...pairs,
+    ...(cwd === undefined ? [] : ["--cwd", cwd]),
+    ...["--", command, ...args],
+  ];
+}
+
+/** Words of a command line, where that can say it. */
+type Words = string[] | undefined;
+
+/** An option for each pair; none where a pair would be read as another one. */
 function options(
   option: string,
-  pairs: Readonly<Record<string, string>> | undefined,
+  given: Readonly<Record<string, string>>,
   separator: string,
-): string[] {
-  return Object.entries(pairs ?? {}).flatMap(([name, value]) => [option, name + separator + value]);
+): Words {
+  const pairs = Object.entries(given);
+  const isPlain = pairs.every(([name, value]) =>
+    /^[\w.-]+$/.test(name) && value === value.trimStart()
+  );
+  if (!isPlain) return undefined;
+  return pairs.flatMap(([name, value]) => [option, name + separator + value]);
 }
