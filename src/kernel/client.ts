@@ -36,7 +36,7 @@ export class KernelClient implements AsyncDisposable {
    * @throws {KernelStartError} The gateway cannot be reached, or the kernel cannot be set up or is
    * not ready within `startTimeoutMs`.
    * @throws {KernelDiedError} The kernel or its gateway ended meanwhile.
-   * @throws {RangeError} A limit is no number from 0 on.
+   * @throws {RangeError} A limit is below 0, or `startTimeoutMs` is not above 0.
    */
   static async start(options: KernelClientOptions): Promise<KernelClient> {
     return new KernelClient(await KernelHost.start(options));

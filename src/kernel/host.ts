@@ -1,4 +1,5 @@
 import type { KernelState } from "../base/errors.ts";
+import { requirePositive } from "../base/numbers.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
 import { Mutex } from "../base/mutex.ts";
@@ -107,7 +108,8 @@ export class KernelHost implements AsyncDisposable {
 
   /** Starts a kernel, and with it a gateway where none is given. */
   static async start(options: KernelHostOptions): Promise<KernelHost> {
-    for (const name of ["maxOutputBytes", "interruptGraceMs", "startTimeoutMs"] as const) {
+    requirePositive(options, ["startTimeoutMs"]);
+    for (const name of ["maxOutputBytes", "interruptGraceMs"] as const) {
       const value = options[name] ?? 0;
       if (!(value >= 0)) throw new RangeError(`${name} must be a number from 0 on, not ${value}`);
     }
