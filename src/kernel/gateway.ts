@@ -7,11 +7,11 @@ import { abortable, anySignal } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
 import { LinkPort } from "../link/link.ts";
-import { ControlGroup } from "../process/control_group.ts";
 import type { ManagedProcess } from "../process/managed_process.ts";
 import {
   type EffectiveLimits,
   effectiveLimits,
+  LimitedTogether,
   type ResourceLimits,
   rlimits,
 } from "../sandbox/limits.ts";
@@ -192,7 +192,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   }
   deadline.throwIfAborted();
   const { kernelDoor } = options;
-  const grouped = parts.use(new Grouped()); // it ends after what is in it
+  const grouped = parts.use(new LimitedTogether()); // it ends after what is in it
   const launched = launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log });
   state.launched = launched;
   grouped.take(launched.process.pid, limits, log);
@@ -214,29 +214,6 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const sandboxed = prepared !== undefined;
   const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
   return { port, token, folder, sandboxed, kernelsApart, limits, process, exited };
-}
-
-/** What our own processes of a session take of its number: bubblewrap, relays, launcher, gateway. */
-const OWN_PROCESSES = 64;
-
-/** The control group of a session's processes, where there can be one. */
-class Grouped implements AsyncDisposable {
-  taken: Promise<ControlGroup | undefined> = Promise.resolve(undefined);
-
-  take(pid: number, { memoryBytes, processes }: EffectiveLimits, log: Logger): void {
-    const count = processes === null ? null : processes + OWN_PROCESSES;
-    this.taken = ControlGroup.take(pid, { memoryBytes, processes: count }).then((group) => {
-      log.debug(group ? `Limited together by ${group.keeper}` : "No control group can be had");
-      return group;
-    }, (error: unknown) => {
-      log.warn(`The session's processes are not limited together: ${error}`);
-      return undefined;
-    });
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await (await this.taken)?.[Symbol.asyncDispose]();
-  }
 }
 
 /** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */

@@ -19,6 +19,7 @@ import { runProgram } from "../process/run_program.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readSandboxConfig, type SandboxConfig } from "../sandbox/config.ts";
 import { confine } from "../sandbox/confine.ts";
+import { effectiveLimits, LimitedTogether } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import {
   defaultIndex,
@@ -454,6 +455,7 @@ export class PackageFolder {
     },
   ): Promise<{ readonly exitCode: number | null; readonly output: string }> {
     const output = new OutputTail(MAX_OUTPUT_BYTES);
+    await using group = new LimitedTogether(); // it ends after what is in it
     // Nothing is lost by ending it, so it does not get long to do so.
     await using process = ManagedProcess.spawn({
       ...installer,
@@ -465,6 +467,8 @@ export class PackageFolder {
       inputGraceMs: 0,
       termGraceMs: 1000,
     });
+    const sandboxed = this.#options.sandbox !== false;
+    if (sandboxed) group.take(process.pid, effectiveLimits(undefined, { sandboxed }), this.#log);
     const turns = new FairTurns();
     const said = (async () => {
       for await (const chunk of bytesOf(process.pipes)) {

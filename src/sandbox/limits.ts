@@ -1,3 +1,6 @@
+import type { Logger } from "../base/log.ts";
+import { ControlGroup } from "../process/control_group.ts";
+
 /**
  * What one process of the executed code may take. `null` takes a limit away.
  *
@@ -93,4 +96,29 @@ function withoutNull(values: Record<string, number | null>): Record<string, numb
   const set: Record<string, number> = {};
   for (const [name, value] of Object.entries(values)) if (value !== null) set[name] = value;
   return set;
+}
+
+/** What our own processes of a session take of its number: bubblewrap, relays, launcher, gateway. */
+const OWN_PROCESSES = 64;
+
+/** The control group of a sandbox's processes, where there can be one. */
+export class LimitedTogether implements AsyncDisposable {
+  /** Settles once it is there, or cannot be. */
+  taken: Promise<ControlGroup | undefined> = Promise.resolve(undefined);
+
+  /** Takes a process, and with it all that it starts. */
+  take(pid: number, { memoryBytes, processes }: EffectiveLimits, log: Logger): void {
+    const count = processes === null ? null : processes + OWN_PROCESSES;
+    this.taken = ControlGroup.take(pid, { memoryBytes, processes: count }).then((group) => {
+      log.debug(group ? `Limited together by ${group.keeper}` : "No control group can be had");
+      return group;
+    }, (error: unknown) => {
+      log.warn(`The processes of a sandbox are not limited together: ${error}`);
+      return undefined;
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await (await this.taken)?.[Symbol.asyncDispose]();
+  }
 }

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { MemoryGroup } from "../support/memory_group.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { SilentIndex } from "../support/silent_index.ts";
 import { stepsOf } from "../support/steps.ts";
@@ -70,6 +71,8 @@ Deno.test("install_package installs in a sandbox of its own", async (t) => {
       "write to the workspace": "refused",
       "connect to the host": "refused",
       "reach another host": "forbidden",
+      // The system limits an ordinary user's processes one by one, and root's only in a group.
+      "start threads": Deno.uid() === 0 && await MemoryGroup.whyNot() ? "1200" : "limited",
     });
     // Elsewhere it can write, but nothing of that is there in the end.
     const after = await Array.fromAsync(Deno.readDir(outside.path), ({ name }) => name);
@@ -156,6 +159,20 @@ def attempt(action):
         # By the sandbox's proxy, and not because nobody is there. A path may have these digits, too.
         return "forbidden" if " 403 " in f"{error} " else "refused"
 
+def threads():
+    """How many threads can be started, up to more than there may be."""
+    import threading
+    go, started = threading.Event(), []
+    try:
+        while len(started) < 1200:
+            started.append(threading.Thread(target=go.wait, daemon=True))
+            started[-1].start()
+    except RuntimeError:
+        return "limited"
+    finally:
+        go.set()
+    return "1200"
+
 def results():
     attempt(lambda: open("${outside}/written", "w").close())
     attempt(lambda: open(HOME + "/${mark}", "w").close())
@@ -167,6 +184,7 @@ def results():
         "reach another host": attempt(
             lambda: urllib.request.urlopen("https://example.org/", timeout=10).read()
         ),
+        "start threads": threads(),
     }
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
