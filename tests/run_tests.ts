@@ -32,6 +32,8 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
       // The registrations, logins and workspaces of whoever runs the tests stay as they are.
       env: {
         IPYBOX_PYTHON: python,
+        // Tests wait for other programs more than they compute.
+        DENO_JOBS: Deno.env.get("DENO_JOBS") ?? `${2 * navigator.hardwareConcurrency}`,
         XDG_STATE_HOME: `${directory}/state`,
         XDG_DATA_HOME: `${directory}/data`,
       },
