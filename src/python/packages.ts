@@ -547,6 +547,9 @@ function notPlain(
 async function removeAbandoned(root: string): Promise<void> {
   for await (const { path: folder } of abandonedIn(root)) {
     try {
+      // A session may be starting whose workspace cannot be seen from here, as in a container.
+      const { mtime } = await Deno.lstat(join(folder, WORKSPACE));
+      if (Date.now() - (mtime?.getTime() ?? 0) < FRESH_MS) continue;
       for await (const { name: version, isDirectory } of Deno.readDir(folder)) {
         const sitePackages = join(folder, version, "lib", version, "site-packages");
         if (!isDirectory || await judgePackages(sitePackages) !== "plain") continue;
@@ -558,6 +561,8 @@ async function removeAbandoned(root: string): Promise<void> {
     }
   }
 }
+
+const FRESH_MS = 60 * 60_000;
 
 async function* abandonedIn(root: string): AsyncGenerator<{ path: string; workspace: string }> {
   for await (const { name } of Deno.readDir(root)) {

@@ -61,8 +61,10 @@ export class Board {
   /** Whether ipybox is gone or sends this page away, only a request tells. */
   async #lose() {
     if (this.state !== "connecting") this.#become("lost");
-    const response = await fetch("session", { headers: { "x-ipybox-page": "1" } })
-      .catch(() => undefined);
+    const response = await fetch("session", {
+      headers: { "x-ipybox-page": "1" },
+      signal: AbortSignal.timeout(MAX_RETRY_MS), // a computer that slept may wait for nobody
+    }).catch(() => undefined);
     if (response !== undefined && response.status !== 204) return this.#become("closed");
     setTimeout(() => this.#connect(), this.#retryMs);
     this.#retryMs = Math.min(this.#retryMs * 2, MAX_RETRY_MS);
