@@ -58,10 +58,15 @@ for (const [version, atLeast] of [["2025-11-25", 18], ["2026-07-28", 32]] as con
   });
 }
 
+/** It measures how soon a client comes back, which two dozen clients at a time cannot do in time. */
+const TIMED = "sse-retry";
+
 Deno.test("conformance: the suite's older line", async () => {
   const { output, passed } = await run(OLDER_SUITE, ["--suite", "all"]);
 
   const failed = [...passed].filter(([, good]) => !good).map(([name]) => name);
-  assertEquals(failed.sort(), OLDER_WITHOUT, output);
+  assertEquals(failed.filter((name) => name !== TIMED).sort(), OLDER_WITHOUT, output);
   assertEquals(passed.size >= 26, true, output);
+  const alone = await run(OLDER_SUITE, ["--scenario", TIMED]);
+  assertEquals(alone.code, 0, alone.output);
 });
