@@ -134,6 +134,11 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     return this.#pending.size;
   }
 
+  /** What waits for an answer, the oldest first. */
+  protected get waiting(): Iterable<Asked> {
+    return this.#pending.keys();
+  }
+
   /** Calls back with the number of waiting questions whenever it changes, until disposed. */
   onPendingChange(callback: (pending: number) => void): Disposable {
     this.#counters.add(callback);

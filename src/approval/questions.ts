@@ -195,6 +195,8 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
 
   #refusalOf({ serverName }: ElicitationSource): string | undefined {
     if (!this.staffed) return "nobody answers questions here";
+    const open = [...this.waiting].filter((question) => question.serverName === serverName);
+    if (open.length >= QUESTIONS_AT_ONCE) return "too many of its questions are unanswered";
     const limit = this.#limits.getOrInsertComputed(
       serverName,
       () => new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE),

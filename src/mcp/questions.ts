@@ -1,3 +1,4 @@
+import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { z } from "zod";
 
 /** How a person answered a server's question. */
@@ -51,6 +52,21 @@ export type ElicitationQuestion = FormQuestion | UrlQuestion;
 const MAX_MESSAGE = 10_000;
 const MAX_FORM = 250_000;
 
+/** A value takes much more memory than its text, and the schema is kept until the question is answered. */
+const MAX_FORM_VALUES = 15_000;
+
+function isTooLarge(schema: unknown): boolean {
+  const text = JSON.stringify(schema) ?? "";
+  if (text.length > MAX_FORM) return true;
+  try {
+    checkJson(new TextEncoder().encode(text), { maxValues: MAX_FORM_VALUES });
+    return false;
+  } catch (error) {
+    if (error instanceof JsonLimitError) return true;
+    throw error;
+  }
+}
+
 /** Reads a server's question. */
 export function parseElicitation(
   params: Readonly<Record<string, unknown>>,
@@ -58,9 +74,9 @@ export function parseElicitation(
   const { mode = "form", message, requestedSchema, url } = params;
   if (typeof message !== "string" || message.length > MAX_MESSAGE) return "its message is too long";
   if (mode === "form") {
+    if (isTooLarge(requestedSchema)) return "its form is too large";
     const fields = parseForm(requestedSchema);
     if (fields === undefined) return "its schema is not that of a form";
-    if (JSON.stringify(requestedSchema).length > MAX_FORM) return "its form is too large";
     return { kind: "form", message, fields, schema: requestedSchema };
   }
   const address = typeof url === "string" ? URL.parse(url) : null;

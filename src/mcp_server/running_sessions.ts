@@ -30,14 +30,26 @@ export async function prepareSessionsFolder(): Promise<void> {
   if (folder !== undefined) await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
 }
 
-/** Has a session found by its user. */
+/**
+ * Has a session found by its user. Its file is locked for as long as this process lives: a port says
+ * nothing, as any user can listen at one that a process has left.
+ */
 export async function announceSession(session: RunningSession): Promise<AsyncDisposable> {
   const folder = sessionsFolder();
   if (folder === undefined) return { [Symbol.asyncDispose]: () => Promise.resolve() };
   await prepareSessionsFolder();
-  const path = join(folder, `${crypto.randomUUID()}.json`);
-  await Deno.writeTextFile(path, JSON.stringify(session), { createNew: true, mode: 0o600 });
-  return { [Symbol.asyncDispose]: () => forget(path) };
+  const name = join(folder, crypto.randomUUID());
+  const path = `${name}.json`;
+  const file = await Deno.open(name, { createNew: true, write: true, mode: 0o600 });
+  await file.lock(true); // before others can see it
+  await Deno.writeTextFile(name, JSON.stringify(session));
+  await Deno.rename(name, path);
+  return {
+    async [Symbol.asyncDispose]() {
+      await forget(path);
+      file.close();
+    },
+  };
 }
 
 /** Finds the sessions of this user. Those that did not end cleanly are forgotten. */
@@ -47,7 +59,7 @@ export async function runningSessions(workspace?: string): Promise<RunningSessio
   const found: RunningSession[] = [];
   for (const path of await recordsIn(folder)) {
     const session = await readRecord(path);
-    if (session === undefined || !await answers(session)) await forget(path);
+    if (session === undefined) await forget(path);
     else if (workspace === undefined || isInside(session.workspace, workspace)) found.push(session);
   }
   return found;
@@ -55,8 +67,18 @@ export async function runningSessions(workspace?: string): Promise<RunningSessio
 
 /** Asks a session for a link to its approval page. */
 export async function pageLinkOf(session: RunningSession): Promise<string> {
-  const response = await ask(session, "POST", "/page-link");
-  return z.object({ url: z.url() }).parse(await response.json()).url;
+  const { url, token } = session;
+  using client = directClient(new URL(url).hostname);
+  const signal = AbortSignal.timeout(ANSWER_MS);
+  const headers = { authorization: `Bearer ${token}` };
+  const response = await fetch(new URL("/page-link", url), {
+    client,
+    method: "POST",
+    headers,
+    signal,
+  });
+  const text = await new Response(bodyOf(response, signal), response).text();
+  return z.object({ url: z.url() }).parse(JSON.parse(text)).url;
 }
 
 async function recordsIn(folder: string): Promise<string[]> {
@@ -70,9 +92,11 @@ async function recordsIn(folder: string): Promise<string[]> {
   }
 }
 
-/** A record; `undefined` for one that is damaged or was removed in the meantime. */
+/** A record; `undefined` for one that is damaged, or whose process has ended. */
 async function readRecord(path: string): Promise<RunningSession | undefined> {
   try {
+    using file = await Deno.open(path, { read: true, write: true });
+    if (await file.tryLock(true)) return undefined;
     return recordSchema.parse(JSON.parse(await Deno.readTextFile(path)));
   } catch (error) {
     const isDamaged = error instanceof SyntaxError || error instanceof z.ZodError;
@@ -81,30 +105,7 @@ async function readRecord(path: string): Promise<RunningSession | undefined> {
   }
 }
 
-async function answers(session: RunningSession): Promise<boolean> {
-  try {
-    const response = await ask(session, "GET", "/status");
-    await response.body?.cancel();
-    return response.ok; // another program at the same port knows no such token
-  } catch (error) {
-    if (error instanceof TypeError) return false; // nobody is there
-    throw error;
-  }
-}
-
-async function ask(
-  { url, token }: RunningSession,
-  method: string,
-  path: string,
-): Promise<Response> {
-  using client = directClient(new URL(url).hostname);
-  const signal = AbortSignal.timeout(ANSWER_MS);
-  const headers = { authorization: `Bearer ${token}` };
-  const response = await fetch(new URL(path, url), { client, method, headers, signal });
-  return new Response(bodyOf(response, signal), response);
-}
-
-/** How long a session may take to answer; a busy one is not forgotten for less. */
+/** How long a session may take to answer. */
 const ANSWER_MS = 10_000;
 
 async function forget(path: string): Promise<void> {

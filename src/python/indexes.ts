@@ -95,11 +95,23 @@ export function indexSettings(listing: string, main: string): IndexSettings {
   };
 }
 
-/** Whether what an installer is given to reach the indexes holds a password or a private key. */
+/**
+ * Whether what an installer is given to reach the indexes holds a password or a private key: before a
+ * host's name, in a query, or as a token among the folders of its path, as some registries have it.
+ */
 export function hasSecrets({ env, file }: IndexSettings): boolean {
   const texts = [file ?? "", ...Object.values(env)];
-  return texts.some((text) => /:\/\/[^/\s@]*@|^client-cert = /m.test(text));
+  return texts.some((text) => /^client-cert = /m.test(text)) ||
+    texts.flatMap((text) => text.split(/[\s,]+/)).some((word) => {
+      const url = URL.parse(word);
+      if (url === null || !/^https?:$/.test(url.protocol)) return false;
+      return url.username !== "" || url.password !== "" || url.search !== "" ||
+        url.pathname.split("/").some((part) => TOKEN.test(part));
+    });
 }
+
+/** A name of a folder that nobody has thought up. */
+const TOKEN = /^(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w-]{16,}$/;
 
 /** The hosts of those texts that are addresses, sorted. */
 function hostsOfUrls(texts: readonly string[]): string[] {

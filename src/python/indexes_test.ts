@@ -1,7 +1,7 @@
 import { assertEquals, assertRejects } from "@std/assert";
 import { TempFolder } from "../../tests/support/temp_folder.ts";
 import { ConfigError } from "../base/errors.ts";
-import { indexSettings, readUvSettings, uvSettings } from "./indexes.ts";
+import { hasSecrets, indexSettings, readUvSettings, uvSettings } from "./indexes.ts";
 
 const PUBLIC = "https://public.example/simple";
 
@@ -79,4 +79,22 @@ Deno.test("readUvSettings() reads the user's file, and says what is wrong with i
   assertEquals((await readUvSettings(env, PUBLIC)).hosts, ["one.example"]);
   await Deno.writeTextFile(env.UV_CONFIG_FILE, "index-url = 3");
   await assertRejects(() => readUvSettings(env, PUBLIC), ConfigError, "uv.toml");
+});
+
+Deno.test("hasSecrets() finds what opens an index, wherever it stands", () => {
+  const listing = (url: string) => `global.extra-index-url='${url}'\n`;
+  const main = "https://pypi.example/simple";
+  for (
+    const url of [
+      "https://someone:secret@pypi.example/simple",
+      "https://token@pypi.example/simple",
+      "https://dl.example/S3cretTokenOfThirty/acme/python/simple/",
+      "https://pypi.example/simple?token=1",
+    ]
+  ) assertEquals(hasSecrets(indexSettings(listing(url), main)), true, url);
+  assertEquals(hasSecrets(indexSettings("global.client-cert='/home/me/key.pem'\n", main)), true);
+  const open = "https://packages.example/artifactory/api/pypi/python-remote-mirror/simple";
+  assertEquals(hasSecrets(indexSettings(listing(open), main)), false);
+  const env = { UV_INDEX: "acme=https://someone:secret@pypi.example/simple" };
+  assertEquals(hasSecrets(uvSettings([], env, main)), true);
 });

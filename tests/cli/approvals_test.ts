@@ -104,6 +104,27 @@ Deno.test("ipybox approvals --link prints a link, and forgets sessions that are 
   assertEquals(await Array.fromAsync(Deno.readDir(folder)), []);
 });
 
+Deno.test("Whoever listens at the port of a session that was killed is told nothing", async () => {
+  await using state = await TempFolder.create();
+  const told: string[] = [];
+  await using impostor = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen() {} },
+    (request) => {
+      told.push(request.url);
+      return Response.json({ status: "ok", url: "http://evil.example/page/open?code=LOGIN" });
+    },
+  );
+  const folder = `${state.path}/ipybox/sessions`;
+  await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  const url = `http://127.0.0.1:${impostor.addr.port}`;
+  const record = { workspace: state.path, label: "", url, token: "secret" };
+  await Deno.writeTextFile(`${folder}/left.json`, JSON.stringify(record), { mode: 0o600 });
+  const env = { XDG_STATE_HOME: state.path };
+  const { code, output } = await ipyboxAtTerminal(["approvals", "--link"], [], { env });
+  assertEquals([code, told], [1, []], output);
+  assertStringIncludes(output, "No session of `ipybox mcp` runs here");
+});
+
 Deno.test("Executed code cannot see what opens its session", async () => {
   await using workspace = await workspaceWithServer();
   await using state = await TempFolder.create();
