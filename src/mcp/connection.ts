@@ -378,6 +378,8 @@ export class McpConnection implements AsyncDisposable {
       await settledWithin(farewell, FAREWELL_MS);
     }
     await this.#client.close();
+    // The SDK has let go of a transport that ended by itself, whose process may still be ending.
+    if (this.#transport instanceof StdioTransport) await this.#transport.close();
     this.#lose();
     await this.#belongings?.[Symbol.asyncDispose]();
   }

@@ -47,6 +47,20 @@ Deno.test("EventStream writes the events that it reads, wherever they are cut", 
   }
 });
 
+Deno.test("EventStream takes large responses, and no requests of that size", async () => {
+  const values = Array.from({ length: 30_000 }, () => 1);
+  const response = `data: ${JSON.stringify({ id: 1, result: { values, name: "method" } })}\n\n`;
+  assertEquals(await pass(response, [], 1e6), response);
+  const notification = `data: ${JSON.stringify({ method: "m", params: { values } })}\n\n`;
+  assertEquals(
+    await pass(notification + response, [], 1e6),
+    "data: instead: UnusableMessageError: An MCP server sent a request or notification with more " +
+      "than 20000 values\n\n",
+  );
+  const broken = `data: {"method": ${"[],".repeat(30_000)}\n\n`;
+  assertEquals(await pass(broken, [], 1e6), broken);
+});
+
 Deno.test("EventStream gives another event in place of one that is too large, and ends", async () => {
   const fits = `data: ${"1".repeat(9000)}\n\n`;
   const all = await pass(`${fits}${fits}data: ${"1".repeat(10_001)}\n\ndata: 4\n\n`);

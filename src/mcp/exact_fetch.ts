@@ -12,6 +12,7 @@ import { JsonMeter } from "../json/measure.ts";
 import {
   checkMessage,
   checkSize,
+  checkUnasked,
   hostRoom,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
@@ -283,18 +284,20 @@ class EventReader {
     [this.#name, this.#named, this.#atValue] = ["", false, false];
     [this.#value, this.#isFirstLine] = [undefined, false];
     if (!isEmpty) return undefined;
-    const fields = this.#fields;
+    const [fields, meter] = [this.#fields, this.#meter];
     [this.#fields, this.#meter, this.#lines] = [new Map(), new JsonMeter(), 0];
     this.#incoming.end();
     if (fields.size === 0) return undefined;
-    const parts = [...fields].map(([name, value]) => this.#field(name, value.take()));
+    const parts = [...fields].map(([name, value]) => this.#field(name, value.take(), meter));
     return joinBytes(...parts, encoder.encode("\n"));
   }
 
-  #field(name: string, value: Uint8Array): Uint8Array {
+  #field(name: string, value: Uint8Array, meter: JsonMeter): Uint8Array {
     if (name === "retry") return encoder.encode(`retry: ${retryOf(decoder.decode(value))}\n`);
     if (name !== "data") return joinBytes(encoder.encode(`${name}: `), value, encoder.encode("\n"));
-    const text = this.#write(decoder.decode(value));
+    const data = decoder.decode(value);
+    checkUnasked(data, meter);
+    const text = this.#write(data);
     return encoder.encode(`data: ${text.replaceAll("\n", "\ndata: ")}\n`);
   }
 }

@@ -24,6 +24,30 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
   }
 }
 
+/**
+ * The most values of a request or a notification. Results can be large tables; what a server sends
+ * unasked can not, and the SDK takes ten times as long for it as parsing does.
+ */
+const MAX_UNASKED_VALUES = 20_000;
+
+/** Checks a message that may be no response, once it has been measured. */
+export function checkUnasked(text: string, { values }: JsonMeasure): void {
+  if (values <= MAX_UNASKED_VALUES || !text.includes('"method"')) return;
+  if (!hasMethod(text)) return;
+  throw new UnusableMessageError(
+    `An MCP server sent a request or notification with more than ${MAX_UNASKED_VALUES} values`,
+  );
+}
+
+function hasMethod(text: string): boolean {
+  try {
+    const message: unknown = JSON.parse(text);
+    return isRecord(message) && "method" in message;
+  } catch {
+    return false; // who parses it says so
+  }
+}
+
 /** Checks the size of a message while it comes. */
 export function checkSize(bytes: number, maxBytes: number = MAX_MESSAGE_BYTES): void {
   if (bytes > maxBytes) throw tooLong(maxBytes);

@@ -3,15 +3,18 @@ import type { ProcessEvidence } from "../base/errors.ts";
 import { mayRead } from "../base/permission.ts";
 import { FairTurns, settledWithin } from "../base/signals.ts";
 import type { ByteStream } from "../base/streams.ts";
+import { measureJson } from "../json/measure.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
 import {
   checkMessage,
   checkSize,
+  checkUnasked,
   hostRoom,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
   parseMessage,
+  UnusableMessageError,
 } from "./message.ts";
 import type { JSONRPCMessage, Transport } from "./sdk.ts";
 
@@ -183,12 +186,15 @@ export class StdioTransport implements Transport {
   }
 
   #parse(line: Uint8Array): JSONRPCMessage | undefined {
-    checkMessage(line); // which ends the connection: whoever waits for the message must not wait on
+    const measure = measureJson(line);
+    checkMessage(measure); // which ends the connection: whoever waits for the message must not wait on
     const text = this.#decoder.decode(line);
     if (text.trim() === "") return undefined;
     try {
+      checkUnasked(text, measure);
       return parseMessage(text);
-    } catch {
+    } catch (error) {
+      if (error instanceof UnusableMessageError) throw error;
       const shown = JSON.stringify(text.slice(0, 120));
       this.onerror?.(new Error(`An MCP server wrote a line that is no message: ${shown}`));
       return undefined;

@@ -1,5 +1,6 @@
 /** Servers that write more than anybody could read, beside others that want to be answered. */
-import { assert } from "@std/assert";
+import { assert, assertRejects, assertStringIncludes } from "@std/assert";
+import { ToolCallError } from "../../src/base/errors.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import { rawServer } from "../support/mcp.ts";
 
@@ -15,6 +16,21 @@ const FLOODS = {
   },
   "answers to nothing": { line: '{"jsonrpc":"2.0","id":99999,"result":{}}\n' },
 };
+
+Deno.test("a server that sends a notification of 200,000 names is stopped", async () => {
+  await using connection = await connectMcp("flood", rawServer());
+  const names = Object.fromEntries(Array.from({ length: 200_000 }, (_, at) => [`n${at}`, 1]));
+  const line = JSON.stringify({
+    jsonrpc: "2.0",
+    method: "notifications/message",
+    params: { level: "info", data: 1, _meta: names },
+  });
+  const error = await assertRejects(
+    () => connection.callTool("pour", { line: `${line}\n`, ms: 1 }),
+    ToolCallError,
+  );
+  assertStringIncludes(error.message, "more than 20000 values");
+});
 
 for (const [what, flood] of Object.entries(FLOODS)) {
   Deno.test(`a server that writes ${what} without end does not stop the host`, async () => {
