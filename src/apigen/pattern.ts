@@ -25,8 +25,9 @@ const MAX_GROUPS = 1_000;
 /** How deep groups may nest. The engine has such a limit, too. */
 const MAX_DEPTH = 100;
 
-/** Repetitions up to which the engine's size limit cannot be reached. */
+/** Repetitions, and characters times them, up to which the engine's size limit cannot be reached. */
 const MAX_CERTAIN_REPETITIONS = 250;
+const MAX_CERTAIN_SIZE = 20_000;
 
 const parser = new RegExpParser({ ecmaVersion: 2024 });
 
@@ -39,7 +40,8 @@ export function translatePattern(source: string): Pattern | undefined {
   spend(20 + 20 * source.length);
   try {
     const printer = new Printer();
-    return { source: printer.print(parse(source).alternatives), certain: printer.certain };
+    const printed = printer.print(parse(source).alternatives);
+    return { source: printed, certain: printer.isCertain(source.length) };
   } catch (error) {
     if (error instanceof UntranslatableError || error instanceof SyntaxError) return undefined;
     throw error;
@@ -62,8 +64,9 @@ class Printer {
   #repetitions = 1;
   #hasProperties = false;
 
-  get certain(): boolean {
-    return !this.#hasProperties && this.#repetitions <= MAX_CERTAIN_REPETITIONS;
+  isCertain(length: number): boolean {
+    return !this.#hasProperties && this.#repetitions <= MAX_CERTAIN_REPETITIONS &&
+      this.#repetitions * length <= MAX_CERTAIN_SIZE;
   }
 
   print(alternatives: readonly AST.Alternative[]): string {

@@ -65,6 +65,7 @@ Deno.test("translatePattern() takes little time for whatever it is given", () =>
 Deno.test("translatePattern() is certain only of patterns that the linear engine surely compiles", () => {
   assertEquals(translatePattern("^[a-z]{1,64}$")?.certain, true);
   assertEquals(translatePattern("\\w{1000}")?.certain, false);
+  assertEquals(translatePattern(`^(?:${"\\S".repeat(2400)}){250}$`)?.certain, false);
   assertEquals(translatePattern("((a{99}){99}){99}")?.certain, false);
   assertEquals(translatePattern("\\p{Letter}")?.certain, false);
 });

@@ -24,6 +24,9 @@ const INDEXED = new RegExp(
 const REPOSITORY = new RegExp(
   String.raw`^(?:${NAME}\s*@\s*)?git\+(https://[A-Za-z0-9._~:/@#&=%+-]+)$`,
 );
+/** A name of the internet: no address, no pattern, nothing of this machine. */
+const HOST =
+  /^(?!.*\.localhost$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.){1,9}[a-z][a-z0-9-]{0,61}[a-z0-9]$/;
 const MAX_LENGTH = 500;
 
 /**
@@ -39,7 +42,7 @@ export function parseRequirement(text: string): Requirement {
     const address = REPOSITORY.exec(trimmed)?.[1];
     const url = address === undefined ? null : URL.parse(address);
     const isPlain = url !== null && url.username === "" && url.password === "" && url.port === "" &&
-      url.hostname.includes(".") && url.pathname.length > 1;
+      HOST.test(url.hostname) && url.pathname.length > 1;
     if (isPlain) return { text: trimmed, name: undefined, host: url.hostname };
   }
   throw new TypeError(
