@@ -173,7 +173,7 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
       [["show", "../etc.x"], 'No saved action "../etc.x"'],
       [["run", "good.one", "--arg", "number"], 'Option --arg takes NAME=VALUE: received "number"'],
       [["run", "good.one", "--args", "[1]"], 'Option --args takes a JSON object: received "[1]"'],
-      [["run"], "Name a saved action as CATEGORY.NAME"],
+      [["run"], "Specify a saved action as CATEGORY.NAME"],
       [["save"], 'Unknown action "save": use list, show, check or run'],
     ] as const
   ) {

@@ -253,7 +253,7 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
     (await ipybox(["policy", "explain", ...call], options)).stdout.trimEnd().split("\n");
   const id = lines[0]?.slice(0, 8);
   assertEquals(await explain("raw.count"), [
-    `allow: remembered always (${id}), for any arguments, unless the tool changed since; else`,
+    `allow: remembered always (${id}), for any arguments, unless the tool has changed since; otherwise`,
     "ask: There is no policy",
     `    remembered always (${id}), for any arguments: allow`,
   ]);

@@ -244,6 +244,6 @@ Deno.test("a workspace that shows too much is not shared", async (t) => {
     const args = ["mcp", "--http", "0", "--token-file", tokens, "--workspace", workspace.path];
     const { code, stderr } = await ipybox([...args, "--share-workspace", "copy"]);
     assertEquals(code, 2);
-    assertStringIncludes(stderr, "lies in the workspace, which --share-workspace shows");
+    assertStringIncludes(stderr, "is in the workspace, which --share-workspace shows");
   });
 });

@@ -186,7 +186,7 @@ export class OutputPrinter {
     this.#room = MAX_UNREAD;
     if (this.#leftOut === 0) return;
     this.endLine();
-    this.#io.err(`[ipybox: ${this.#leftOut} characters that came during a question are left out]`);
+    this.#io.err(`[ipybox: ${this.#leftOut} characters printed during a question were dropped]`);
     this.#leftOut = 0;
   }
 

@@ -42,7 +42,7 @@ export class Terminal implements CommandIo, Disposable {
       writeAll(Deno.stdout, text);
     } catch (cause) {
       if (!(cause instanceof Deno.errors.BrokenPipe)) throw cause;
-      throw new StdoutClosedError("Nobody reads the output any more", { cause });
+      throw new StdoutClosedError("The reader of the output has gone", { cause });
     }
   }
 
@@ -66,7 +66,7 @@ export class Terminal implements CommandIo, Disposable {
     for (;;) {
       this.errText(marked(question));
       if (await line.untilQuiet(stop)) break;
-      this.errText("That key came before the question was shown. Please answer again.\n");
+      this.errText("You pressed that key before the question was shown. Please answer again.\n");
     }
     const text = await answer;
     if (text === null) this.errText("\n");
