@@ -147,7 +147,7 @@ const MAX_NAME = 1_000;
 const MAX_INSTRUCTIONS = 100_000;
 
 const LEFT_OUT =
-  "The server's list of tools is too large to generate an API for all of it: this tool is left out";
+  "The server's list of tools is too large to generate an API for all of them: this tool is omitted";
 
 /**
  * Renders a tool. One that defeats the generator gets a module that takes any arguments; `undefined`
@@ -194,7 +194,7 @@ function readTools({ tools, unusable = [] }: ToolListing): ToolEntry[] {
     const reason = unusable[index];
     if (reason !== undefined) return { name: entry.name, reason };
     if (seen.has(entry.name)) {
-      return { name: entry.name, reason: "A tool of the same name comes earlier in the list" };
+      return { name: entry.name, reason: "An earlier tool in the list has the same name" };
     }
     seen.add(entry.name);
     return entry;

@@ -144,10 +144,10 @@ export class ApprovalClient implements AsyncDisposable {
     const { id } = message;
     if (message.method === "approve" && !isIdOf(id, message.call)) {
       const call = describeCall(message.call);
-      this.#log.error(`Rejected a request whose id is that of another call: ${call}`);
+      this.#log.error(`Rejected a request whose id belongs to another call: ${call}`);
       return void this.#send(id, {
         approved: false,
-        reason: "The approver was shown another call",
+        reason: "The approver was shown a different call",
       });
     }
     const request = this.#requestOf(message);

@@ -143,7 +143,7 @@ export class Consents {
           await this.#options.store?.add(consent, (earlier) => !stays(earlier));
         } catch (error) {
           const message = messageOf(error);
-          this.#log.error(`Cannot remember a decision, it counts for one call only: ${message}`);
+          this.#log.error(`Cannot remember a decision, so it applies to one call only: ${message}`);
         }
     }
     for (const watcher of this.#watchers) watcher();

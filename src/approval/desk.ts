@@ -303,7 +303,7 @@ const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "The ca
 export const DECIDED: Refusal = {
   accepted: false,
   type: "cancelled",
-  reason: "An answer to another request decided this one, too",
+  reason: "An answer to another request also decided this one",
 };
 
 function unavailable(reason: string): Refusal {

@@ -92,7 +92,7 @@ const DENIED = {
   tool: "Tool calls are denied",
   shell: "Shell commands are denied",
   shell_magic: "Shell commands are denied",
-  resource: "Requests for resources are denied",
-  elicitation: "Questions of servers are declined",
+  resource: "Resource requests are denied",
+  elicitation: "Questions from servers are declined",
   change: "Changes are denied",
 } as const;

@@ -86,7 +86,9 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
    */
   accept(content: Readonly<Record<string, FormValue>> = {}): boolean {
     if (this.question.kind === "url") {
-      if (Object.keys(content).length > 0) throw new TypeError("An address takes no content");
+      if (Object.keys(content).length > 0) {
+        throw new TypeError("An answer to a URL question has no content");
+      }
       return this.#answer({ action: "accept" });
     }
     const problems = checkForm(this.question.fields, content);
@@ -187,18 +189,18 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
   ): Promise<ElicitationAnswer> {
     const refused = this.#refusalOf(source);
     if (refused !== undefined) {
-      this.#log.debug(`Declined a question of MCP server "${source.serverName}": ${refused}`);
+      this.#log.debug(`Declined a question from MCP server "${source.serverName}": ${refused}`);
       return { action: "decline" };
     }
     return await this.wait(new ElicitationRequest(source, question), { signal });
   }
 
   #refusalOf({ serverName }: ElicitationSource): string | undefined {
-    if (!this.staffed) return "nobody answers questions here";
+    if (!this.staffed) return "nobody is here to answer questions";
     const limit = this.#limits.getOrInsertComputed(
       serverName,
       () => new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE),
     );
-    return limit.take() ? undefined : "it asks too often";
+    return limit.take() ? undefined : "it asks too many questions";
   }
 }

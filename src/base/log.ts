@@ -146,7 +146,7 @@ export function limitedLogger(log: Logger): Logger {
       leftOut++;
       return;
     }
-    if (leftOut > 0) log[level](`${leftOut} messages before this one were left out`);
+    if (leftOut > 0) log[level](`${leftOut} messages before this one were omitted`);
     leftOut = 0;
     log[level](message);
   };

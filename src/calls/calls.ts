@@ -279,8 +279,8 @@ export class Calls {
     const file = quoted(path.slice(0, 100));
     if (this.#notes.length >= MAX_NOTES) return;
     this.#notes.push(
-      `[ipybox] ${file} lies in a folder of MCP server "${serverName}" that code cannot read. To have ` +
-        "its files in the workspace, the user can register it with --cwd '${workspaceFolder}'",
+      `[ipybox] ${file} is in a folder of MCP server "${serverName}" that code cannot read. To get ` +
+        "its files into the workspace, the user can register it with --cwd '${workspaceFolder}'",
     );
   }
 
@@ -299,7 +299,7 @@ export class Calls {
     const names = this.#options.pool.knownNames(serverName);
     if (names.length === 0) return undefined;
     const near = nearestNames(toolName, names, 3).map(quoted).join(", ");
-    const others = near === "" ? "" : `; the nearest that it has: ${near}`;
+    const others = near === "" ? "" : `; the closest names are: ${near}`;
     return `MCP server "${serverName}" lists no tool ${quoted(toolName.slice(0, 100))}${others}`;
   }
 
@@ -368,7 +368,7 @@ function problemOf(check: () => unknown): string | undefined {
 function requireSameTool(serverName: string, shown: Tool, current: Tool | undefined): void {
   if (current === shown || toolHash(current) === toolHash(shown)) return;
   const name = quoted(shown.name.slice(0, 100));
-  const message = `MCP server "${serverName}" changed its tool ${name} before it could be called`;
+  const message = `MCP server "${serverName}" changed its tool ${name} before the call was sent`;
   throw new ToolCallError("cancelled", message);
 }
 
@@ -379,7 +379,7 @@ function requireSameServer(
   current: ServerParams | undefined,
 ): void {
   if (current === shown || JSON.stringify(current) === JSON.stringify(shown)) return;
-  const message = `MCP server "${serverName}" was registered anew before it could be called`;
+  const message = `MCP server "${serverName}" was registered again before the call was sent`;
   throw new ToolCallError("cancelled", message);
 }
 

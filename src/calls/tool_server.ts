@@ -147,7 +147,7 @@ export class ToolServer implements AsyncDisposable {
   get kernelDoor(): Door {
     const port = this.#kernelPort;
     if (port !== undefined) return doorAt("tcp", port, this.kernelToken);
-    throw new Error("The kernel's door of this tool server has no port: kernelPort is false");
+    throw new Error("This tool server has no port for kernels: kernelPort is false");
   }
 
   /**

@@ -193,7 +193,7 @@ export class CodeExecutor implements AsyncDisposable {
         case "approval":
           if (event.request.kind !== "change") await event.request.accept();
           else {await event.request.reject(
-              "execute() accepts calls, and no servers of unknown origin",
+              "execute() approves calls, but not the start of unregistered servers",
             );}
           break;
         case "result":
@@ -315,8 +315,8 @@ export class CodeExecutor implements AsyncDisposable {
     const parsed = list.map(parseRequirement);
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
-        "Cannot install packages: this executor keeps none",
-        "Leave out `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write)",
+        "Cannot install packages: this executor has no packages folder",
+        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write)",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);

@@ -31,7 +31,7 @@ export class CopyLimitError extends Error {
 
   /** @param limit Which limit was reached. */
   constructor(readonly limit: "entries" | "bytes" | "depth") {
-    super(`There is too much to be copied: the limit of ${limit} is reached`);
+    super(`Too much to copy: the limit of ${limit} is reached`);
   }
 }
 

@@ -136,7 +136,9 @@ async function refuseShared(path: string): Promise<void> {
   if (reason === undefined) return;
   await Deno.remove(path);
   throw new ConfigError(
-    `Cannot keep private files in ${dirname(path)}: ${reason}; set TMPDIR to a folder of your own`,
+    `Cannot keep private files in ${
+      dirname(path)
+    }: ${reason}; set TMPDIR to a folder that only you can write to`,
   );
 }
 
@@ -165,7 +167,7 @@ async function removeAbandoned(own: string, log: Logger): Promise<void> {
       await removeHeld(path, signal);
     } catch (error) {
       // Code in a sandbox may have seen to that. It must not keep this process from starting.
-      log.warn(`Cannot remove all of ${path}, which an ended process left: ${error}`);
+      log.warn(`Cannot remove all of ${path}, left by a process that has ended: ${error}`);
     }
   });
 }

@@ -94,7 +94,7 @@ class Pass {
   /** Whether anything was removed or moved. */
   changed = false;
   /** Why something was not. */
-  failure = new Error("It is being written to");
+  failure = new Error("Something is writing to it");
   /** Folders that were moved up, and are next. */
   readonly #found: string[] = [];
   readonly #folder: string;

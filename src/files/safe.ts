@@ -27,7 +27,7 @@ export async function readHostileFile(path: string): Promise<string | undefined>
     case "being replaced":
       throw new ConfigError(`Cannot read ${path}: it is ${read}`);
     case "too large":
-      throw new ConfigError(`Cannot read ${path}: it is above 4 MiB`);
+      throw new ConfigError(`Cannot read ${path}: it is larger than 4 MiB`);
   }
   return new TextDecoder().decode(read);
 }

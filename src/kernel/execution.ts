@@ -285,7 +285,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
 
   /** What the code asks now: it waits for one answer at a time. */
   #ask(content: JsonObject, kernel: Kernel): InputRequest {
-    this.#question?.withdraw("The code asks anew");
+    this.#question?.withdraw("The code asked again");
     const question = inputQuestion(content);
     return this.#question = new InputRequest(question, (value) => kernel.reply(value));
   }

@@ -112,8 +112,8 @@ export class KernelGateway implements AsyncDisposable {
       throw new GatewayStartError(
         `The kernel gateway did not answer within ${
           startTimeoutMs / 1000
-        } s: where this machine is ` +
-          "slow or busy a larger startTimeoutMs helps; `ipybox doctor` says what else to do",
+        } s. If this machine is ` +
+          "slow or busy, increase startTimeoutMs; otherwise run `ipybox doctor`",
         { exitCode: null, signal: null, stderrTail: state.launched?.process.stderrTail ?? "" },
         { cause: error },
       );
@@ -255,7 +255,7 @@ async function untilAnswers(
     // To its end, but not more than a gateway would say.
     const answer = new TextDecoder().decode(await fill(new Uint8Array(8192), connection));
     if (!answer.startsWith("HTTP/1.1 200 ")) {
-      throw new Error(`The kernel gateway answers, but says: ${answer.split("\r\n")[0]}`);
+      throw new Error(`The kernel gateway answered: ${answer.split("\r\n")[0]}`);
     }
   } catch (error) {
     signal.throwIfAborted();

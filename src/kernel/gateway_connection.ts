@@ -84,7 +84,7 @@ export class GatewayConnection implements AsyncDisposable {
     const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
     const model: unknown = parsed(await startOf(response, signal));
     if (isObject(model) && typeof model.id === "string") return model.id;
-    throw new Error("The kernel gateway named no kernel id; is it a Jupyter Kernel Gateway?");
+    throw new Error("The kernel gateway returned no kernel id; is it a Jupyter Kernel Gateway?");
   }
 
   /** Whether the gateway still knows a kernel: it forgets those that have ended. */

@@ -111,7 +111,9 @@ export class KernelHost implements AsyncDisposable {
     requirePositive(options, ["startTimeoutMs"]);
     for (const name of ["maxOutputBytes", "interruptGraceMs"] as const) {
       const value = options[name] ?? 0;
-      if (!(value >= 0)) throw new RangeError(`${name} must be a number from 0 on, not ${value}`);
+      if (!(value >= 0)) {
+        throw new RangeError(`${name} must be a number of 0 or more, not ${value}`);
+      }
     }
     const host = new KernelHost(options);
     try {
@@ -310,8 +312,8 @@ export class KernelHost implements AsyncDisposable {
     if (state.is === "busy" && kernel === "kept") {
       this.#state = { is: "idle", start: state.start };
     } else if (state.is === "busy") {
-      this.#log.debug("an interrupted execution goes on; its kernel is replaced");
-      this.#replace(new DOMException("The kernel was given up", "AbortError"));
+      this.#log.debug("an execution did not stop when interrupted; replacing its kernel");
+      this.#replace(new DOMException("The kernel was abandoned", "AbortError"));
     } else if (kernel === "lost") {
       this.#tell();
     }
@@ -359,7 +361,7 @@ export class KernelHost implements AsyncDisposable {
         await kernel.begin(toolToken);
         return kernel;
       } catch (error) {
-        this.#log.debug(`The spare kernel is of no use: ${messageOf(error)}`);
+        this.#log.debug(`Cannot use the spare kernel: ${messageOf(error)}`);
         this.#end(spare, error);
       }
     }
@@ -442,7 +444,7 @@ export class KernelHost implements AsyncDisposable {
         this.#end(spare, kernel.ended.reason);
         if (lifeMs >= SHORT_LIFE_MS) this.#prepareSpare();
       }), (error) => {
-      this.#log.debug(`There is no spare kernel: ${messageOf(error)}`);
+      this.#log.debug(`Cannot start a spare kernel: ${messageOf(error)}`);
       if (this.#spare === spare) this.#spare = undefined;
     });
   }

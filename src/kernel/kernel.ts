@@ -78,8 +78,8 @@ export class Kernel implements AsyncDisposable {
     const timeout = new AbortController();
     const given = anySignal(timeout.signal, signal);
     const timer = setTimeout(() => {
-      const message = `The kernel was not ready within ${startTimeoutMs / 1000} s: where this ` +
-        "machine is slow or busy a larger startTimeoutMs helps; `ipybox doctor` says what else to do";
+      const message = `The kernel was not ready within ${startTimeoutMs / 1000} s. If this ` +
+        "machine is slow or busy, increase startTimeoutMs; otherwise run `ipybox doctor`";
       timeout.abort(startError(gateway, message));
     }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {
@@ -101,7 +101,7 @@ export class Kernel implements AsyncDisposable {
       } catch (error) {
         const isFinal = signal.aborted || attempt === MAX_ATTEMPTS;
         if (isFinal || !(error instanceof UnansweredError)) throw error;
-        options.log.debug(`a kernel could not be started, another one is: ${error.message}`);
+        options.log.debug(`a kernel could not be started, trying again: ${error.message}`);
       }
     }
   }
@@ -203,7 +203,7 @@ export class Kernel implements AsyncDisposable {
    */
   async begin(toolToken: string | undefined): Promise<void> {
     const code = beginCode(toolToken);
-    await this.#runSilently(code, "Cannot hand the kernel over", BEGIN_TIMEOUT_MS);
+    await this.#runSilently(code, "Cannot hand over the kernel", BEGIN_TIMEOUT_MS);
   }
 
   /** Gives the kernel up: all that is under way fails with `reason`. */
@@ -221,7 +221,7 @@ export class Kernel implements AsyncDisposable {
     if (await deleteKernel(this.#options, this.#id)) return;
     await this.gateway.end().catch((error: unknown) => {
       this.#options.log.error(
-        `Cannot end a kernel gateway that does not end its kernels: ${messageOf(error)}`,
+        `Cannot stop a kernel gateway that does not stop its kernels: ${messageOf(error)}`,
       );
     });
   }
@@ -266,7 +266,7 @@ export class Kernel implements AsyncDisposable {
     if (reply.status === "ok") return;
     throw new Error(
       `${failure}: ${reply.ename}: ${reply.evalue}; ` +
-        "the gateway's PYTHONPATH must hold ipybox_runtime",
+        "the gateway's PYTHONPATH must contain ipybox_runtime",
     );
   }
 
@@ -283,7 +283,9 @@ export class Kernel implements AsyncDisposable {
       this.#take(message, data.byteLength);
     } catch (error) {
       // An error in an event's handler would end the process, and with it all other kernels.
-      this.#options.log.error(`Cannot take a message of kernel ${this.#id}: ${messageOf(error)}`);
+      this.#options.log.error(
+        `Cannot accept a message from kernel ${this.#id}: ${messageOf(error)}`,
+      );
     }
   }
 
@@ -318,12 +320,13 @@ export class Kernel implements AsyncDisposable {
     try {
       runs = await this.gateway.knowsKernel(this.#id, timeout);
     } catch (error) {
-      return await this.#lost(`its gateway does not say whether it runs: ${messageOf(error)}`);
+      return await this.#lost(
+        `cannot tell from its gateway whether it is running: ${messageOf(error)}`,
+      );
     }
     if (!runs) return this.#die(content);
-    const message =
-      "The kernel was ended and its variables are lost: it was said that it had died, " +
-      "but it was running";
+    const message = "The kernel was stopped and its variables are lost: it was reported dead, " +
+      "but was still running";
     const evidence = { exitCode: null, signal: null, stderrTail: this.#stderr() };
     this.abandon(new KernelDiedError(message, evidence));
   }
@@ -333,9 +336,9 @@ export class Kernel implements AsyncDisposable {
     const evidence = { ...exitStatus(content.returncode), stderrTail: this.#stderr() };
     const outOfMemory = content.oom_killer === true && evidence.signal === "SIGKILL";
     const how = outOfMemory
-      ? "the system killed it (SIGKILL), as memory ran out"
+      ? "the system killed it (SIGKILL) because memory ran out"
       : evidence.exitCode === null && evidence.signal === null
-      ? "it may have run out of memory, crashed or been ended by its own code"
+      ? "it may have run out of memory, crashed, or been killed by its own code"
       : describeExit(evidence);
     const { limits } = this.gateway.address;
     const hint = limits === undefined ? undefined : deathHint(evidence.signal, limits);
@@ -452,7 +455,7 @@ function isOutput({ channel, type }: JupyterMessage): boolean {
 }
 
 function note(bytes: number): JupyterMessage {
-  const text = `[ipybox: ${formatBytes(bytes)} of output between executions left out]\n`;
+  const text = `[ipybox: ${formatBytes(bytes)} of output between executions omitted]\n`;
   return {
     channel: "iopub",
     type: "stream",

@@ -231,8 +231,8 @@ export class OutputCollector implements Disposable {
     if (this.#saidFull) return;
     this.#saidFull = true;
     this.#say(
-      "Some displays and errors were left out: all take more than " +
-        `${formatBytes(MAX_KEPT_BYTES)}, or are more than ${MAX_KEPT}`,
+      "Some displays and errors were omitted: together they exceed " +
+        `${formatBytes(MAX_KEPT_BYTES)}, or number more than ${MAX_KEPT}`,
     );
   }
 

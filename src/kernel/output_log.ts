@@ -212,9 +212,7 @@ export class OutputLog {
     let kept = 0;
     for (const entry of this.#entries) kept += bytesOf(entry);
     const missing = formatBytes(this.#totalBytes - kept);
-    return `[ipybox: ${missing} of ${
-      formatBytes(this.#totalBytes)
-    } of text left out here; ${note}]`;
+    return `[ipybox: ${missing} of ${formatBytes(this.#totalBytes)} of text omitted here; ${note}]`;
   }
 
   #trimIfLarge(): void {

@@ -77,7 +77,7 @@ export function toCodePoints(code: string, index: number): number {
   const inside = Number.isInteger(index) && index >= 0 && index <= code.length;
   if (!inside || isLowSurrogate(code, index) && isHighSurrogate(code, index - 1)) {
     throw new RangeError(
-      `The cursor must stand between two characters of the code, not at ${index}`,
+      `The cursor must be between two characters of the code, not at ${index}`,
     );
   }
   let points = 0;

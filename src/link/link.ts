@@ -113,7 +113,9 @@ export class Link implements AsyncDisposable {
         for (const frame of decoder.push(bytes)) this.#receive(frame);
       }
       if (this.#failure !== undefined) throw this.#failure;
-      if (decoder.pending > 0 && !this.#ended) throw new LinkError("The link ended within a frame");
+      if (decoder.pending > 0 && !this.#ended) {
+        throw new LinkError("The link ended in the middle of a frame");
+      }
     } finally {
       this.#end();
     }
@@ -146,7 +148,9 @@ export class Link implements AsyncDisposable {
   #find(frame: Frame): LinkStream | undefined {
     const id = frame.stream;
     const known = id % 2 === 0 ? id > 0 && id < this.#nextStream : id <= this.#lastPeerStream;
-    if (!known) throw new LinkError(`The link carried a frame for stream ${id}, which never was`);
+    if (!known) {
+      throw new LinkError(`The link carried a frame for stream ${id}, which never existed`);
+    }
     return this.#streams.get(id);
   }
 
@@ -177,7 +181,7 @@ export class Link implements AsyncDisposable {
     this.#outbox.push(bytes);
     this.#outboxSize += bytes.length;
     if (this.#outboxSize > MAX_OUTBOX) {
-      this.#failure = new LinkError("The launcher does not read what it is sent");
+      this.#failure = new LinkError("The launcher does not read its input");
       return this.#end();
     }
     if (this.#outboxSize > CONGESTED) this.#drained ??= Promise.withResolvers();
@@ -246,7 +250,7 @@ function parseJson(payload: Uint8Array): unknown {
 
 function parseExit(payload: Uint8Array): ExitStatus {
   const exit = exitSchema.safeParse(parseJson(payload));
-  if (!exit.success) throw new LinkError("The link carried an EXIT that says nothing");
+  if (!exit.success) throw new LinkError("The link carried a malformed EXIT");
   return { exitCode: exit.data.code, signal: exit.data.signal };
 }
 

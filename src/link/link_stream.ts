@@ -127,7 +127,7 @@ export class LinkStream implements ByteStream {
 }
 
 function gone(): Error {
-  return new Error("The stream is gone");
+  return new Error("The stream is closed");
 }
 
 /**

@@ -19,7 +19,9 @@ export function checkArguments(
   try {
     const safe = guarded(schema, { references: 0 });
     const { valid, errorMessage } = validator.getValidator(safe)(JSON.parse(stringifyExact(args)));
-    return valid ? undefined : (errorMessage ?? "They do not fit its schema").slice(0, MAX_PROBLEM);
+    return valid
+      ? undefined
+      : (errorMessage ?? "They do not match its schema").slice(0, MAX_PROBLEM);
   } catch {
     return undefined; // the schema is no schema, or has no end: the server judges by it itself
   }

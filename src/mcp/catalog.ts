@@ -133,7 +133,7 @@ export async function listAll(
     onWeight(weight);
     bytes += weight;
     if (bytes > maxMiB * 2 ** 20) {
-      const what = `The server's answer to ${method} takes more than ${maxMiB} MiB of memory`;
+      const what = `The server's answer to ${method} needs more than ${maxMiB} MiB of memory`;
       throw new ToolCallError("protocol_error", what);
     }
     for (const item of listed) items.push(item);
@@ -143,7 +143,7 @@ export async function listAll(
     cursor = next;
     if (pages === 0) end = performance.now() + MAX_PAGING_MS;
   }
-  throw new ToolCallError("protocol_error", `The server's answer to ${method} has no end`);
+  throw new ToolCallError("protocol_error", `The server's answer to ${method} has endless pages`);
 }
 
 /** Refuses what a server answered. */

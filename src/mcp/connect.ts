@@ -119,7 +119,7 @@ interface InnerOptions extends SessionConnectOptions {
   readonly listings: RateLimit;
 }
 
-const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
+const SANDBOX_HINT = "it can only reach what its arguments name and its settings allow, and no " +
   "network but the domains in them: see docs/servers.md";
 
 const LONGER_HINT = ". If this machine is slow or busy, try again; if the server needs longer, " +
@@ -161,7 +161,7 @@ async function connectStdio(
   state = () =>
     fetch.underWay
       ? "is being downloaded, which can take minutes"
-      : `is still starting, for which it has ${attempt.seconds} s`;
+      : `is still starting (limit: ${attempt.seconds} s)`;
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
@@ -297,7 +297,7 @@ class Attempt implements Disposable {
 
   /** What was waited for, and how long. */
   get waited(): string {
-    return `did not answer the MCP handshake within ${this.seconds} s`;
+    return `did not complete the MCP handshake within ${this.seconds} s`;
   }
 
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
@@ -345,7 +345,7 @@ function endOf(evidence: Partial<ProcessEvidence> | undefined, error: unknown): 
     return `exited with code ${evidence.exitCode} before it answered`;
   }
   if (typeof evidence?.signal === "string") {
-    return `was ended by ${evidence.signal} before it answered`;
+    return `was killed by ${evidence.signal} before it answered`;
   }
   return `cannot be used: ${messageOf(error)}`;
 }

@@ -206,10 +206,10 @@ export class McpConnection implements AsyncDisposable {
   #problemOf(entry: unknown): string | undefined {
     const tool = readTool(entry);
     if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
-      return "It runs only as a task, and its server does not offer tasks";
+      return "It runs only as a task, and its server does not support tasks";
     }
     if (weightOf(entry, MAX_TOOL_MIB * 2 ** 20) > MAX_TOOL_MIB * 2 ** 20) {
-      return `Its definition takes more than ${MAX_TOOL_MIB} MiB of memory`;
+      return `Its definition needs more than ${MAX_TOOL_MIB} MiB of memory`;
     }
     return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }

@@ -128,7 +128,7 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
   const value = withUsualUrl(given);
   const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
   if (keys.includes("command") === keys.includes("url")) {
-    throw new ConfigError(`${at}: give either "command" or "url"`);
+    throw new ConfigError(`${at}: specify either "command" or "url"`);
   }
   if (keys.includes("command")) {
     const parsed = check(at, stdioParams, value);

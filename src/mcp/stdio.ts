@@ -90,7 +90,7 @@ export class StdioTransport implements Transport {
   /** Starts the process. */
   start(): Promise<void> {
     if (this.#process !== undefined) {
-      return Promise.reject(new Error("Cannot start an MCP server: it was started already"));
+      return Promise.reject(new Error("Cannot start an MCP server: it has already been started"));
     }
     try {
       const process = ManagedProcess.spawn({
@@ -190,7 +190,7 @@ export class StdioTransport implements Transport {
       return parseMessage(text);
     } catch {
       const shown = JSON.stringify(text.slice(0, 120));
-      this.onerror?.(new Error(`An MCP server wrote a line that is no message: ${shown}`));
+      this.onerror?.(new Error(`An MCP server wrote a line that is not a message: ${shown}`));
       return undefined;
     }
   }

@@ -100,7 +100,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     const round = this.#rounds.get(id);
     if (round === undefined) {
       throw new Error(
-        "This cell's approvals were not answered in time, and it was stopped: run it again",
+        "The cell was stopped because its approvals were not answered in time: run it again",
       );
     }
     clearTimeout(round.expiry);

@@ -139,7 +139,7 @@ export class CellRun {
     request.response.then(() => this.#elsewhere--);
     left.then((why) => {
       if (why === undefined || !(request instanceof ElicitationRequest)) return;
-      this.#notes.push(`A question of the MCP server "${request.serverName}" was declined: ${why}`);
+      this.#notes.push(`A question from MCP server "${request.serverName}" was declined: ${why}`);
     });
   }
 

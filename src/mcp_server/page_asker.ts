@@ -55,7 +55,7 @@ export class PageAsker {
       const code = link.searchParams.get("code");
       log.warn(
         `Approvals${whose}: ${link}\n` +
-          `  or ${page.address} with the code ${code} (once, within 5 minutes; only for you)`,
+          `  or ${page.address} with the code ${code} (once, within 5 minutes; for you only)`,
       );
     });
   }
@@ -151,5 +151,5 @@ export class PageAsker {
 }
 
 function unasked(isUnasked: boolean): string {
-  return isUnasked ? "the client answered without asking anybody (does it run headless?); " : "";
+  return isUnasked ? "the client answered without asking anybody (is it headless?); " : "";
 }

@@ -135,7 +135,7 @@ export class RequestProgress implements Disposable {
         message: seconds < 5 ? message : `${message} (${seconds} s)`,
       },
     }).catch((error: unknown) => {
-      this.#log.debug(`Cannot tell the client of progress: ${error}`);
+      this.#log.debug(`Cannot report progress to the client: ${error}`);
       this.#stop();
     });
   }

@@ -220,9 +220,9 @@ export class Session implements AsyncDisposable {
       const path = typeof whole === "string"
         ? whole
         : outputs.write("txt", new TextEncoder().encode(whole.text));
-      return this.artifacts.add("outputs", path, "Whole output of a cell");
+      return this.artifacts.add("outputs", path, "Full output of a cell");
     } catch (error) {
-      this.log.warn(`Cannot save the whole output of a cell: ${error}`);
+      this.log.warn(`Cannot save the full output of a cell: ${error}`);
       return undefined;
     }
   }
@@ -343,7 +343,7 @@ class CellPlaces {
 
 function refusal(what: string): TooManyCellsError {
   return new TooManyCellsError(
-    `${what} run or wait for their turn in this session already: wait for their results, then run this one`,
+    `${what} are already running or queued in this session: wait for their results, then run this one`,
   );
 }
 

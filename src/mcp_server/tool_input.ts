@@ -54,7 +54,7 @@ export const forClients: DeclareInput = (schema) => {
 
 const SESSION: PlainSchema = {
   type: "string",
-  description: "Handle from open_session (default: the session that calls without one share)",
+  description: "Handle from open_session (default: the shared session)",
   default: "",
 };
 

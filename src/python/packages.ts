@@ -485,7 +485,7 @@ export class PackageFolder {
       return { exitCode, output: output.text };
     } catch (error) {
       if (error !== deadline.reason || !deadline.aborted) throw error;
-      const ended = `The installer was ended, as it took more than ${timeoutMs / 1000} s`;
+      const ended = `The installer was stopped because it took more than ${timeoutMs / 1000} s`;
       onLine(ended);
       return { exitCode: null, output: `${output.text}${ended}\n` };
     }
@@ -494,9 +494,9 @@ export class PackageFolder {
 
 const ONLY_WHEELS =
   "[ipybox] Only wheels can be installed here: your package index needs credentials, which the " +
-  "build of a source package could read. Build a wheel, and publish it in your index\n";
+  "build of a source package could read. Build a wheel and publish it to your index\n";
 const ONLY_BY_PIP =
-  "[ipybox] Your package index needs credentials, which ipybox can keep from packages only with " +
+  "[ipybox] Your package index needs credentials, which ipybox can hide from packages only with " +
   "pip: run `python -m ensurepip` for the kernels' Python\n";
 
 /** Where the packages of a workspace are, for every Python. */
@@ -532,11 +532,11 @@ function notPlain(
   folder: string,
 ): ConfigError {
   const what = judgement === "missing"
-    ? "packages lack a folder"
+    ? "the packages have no folder"
     : `${judgement.notPlain} is not a plain folder`;
   return new ConfigError(
-    `Cannot use the packages in ${folder}: ${what}. An installed package may have changed it to reach ` +
-      "other files: remove the folder, and install again what you trust",
+    `Cannot use the packages in ${folder}: ${what}. An installed package may have changed it to access ` +
+      "other files: remove the folder, and reinstall the packages you trust",
   );
 }
 

@@ -74,7 +74,7 @@ async function buildWall(
   const filter = syscallFilter({ unixSockets: allowAllUnixSockets, namespaces });
   if (filter === undefined) {
     throw new SandboxUnavailableError(
-      `There is no system call filter for ${Deno.build.arch}`,
+      `No system call filter for ${Deno.build.arch}`,
       "Run ipybox on x86_64 or aarch64, or without a sandbox: --no-sandbox",
     );
   }

@@ -257,7 +257,7 @@ export class ServerMessages {
     const denial = gate.judge(questionCall(source, question));
     if (denial === undefined) return await elicitations.ask(source, question, signal);
     const { reason = "Denied by the approval policy" } = denial;
-    log.debug(`Declined a question of MCP server "${serverName}": ${reason}`);
+    log.debug(`Declined a question from MCP server "${serverName}": ${reason}`);
     return { action: "decline" };
   }
 }

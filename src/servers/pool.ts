@@ -216,7 +216,7 @@ export class McpPool implements AsyncDisposable {
     const present = this.#slots.get(serverName);
     if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {
-      this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
+      this.#log.info(`MCP server "${serverName}" was registered again; restarting it`);
       this.#end(serverName);
     }
     const { hooks, ...connect } = this.#options;
@@ -376,7 +376,7 @@ class ServerSlot implements AsyncDisposable {
     const current = this.#current;
     this.#forget(); // the next call starts it again
     if (current === undefined) return;
-    connect.log?.debug(`MCP server "${serverName}" is stopped: nobody used it`);
+    connect.log?.debug(`MCP server "${serverName}" was stopped because it was idle`);
     const failed = (error: unknown) =>
       connect.log?.error(`Cannot stop MCP server "${serverName}": ${error}`);
     current.then((connection) => connection[Symbol.asyncDispose]()).catch(failed);

@@ -52,7 +52,7 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertEquals({ code, stdout }, { code: 3, stdout: "" });
     assertEquals(
       stderr,
-      `ipybox: MCP server "remote" asks for a login: ` +
+      `ipybox: MCP server "remote" requires a login: ` +
         `run \`ipybox register --login ${args.slice(1).join(" ")}\`\n`,
     );
     assertEquals(await filesBelow(workspace.path), new Map());

@@ -80,7 +80,7 @@ Deno.test("A client of the newer era opens sessions, names them and closes them"
 
   const full = await host.call("open_session");
   assertEquals(full.isError, true);
-  assertStringIncludes(full.text, "There are 2 sessions already: close one");
+  assertStringIncludes(full.text, "All 2 sessions are in use: close one");
   assertEquals((await host.call("close_session", { session })).text, `Closed session ${session}`);
   const gone = await host.call(CELL, { code: "x", session });
   assertEquals(gone.isError, true);

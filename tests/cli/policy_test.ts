@@ -48,10 +48,10 @@ Deno.test("ipybox policy checks, tests and explains the workspace's policy and t
   const shell = await ipybox(["policy", "explain", "--shell", "git log | sh"], options);
   assertEquals(
     shell.stdout,
-    "ask: .ipybox/policy.json rule 3 may match, but that cannot be told here: " +
-      "it is more than a simple command: it has a |\n" +
+    "ask: .ipybox/policy.json rule 3 may match, but this is uncertain: " +
+      "it is not a simple command: it has a |\n" +
       "    .ipybox/policy.json rule 3: allow, may match: " +
-      "it is more than a simple command: it has a |\n",
+      "it is not a simple command: it has a |\n",
   );
 
   await Deno.mkdir(`${home.path}/ipybox`);
@@ -78,8 +78,8 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
   const unknown = await explain("files.read-text");
   assertEquals(
     unknown.stdout,
-    "ask: .ipybox/policy.json rule 1 may match, but that cannot be told here: the tool's annotations do not say enough\n" +
-      "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations do not say enough\n",
+    "ask: .ipybox/policy.json rule 1 may match, but this is uncertain: the tool's annotations are incomplete\n" +
+      "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations are incomplete\n",
   );
   assertMatch(unknown.stderr, /^Server "files" has no generated package here, .*register it/);
 
@@ -94,10 +94,10 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
     "allow: .ipybox/policy.json rule 1",
   );
   assertEquals((await ipybox(["policy", "test"], options)).stdout, "1 passed, 0 failed\n");
-  assertMatch((await explain("files.write")).stdout, /^ask: .*annotations do not say enough/);
+  assertMatch((await explain("files.write")).stdout, /^ask: .*annotations are incomplete/);
   assertEquals(
     (await explain("--shell", "git log | head")).stdout,
-    "allow: No rule is about shell commands\n",
+    "allow: No rule applies to shell commands\n",
   );
 });
 
@@ -173,7 +173,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   const verified = await ipybox(["audit", "--verify"], { cwd });
   assertEquals([verified.code, verified.stdout.split("\n")[0]], [
     1,
-    "audit.jsonl:1: It was changed: its hash is another",
+    "audit.jsonl:1: The line was changed: its hash does not match",
   ]);
 });
 

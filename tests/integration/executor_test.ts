@@ -200,7 +200,7 @@ Deno.test("A reader that pauses does not fill the memory, and loses no result", 
       case "result": {
         const text = event.result.text ?? "";
         assert(text.startsWith("x\nxxx") && text.endsWith("xxx"), text.slice(0, 100));
-        const whole = /the whole is in (\S+)\]/.exec(text)?.[1] ?? "";
+        const whole = /the full text is in (\S+)\]/.exec(text)?.[1] ?? "";
         assertEquals((await Deno.stat(whole)).size, "x\n".length + FLOOD_BYTES);
       }
     }

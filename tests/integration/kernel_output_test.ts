@@ -150,7 +150,7 @@ display({"image/jpeg": "/9j/"}, raw=True)
 
   await t.step("300 000 lines", async () => {
     const { text } = await client.execute("for i in range(300_000): print(i)").result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assert(text !== null && text.length < 1.1 * 1024 ** 2);
     assert(text.startsWith("0\n1\n2\n") && text.endsWith("\n299998\n299999"));
     const whole = await Deno.readTextFile(path ?? "");
@@ -168,14 +168,14 @@ for i in range(30_000):
 
   await t.step("20 MB in one line", async () => {
     const { text } = await client.execute("print('x' * 20_000_000)").result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assertEquals(await Deno.readTextFile(path ?? ""), "x".repeat(20_000_000) + "\n");
     assert(text !== null && text.length < 1.1 * 1024 ** 2);
   });
 
   await t.step("100 MB at once, more than a WebSocket message may hold", async () => {
     const { text } = await client.execute("print('y\\n' * 50_000_000)").result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assertEquals((await Deno.stat(path ?? "")).size, 100_000_001);
   });
 
@@ -196,7 +196,7 @@ for i in range(100):
     const { text, outputs } = await client.execute("'a' * 3_000_000 + 'z'").result;
     assert(text?.startsWith("'aaa") && text.endsWith("az'") && text.length < 1.1 * 1024 ** 2);
     assertEquals(outputs[0]?.type, "execute_result");
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assert(path === undefined || (await Deno.stat(path)).size >= 3_000_003);
   });
 });
@@ -216,7 +216,7 @@ for i in range(5000):
     while (performance.now() < end); // this process takes nothing
 
     const { text } = await execution.result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assertEquals((await Deno.stat(path ?? "")).size, 300_000_000);
     const status = await kernel.text(
       "import os; print(open(f'/proc/{os.getppid()}/status').read())",

@@ -174,7 +174,7 @@ Deno.test("a workspace that is too large is not copied, and the error says what 
   assertEquals(isError, true);
   assertMatch(
     text,
-    /^Cannot copy the workspace \S+ to a session: its files are larger than 1\.0 GiB together\. .*--share-workspace read-only$/,
+    /^Cannot copy the workspace \S+ to a session: its files exceed 1\.0 GiB in total\. .*--share-workspace read-only$/,
   );
   const [session] = await Array.fromAsync(Deno.readDir(`${workspace.path}/.ipybox/sessions`))
     .then((entries) => entries.filter(({ isDirectory }) => isDirectory));

@@ -131,7 +131,7 @@ export class AuditFile implements Disposable {
   }
 
   #open(): Deno.FsFile {
-    if (this.#file === undefined) throw new Error("The file of the audit log is not open");
+    if (this.#file === undefined) throw new Error("The audit log file is not open");
     return this.#file.handle;
   }
 

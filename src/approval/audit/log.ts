@@ -214,7 +214,7 @@ export class AuditLog implements AsyncDisposable {
 
   #tellLost(error: unknown, lines: number): void {
     if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
-    else this.#log.debug(`Audit log: ${lines} more lines lost: ${error}`);
+    else this.#log.debug(`Audit log: lost ${lines} more lines: ${error}`);
     this.#failed = true;
   }
 }

@@ -87,7 +87,7 @@ export class PageDesk implements Disposable {
     call: ApprovalCall,
     options: Pick<ApprovalWaitOptions, "signal" | "approver">,
   ): Promise<ApprovalResponse> {
-    const check = () => "this cannot be edited: deny it, and say what should be different";
+    const check = () => "this cannot be edited: deny it and say what should change";
     const { signal, approver } = options;
     return await this.#desks.channel.request(call, {
       signal,

@@ -118,8 +118,8 @@ export async function acceptPolicy(workspace: string, text: string): Promise<boo
 
 /** Says of a policy that it is not accepted, and what to do. */
 export function notAccepted({ path }: FoundPolicy): string {
-  return `You have not accepted the policy ${path} as it is now: what it allows is asked about. ` +
-    "Look at it and accept it by `ipybox policy accept`";
+  return `You have not accepted the current version of policy ${path}: calls that it allows need approval. ` +
+    "Review and accept it with `ipybox policy accept`";
 }
 
 /** A policy that is not accepted allows nothing: what it would allow is asked about. */
@@ -153,7 +153,7 @@ export function policyFiles(workspace: string | undefined): Map<string, string> 
 async function requireOutOfReach(file: string, workspace: string | undefined): Promise<void> {
   if (workspace === undefined || !await isInReach(file, workspace)) return;
   throw new ConfigError(
-    `Policy "${file}" lies in the workspace, where executed code can change it: ` +
+    `Policy "${file}" is in the workspace, where executed code can change it: ` +
       `move it to ${join(workspace, ".ipybox")} or out of the workspace, or work in another folder`,
   );
 }

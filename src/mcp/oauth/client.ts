@@ -50,8 +50,8 @@ export async function chooseClient(
   if (before !== undefined && isGood(before, issuer, redirectUri)) return clientOf(before);
   if (metadata !== undefined && metadata.registration_endpoint === undefined) {
     throw new OAuthHttpError(
-      "its authorization server registers no clients by itself: register one there by hand, with the " +
-        `redirect address http://127.0.0.1/callback, and give its id with --client-id`,
+      "its authorization server does not support dynamic client registration: register a client there with the " +
+        `redirect URI http://127.0.0.1/callback, and pass its id with --client-id`,
     );
   }
   const registered = await registerClient(issuer, {
@@ -188,10 +188,10 @@ export const oauthParams: z.ZodType<OAuthParams> = z.strictObject({
   const complain = (message: string) => context.addIssue({ code: "custom", message });
   const secret = clientSecret ?? privateKey;
   if (clientSecret !== undefined && privateKey !== undefined) {
-    complain('give either "clientSecret" or "privateKey"');
+    complain('specify either "clientSecret" or "privateKey"');
   }
   if (secret !== undefined && (clientId === undefined || issuer === undefined)) {
-    complain('"clientSecret" and "privateKey" need "clientId", and "issuer": who may get them');
+    complain('"clientSecret" and "privateKey" need "clientId" and "issuer"');
   }
   if (grant === "client_credentials" && secret === undefined) {
     complain('the grant "client_credentials" needs "clientSecret" or "privateKey"');
@@ -257,7 +257,7 @@ async function protectedResource(
   if (metadata === undefined) return undefined;
   const { resource } = metadata;
   if (!checkResourceAllowed({ requestedResource: server, configuredResource: resource })) {
-    throw new OAuthHttpError("its metadata is that of another server");
+    throw new OAuthHttpError("its metadata belongs to another server");
   }
   return metadata;
 }
@@ -278,5 +278,5 @@ function wrongIssuer(named: string): never {
 /** Without it a stolen code would be worth a token, so the standard wants us to stop. */
 function requirePkce({ code_challenge_methods_supported: methods }: AuthorizationServerMetadata) {
   if (methods?.includes("S256")) return;
-  throw new OAuthHttpError("its authorization server does not say that it supports PKCE with S256");
+  throw new OAuthHttpError("its authorization server does not advertise PKCE with S256");
 }

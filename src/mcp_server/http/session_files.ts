@@ -31,14 +31,14 @@ export async function serveFiles(
   const [, id, path] = /^\/sessions\/([^/]+)\/files\/(.*)$/.exec(pathname) ?? [];
   if (id === undefined || path === undefined) return undefined;
   const pooled = pool.find(owner, id);
-  if (pooled === undefined) throw new Refused(404, "There is no such session");
+  if (pooled === undefined) throw new Refused(404, "No such session");
   using uses = new DisposableStack();
   uses.use(pooled.use());
   try {
     uses.use(budget.forFile(owner));
     await pooled.session.filled;
     const parts = pathParts(decoded(path));
-    if (parts[0] === OWN_STATE) throw new Refused(403, `${OWN_STATE} is not for clients`);
+    if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
     if (request.method !== "PUT") {
       requireMethod(request, "GET");
       const file = await openBeneath(pooled.folder, parts);

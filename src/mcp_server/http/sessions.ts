@@ -191,8 +191,8 @@ export class SessionPool implements AsyncDisposable {
     const all = this.#held.values().reduce((sum, held) => sum + held, 0);
     if (own >= share || all >= maxSessions) {
       const these = own >= share && share < maxSessions
-        ? `Your token has ${own} of the ${maxSessions} sessions, which is its share`
-        : `There are ${maxSessions} sessions already`;
+        ? `Your token already has its share of the sessions: ${own} of ${maxSessions}`
+        : `All ${maxSessions} sessions are in use`;
       throw new TooManySessionsError(
         `${these}: close one, or start ipybox with a higher --max-sessions`,
       );
@@ -256,7 +256,7 @@ export class SessionPool implements AsyncDisposable {
       await entry.session[Symbol.asyncDispose]();
       await PackageFolder.remove(entry.folder);
     } catch (error) {
-      entry.session.log.error(`Session ${entry.id} did not end cleanly: ${error}`);
+      entry.session.log.error(`Session ${entry.id} did not close cleanly: ${error}`);
     } finally {
       entry.place[Symbol.dispose]();
       this.#giveBack(entry.owner);
@@ -288,7 +288,7 @@ export class SessionPool implements AsyncDisposable {
     if (others.length > 0) {
       // Whoever serves others decides on servers, and not these.
       log?.warn(
-        `Left out of sessions, as you have not registered them: ${others.join(", ")} in ` +
+        `Not available in sessions because you have not registered them: ${others.join(", ")} in ` +
           `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
       );
     }
