@@ -128,7 +128,7 @@ from .api import run
 const BROKEN_REPORT = `
 failed  bad.one
           api.py imports impl.py: import it inside run()
-          api.py has no documentation: its first line is what lists show
+          api.py has no docstring: lists show its first line
           __init__.py does not export run(): from .api import run
           parameter 'a' of run() has no type
           run() has the parameters ['a', 'b'] in api.py and ['a'] in impl.py

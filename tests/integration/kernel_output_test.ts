@@ -242,12 +242,12 @@ Deno.test("A value that is too large for a message does not cost the kernel", as
       [
         "an image",
         "display({'image/png': 'A' * 70_000_000, 'text/plain': '<Figure>'}, raw=True)",
-        /^<Figure>\n\[ipybox: image\/png of 70000000 characters was left out: .*to a file/,
+        /^<Figure>\n\[ipybox: image\/png of 70000000 characters was omitted: .*to a file/,
       ],
       [
         "JSON",
         "display({'application/json': ['x' * 9] * 9_000_000}, raw=True)",
-        /^\[ipybox: application\/json of \d+ characters was left out/,
+        /^\[ipybox: application\/json of \d+ characters was omitted/,
       ],
     ] as const
   ) {
@@ -262,7 +262,7 @@ Deno.test("A value that is too large for a message does not cost the kernel", as
     const error = await rejection(client.execute("raise ValueError('x' * 70_000_000)").result);
     assertInstanceOf(error, CodeExecutionError);
     assertEquals(error.ename, "ValueError");
-    assertMatch(error.evalue, /characters were left out: one message may hold 60 MiB/);
+    assertMatch(error.evalue, /characters were omitted: the limit per message is 60 MiB/);
     assertEquals(await kernel.text("a"), "5");
   });
 });
