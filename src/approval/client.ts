@@ -88,7 +88,7 @@ export class ApprovalClient implements AsyncDisposable {
   /**
    * Connects to a tool server and becomes its approver.
    *
-   * @param options Where it is, its token, and who decides.
+   * @param options Its address, its token, and who decides.
    * @returns The connected client.
    * @throws {Error} It cannot be reached, the token is wrong, or another approver stays.
    */

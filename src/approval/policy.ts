@@ -15,7 +15,7 @@ export interface PolicyVerdict {
 export interface ApprovalPolicy {
   /** Judges one call. */
   decide(call: ApprovalCall): PolicyVerdict;
-  /** Patterns for names of arguments whose values the audit log leaves out, beside the usual ones. */
+  /** Patterns for names of arguments whose values the audit log omits, in addition to the built-in ones. */
   readonly redact?: readonly string[];
 }
 

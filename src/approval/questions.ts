@@ -16,11 +16,11 @@ export type Answerer = (request: ElicitationRequest) => void | Promise<void>;
 export interface ElicitationSource {
   /** The registered server. */
   readonly serverName: string;
-  /** The tool call that was under way, where there was just one at that server. */
+  /** The current tool call, if there was exactly one on that server. */
   readonly callId?: string;
 }
 
-/** What {@linkcode ElicitationRequest} needs beside its question. */
+/** What {@linkcode ElicitationRequest} needs in addition to its question. */
 export interface ElicitationRequestOptions {
   /** The request's id; by default one that is random. */
   id?: string;
@@ -50,7 +50,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   override readonly id: string;
   /** The registered server that asks. */
   readonly serverName: string;
-  /** The tool call that was under way, where there was just one at that server. */
+  /** The current tool call, if there was exactly one on that server. */
   readonly callId: string | undefined;
   /** What it asks. All texts in it are the server's, which nobody has checked. */
   readonly question: ElicitationQuestion;
@@ -58,11 +58,11 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   readonly #onAnswer: (answer: ElicitationAnswer) => boolean;
 
   /**
-   * Made by ipybox, not by hand.
+   * Created by ipybox; not for direct construction.
    *
    * @param source Who asks.
    * @param question What is asked.
-   * @param options Its id and where answers go.
+   * @param options Its id, and the recipient of the answer.
    */
   constructor(
     source: ElicitationSource,
@@ -128,7 +128,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
-   * Takes the question back: it counts as cancelled. The person who is asked cancels instead.
+   * Withdraws the question: it counts as cancelled. The person who is asked cancels instead.
    *
    * @param refusal Why.
    */

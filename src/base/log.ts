@@ -16,7 +16,7 @@ export interface Logger {
   info(message: string): void;
   /** Something is weaker or slower than it could be. */
   warn(message: string): void;
-  /** Something failed that no caller is told of by an exception. */
+  /** A background error that no caller can catch. */
   error(message: string): void;
 }
 

@@ -137,7 +137,7 @@ export class ToolRunner implements AsyncDisposable {
    * @param options The servers, and how calls are approved.
    * @returns The runner.
    * @throws {ConfigError} The registry cannot be read.
-   * @throws {RangeError} A time limit or a number is not above 0.
+   * @throws {RangeError} A time limit or a number is not positive.
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);

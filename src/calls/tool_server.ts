@@ -163,7 +163,7 @@ export class ToolServer implements AsyncDisposable {
   /**
    * Makes a link to the approval page. It works once, and for some minutes.
    *
-   * @returns The link, for the person who decides and nobody else.
+   * @returns The link, only for the person who decides.
    */
   approvalPage(): URL {
     return this.page.url();

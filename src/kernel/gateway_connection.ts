@@ -5,7 +5,7 @@ import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
 import { describeExit } from "./traceback.ts";
 
-/** Where a kernel gateway listens, and what is known of its process. */
+/** The address of a kernel gateway, and information about its process. */
 export interface GatewayAddress {
   /** Its base URL, such as `http://127.0.0.1:8888`. */
   readonly url: URL;

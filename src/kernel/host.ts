@@ -165,7 +165,7 @@ export class KernelHost implements AsyncDisposable {
     if (this.#state.is === "busy") await this.#state.execution.interrupt();
   }
 
-  /** Says whether code can be run as it stands, or wants more lines. */
+  /** Tells whether code is complete or needs more lines. */
   async isComplete(code: string, options: TypedCodeOptions): Promise<CodeStatus> {
     return codeStatus(await this.#ask({ type: "is_complete_request", code }, options));
   }

@@ -45,7 +45,7 @@ export interface ExecutionResult {
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];
-  /** The file with the whole text, where `text` leaves something out. */
+  /** The file with the full text, if `text` is cut. */
   readonly wholeText?: WholeText;
 }
 

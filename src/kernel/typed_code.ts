@@ -8,7 +8,7 @@
  */
 import type { JsonObject } from "./jupyter.ts";
 
-/** How long a kernel is asked about code that is being typed. */
+/** How long to wait for a kernel's answer about code being typed. */
 export interface TypedCodeOptions {
   /**
    * How long an answer is waited for, in milliseconds: a kernel that runs code gives none before its
@@ -21,7 +21,7 @@ export interface TypedCodeOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Whether code can be run as it stands. */
+/** Whether code is complete. */
 export interface CodeStatus {
   /** `"incomplete"` code wants more lines; `"invalid"` code has an error that more cannot mend. */
   readonly status: "complete" | "incomplete" | "invalid" | "unknown";

@@ -41,7 +41,7 @@ export interface SamplingResult {
   readonly stopReason?: string;
 }
 
-/** Answers servers' requests with a model. What it rejects with, the server is told as an error. */
+/** Answers servers' requests with a model. A rejection is sent to the server as an error. */
 export type SamplingHandler = (request: SamplingRequest) => Promise<SamplingResult>;
 
 /** What a server may tell and ask its client without being called. None of it is to be trusted. */
@@ -79,7 +79,7 @@ export interface ListToolsOptions {
 export interface ToolProgress {
   /** How much is done. It only grows. */
   readonly progress: number;
-  /** How much there is to do, where the server knows it. */
+  /** The total amount, if the server knows it. */
   readonly total?: number;
   /** What is being done, in words. */
   readonly message?: string;

@@ -149,7 +149,7 @@ export interface ChoicesField extends FormFieldBase {
   readonly default?: readonly string[];
 }
 
-/** A field of a form; `type` tells which. */
+/** A field of a form; see `type`. */
 export type FormField = TextField | NumberField | BooleanField | ChoiceField | ChoicesField;
 
 /** A value in the answer to a form. */

@@ -53,7 +53,7 @@ export interface McpServerOptions
    */
   approveShell?: ApprovalMode;
   /**
-   * Which calls are allowed, asked about or denied. It does not decide on registrations.
+   * Which calls are allowed, need approval or are denied. It does not decide on registrations.
    *
    * @default {undefined} `approve` and `approveShell` count for all calls
    */
@@ -66,8 +66,8 @@ export interface McpServerOptions
    */
   page?: boolean;
   /**
-   * Whether tools give their results as structured content, too, for programs. Clients of models often
-   * show that in place of text and images.
+   * Whether tools also return their results as structured content, for programs. Clients of models often
+   * show that instead of text and images.
    *
    * @default {false} only in `_meta`
    */

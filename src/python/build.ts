@@ -44,7 +44,7 @@ export interface BuildOptions {
   env?: Readonly<Record<string, string>>;
   /** Called with a line whenever there is something new to say, at least every few seconds. */
   onProgress?: (line: string) => void;
-  /** Stops the build and removes what it had made. */
+  /** Stops the build and removes its files. */
   signal?: AbortSignal;
 }
 

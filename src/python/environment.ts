@@ -33,7 +33,7 @@ export interface FindPythonOptions {
    * @default {the environment variable IPYBOX_PYTHON, else the managed environment}
    */
   python?: string;
-  /** The workspace, where executed code could have put a Python of its own. */
+  /** The workspace, where executed code could have placed its own Python. */
   workspace?: string;
   /**
    * The directory of the managed environments.

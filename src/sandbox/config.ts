@@ -34,7 +34,7 @@ export interface SandboxConfig {
   } | undefined;
   /** Unsafe: starts in containers that hide parts of `/proc`, whose processes are then visible. */
   readonly enableWeakerNestedSandbox?: boolean;
-  /** Unsafe: lets code inside make namespaces of its own. */
+  /** Unsafe: lets code inside create its own namespaces. */
   readonly allowNestedUserNamespaces?: boolean;
 }
 

@@ -22,7 +22,7 @@ export interface ProgressEvent {
   readonly toolName: string;
   /** How much is done. */
   readonly progress: number;
-  /** How much there is to do, where the server knows it. */
+  /** The total amount, if the server knows it. */
   readonly total?: number;
   /** What is being done, in words. */
   readonly message?: string;
@@ -32,7 +32,7 @@ export interface ProgressEvent {
 export interface LogEvent {
   /** Tells it from the other events. */
   readonly type: "log";
-  /** The call that was under way, where there was just one at that server. */
+  /** The current call, if there was exactly one on that server. */
   readonly callId?: string;
   /** The registered server. */
   readonly serverName: string;
@@ -44,7 +44,7 @@ export interface LogEvent {
   readonly data: unknown;
 }
 
-/** An MCP server's tools are no longer those that its Python API was generated from. */
+/** An MCP server's tools have changed since its Python API was generated. */
 export interface ToolsChangedEvent {
   /** Tells it from the other events. */
   readonly type: "tools_changed";
@@ -75,7 +75,7 @@ export interface CallEndedEvent {
   readonly type: "call_ended";
   /** The call's id. */
   readonly callId: string;
-  /** What was decided; absent where it failed before. */
+  /** The decision; absent if the call failed before it. */
   readonly decision?: "allow" | "deny";
   /** Who decided: `"policy"`, `"consent"`, `"approver"`, or why nobody did. */
   readonly by?: string;

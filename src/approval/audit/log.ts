@@ -18,7 +18,7 @@ import { AuditFolder } from "./folder.ts";
 export interface AuditLogOptions {
   /** The workspace. */
   readonly workspace: string;
-  /** Patterns with `*` and `?` for names of arguments whose values are left out, beside the usual ones. */
+  /** Patterns with `*` and `?` for further names of arguments whose values are omitted. */
   readonly redact?: readonly string[];
   /**
    * The size at which a new file is begun, in bytes.
@@ -100,7 +100,7 @@ export class AuditLog implements AsyncDisposable {
   /**
    * Makes the log. Nothing is read or written before the first line.
    *
-   * @param options Where it is, what it leaves out and how long it is kept.
+   * @param options Its location, what it omits and its limits.
    */
   constructor(options: AuditLogOptions) {
     const { maxBytes = 16 * 2 ** 20, maxTotalBytes = 2 ** 30, log = silentLogger } = options;
@@ -114,7 +114,7 @@ export class AuditLog implements AsyncDisposable {
    * Adds the line of a request. Requests that are too many are counted instead.
    *
    * @param entry The request.
-   * @returns Whether it was written, or counted. Why not is told to the log. Never rejects.
+   * @returns Whether it was written or counted. Failures are logged. Never rejects.
    */
   async append(entry: AuditEntry): Promise<boolean> {
     let key: Uint8Array;

@@ -41,7 +41,7 @@ export interface AuditVerdict {
  *
  * @param workspace The workspace.
  * @returns What was found.
- * @throws {ConfigError} A file of the log is no plain file.
+ * @throws {ConfigError} A log file is not a regular file.
  */
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
   using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
@@ -54,11 +54,11 @@ export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
 
 /**
  * Reads the audit log of a workspace. Nothing is made or changed. Lines that are damaged are left out:
- * {@linkcode verifyAuditLog} tells of them.
+ * {@linkcode verifyAuditLog} reports them.
  *
  * @param workspace The workspace.
  * @returns The fields of each line, the oldest first.
- * @throws {ConfigError} A file of the log is no plain file.
+ * @throws {ConfigError} A log file is not a regular file.
  */
 export async function* readAuditLog(
   workspace: string,

@@ -176,7 +176,9 @@ function matchCommand({ command, effect }: PolicyRule, text: ShellText | undefin
 /** Why a rule for commands is not sure. */
 function doubtOf(text: ShellText | undefined): string {
   if (text?.type === "other") return `it is not a simple command: ${text.reason}`;
-  return text?.starts ? "it may start other programs" : "the command cannot be judged with certainty";
+  return text?.starts
+    ? "it may start other programs"
+    : "the command cannot be judged with certainty";
 }
 
 function matchName(patterns: string | readonly string[] | undefined, name: string): Match {

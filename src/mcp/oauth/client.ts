@@ -128,11 +128,11 @@ function authMethod(supported: readonly string[] = ["none"]): string {
 
 /** How to log in to a remote server that asks for it. Most servers tell all of it themselves. */
 export interface OAuthParams {
-  /** The id of a client that was registered at the authorization server by hand. */
+  /** The id of a client that was manually registered with the authorization server. */
   clientId?: string;
   /** The secret of that client. Write it as `${VAR}`. */
   clientSecret?: string;
-  /** The private key of that client, as PKCS #8 in PEM, in place of a secret. Write it as `${VAR}`. */
+  /** The client's private key instead of a secret, as PKCS #8 in PEM. Write it as `${VAR}`. */
   privateKey?: string;
   /**
    * The algorithm that the private key signs with.
@@ -145,7 +145,7 @@ export interface OAuthParams {
    * needed with a secret or a key, which another one must not get.
    */
   issuer?: string;
-  /** The scopes to ask for, separated by blanks, in place of those that the server names. */
+  /** The scopes to request, separated by blanks, instead of those that the server names. */
   scope?: string;
   /** The address of a client-ID metadata document, for authorization servers that take one. */
   clientMetadataUrl?: string;

@@ -20,7 +20,7 @@ import { checkTokens, type Login } from "./store.ts";
 export interface LoginRequest {
   /** The registered server. */
   readonly serverName: string;
-  /** The page: https, or on this machine where the server is. It holds no secret. */
+  /** The page: https, or on this machine where the server is. It contains no secret. */
   readonly url: URL;
   /** Aborts when nobody waits for it any more. */
   readonly signal: AbortSignal;
@@ -28,10 +28,10 @@ export interface LoginRequest {
 
 /** How a person logs in to remote servers. */
 export interface LoginOptions {
-  /** Shows a person the page. The login goes on when the browser comes back from it. */
+  /** Shows a person the page. The login continues when the browser is redirected back. */
   readonly show: (request: LoginRequest) => void | Promise<void>;
   /**
-   * Whether to log in also where there is a login already.
+   * Whether to log in even if there already is a login.
    *
    * @default {false}
    */

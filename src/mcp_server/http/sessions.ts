@@ -11,7 +11,7 @@ import { copyWorkspace } from "./workspace_share.ts";
 /** How an MCP server over HTTP keeps its sessions. */
 export interface HttpSessionsOptions {
   /**
-   * How many sessions there may be at once. Each has a kernel. Where there are several tokens, each may
+   * How many concurrent sessions there may be. Each has a kernel. If there are several tokens, each may
    * hold an equal share of them, one at least.
    *
    * @default {8}
