@@ -10,7 +10,7 @@ export interface ConsentStore {
   list(): Promise<readonly Consent[]>;
   /** Adds a consent, in place of those that it takes the place of. */
   add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void>;
-  /** Takes what was written elsewhere meanwhile. */
+  /** Reads what has been written elsewhere since. */
   reload(): Promise<void>;
 }
 
@@ -20,7 +20,7 @@ interface ConsentsOptions {
   readonly store?: ConsentStore;
   /** Writes a call for people, without secrets. */
   readonly describe?: (call: ApprovalCall) => string;
-  /** Told what cannot be remembered. */
+  /** Called with what cannot be remembered. */
   readonly log?: Logger;
 }
 

@@ -60,7 +60,7 @@ export interface DeskOptions {
   /**
    * How long an answer is waited for, in milliseconds.
    *
-   * @default {undefined} for ever
+   * @default {undefined} forever
    */
   timeoutMs?: number;
   /** Receives the failures of handlers. */

@@ -12,7 +12,7 @@ import { Question } from "./desk.ts";
 /**
  * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
  * for a resource, a prompt or a completion. The question of a server (`"elicitation"`) is only judged
- * by policies: whoever is asked answers it or declines. A change of the setup (`"change"`), such as a
+ * by policies: the person who is asked answers it or declines. A change of the setup (`"change"`), such as a
  * server's registration, is only asked about on the approval page.
  */
 export type ApprovalKind =

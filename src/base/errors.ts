@@ -154,7 +154,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
    * The same for one of the executions that the death has ended.
    *
    * @param partial What that execution had produced.
-   * @returns An error of its own.
+   * @returns A new error.
    */
   with(partial: PartialResult): KernelDiedError {
     return new KernelDiedError(this.#what, this, partial, { cause: this.cause });

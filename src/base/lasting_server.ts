@@ -8,7 +8,7 @@ interface LastingServerOptions {
   readonly port: number;
   /** Answers requests. */
   readonly handler: Deno.ServeHandler<Deno.NetAddr>;
-  /** Told of failures. */
+  /** Receives failures. */
   readonly log: Logger;
 }
 
@@ -16,7 +16,7 @@ interface LastingServerOptions {
 const RETRY_MS = 500;
 
 /**
- * An HTTP server that goes on where `Deno.serve()` gives up: where a connection cannot be accepted, as
+ * An HTTP server that continues where `Deno.serve()` gives up: where a connection cannot be accepted, as
  * the process has no descriptor left for it, or the user nothing to watch it by. Anybody who reaches
  * the port can bring that about, and so can code in a sandbox.
  *

@@ -55,7 +55,7 @@ async function passOn(from: ByteStream, to: ByteStream): Promise<void> {
   await to.end();
 }
 
-/** How much is read at once. */
+/** The size of one read. */
 const CHUNK = 1 << 16;
 /** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
 const SMALL = 1 << 13;

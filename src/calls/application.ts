@@ -39,7 +39,7 @@ interface ApplicationDoorOptions {
   readonly token: string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;
-  /** Told of failures. */
+  /** Receives failures. */
   readonly log: Logger;
 }
 
@@ -209,7 +209,7 @@ async function turn(desks: readonly (Desks["channel"] | Desks["elicitations"])[]
   }
 }
 
-/** What a client is told of a request that was answered on a page. */
+/** What a client receives for a request that was answered on a page. */
 const ELSEWHERE: Refusal = { accepted: false, type: "cancelled", reason: "Decided elsewhere" };
 
 /** Shows requests on a socket and takes its answers. */

@@ -15,7 +15,7 @@ export interface DoorServerOptions {
   /** The largest body, in bytes. */
   readonly maxBodyBytes: number;
   /**
-   * The most streams at once.
+   * The maximum number of concurrent streams.
    *
    * @default {192}
    */

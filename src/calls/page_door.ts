@@ -19,7 +19,7 @@ interface PageDoorOptions {
   readonly host: () => string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;
-  /** Told of failures. */
+  /** Receives failures. */
   readonly log: Logger;
 }
 
@@ -35,7 +35,7 @@ const IDLE_S = 30;
  *
  * | request | does |
  * | --- | --- |
- * | `GET /page/` | asks for a one-time code, which whoever comes by this address has elsewhere |
+ * | `GET /page/` | asks for a one-time code, which a person who comes to this address has from elsewhere |
  * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
  * | `GET /page/ID/session` | says whether the cookie is good |

@@ -52,7 +52,7 @@ async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
   }
 }
 
-/** `ipybox login`: logs in to a registered server anew. */
+/** `ipybox login`: logs in to a registered server again. */
 export const login: Command = {
   name: "login",
   summary: "Log in to a registered remote MCP server",

@@ -346,7 +346,7 @@ function report(server: string, tools: readonly GeneratedTool[], io: CommandIo):
 function moduleRows(module: string, tool: string, columns: number): string {
   if (module === tool) return `  ${module}`;
   const row = `  ${module}  (${visible(tool)})`;
-  // What a terminal breaks goes on at the margin, where only ipybox itself should have words.
+  // What a terminal breaks continues at the margin, where only ipybox itself should have words.
   return widthOf(row) <= columns ? row : `  ${module}\n${foreignText(tool, columns).trimEnd()}`;
 }
 

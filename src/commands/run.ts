@@ -53,7 +53,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     ...options,
     spareKernel: false, // one execution needs no second kernel
   });
-  // An execution of its own, so that the lines of the code keep their numbers.
+  // A separate execution, so that the lines of the code keep their numbers.
   const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}`;
   const setUp = `__import__("sys").argv = ${JSON.stringify(argv)}${names}`;
   for await (const event of executor.stream(setUp, { signal: io.signal })) {

@@ -205,7 +205,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
-   * it may catch and go on, unlike a cancelled one.
+   * it may catch and continue, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
     await this.#kernel.interrupt();
@@ -213,7 +213,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Cancels the execution under way, if there is one: its events end without a result. Those that
-   * wait for their turn go on.
+   * wait for their turn continue.
    *
    * @returns Whether the kernel's variables survived, once the execution has ended.
    */
@@ -276,9 +276,9 @@ export class CodeExecutor implements AsyncDisposable {
    * fresh kernel.
    */
   async reset(): Promise<void> {
-    // The kernel goes at once: its code must not live to see its calls fail.
+    // The kernel is stopped immediately: its code must not live to see its calls fail.
     const reset = allDone([this.#kernel.reset(), this.#tools.reset()]);
-    this.#resetting = reset.then(() => {}, () => {}); // told to whoever resets
+    this.#resetting = reset.then(() => {}, () => {}); // the caller of reset() gets the error
     await reset;
   }
 
@@ -325,7 +325,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. Code can
-   * import it at once; {@linkcode reset} updates one that was already imported.
+   * import it immediately; {@linkcode reset} updates one that was already imported.
    *
    * @param name The server's name, which is the name of its Python package.
    * @param params How it is started or reached. `${VAR}` is filled in whenever that happens.
@@ -477,7 +477,7 @@ interface Turn {
   readonly options: StreamOptions;
   readonly turn: Disposable;
   readonly inputs: CodeInputs;
-  /** Told of the execution; its calls are a part of it. */
+  /** Observes the execution; its calls are a part of it. */
   readonly span: Span;
 }
 

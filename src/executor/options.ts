@@ -59,7 +59,7 @@ export interface ExecuteOptions {
    * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, and for the
    * executions before it, does not.
    *
-   * @default {undefined} for ever
+   * @default {undefined} forever
    */
   timeoutMs?: number;
   /** Cancels the execution, which then rejects with the signal's reason. */
@@ -115,7 +115,7 @@ export interface InstallPackagesOptions {
 
 /** Options of `CodeExecutor.registerServer()`. */
 export interface RegisterServerOptions {
-  /** Gives up. */
+  /** Cancels it. */
   signal?: AbortSignal;
 }
 

@@ -16,7 +16,7 @@ const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY
 /** How much is collected before it is written: a client may send byte by byte. */
 const BLOCK = 1 << 16;
 
-/** A path cannot be used: it is not there, leads through a link, or is no plain file. */
+/** A path cannot be used: it is not there, leads through a link, or is not a plain file. */
 export class BeneathError extends Error {
   override readonly name: string = "BeneathError";
 

@@ -171,7 +171,7 @@ async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Leaves out what a folder lists twice: names that are no text may look the same. */
+/** Leaves out what a folder lists twice: names that are not text may look the same. */
 async function made<T>(making: Promise<T>): Promise<T | undefined> {
   try {
     return await making;

@@ -4,7 +4,7 @@
  *
  * All happens in one folder that the code cannot write to, so that what is directly in it stays what it
  * is. From each folder there, the files are removed and the folders are moved up beside it, until
- * nothing is left. It can be interrupted anywhere, and the next one goes on.
+ * nothing is left. It can be interrupted anywhere, and the next one continues.
  *
  * @module
  */

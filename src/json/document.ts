@@ -89,7 +89,7 @@ class Scanner {
   readonly offsets = new Map<string, number>();
   readonly #text: string;
   readonly #comments: boolean;
-  /** What is no JSON, and was taken nevertheless. */
+  /** What is not JSON, and was taken nevertheless. */
   readonly #extras: [start: number, end: number][] = [];
   #at = 0;
   /** The last comma. */
@@ -100,7 +100,7 @@ class Scanner {
     this.#comments = comments;
   }
 
-  /** The text with blanks in the place of what is no JSON. */
+  /** The text with blanks in the place of what is not JSON. */
   plainText(): string {
     let [plain, at] = ["", 0];
     for (const [start, end] of this.#extras.sort(([a], [b]) => a - b)) {

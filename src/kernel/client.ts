@@ -57,7 +57,7 @@ export class KernelClient implements AsyncDisposable {
 
   /**
    * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
-   * it may catch and go on, unlike a cancelled one.
+   * it may catch and continue, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
     await this.#host.interrupt();
@@ -195,7 +195,7 @@ export interface KernelClientOptions
   readonly interruptGraceMs?: number;
   /**
    * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
-   * is replaced at once. It costs the memory of one idle kernel, some 45 MB, and is started half a
+   * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started half a
    * second after the one in use.
    *
    * @default {true}

@@ -27,7 +27,7 @@ export interface ExecuteOptions {
    */
   readonly storeHistory?: boolean;
   /**
-   * Told what the code asks by `input()`, `getpass.getpass()` or a debugger.
+   * Receives what the code asks with `input()`, `getpass.getpass()` or a debugger.
    *
    * @default {undefined} asking raises an exception
    */

@@ -362,7 +362,7 @@ export interface KernelGatewayOptions {
    * @default {60000}
    */
   startTimeoutMs?: number;
-  /** Gives up the start. */
+  /** Cancels the start. */
   signal?: AbortSignal;
   /**
    * Receives log messages, such as warnings about weaker protection.

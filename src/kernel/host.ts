@@ -253,7 +253,7 @@ export class KernelHost implements AsyncDisposable {
     const state = this.#state;
     if (state.is === "closed") return Promise.reject(state.reason);
     if (state.start !== undefined) return state.start;
-    // An execution is to be told of a gateway's end before there is another one.
+    // An execution must learn of a gateway's end before there is another one.
     if (!state.told && this.#needsGateway) return Promise.reject(state.reason);
     const start = this.#next();
     this.#state = state.told ? { is: "starting", start } : { ...state, start };

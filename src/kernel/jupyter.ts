@@ -4,7 +4,7 @@
  * Only the library's message half is used. Its `KernelConnection` writes to stdout (`console.debug`
  * does in Deno, and stdout belongs to MCP and to results), throws from an event handler when the
  * kernel sends a malformed message, which would let executed code end the host, reconnects silently
- * with random delays where a loss must be an error at once, and reads environment variables when it
+ * with random delays where a loss must be an error immediately, and reads environment variables when it
  * is imported.
  *
  * @module

@@ -42,7 +42,7 @@ const FLUSH_TIMEOUT_MS = 1000;
 /** How long one may take to say whether a kernel died: where memory ran out, the machine is slow. */
 const DOUBT_TIMEOUT_MS = 5000;
 
-/** A kernel's process ended as it started. A port that was free may have been taken meanwhile. */
+/** A kernel's process ended as it started. A free port may have been taken since. */
 class UnansweredError extends Error {}
 
 /** How long a kernel may take to get ready for code, where it was started ahead. */
@@ -146,9 +146,9 @@ export class Kernel implements AsyncDisposable {
   }
 
   /**
-   * Asks something that an idle kernel should answer at once.
+   * Asks something that an idle kernel should answer immediately.
    *
-   * To complete `value.` it runs code of the value's class, which may take for ever: one that is given
+   * To complete `value.` it runs code of the value's class, which may take forever: one that is given
    * up is interrupted, and the next request waits until that is over, for up to `graceMs`.
    */
   async ask(
@@ -198,7 +198,7 @@ export class Kernel implements AsyncDisposable {
   }
 
   /**
-   * Has a kernel that was started ahead begin anew: code of the kernel that it replaces could write
+   * Has a kernel that was started ahead begin again: code of the kernel that it replaces could write
    * to its folder. For after that one's end, and before any code.
    */
   async begin(toolToken: string | undefined): Promise<void> {
@@ -275,7 +275,7 @@ export class Kernel implements AsyncDisposable {
     try {
       message = decodeMessage(data);
     } catch (error) {
-      // Executed code can send what it likes; what is no message belongs to nobody.
+      // Executed code can send what it likes; what is not a message belongs to nobody.
       this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
       return;
     }
@@ -302,7 +302,7 @@ export class Kernel implements AsyncDisposable {
     }
   }
 
-  /** Passes on what code asks. Where nobody answers, code must not wait for ever. */
+  /** Passes on what code asks. Where nobody answers, code must not wait forever. */
   #takeQuestion({ type, content }: JupyterMessage, request: KernelRequest | undefined): void {
     if (type !== "input_request" || request?.ask(content)) return;
     if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many

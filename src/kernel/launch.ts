@@ -38,7 +38,7 @@ export interface LaunchOptions {
   readonly cwd: string;
   /** What streams from inside lead to. */
   readonly kernelDoor: KernelDoorTarget | undefined;
-  /** Told what is written to stderr. */
+  /** Receives what is written to stderr. */
   readonly log: Logger;
 }
 

@@ -14,7 +14,7 @@ export class SessionFolder implements AsyncDisposable {
   readonly launcher: string;
   /** The kernel's half of the tool runtime, which must not be changed. */
   readonly runtime: string;
-  /** In which each kernel gets a folder of its own, its home directory. */
+  /** In which each kernel gets its own folder, its home directory. */
   readonly kernels: string;
   /** What only the host sees. */
   readonly hostPrivate: string;

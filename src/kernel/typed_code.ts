@@ -17,7 +17,7 @@ export interface TypedCodeOptions {
    * @default {5000}
    */
   readonly timeoutMs?: number;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal?: AbortSignal;
 }
 

@@ -6,7 +6,7 @@ import type { ExitStatus } from "../process/managed_process.ts";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
 import { LinkStream, type StreamCarrier } from "./link_stream.ts";
 
-/** How many streams may be open at once. */
+/** How many streams may be open concurrently. */
 const MAX_STREAMS = 256;
 
 /** How much may wait to be sent before connections are no longer read. */
@@ -15,7 +15,7 @@ const CONGESTED = 1 << 20;
 /** How much may wait to be sent at all: only a launcher that does not read gets here. */
 const MAX_OUTBOX = 64 << 20;
 
-/** How much is written at once. */
+/** The size of one write. */
 const MAX_BATCH = 1 << 18;
 
 /** What {@linkcode Link.open} needs. */
@@ -168,7 +168,7 @@ export class Link implements AsyncDisposable {
   #add(id: number, use: (stream: ByteStream) => Promise<void>): void {
     const stream = new LinkStream(id, this.#carrier);
     this.#streams.set(id, stream);
-    const used = use(stream).catch(() => {}) // whoever uses it tells of its own failures
+    const used = use(stream).catch(() => {}) // its user reports failures
       .then(() => {
         stream.close();
         this.#uses.delete(used);
@@ -188,7 +188,7 @@ export class Link implements AsyncDisposable {
     this.#flushing ??= this.#flush();
   }
 
-  /** Writes what there is; what comes meanwhile goes together into the next write. */
+  /** Writes what is pending; data that arrives during the write goes into the next one. */
   async #flush(): Promise<void> {
     try {
       while (this.#outbox.length > 0) {
@@ -201,7 +201,7 @@ export class Link implements AsyncDisposable {
         }
       }
     } catch {
-      this.#end(); // the launcher is gone; how it ended is known to whoever owns its process
+      this.#end(); // the launcher is gone; its process's owner knows how it ended
     } finally {
       this.#flushing = undefined;
     }

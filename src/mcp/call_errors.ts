@@ -21,7 +21,7 @@ export interface CallEnd {
   readonly timedOut: boolean;
 }
 
-/** Explains an error that says nothing about the connection: it goes on. */
+/** Explains an error that says nothing about the connection: it continues. */
 export function explainAnswer(
   serverName: string,
   error: unknown,

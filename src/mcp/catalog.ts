@@ -101,9 +101,9 @@ export function checkCatalogParams(
   throw new TypeError(`Invalid parameters of ${method}: ${problemOf(parsed.error)}`);
 }
 
-/** The longest list, in pages. A server that never ends its list must not be asked for ever. */
+/** The longest list, in pages. A server that never ends its list must not be asked forever. */
 const MAX_PAGES = 1000;
-/** The largest list, by the memory that it takes: each page is a message of its own, and may be a large one. */
+/** The largest list, by the memory that it takes: each page is its own message, and may be a large one. */
 const MAX_LIST_MIB = 64;
 /** Less for tools, because their list is asked for again after each change, and holds up all others. */
 const MAX_TOOLS_MIB = 16;

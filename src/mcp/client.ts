@@ -18,7 +18,7 @@ interface ClientMakeOptions {
   readonly protocol: McpProtocol;
   /** What the server may tell and ask. */
   readonly hooks?: ServerHooks;
-  /** Told of what the SDK cannot make sense of. */
+  /** Receives messages that the SDK cannot handle. */
   readonly log?: Logger;
 }
 

@@ -88,7 +88,7 @@ export interface SessionConnectOptions extends ConnectOptions {
   loginsFolder?: string;
   /** What the server may tell and ask without being called. */
   hooks?: ServerHooks;
-  /** Gives up. */
+  /** Cancels it. */
   signal?: AbortSignal;
   /** For whom messages come: the session, which all its servers name. See {@linkcode MessageRoom}. */
   owner?: object;
@@ -268,7 +268,7 @@ class Attempt implements Disposable {
   /** The time limit, which stands still while a person logs in. */
   readonly budget: TimeBudget;
   readonly #timeoutMs: number;
-  /** Gives up: it took too long, or the caller does not want it any more. */
+  /** Cancels it: it took too long, or the caller no longer wants it. */
   readonly signal: AbortSignal;
   readonly #options: SessionConnectOptions;
   readonly #serverName: string;

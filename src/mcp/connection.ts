@@ -58,7 +58,7 @@ interface McpConnectionParts {
   readonly client: Client;
   /** What it is connected by. */
   readonly transport: Transport;
-  /** Told of the last words of a server that died. */
+  /** Receives the stderr tail of a server that died. */
   readonly log: Logger;
   /** How much may be listed: see {@linkcode listingLimit}. */
   readonly listings: RateLimit;
@@ -493,6 +493,6 @@ async function isFile(path: string): Promise<boolean> {
   try {
     return (await Deno.lstat(path)).isFile;
   } catch {
-    return false; // the server decides what is there; most words are no files
+    return false; // the server decides what is there; most words are not files
   }
 }

@@ -28,7 +28,7 @@ interface StdioLaunchOptions {
   readonly belongings: AsyncDisposableStack;
   /** Where the sandbox says what it does. */
   readonly log: Logger;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal: AbortSignal;
 }
 
@@ -44,7 +44,7 @@ interface StdioLaunch {
   readonly cwd: string;
   /** The folder that was made for it, if it starts in that. */
   readonly ownFolder: string | undefined;
-  /** Whether it is in a sandbox of its own. */
+  /** Whether it is in its own sandbox. */
   readonly sandboxed: boolean;
 }
 
@@ -63,7 +63,7 @@ export async function launchStdio(
     ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
     ...params.env,
   };
-  // Also a search path of its own must not lead it to what executed code wrote.
+  // Also its own search path must not lead it to what executed code wrote.
   if (env.PATH !== undefined) env.PATH = await trustedPath(env.PATH, [base]);
   const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base, log)).path;
   const programIn = async (folder: string) =>

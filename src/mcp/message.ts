@@ -43,7 +43,7 @@ export function parseMessage(text: string): JSONRPCMessage {
   if (typeof message !== "object" || message === null || Array.isArray(message)) {
     throw new SyntaxError("A message is an object");
   }
-  // The SDK would take it for no response, and its request would wait for ever.
+  // The SDK would take it for no response, and its request would wait forever.
   if ("result" in message && !isRecord(message.result)) {
     return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
   }
@@ -145,7 +145,7 @@ export class IncomingMessage implements Disposable {
     this.#resize(0);
   }
 
-  /** Gives its room back, and has whoever reads it stop. */
+  /** Gives its room back, and stops its reader. */
   drop(reason: UnusableMessageError): void {
     this.#resize(0);
     this.#dropped.abort(reason);

@@ -310,7 +310,7 @@ interface VariableLookupOptions {
    * @default {true}
    */
   readonly dotenv?: boolean;
-  /** Told of a `.env` that is left alone. */
+  /** Called with a `.env` that is ignored. */
   readonly log?: Logger;
 }
 

@@ -125,7 +125,7 @@ export class StdioTransport implements Transport {
     await (this.#swept ??= killStragglers(this.#mark));
   }
 
-  /** Asks the process to end at once: it never answered, so it has nothing to bring to an end. */
+  /** Asks the process to end immediately: it never answered, so it has nothing to bring to an end. */
   async abort(): Promise<void> {
     this.#process?.signal("SIGTERM");
     await this.close();
@@ -137,7 +137,7 @@ export class StdioTransport implements Transport {
     this.#failure = error;
     this.onerror?.(error);
     this.#end();
-    this.#process?.pipes.close(); // a server that goes on writing would wait for a reader
+    this.#process?.pipes.close(); // a server that continues writing would wait for a reader
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
@@ -169,7 +169,7 @@ export class StdioTransport implements Transport {
           const message = this.#parse(line);
           if (message === undefined) continue;
           this.onmessage?.(message);
-          // The SDK handles a notification a moment later, but a response at once: progress that
+          // The SDK handles a notification a moment later, but a response immediately: progress that
           // comes with the response of its call would be of an unknown call.
           if (!("id" in message)) await Promise.resolve();
         }
@@ -183,7 +183,7 @@ export class StdioTransport implements Transport {
   }
 
   #parse(line: Uint8Array): JSONRPCMessage | undefined {
-    checkMessage(line); // which ends the connection: whoever waits for the message must not wait on
+    checkMessage(line); // which ends the connection: the reader of the message must not keep waiting
     const text = this.#decoder.decode(line);
     if (text.trim() === "") return undefined;
     try {
@@ -246,7 +246,7 @@ const LONGEST_MS = 2000;
 const ROUND_MS = 5;
 
 /**
- * Kills what a server has started and left behind, also in process groups of its own, and waits for
+ * Kills what a server has started and left behind, also in separate process groups, and waits for
  * its end: until then it may still write. It is known by a variable of the environment, which every
  * process inherits unless it takes care not to.
  *

@@ -102,7 +102,7 @@ export class McpServer implements AsyncDisposable {
       maxBufferSize: MAX_MESSAGE_BYTES,
     });
     // Loading what runs the kernel takes as long as all else: clients give up on servers that do not
-    // answer in time, and go on without tools that they do not know yet.
+    // answer in time, and continue without tools that they do not know yet.
     if (session.prefersPage) session.begin();
     else onSentTools(transport, () => session.begin());
     const closed = Promise.withResolvers<void>();
@@ -119,7 +119,7 @@ export class McpServer implements AsyncDisposable {
 
   /**
    * Serves MCP, of both protocol eras, over streamable HTTP. Each client session has a kernel and a
-   * folder of its own, `.ipybox/sessions/<id>` in the workspace, and starts with the workspace's servers.
+   * separate folder, `.ipybox/sessions/<id>` in the workspace, and starts with the workspace's servers.
    *
    * @param options The workspace, the address and the tokens.
    * @returns The running server; {@linkcode McpServer.http} has its address.

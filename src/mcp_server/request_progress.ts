@@ -81,7 +81,7 @@ export class RequestProgress implements Disposable {
    * Tells of a work from now on.
    *
    * In the older era a request stays open while its client asks its user, so who told of it before
-   * goes on: its numbers must increase.
+   * continues: its numbers must increase.
    */
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
     const before = tellers.get(ctx.mcpReq.signal);

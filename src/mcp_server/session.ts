@@ -245,7 +245,7 @@ export class Session implements AsyncDisposable {
     await this.#filled?.catch(() => {}); // it ends now; who waited for it was told
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
-    await this.#observers?.catch(() => {}); // whoever needed it was told
+    await this.#observers?.catch(() => {}); // its callers got the error
     await this.#audit?.[Symbol.asyncDispose]();
   }
 

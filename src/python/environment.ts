@@ -41,7 +41,7 @@ export interface FindPythonOptions {
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
   cacheDir?: string;
-  /** Told which Python was taken. */
+  /** Receives the Python that was chosen. */
   log?: Logger;
 }
 

@@ -11,11 +11,11 @@ import { type Logger, silentLogger } from "../base/log.ts";
 
 /** Options of {@linkcode fileHosts}. */
 export interface FileHostsOptions {
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal?: AbortSignal;
   /** A file of certificates to trust besides the usual ones. */
   readonly certificates?: string;
-  /** Told of indexes that do not say. */
+  /** Receives indexes that do not tell. */
   readonly log?: Logger;
 }
 

@@ -66,7 +66,7 @@ export interface PackageFolderOptions {
   readonly cacheDir?: string;
   /** Folders of further packages that the code has, so that they are not installed again. */
   readonly shared?: readonly string[];
-  /** Told what happens. */
+  /** Receives progress. */
   readonly log?: Logger;
 }
 
@@ -149,7 +149,7 @@ const BUILD_BACKEND = "setuptools";
 export class PackageFolder {
   /** The folder that code imports from. */
   readonly path: string;
-  /** What installers write to. Each is a mount of its own for them, which they cannot move away. */
+  /** What installers write to. Each is its own mount for them, which they cannot move away. */
   readonly writable: readonly string[];
   /** Their virtual environment. */
   readonly #folder: string;
@@ -283,7 +283,7 @@ export class PackageFolder {
   ): Promise<string> {
     const { signal = new AbortController().signal, onLine = () => {}, what } = options;
     const { timeoutMs = 30 * 60_000 } = options;
-    using _turn = await this.#turns.acquire(signal); // two at once would mix their files
+    using _turn = await this.#turns.acquire(signal); // two concurrent ones would mix their files
     await using folder = await PrivateFolder.create([], this.#log);
     await using host = await HeldFolder.create({ log: this.#log }); // its path is short enough for srt's sockets
     const session = folder.path;

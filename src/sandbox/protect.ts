@@ -305,7 +305,7 @@ export function isUncopied(entry: Deno.DirEntry, isTop: boolean): boolean {
   return guard === "unreadable" || (guard !== undefined && entry.isSymlink);
 }
 
-/** What is in the place of bytes that are no UTF-8, and may be a character of a name as well. */
+/** What is in the place of bytes that are not UTF-8, and may be a character of a name as well. */
 const LOST = "\ufffd";
 
 /** Whether the name that Deno gave an entry is the entry's, and not another one's. */
@@ -443,7 +443,7 @@ type Entries = z.infer<typeof recordSchema>;
 
 /**
  * Finds what code never could write to. A name says nothing: a sandbox protects what is there when it
- * starts, so what appears or is made anew while code runs may be the code's, also in later sessions.
+ * starts, so what appears or is made again while code runs may be the code's, also in later sessions.
  *
  * Therefore each sandbox that may write to a workspace, and each look before the first one, leaves a
  * record in the user's state folder, which code does not reach. It can only become smaller.

@@ -233,7 +233,7 @@ async function readOnlyInside(options: SandboxOptions, workspace: string): Promi
   return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
 }
 
-/** What only the host may see lies in the folder for temporary files, which is no workspace then. */
+/** What only the host may see lies in the folder for temporary files, which is not a workspace then. */
 function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
   if (!isInside(hostPrivate, workspace)) return;
   throw new ConfigError(

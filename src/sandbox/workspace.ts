@@ -56,7 +56,7 @@ async function hasState(folder: string, owner: number | null | undefined): Promi
   return state !== undefined && (owner === undefined || state.uid === owner);
 }
 
-/** What a sandbox is told of a project. */
+/** What a sandbox knows of a project. */
 export interface ProjectPaths {
   /** What code can read. */
   readonly readable: readonly string[];

@@ -96,7 +96,7 @@ export type CallEvent = CallStartedEvent | CallEndedEvent;
 const EVENTS_PER_SECOND = 100;
 const EVENTS_AT_ONCE = 500;
 
-/** Passes what servers tell on to whoever watches, and knows which calls are under way. */
+/** Passes what servers report to observers, and knows which calls are running. */
 export class ServerEvents {
   readonly #watchers = new Set<(event: ServerEvent) => void>();
   readonly #followers = new Set<(event: CallEvent) => void>();
@@ -109,7 +109,7 @@ export class ServerEvents {
   }
 
   /**
-   * Calls back with each event until disposed. A server that tells too much at once is cut short.
+   * Calls back with each event until disposed. A server that reports too much in a burst is cut short.
    *
    * @param watcher Called with each event. What it throws would be lost, so it does not.
    * @returns Disposing it ends the watch.
@@ -206,15 +206,15 @@ export class CallEvents implements CallObserver {
 
 /** Who takes what servers say. */
 interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
-  /** Told of logs and of tools that changed. */
+  /** Receives logs and changed tools. */
   readonly events: ServerEvents;
-  /** Told of tools that changed, and of servers that start. */
+  /** Receives changed tools, and servers that start. */
   readonly changes: ToolChanges;
   /** Where questions are asked. */
   readonly elicitations: ElicitationChannel;
   /** Says which questions are declined without asking. */
   readonly gate: ApprovalGate;
-  /** Told of those. */
+  /** Receives those. */
   readonly log: Logger;
 }
 

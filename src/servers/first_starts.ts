@@ -32,7 +32,7 @@ interface FirstStartsOptions {
   readonly variables: VariableLookup | undefined;
   /** Has the others approved. */
   readonly approve: Calls["approve"];
-  /** Told of servers that nobody could be asked about. */
+  /** Receives servers that nobody could be asked about. */
   readonly log: Logger;
 }
 
@@ -132,7 +132,7 @@ interface StartEvidenceOptions {
   readonly workspace: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
   readonly variables: VariableLookup | undefined;
-  /** Told of a `.env` that is left alone. */
+  /** Called with a `.env` that is ignored. */
   readonly log: Logger;
 }
 

@@ -114,7 +114,7 @@ Deno.test("ipybox policy says where a policy is wrong, and that there is none", 
   await Deno.remove(`${workspace.path}/.ipybox/policy.json`);
   const none = await ipybox(["policy", "check"], options);
   assertEquals(none.code, 2);
-  assertStringIncludes(none.stderr, "There is no policy");
+  assertStringIncludes(none.stderr, "No policy found");
 });
 
 Deno.test("a policy decides on calls, and the audit log says how", async () => {
@@ -319,7 +319,7 @@ Deno.test("a policy that executed code could change is refused", async () => {
     const args = ["policy", "test", "--workspace", `${path}/ws`, "--file", `${path}/${place}`];
     const { code, stderr } = await ipybox(args, { env });
     assertEquals(code, allowed ? 0 : 2, stderr);
-    if (!allowed) assertStringIncludes(stderr, "lies in the workspace", place);
+    if (!allowed) assertStringIncludes(stderr, "is in the workspace", place);
   }
   const run = ["run", "-c", "1", "--workspace", `${path}/ws`];
   const named = await ipybox([...run, "--approve", `${path}/ws/policy.json`], { env });

@@ -33,7 +33,7 @@ export interface AuditLogOptions {
    * @default {1073741824}
    */
   readonly maxTotalBytes?: number;
-  /** Told when the log cannot be written. */
+  /** Called when the log cannot be written. */
   readonly log?: Logger;
 }
 
@@ -44,7 +44,7 @@ interface Waiting {
   readonly written: PromiseWithResolvers<boolean>;
 }
 
-/** How many lines are written at once. */
+/** How many lines one write contains. */
 const BATCH = 100;
 /** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
 const GATHER_MS = 20;
@@ -152,7 +152,7 @@ export class AuditLog implements AsyncDisposable {
 
   /** Waits until all is written, or could not be. */
   async flush(): Promise<void> {
-    await this.#key?.catch(() => {}); // who waits for it before us is told, and goes on before us
+    await this.#key?.catch(() => {}); // who waits for it before us is told, and continues before us
     this.#addSummary();
     if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
@@ -257,7 +257,7 @@ class Budgets {
  */
 export class FloodGuard {
   readonly #budgets = new Budgets();
-  /** What approvers decided has budgets of its own, which nothing else uses up. */
+  /** What approvers decided has its own budgets, which nothing else uses up. */
   readonly #approvers = new Budgets();
   readonly #kinds = new RateLimit(PER_SECOND, SMALL_BURST);
   #counted = new Map<string, Counted>();
@@ -277,7 +277,7 @@ export class FloodGuard {
     return undefined;
   }
 
-  /** Tells of what was counted, and begins anew. */
+  /** Tells of what was counted, and begins again. */
   takeSummary(): Fields | undefined {
     const span = this.#span;
     if (span === undefined) return undefined;

@@ -37,7 +37,7 @@ export interface AuditVerdict {
  *
  * It finds lines that were changed, added, moved or taken out, and files that were removed without a
  * line that says so. It cannot find that lines at the end were cut off, nor that the whole log was
- * written anew.
+ * written again.
  *
  * @param workspace The workspace.
  * @returns What was found.

@@ -377,7 +377,7 @@ function viewOf(request: PersonRequest): string {
 
 async function answeredByPage({ answers }: OpenRequest): Promise<boolean> {
   for (const counted of answers) {
-    if (await counted.catch(() => false)) return true; // whoever decided was told of the error
+    if (await counted.catch(() => false)) return true; // the person who decided has seen the error
   }
   return false;
 }

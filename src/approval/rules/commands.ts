@@ -246,7 +246,7 @@ export function startsPrograms(name: string): boolean {
 
 /** Whether a shell may run what is in a command's arguments. */
 function evaluates(name: string, args: readonly string[]): boolean {
-  // What is behind -exec is a command with a rule of its own, so that a rule for find is not enough.
+  // What is behind -exec is a command with its own rule, so that a rule for find is not enough.
   if (name.split("/").at(-1) === "find") return args.some((word) => /^-(exec|ok)/.test(word));
   return EVALUATING.has(name);
 }

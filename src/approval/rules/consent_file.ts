@@ -43,7 +43,7 @@ const MAX_CHARACTERS = 3 * 2 ** 20;
  * The file may have come with a repository: a decision that allows something counts only where it was
  * made on this machine. Only what was there when it was opened, or was added through it since, counts,
  * and only as long as it is in the file: what code writes there meanwhile allows nothing, and what a
- * person takes out is gone at once.
+ * person removes is gone immediately.
  */
 export class ConsentFile implements ConsentStore {
   readonly #folder: string;

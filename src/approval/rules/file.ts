@@ -194,7 +194,7 @@ interface Problem {
 function problemsOf(issue: z.core.$ZodIssue, base: readonly PropertyKey[]): Problem[] {
   const path = [...base, ...issue.path];
   if (issue.code !== "invalid_union") {
-    // a name that should not be there is a place of its own
+    // a name that should not be there is its own place
     const keys = issue.code === "unrecognized_keys" ? issue.keys : [];
     return keys.length === 0
       ? [{ path, message: issue.message }]

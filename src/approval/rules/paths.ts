@@ -134,7 +134,7 @@ function linkTarget(path: string): string | undefined {
   try {
     return Deno.readLinkSync(path);
   } catch {
-    return undefined; // it is no link, or realPath() finds what is wrong
+    return undefined; // it is not a link, or realPath() finds what is wrong
   }
 }
 

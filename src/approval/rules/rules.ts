@@ -24,7 +24,7 @@ import {
 
 /** A policy and the name of the file that it is from. */
 export interface PolicySource {
-  /** The file as people and code are told of it, such as `.ipybox/policy.json`. */
+  /** The file's name for people and code, such as `.ipybox/policy.json`. */
   readonly name: string;
   /** Its content. */
   readonly document: PolicyDocument;

@@ -84,7 +84,7 @@ async function follow(
   const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
   const output = new OutputPrinter(io);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
-  // Not awaited: other output, and other requests, may come meanwhile.
+  // Not awaited: other output, and other requests, may come in the meantime.
   const ask = (question: () => Promise<void>): void => {
     output.endLine();
     output.hold();

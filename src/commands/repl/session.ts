@@ -30,7 +30,7 @@ interface ReplSessionOptions {
   readonly prompt?: RunActionOptions["prompt"];
 }
 
-/** How long code may go on after Ctrl-C before it is said what else can be done. */
+/** How long code may continue after Ctrl-C before it is said what else can be done. */
 const PATIENCE_MS = 1000;
 
 /** How soon Ctrl-C follows one that the code has answered by asking for input, if that is to be ended. */
@@ -130,7 +130,7 @@ export class ReplSession implements Disposable {
 
   /**
    * Asks the kernel about what is typed, for as long as the person waits: on a busy machine a time
-   * limit would run code that goes on.
+   * limit would run code that continues.
    */
   async #help<T>(
     ask: (executor: CodeExecutor, options: TypedCodeOptions) => Promise<T>,
@@ -208,7 +208,7 @@ export class ReplSession implements Disposable {
       this.#tell(error);
     } finally {
       interrupts.end();
-      // What was typed for a question that was then withdrawn is no code.
+      // What was typed for a question that was then withdrawn is not code.
       if (this.#asked) this.#keys.drop();
     }
     this.#count++;
@@ -253,7 +253,7 @@ class Interrupts {
     this.#say = say;
   }
 
-  /** The code asks for input: Ctrl-C begins anew, unless it is pressed again and again. */
+  /** The code asks for input: Ctrl-C begins again, unless it is pressed again and again. */
   asked(): void {
     clearTimeout(this.#timer);
     this.#hasAsked = true;

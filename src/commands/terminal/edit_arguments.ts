@@ -124,7 +124,7 @@ async function edit(
 ): Promise<EditedText> {
   const shown = template(text);
   try {
-    // What fits in a row can be typed anew. Lent right after the answer, before more is read.
+    // What fits in a row can be typed again. Lent right after the answer, before more is read.
     const edited = hasNamedEditor() || shown === ""
       ? await lend(() => editText(text, { name: file, signal }))
       : undefined;

@@ -60,7 +60,7 @@ interface LoginContext {
   readonly login: LoginOptions;
   /** Fetches. */
   readonly fetchFn: FetchLike;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal: AbortSignal;
 }
 

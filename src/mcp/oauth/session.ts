@@ -31,7 +31,7 @@ interface OAuthSessionOptions {
   readonly owner: object;
   /** Lets a person log in. Without it, a login that is needed is an error. */
   readonly login?: LoginOptions;
-  /** Told when a person is waited for, and when no longer. */
+  /** Called when waiting for a person begins and ends. */
   readonly onWaiting?: (waiting: boolean) => void;
 }
 
@@ -161,7 +161,7 @@ export class OAuthSession {
     await this.#logIn(challenge, authority, login, signal);
   }
 
-  /** Another process may have logged in or refreshed meanwhile. */
+  /** Another process may have logged in or refreshed in the meantime. */
   #takeOver(stored: Login | undefined, refused: string | undefined): boolean {
     if (stored?.accessToken === undefined || stored.accessToken === refused) return false;
     this.#token = stored.accessToken;

@@ -56,7 +56,7 @@ export type Login = Readonly<z.infer<typeof loginSchema>>;
 
 /** Options of {@linkcode LoginStore.find}. */
 interface FindLoginOptions {
-  /** The client that the user has set, which has logins of its own. */
+  /** The client that the user has set, which has its own logins. */
   readonly clientId?: string;
   /** The folder where executed code writes. */
   readonly workspace?: string;
@@ -125,7 +125,7 @@ export class LoginStore {
     throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
   }
 
-  /** Replaces the login, at once. Whoever changes what it has read holds the lock. */
+  /** Replaces the login atomically. A caller that changes what it has read holds the lock. */
   async write(login: Login): Promise<void> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
     await replaceHostileFile(this.path, JSON.stringify(login) + "\n");

@@ -1,6 +1,6 @@
 import { sameToken } from "../../base/tokens.ts";
 
-/** The tokens that open an HTTP server, each for an owner of its own. */
+/** The tokens that open an HTTP server, each for its own owner. */
 export class BearerTokens {
   readonly #owners: readonly (readonly [token: string, owner: string])[];
 

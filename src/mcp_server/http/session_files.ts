@@ -14,7 +14,7 @@ interface FileServices {
   readonly budget: RequestBudget;
 }
 
-/** The host's own state, which is no concern of clients. */
+/** The host's own state, which does not concern clients. */
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
 
@@ -42,7 +42,7 @@ export async function serveFiles(
     if (request.method !== "PUT") {
       requireMethod(request, "GET");
       const file = await openBeneath(pooled.folder, parts);
-      // Its length is not told: code may write to it meanwhile.
+      // Its length is not sent: code may write to it during the transfer.
       const response = new Response(file.bytes, { headers: DOWNLOAD });
       return untilSent(response, { use: uses.move() });
     }

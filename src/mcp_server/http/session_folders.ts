@@ -114,7 +114,7 @@ interface SessionCleanupOptions {
   readonly workspace: string;
   /** How many folders of ended sessions are kept. */
   readonly keep: number;
-  /** Told what could not be removed. */
+  /** Receives what could not be removed. */
   readonly log: Logger | undefined;
 }
 

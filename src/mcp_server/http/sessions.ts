@@ -77,9 +77,9 @@ interface Entry extends PooledSession {
 }
 
 /**
- * The sessions of an HTTP server, each with a kernel and a folder of its own.
+ * The sessions of an HTTP server, each with a kernel and its own folder.
  *
- * A session belongs to whoever opened it: for others its handle means nothing. Its folder outlives it,
+ * A session belongs to the owner who opened it: for others its handle means nothing. Its folder outlives it,
  * as the files in there are its user's, until it is old.
  */
 export class SessionPool implements AsyncDisposable {
