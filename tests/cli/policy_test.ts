@@ -323,11 +323,11 @@ Deno.test("a policy that executed code could change is refused", async () => {
   }
   const run = ["run", "-c", "1", "--workspace", `${path}/ws`];
   const named = await ipybox([...run, "--approve", `${path}/ws/policy.json`], { env });
-  assertStringIncludes(named.stderr, "lies in the workspace");
+  assertStringIncludes(named.stderr, "is in the workspace");
   // the user's own policy in a workspace that is the home folder
   await Deno.mkdir(`${path}/ws/config/ipybox`, { recursive: true });
   await Deno.writeTextFile(`${path}/ws/config/ipybox/policy.json`, "{}");
   const own = await ipybox(run, { env: { XDG_CONFIG_HOME: `${path}/ws/config` } });
   assertEquals(own.code, 2);
-  assertStringIncludes(own.stderr, "lies in the workspace");
+  assertStringIncludes(own.stderr, "is in the workspace");
 });

@@ -142,7 +142,7 @@ Deno.test("metadata that is another's is refused before anything is shown", asyn
       },
       /metadata belongs to another server/,
     ],
-    [{ metadata: () => ({ issuer: 1 }) }, /cannot be understood/],
+    [{ metadata: () => ({ issuer: 1 }) }, /is invalid/],
     [
       { metadata: ({ code_challenge_methods_supported: _none, ...metadata }) => metadata },
       /does not advertise PKCE/,
