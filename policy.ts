@@ -1,5 +1,5 @@
 /**
- * Policies: files with rules that decide which calls are allowed, asked about or denied.
+ * Policies: files with rules that decide which calls are allowed, need approval or are denied.
  *
  * ```ts
  * import { CodeExecutor } from "@ipybox/ipybox";

@@ -6,7 +6,7 @@
  */
 
 /** The line that separates generated code from what was added to it. */
-const MARKER = "# Additions: ipybox keeps what follows when it generates this module again.";
+const MARKER = "# Additions: ipybox keeps everything below when it regenerates this module.";
 
 /** A statement at the top level of a module. */
 interface Statement {

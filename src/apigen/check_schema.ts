@@ -12,7 +12,7 @@ import { translatePattern } from "./pattern.ts";
 import type { Schema, SchemaNode } from "./schema.ts";
 import { spend } from "./work.ts";
 
-/** Levels after which a schema goes on in a definition, so that Python can read the text. */
+/** Levels after which a schema continues in a definition, so that Python can read the text. */
 const MAX_DEPTH = 30;
 
 /** Schemas that are written. A check of more would not end in useful time. */

@@ -20,7 +20,7 @@ Deno.test("generatePackage() says what became of each tool, in the server's orde
     { tool: "z-tool", module: "z_tool", warnings: [] },
     { tool: "a", module: "a", warnings: [] },
     { tool: "#3", module: null, warnings: ["The entry in the list is not an object"] },
-    { tool: "a", module: null, warnings: ["A tool of the same name comes earlier in the list"] },
+    { tool: "a", module: null, warnings: ["An earlier tool in the list has the same name"] },
     {
       tool: "bare",
       module: "bare",

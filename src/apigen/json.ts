@@ -35,7 +35,7 @@ interface SourceTextAccess {
 
 const { isRawJSON } = JSON as typeof JSON & SourceTextAccess;
 
-/** Levels that get lines of their own in written JSON; deeper ones would be mostly indentation. */
+/** Levels that get their own lines in written JSON; deeper ones would be mostly indentation. */
 const MAX_INDENTED = 20;
 
 /** Levels of nesting that are read. The rest of the generator recurses over what is read. */

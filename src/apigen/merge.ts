@@ -213,7 +213,7 @@ function commonTypes(
   return [...new Set(common)];
 }
 
-// What can be told of the branches of a union without looking at values.
+// What is known of the branches of a union without looking at values.
 
 /** Whether no value can fit two of the branches, so that `oneOf` says no more than `anyOf`. */
 export function areApart(branches: readonly Schema[], merger: Merger): boolean {

@@ -81,7 +81,7 @@ export interface ClassDefinition {
   readonly schema: string | undefined;
 }
 
-/** A class for a value that is no JSON object. */
+/** A class for a value that is not a JSON object. */
 export interface RootDefinition {
   readonly kind: "root";
   readonly name: string;

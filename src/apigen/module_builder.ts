@@ -84,7 +84,9 @@ function buildParams(
   let object = rootObject(root, builder);
   const isPossible = object.types?.includes("object") ?? true;
   if (!isPossible) {
-    warnings.add("inputSchema allows no object, but arguments are one: they are not checked");
+    warnings.add(
+      "inputSchema does not allow an object, but arguments are one: they are not checked",
+    );
     object = {};
   }
   builder.classes.define(object, "Params", object.description ?? "");
@@ -93,7 +95,7 @@ function buildParams(
     const schema = checkSchema(root);
     const params = definitions.pop();
     if (params?.kind === "class") definitions.push(checked(params, schema));
-    if (schema === undefined) warnings.add("inputSchema is too large to be checked as a whole");
+    if (schema === undefined) warnings.add("inputSchema is too large to be fully checked");
   }
   note(builder, reader, warnings, "inputSchema");
   return { definitions, recursive: builder.recursive };
@@ -150,7 +152,7 @@ function note(
   where: string,
 ): void {
   for (const warning of reader.warnings) warnings.add(`${where}: ${warning}`);
-  if (builder.cut) warnings.add(`${where} is too deep or too large to be typed throughout`);
+  if (builder.cut) warnings.add(`${where} is too deep or too large to be fully typed`);
 }
 
 /** All names of properties in schemas: no class may be called so. */

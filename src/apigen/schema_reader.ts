@@ -252,7 +252,7 @@ export class SchemaReader {
   }
 
   #drop(keyword: string): void {
-    this.warnings.add(`Keyword ${keyword} is ignored where its value is malformed or out of range`);
+    this.warnings.add(`Keyword ${keyword} is ignored if its value is malformed or out of range`);
   }
 }
 

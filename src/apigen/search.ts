@@ -19,7 +19,7 @@ export interface ToolMatches {
 
 /** A package as it was read. */
 interface ReadPackage {
-  /** Tells whether it was written anew since. */
+  /** Tells whether it was written again since. */
   readonly version: string;
   readonly tools: readonly IndexedTool[];
 }
@@ -54,7 +54,7 @@ export class ToolRanking {
 }
 
 /**
- * Finds tools in the generated packages. A package is read again when it was written anew; no server
+ * Finds tools in the generated packages. A package is read again when it was written again; no server
  * is started.
  */
 export class ToolIndex {

@@ -1,5 +1,5 @@
 /**
- * Tools as one would write them by hand, for those who read in order to call: without what the
+ * Tools as a person would write them, for those who read in order to call: without what the
  * generated modules need beside.
  *
  * @module
@@ -18,7 +18,7 @@ const MAX_DESCRIPTION = 240;
 
 /**
  * A tool's function as one line of Python, with the fields of its result and, as far as there is room,
- * the classes in these on lines of their own. Restrictions of arguments are left out.
+ * the classes in these on their own lines. Restrictions of arguments are left out.
  */
 export function signatureOf(origin: ModuleOrigin, definition: JsonObject): string {
   const model = modelOf(origin, definition);
@@ -81,7 +81,7 @@ function argumentsOf(model: ModuleModel): string[] {
   return params?.extra === undefined ? fields : [...fields, "**others"];
 }
 
-/** A result with its fields, or the type of one that is no object. */
+/** A result with its fields, or the type of one that is not an object. */
 function resultOf(model: ModuleModel): string {
   if (model.returns !== "result") return "str";
   const result = model.definitions.find(({ name }) => name === "Result");
@@ -164,7 +164,7 @@ const PLAIN_NAMES = new Map([
   ["Null", "None"],
 ]);
 
-/** A type as one would write it by hand. */
+/** A type as a person would write it. */
 function plain(type: PyType): PyType {
   switch (type.kind) {
     case "name": {

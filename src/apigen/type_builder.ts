@@ -277,7 +277,7 @@ export class TypeBuilder {
     if (schema.properties !== undefined) {
       const own = this.#class(schema, hint, this.mode === "output" ? schema : undefined);
       if (this.mode === "output") return own;
-      this.noteInexact(); // what is no object is allowed, too
+      this.noteInexact(); // what is not an object is allowed, too
       return { kind: "union", members: [own, ANY] };
     }
     if (this.mode === "output" && keywords.every((keyword) => ARRAY_KEYWORDS.has(keyword))) {

@@ -34,7 +34,7 @@ export function listedTypes(schema: SchemaNode): PyType[] {
   const others = values.filter((value) => value !== null);
   const listed: PyType[] = [];
   if (others.length > 0) {
-    // A lone surrogate is no text that Pydantic could hold in a literal.
+    // A lone surrogate is not a text that Pydantic could hold in a literal.
     listed.push(
       others.every((value) => typeof value === "string" && value.isWellFormed())
         ? { kind: "literal", values: others.filter((value) => typeof value === "string") }

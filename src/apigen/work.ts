@@ -48,7 +48,7 @@ export function workLeft(): number {
 /** Counts work before it is done. */
 export function spend(amount: number): void {
   left -= amount;
-  if (left < 0) throw new TooMuchWorkError("it takes too much work to follow");
+  if (left < 0) throw new TooMuchWorkError("it takes too much work to process");
 }
 
 /** Counts the work of looking at a text, or of copying it. */

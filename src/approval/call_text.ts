@@ -49,7 +49,7 @@ export function callOf(
 }
 
 /**
- * Writes a call with each argument on lines of its own, so that no value can pass for another one.
+ * Writes a call with each argument on separate lines, so that no value can pass for another one.
  */
 export function callLines(call: ApprovalCall): string[] {
   const args = Object.entries(call.arguments);

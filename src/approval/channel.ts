@@ -19,7 +19,7 @@ export interface ApprovalWaitOptions extends Pick<ApprovalRequestOptions, "scope
 }
 
 /**
- * Brings calls that need approval to the one approver that is attached, or, while there is none, to
+ * Passes calls that need approval to the attached approver or, if there is none, to
  * its deputy. Others may watch, and decide too: the first decision counts.
  *
  * It fails closed: without approver and deputy, when the time is up, when the one that was asked
@@ -46,7 +46,7 @@ export class ApprovalChannel extends Desk<ApprovalRequest, ApprovalResponse> {
    *
    * @param call What is to be decided.
    * @param options What withdraws the request.
-   * @returns The decision, or why there is none. Never rejects.
+   * @returns The decision, or the reason there is none. Never rejects.
    */
   async request(call: ApprovalCall, options: ApprovalWaitOptions = {}): Promise<ApprovalResponse> {
     using span = startSpan("approval", { attributes: { "ipybox.approval.kind": call.kind } });

@@ -88,7 +88,7 @@ export class ApprovalClient implements AsyncDisposable {
   /**
    * Connects to a tool server and becomes its approver.
    *
-   * @param options Where it is, its token, and who decides.
+   * @param options Its address, its token, and who decides.
    * @returns The connected client.
    * @throws {Error} It cannot be reached, the token is wrong, or another approver stays.
    */
@@ -144,10 +144,10 @@ export class ApprovalClient implements AsyncDisposable {
     const { id } = message;
     if (message.method === "approve" && !isIdOf(id, message.call)) {
       const call = describeCall(message.call);
-      this.#log.error(`Rejected a request whose id is that of another call: ${call}`);
+      this.#log.error(`Rejected a request whose id belongs to another call: ${call}`);
       return void this.#send(id, {
         approved: false,
-        reason: "The approver was shown another call",
+        reason: "The approver was shown a different call",
       });
     }
     const request = this.#requestOf(message);

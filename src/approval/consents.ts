@@ -10,7 +10,7 @@ export interface ConsentStore {
   list(): Promise<readonly Consent[]>;
   /** Adds a consent, in place of those that it takes the place of. */
   add(consent: Consent, replaced: (earlier: Consent) => boolean): Promise<void>;
-  /** Takes what was written elsewhere meanwhile. */
+  /** Reads what has been written elsewhere since. */
   reload(): Promise<void>;
 }
 
@@ -20,7 +20,7 @@ interface ConsentsOptions {
   readonly store?: ConsentStore;
   /** Writes a call for people, without secrets. */
   readonly describe?: (call: ApprovalCall) => string;
-  /** Told what cannot be remembered. */
+  /** Called with what cannot be remembered. */
   readonly log?: Logger;
 }
 
@@ -143,7 +143,7 @@ export class Consents {
           await this.#options.store?.add(consent, (earlier) => !stays(earlier));
         } catch (error) {
           const message = messageOf(error);
-          this.#log.error(`Cannot remember a decision, it counts for one call only: ${message}`);
+          this.#log.error(`Cannot remember a decision, so it applies to one call only: ${message}`);
         }
     }
     for (const watcher of this.#watchers) watcher();

@@ -351,7 +351,7 @@ Deno.test("what cannot be kept counts once, and the log is told", async () => {
   gate.remember("always");
   assertEquals(await gate.ask(), "allowed, asked");
   assertEquals(await gate.ask(), "allowed, asked");
-  assertMatch(gate.errors[0] ?? "", /counts for one call only: the disk is full/);
+  assertMatch(gate.errors[0] ?? "", /applies to one call only: the disk is full/);
 });
 
 Deno.test("an approver cannot remember edited arguments that the policy denies", async () => {

@@ -13,7 +13,7 @@ export abstract class Question<Answer> {
   readonly #withdrawn = new AbortController();
   #settled = false;
 
-  /** Made by ipybox, not by hand. */
+  /** Created by ipybox; not for direct construction. */
   constructor() {
     this.response = this.#answered.promise;
   }
@@ -60,10 +60,10 @@ export interface DeskOptions {
   /**
    * How long an answer is waited for, in milliseconds.
    *
-   * @default {undefined} for ever
+   * @default {undefined} forever
    */
   timeoutMs?: number;
-  /** Receives failures of those who are asked. */
+  /** Receives the failures of handlers. */
   log?: Logger;
 }
 
@@ -81,7 +81,7 @@ export interface AttachOptions {
 type Taker<Asked> = (question: Asked) => void | Promise<void>;
 
 /**
- * Brings questions to the one who is attached, or, while nobody is, to a deputy. Others may watch, and
+ * Passes questions to the attached person or, if nobody is attached, to a deputy. Others may watch, and
  * answer too: the first answer counts.
  *
  * It fails closed: without anybody to ask, when the time is up, when the one who was asked leaves or
@@ -103,7 +103,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
    * Makes a desk at which nobody is attached.
    *
    * @param options The time limit and the log.
-   * @throws {RangeError} The time limit is not above 0.
+   * @throws {RangeError} The time limit is not positive.
    */
   constructor(options: DeskOptions = {}) {
     const { timeoutMs, log = silentLogger } = options;
@@ -119,12 +119,12 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     return this.#attached !== undefined;
   }
 
-  /** Whether somebody is attached who stands for a person in another process. */
+  /** Whether the attached handler represents a person in another process. */
   get attended(): boolean {
     return this.#attended;
   }
 
-  /** Whether there is anybody to ask: somebody who is attached, or a deputy. */
+  /** Whether there is anybody to ask: an attached handler or a deputy. */
   get staffed(): boolean {
     return (this.#attached ?? this.#deputy) !== undefined;
   }
@@ -159,11 +159,11 @@ export class Desk<Asked extends Question<Answer>, Answer> {
   }
 
   /**
-   * Makes `taker` the one who is asked, until the returned object is disposed. What is unanswered then
+   * Attaches `taker` until the returned object is disposed. What is unanswered then
    * is withdrawn.
    *
    * @param taker Called with each question.
-   * @param options Whether it stands for a person in another process.
+   * @param options Whether it represents a person in another process.
    * @returns Disposing it detaches the taker.
    * @throws {Error} Somebody is attached; see {@linkcode whenFree}.
    */
@@ -189,7 +189,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
   }
 
   /**
-   * Makes `deputy` the one who is asked while nobody is attached, until the returned object is
+   * Asks `deputy` while nobody is attached, until the returned object is
    * disposed. What it was asked and is unanswered then is withdrawn.
    *
    * @param deputy Called with each question that nobody attached takes.
@@ -236,7 +236,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
    * Asks, and waits for what comes of it.
    *
    * @param question What is asked.
-   * @param options What takes it back, and who is asked instead of the one who is attached.
+   * @param options What withdraws it, and who is asked instead of the attached one.
    * @returns The answer, or what the question is withdrawn with. Never rejects.
    */
   protected async wait(
@@ -308,7 +308,7 @@ const CANCELLED: Refusal = { accepted: false, type: "cancelled", reason: "The ca
 export const DECIDED: Refusal = {
   accepted: false,
   type: "cancelled",
-  reason: "An answer to another request decided this one, too",
+  reason: "An answer to another request also decided this one",
 };
 
 function unavailable(reason: string): Refusal {

@@ -156,7 +156,7 @@ const MAX_LINE = 500;
 /** Of more lines than people write, only the first ones are found. */
 const MAX_LINES = 100_000;
 
-/** An execution whose code makes calls. Threads that it leaves go on calling after it has ended. */
+/** An execution whose code makes calls. Threads that it leaves continue calling after it has ended. */
 export class Cell implements Disposable {
   /** Does something as a part of the execution's span, which is the one that is running now. */
   readonly within: Within = captureTrace();

@@ -15,7 +15,7 @@ export interface PolicyVerdict {
 export interface ApprovalPolicy {
   /** Judges one call. */
   decide(call: ApprovalCall): PolicyVerdict;
-  /** Patterns for names of arguments whose values the audit log leaves out, beside the usual ones. */
+  /** Patterns for names of arguments whose values the audit log omits, in addition to the built-in ones. */
   readonly redact?: readonly string[];
 }
 
@@ -92,7 +92,7 @@ const DENIED = {
   tool: "Tool calls are denied",
   shell: "Shell commands are denied",
   shell_magic: "Shell commands are denied",
-  resource: "Requests for resources are denied",
-  elicitation: "Questions of servers are declined",
+  resource: "Resource requests are denied",
+  elicitation: "Questions from servers are declined",
   change: "Changes are denied",
 } as const;

@@ -16,11 +16,11 @@ export type Answerer = (request: ElicitationRequest) => void | Promise<void>;
 export interface ElicitationSource {
   /** The registered server. */
   readonly serverName: string;
-  /** The tool call that was under way, where there was just one at that server. */
+  /** The current tool call, if there was exactly one on that server. */
   readonly callId?: string;
 }
 
-/** What {@linkcode ElicitationRequest} needs beside its question. */
+/** What {@linkcode ElicitationRequest} needs in addition to its question. */
 export interface ElicitationRequestOptions {
   /** The request's id; by default one that is random. */
   id?: string;
@@ -50,7 +50,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   override readonly id: string;
   /** The registered server that asks. */
   readonly serverName: string;
-  /** The tool call that was under way, where there was just one at that server. */
+  /** The current tool call, if there was exactly one on that server. */
   readonly callId: string | undefined;
   /** What it asks. All texts in it are the server's, which nobody has checked. */
   readonly question: ElicitationQuestion;
@@ -58,11 +58,11 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   readonly #onAnswer: (answer: ElicitationAnswer) => boolean;
 
   /**
-   * Made by ipybox, not by hand.
+   * Created by ipybox; not for direct construction.
    *
    * @param source Who asks.
    * @param question What is asked.
-   * @param options Its id and where answers go.
+   * @param options Its id, and the recipient of the answer.
    */
   constructor(
     source: ElicitationSource,
@@ -86,7 +86,9 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
    */
   accept(content: Readonly<Record<string, FormValue>> = {}): boolean {
     if (this.question.kind === "url") {
-      if (Object.keys(content).length > 0) throw new TypeError("An address takes no content");
+      if (Object.keys(content).length > 0) {
+        throw new TypeError("An answer to a URL question has no content");
+      }
       return this.#answer({ action: "accept" });
     }
     const problems = checkForm(this.question.fields, content);
@@ -126,7 +128,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   }
 
   /**
-   * Takes the question back: it counts as cancelled. The person who is asked cancels instead.
+   * Withdraws the question: it counts as cancelled. The person who is asked cancels instead.
    *
    * @param refusal Why.
    */
@@ -187,20 +189,20 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
   ): Promise<ElicitationAnswer> {
     const refused = this.#refusalOf(source);
     if (refused !== undefined) {
-      this.#log.debug(`Declined a question of MCP server "${source.serverName}": ${refused}`);
+      this.#log.debug(`Declined a question from MCP server "${source.serverName}": ${refused}`);
       return { action: "decline" };
     }
     return await this.wait(new ElicitationRequest(source, question), { signal });
   }
 
   #refusalOf({ serverName }: ElicitationSource): string | undefined {
-    if (!this.staffed) return "nobody answers questions here";
+    if (!this.staffed) return "nobody is here to answer questions";
     const open = [...this.waiting].filter((question) => question.serverName === serverName);
     if (open.length >= QUESTIONS_AT_ONCE) return "too many of its questions are unanswered";
     const limit = this.#limits.getOrInsertComputed(
       serverName,
       () => new RateLimit(QUESTIONS_PER_SECOND, QUESTIONS_AT_ONCE),
     );
-    return limit.take() ? undefined : "it asks too often";
+    return limit.take() ? undefined : "it asks too many questions";
   }
 }

@@ -12,7 +12,7 @@ import { Question } from "./desk.ts";
 /**
  * What asks for approval: a tool call, a shell command, a cell magic that runs a shell, or a request
  * for a resource, a prompt or a completion. The question of a server (`"elicitation"`) is only judged
- * by policies: whoever is asked answers it or declines. A change of the setup (`"change"`), such as a
+ * by policies: the person who is asked answers it or declines. A change of the setup (`"change"`), such as a
  * server's registration, is only asked about on the approval page.
  */
 export type ApprovalKind =
@@ -37,7 +37,7 @@ export interface ToolAnnotations {
   readonly openWorldHint?: boolean;
 }
 
-/** A call that may need approval. Its arguments are frozen: what is shown is what is sent. */
+/** A call that may need approval. Its arguments are frozen: exactly what is shown is sent. */
 export interface ApprovalCall {
   /** What asks. */
   readonly kind: ApprovalKind;
@@ -60,9 +60,9 @@ export interface ApprovalCall {
   readonly description?: string;
   /** The server that would be called. */
   readonly server?: CallServer;
-  /** The line that called, as far as the code that called tells the truth. */
+  /** The calling line, if the calling code tells the truth. */
   readonly source?: CallSource;
-  /** What changed since the consent that lapsed by it; absent where none did. */
+  /** The changes that made an earlier consent lapse; absent if there are none. */
   readonly changes?: readonly string[];
 }
 
@@ -138,7 +138,7 @@ export interface AcceptOptions {
    * allows.
    */
   arguments?: Readonly<Record<string, unknown>>;
-  /** Allows later calls too, without asking. With edited arguments, those are what is remembered. */
+  /** Also allows later calls without asking. If arguments were edited, the edited ones are remembered. */
   remember?: Remember;
 }
 
@@ -148,7 +148,7 @@ export interface RejectOptions {
   remember?: Remember;
 }
 
-/** What {@linkcode ApprovalRequest} needs beside its call. */
+/** What {@linkcode ApprovalRequest} needs in addition to its call. */
 export interface ApprovalRequestOptions {
   /** The request's id; by default one that is random and bound to the call. */
   id?: string;
@@ -158,7 +158,7 @@ export interface ApprovalRequestOptions {
    * @default {[]} for this call only
    */
   scopes?: readonly RememberScope[];
-  /** Tells what is wrong with edited arguments, if anything is. */
+  /** Returns the problem with edited arguments, if any. */
   check?: ((edited: ExactObject) => string | undefined) | undefined;
   /** Carries an answer on, such as to another process. Returns whether it came in time. */
   onAnswer?: (answer: ApprovalResponse) => Promise<boolean>;
@@ -206,7 +206,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   readonly server: CallServer | undefined;
   /** The line that called. A hint of the code that calls, never proof. */
   readonly source: CallSource | undefined;
-  /** What changed since the consent that lapsed by it; absent where none did. */
+  /** The changes that made an earlier consent lapse; absent if there are none. */
   readonly changes: readonly string[] | undefined;
   /** How long a decision can be remembered. */
   readonly scopes: readonly RememberScope[];
@@ -216,10 +216,10 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   readonly #check: (edited: ExactObject) => string | undefined;
 
   /**
-   * Made by an {@linkcode ApprovalChannel} or an `ApprovalClient`, not by hand.
+   * Made by an {@linkcode ApprovalChannel} or an `ApprovalClient`; not for direct construction.
    *
    * @param call The call.
-   * @param options Its id and where answers go.
+   * @param options Its id, and the recipient of the answer.
    */
   constructor(call: ApprovalCall, options: ApprovalRequestOptions = {}) {
     super();
@@ -247,7 +247,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
    *
    * @param options Edited arguments, and how the decision is remembered.
    * @returns Whether this decision counted: `false` after another one, or when it came too late.
-   * @throws {TypeError} The edited arguments are not a JSON object or not what the tool takes, or the
+   * @throws {TypeError} The edited arguments are not a JSON object or do not match the tool's schema, or the
    * decision cannot be remembered so. The request stays undecided.
    */
   async accept(options: AcceptOptions = {}): Promise<boolean> {

@@ -80,7 +80,7 @@ export interface ReadWholeOptions {
   readonly tooLong: () => Error;
   /** Called with the size of each piece before it is taken. What it throws ends the reading. */
   readonly onPiece?: (size: number) => void;
-  /** Gives up, also where nothing comes any more. */
+  /** Cancels it, even if nothing more arrives. */
   readonly signal?: AbortSignal;
 }
 

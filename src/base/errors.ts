@@ -14,7 +14,7 @@ export interface ProcessEvidence {
   readonly exitCode: number | null;
   /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
   readonly signal: string | null;
-  /** The last part of what it wrote to stderr, without terminal escapes. */
+  /** The end of its stderr, without terminal escapes. */
   readonly stderrTail: string;
 }
 
@@ -28,7 +28,7 @@ export class EnvironmentNotReadyError extends Error {
    *
    * @param message What is missing.
    * @param fix The command or the step that fixes it.
-   * @param options The cause, where there is one.
+   * @param options The cause, if any.
    */
   constructor(message: string, readonly fix: string, options?: ErrorOptions) {
     super(message, options);
@@ -57,7 +57,7 @@ export class PackageInstallError extends Error {
   }
 }
 
-/** A child process ended, or does not do what it was started for. */
+/** A child process ended or failed to do its work. */
 export class ProcessError extends Error implements ProcessEvidence {
   /** The name of the class. */
   override readonly name: string = "ProcessError";
@@ -65,7 +65,7 @@ export class ProcessError extends Error implements ProcessEvidence {
   readonly exitCode: number | null;
   /** The signal that ended it, such as `"SIGKILL"`, or `null`. */
   readonly signal: string | null;
-  /** The last part of what it wrote to stderr, without terminal escapes. */
+  /** The end of its stderr, without terminal escapes. */
   readonly stderrTail: string;
 
   /**
@@ -73,7 +73,7 @@ export class ProcessError extends Error implements ProcessEvidence {
    *
    * @param message What happened.
    * @param evidence What is known of the process; its last lines become part of the message.
-   * @param options The cause, where there is one.
+   * @param options The cause, if any.
    */
   constructor(message: string, evidence: ProcessEvidence, options?: ErrorOptions) {
     super(withTail(message, evidence.stderrTail), options);
@@ -105,7 +105,7 @@ export interface PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
-  /** The file with the whole text, where `text` leaves something out. */
+  /** The file with the full text, if `text` is cut. */
   readonly wholeText?: WholeText;
 }
 
@@ -124,7 +124,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
-  /** The file with the whole text, where `text` leaves something out. */
+  /** The file with the full text, if `text` is cut. */
   readonly wholeText: WholeText | undefined;
   readonly #what: string;
 
@@ -134,7 +134,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
    * @param message What happened.
    * @param evidence What is known of the process; its last lines become part of the message.
    * @param partial What was produced before the death.
-   * @param options The cause, where there is one.
+   * @param options The cause, if any.
    */
   constructor(
     message: string,
@@ -154,7 +154,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
    * The same for one of the executions that the death has ended.
    *
    * @param partial What that execution had produced.
-   * @returns An error of its own.
+   * @returns A new error.
    */
   with(partial: PartialResult): KernelDiedError {
     return new KernelDiedError(this.#what, this, partial, { cause: this.cause });
@@ -171,7 +171,7 @@ export class CodeExecutionError extends Error implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
-  /** The file with the whole text, where `text` leaves something out. */
+  /** The file with the full text, if `text` is cut. */
   readonly wholeText: WholeText | undefined;
 
   /**
@@ -206,7 +206,7 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
   readonly images: readonly string[];
   /** All outputs so far, in order. */
   readonly outputs: readonly Output[];
-  /** The file with the whole text, where `text` leaves something out. */
+  /** The file with the full text, if `text` is cut. */
   readonly wholeText: WholeText | undefined;
 
   /**
@@ -230,7 +230,7 @@ export class ExecutionTimeoutError extends Error implements PartialResult {
   }
 }
 
-/** A file or an option of the user's does not say what it must. */
+/** A file or an option of the user is invalid. */
 export class ConfigError extends Error {
   /** The name of the class. */
   override readonly name: string = "ConfigError";
@@ -238,8 +238,8 @@ export class ConfigError extends Error {
   /**
    * Made by ipybox, for callers to catch.
    *
-   * @param message What is wrong and how to put it right, with file, line and column where known.
-   * @param options The cause, where there is one.
+   * @param message The problem and its fix, with file, line and column if known.
+   * @param options The cause, if any.
    */
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -257,7 +257,7 @@ export class McpConnectionError extends ProcessError {
    * @param serverName The server's registered name.
    * @param message What happened.
    * @param evidence What is known of the server's process; empty for a remote server.
-   * @param options The cause, where there is one.
+   * @param options The cause, if any.
    */
   constructor(
     readonly serverName: string,
@@ -316,7 +316,7 @@ export interface ToolCallErrorDetails {
   readonly signal?: string | null;
 }
 
-/** A tool call had no result. `type` tells why. */
+/** A tool call had no result. `type` gives the reason. */
 export class ToolCallError extends Error {
   /** The class's name. */
   /** The name of the class. */

@@ -31,7 +31,7 @@ export function bodyOf(
   const { readable, writable } = new TransformStream();
   const link = new LinkedSignal(signal);
   response.body.pipeTo(writable, { signal: link.signal })
-    .catch(() => {}) // whoever reads gets the error
+    .catch(() => {}) // the reader gets the error
     .then(() => link[Symbol.dispose]());
   return readable;
 }

@@ -8,7 +8,7 @@ interface LastingServerOptions {
   readonly port: number;
   /** Answers requests. */
   readonly handler: Deno.ServeHandler<Deno.NetAddr>;
-  /** Told of failures. */
+  /** Receives failures. */
   readonly log: Logger;
 }
 
@@ -16,7 +16,7 @@ interface LastingServerOptions {
 const RETRY_MS = 500;
 
 /**
- * An HTTP server that goes on where `Deno.serve()` gives up: where a connection cannot be accepted, as
+ * An HTTP server that continues where `Deno.serve()` gives up: where a connection cannot be accepted, as
  * the process has no descriptor left for it, or the user nothing to watch it by. Anybody who reaches
  * the port can bring that about, and so can code in a sandbox.
  *
@@ -60,7 +60,7 @@ export class LastingServer implements AsyncDisposable {
       const startedAt = performance.now();
       const error = await this.#server.finished.then(() => undefined, (error: unknown) => error);
       if (this.#cut.signal.aborted) return;
-      log.error(`No connection can be accepted at ${hostname}:${port}: ${error}`);
+      log.error(`Cannot accept connections on ${hostname}:${port}: ${error}`);
       if (performance.now() - startedAt < RETRY_MS && await this.#isCutWithin(RETRY_MS)) return;
       if (!await this.#again(port)) return;
     }
@@ -73,7 +73,7 @@ export class LastingServer implements AsyncDisposable {
         this.#server = this.#listen(port);
         return true;
       } catch (error) {
-        if (failures === 0) this.#options.log.error(`Cannot listen at port ${port}: ${error}`);
+        if (failures === 0) this.#options.log.error(`Cannot listen on port ${port}: ${error}`);
         if (await this.#isCutWithin(RETRY_MS)) return false;
       }
     }

@@ -16,7 +16,7 @@ export interface Logger {
   info(message: string): void;
   /** Something is weaker or slower than it could be. */
   warn(message: string): void;
-  /** Something failed that no caller is told of by an exception. */
+  /** A background error that no caller can catch. */
   error(message: string): void;
 }
 
@@ -89,7 +89,7 @@ export function terminalSize(): { readonly columns: number; readonly rows: numbe
     const { columns, rows } = Deno.consoleSize();
     return { columns: columns || 80, rows: rows || 24 };
   } catch {
-    return { columns: 80, rows: 24 }; // it is no terminal that has a size
+    return { columns: 80, rows: 24 }; // it is not a terminal that has a size
   }
 }
 
@@ -111,7 +111,7 @@ export function wrapped(text: string, width: number): string[] {
 
 /**
  * The most columns that a text can take. Terminals differ in what they make of many characters: a
- * row that got longer than expected would go on where no mark is.
+ * row that got longer than expected would continue where no mark is.
  */
 export function widthOf(text: string): number {
   let width = 0;
@@ -146,7 +146,7 @@ export function limitedLogger(log: Logger): Logger {
       leftOut++;
       return;
     }
-    if (leftOut > 0) log[level](`${leftOut} messages before this one were left out`);
+    if (leftOut > 0) log[level](`${leftOut} messages before this one were omitted`);
     leftOut = 0;
     log[level](message);
   };

@@ -21,6 +21,6 @@ Deno.test("limitedLogger() cuts a flood short, and says so with the next message
   }
   const [note = "", last] = lines;
   assertEquals(last, "error late");
-  const leftOut = Number(/^error (\d+) messages before this one were left out$/.exec(note)?.[1]);
+  const leftOut = Number(/^error (\d+) messages before this one were omitted$/.exec(note)?.[1]);
   assert(leftOut >= 1000 - passed && leftOut < 1200, note);
 });

@@ -118,7 +118,7 @@ export async function pause(ms: number, signal?: AbortSignal): Promise<void> {
   }
 }
 
-/** How long work on what others send may go on before everything else gets its turn. */
+/** How long work on what others send may continue before everything else gets its turn. */
 const TURN_MS = 5;
 
 /** Lets the rest of the program have its turn while somebody sends more than can be worked off. */

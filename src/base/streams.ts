@@ -5,7 +5,7 @@ export interface ByteStream {
   /**
    * Waits for what comes next. Only one call may be waiting.
    *
-   * @returns The bytes, or `null` where the other side has said that no more come.
+   * @returns The bytes, or `null` if the other side has finished sending.
    * @throws {Error} The stream is gone.
    */
   read(): Promise<Uint8Array | null>;
@@ -17,12 +17,12 @@ export interface ByteStream {
    */
   write(bytes: Uint8Array): Promise<void>;
   /**
-   * Says that no more will be sent. What comes in can still be read.
+   * Finishes sending. Incoming data can still be read.
    *
    * @throws {Error} The stream is gone.
    */
   end(): Promise<void>;
-  /** Ends the stream at once, in both directions, unless both sides have said that no more comes. */
+  /** Closes the stream immediately in both directions, unless both sides have finished sending. */
   close(): void;
 }
 
@@ -55,7 +55,7 @@ async function passOn(from: ByteStream, to: ByteStream): Promise<void> {
   await to.end();
 }
 
-/** How much is read at once. */
+/** The size of one read. */
 const CHUNK = 1 << 16;
 /** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
 const SMALL = 1 << 13;

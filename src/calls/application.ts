@@ -39,7 +39,7 @@ interface ApplicationDoorOptions {
   readonly token: string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;
-  /** Told of failures. */
+  /** Receives failures. */
   readonly log: Logger;
 }
 
@@ -209,7 +209,7 @@ async function turn(desks: readonly (Desks["channel"] | Desks["elicitations"])[]
   }
 }
 
-/** What a client is told of a request that was answered on a page. */
+/** What a client receives for a request that was answered on a page. */
 const ELSEWHERE: Refusal = { accepted: false, type: "cancelled", reason: "Decided elsewhere" };
 
 /** Shows requests on a socket and takes its answers. */
@@ -270,7 +270,7 @@ class SocketApprover {
     const answer = typeof data === "string" ? parseAnswer(data) : undefined;
     const request = answer === undefined ? undefined : this.#open.get(answer.id);
     if (answer === undefined || request === undefined) {
-      return this.#log.warn("Ignored a message of the approver that answers nothing");
+      return this.#log.warn("Ignored a message from the approver that does not answer anything");
     }
     this.#answered.add(request);
     const settle = readAnswer(request, answer.result);
@@ -288,7 +288,7 @@ class SocketApprover {
     if (request instanceof ApprovalRequest) void request.reject(`The approver's answer ${why}`);
     else {
       this.#log.warn(
-        `Cancelled a question of MCP server "${request.serverName}": an answer ${why}`,
+        `Cancelled a question from MCP server "${request.serverName}": an answer ${why}`,
       );
       request.cancel();
     }

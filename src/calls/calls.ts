@@ -53,13 +53,13 @@ interface CallsOptions {
   readonly gate: ApprovalGate;
   /** Learn of each step of each call, in this order. */
   readonly observers: readonly CallObserver[];
-  /** Told of progress, and of which calls are under way. */
+  /** Receives progress, and which calls are running. */
   readonly events: ServerEvents;
   /** Follows what calls change in the list of tools. */
   readonly changes: ToolChanges;
   /** How long a call may take once it is approved, in milliseconds. */
   readonly callTimeoutMs: number | undefined;
-  /** Told of servers that do not describe their tools. */
+  /** Receives servers that do not describe their tools. */
   readonly log: Logger;
 }
 
@@ -78,7 +78,7 @@ interface ServerRequest<T> {
   readonly signal: AbortSignal | undefined;
   /** Whether it must be allowed. A list, which sends nothing of the caller's, must not be denied. */
   readonly needsApproval: boolean;
-  /** Asks the server what it says of the tool, for whoever decides. */
+  /** Asks the server for its description of the tool, for the approver. */
   readonly findTool?: () => Promise<Tool | undefined>;
   /** Says what is wrong with arguments that an approver edited. */
   readonly check: (edited: ExactObject, tool: Tool | undefined) => string | undefined;
@@ -279,8 +279,8 @@ export class Calls {
     const file = quoted(path.slice(0, 100));
     if (this.#notes.length >= MAX_NOTES) return;
     this.#notes.push(
-      `[ipybox] ${file} lies in a folder of MCP server "${serverName}" that code cannot read. To have ` +
-        "its files in the workspace, the user can register it with --cwd '${workspaceFolder}'",
+      `[ipybox] ${file} is in a folder of MCP server "${serverName}" that code cannot read. To get ` +
+        "its files into the workspace, the user can register it with --cwd '${workspaceFolder}'",
     );
   }
 
@@ -299,11 +299,11 @@ export class Calls {
     const names = this.#options.pool.knownNames(serverName);
     if (names.length === 0) return undefined;
     const near = nearestNames(toolName, names, 3).map(quoted).join(", ");
-    const others = near === "" ? "" : `; the nearest that it has: ${near}`;
+    const others = near === "" ? "" : `; the closest names are: ${near}`;
     return `MCP server "${serverName}" lists no tool ${quoted(toolName.slice(0, 100))}${others}`;
   }
 
-  /** What the server says of the tool, for whoever decides. A server that does not say may be asked. */
+  /** The server's description of the tool, for the approver. A server that has given none may be asked. */
   async #findTool(
     serverName: string,
     toolName: string,
@@ -319,7 +319,7 @@ export class Calls {
     }
   }
 
-  /** Tells whoever called and whoever watches. Without either, the server is not asked for it. */
+  /** Tells the caller and the observers. Without either, the server is not asked for it. */
   #progress(
     call: { callId: string; serverName: string; toolName: string },
     onProgress: CallToolOptions["onProgress"],
@@ -339,7 +339,7 @@ export class Calls {
   }
 }
 
-/** What whoever decides sees beside the call itself. */
+/** What the approver sees in addition to the call. */
 function descriptionOf(params: ServerParams, tool: Tool | undefined): Partial<ApprovalCall> {
   return {
     annotations: tool?.annotations,
@@ -368,7 +368,7 @@ function problemOf(check: () => unknown): string | undefined {
 function requireSameTool(serverName: string, shown: Tool, current: Tool | undefined): void {
   if (current === shown || toolHash(current) === toolHash(shown)) return;
   const name = quoted(shown.name.slice(0, 100));
-  const message = `MCP server "${serverName}" changed its tool ${name} before it could be called`;
+  const message = `MCP server "${serverName}" changed its tool ${name} before the call was sent`;
   throw new ToolCallError("cancelled", message);
 }
 
@@ -379,7 +379,7 @@ function requireSameServer(
   current: ServerParams | undefined,
 ): void {
   if (current === shown || JSON.stringify(current) === JSON.stringify(shown)) return;
-  const message = `MCP server "${serverName}" was registered anew before it could be called`;
+  const message = `MCP server "${serverName}" was registered again before the call was sent`;
   throw new ToolCallError("cancelled", message);
 }
 

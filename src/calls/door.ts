@@ -34,7 +34,7 @@ const SMALL_BODY = 1 << 16;
 export function refusePages(request: Request): void {
   const host = request.headers.get("host") ?? "";
   if (!LOOPBACK_HOSTS.includes(host.replace(/:\d+$/, ""))) throw new Refused(421, "Wrong Host");
-  if (request.headers.has("origin")) throw new Refused(403, "Requests of web pages are refused");
+  if (request.headers.has("origin")) throw new Refused(403, "Requests from web pages are refused");
 }
 
 /** Refuses requests without the right bearer token. */
@@ -65,7 +65,7 @@ export async function readJsonBody(request: Request, maxBytes: number): Promise<
     checkJson(body, { maxValues: MAX_VALUES });
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
-    throw new Refused(413, `The body cannot be taken: ${error.message}`);
+    throw new Refused(413, `Cannot accept the body: ${error.message}`);
   }
   return body;
 }
@@ -102,10 +102,10 @@ export function jsonResponse(text: string, status = 200): Response {
 
 /** What a body that comes too slowly is refused with. */
 export function tooSlow(): Refused {
-  return new Refused(408, "The body came too slowly");
+  return new Refused(408, "The body arrived too slowly");
 }
 
 /** What a body that is too large is refused with. */
 export function tooLarge(maxBytes: number): Refused {
-  return new Refused(413, `The body is above ${maxBytes} bytes`);
+  return new Refused(413, `The body exceeds ${maxBytes} bytes`);
 }

@@ -15,7 +15,7 @@ export interface DoorServerOptions {
   /** The largest body, in bytes. */
   readonly maxBodyBytes: number;
   /**
-   * The most streams at once.
+   * The maximum number of concurrent streams.
    *
    * @default {192}
    */
@@ -279,12 +279,14 @@ class ServedCall implements IncomingCall, Disposable {
     });
     if (this.#offence !== undefined) throw this.#offence;
     this.signal.throwIfAborted();
-    if (!this.hasCome) throw new Error("A body that is not read would be taken for the next call");
+    if (!this.hasCome) {
+      throw new Error("Cannot skip an unread body: it would be read as the next call");
+    }
     this.#state = "answered"; // what comes from here on is the next call
     const line = lineOf(answer);
     using share = budget.forAnswer(line.length);
     if (share === undefined) {
-      throw new Refused(503, "Too many large answers are unread; this one is lost");
+      throw new Refused(503, "Too many large answers are unread; this one was dropped");
     }
     await outgoing.write(line);
   }
@@ -381,7 +383,7 @@ class Incoming {
       const end = this.#rest.indexOf(LINE_FEED);
       const part = this.#take(end === -1 ? this.#rest.length : end);
       if (line.length + part.length > MAX_HEAD) {
-        throw new Refused(431, `The first line is above ${MAX_HEAD} bytes`);
+        throw new Refused(431, `The first line exceeds ${MAX_HEAD} bytes`);
       }
       line = joinBytes(line, part);
       if (end !== -1) {
@@ -391,7 +393,7 @@ class Incoming {
       const more = await limit.of(this.more());
       if (more === true) continue;
       if (line.length === 0) return undefined;
-      if (more === LATE) throw new Refused(408, "The call came too slowly");
+      if (more === LATE) throw new Refused(408, "The call arrived too slowly");
       throw cutOff();
     }
   }
@@ -438,7 +440,7 @@ class Incoming {
 }
 
 function cutOff(): Error {
-  return new Error("The stream ended within a call");
+  return new Error("The stream ended in the middle of a call");
 }
 
 const LATE = Symbol("late");

@@ -124,21 +124,27 @@ Deno.test("DoorServer answers one call after the other on a stream, however they
 });
 
 const OFFENCES: Record<string, readonly [why: RegExp, said: string]> = {
-  "a request of HTTP": [/not a call/, "POST /run HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n{}"],
-  "a request of HTTP with a call as its body": [/not a call/, `POST / HTTP/1.1\n\n${callOf("1")}`],
-  "a call behind an empty line": [/not a call/, `\n${callOf("1")}`],
-  "an array": [/not a call/, `[${callOf("1").replace("\n", "]\n")}`],
-  "no token": [/not a call/, '{"call":"run","size":1}\n1'],
+  "a request of HTTP": [/not a tool call/, "POST /run HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n{}"],
+  "a request of HTTP with a call as its body": [
+    /not a tool call/,
+    `POST / HTTP/1.1\n\n${callOf("1")}`,
+  ],
+  "a call behind an empty line": [/not a tool call/, `\n${callOf("1")}`],
+  "an array": [/not a tool call/, `[${callOf("1").replace("\n", "]\n")}`],
+  "no token": [/not a tool call/, '{"call":"run","size":1}\n1'],
   "a wrong token": [/Wrong token/, callOf("1", { token: "0".repeat(64) })],
-  "an unknown call": [/not a call/, callOf("1", { call: "reset" })],
-  "another field": [/not a call/, callOf("1", { approved: true })],
-  "a negative size": [/not a call/, callOf("1", { size: -1 })],
-  "a size that is no whole number": [/not a call/, callOf("1", { size: 0.5 })],
-  "a size that is beyond all numbers": [/not a call/, callOf("1").replace(":1}", ":1e999}")],
-  "words behind the JSON": [/not a call/, '{"token":"TOKEN","call":"run","size":1} HTTP/1.1\n1'],
-  "a body that is too large": [/above 1048576 bytes/, callOf(" ".repeat((1 << 20) + 1))],
-  "a long first line": [/above 4096 bytes/, callOf("1", { token: "x".repeat(MAX_HEAD) })],
-  "an endless first line": [/above 4096 bytes/, "[".repeat(1 << 20)],
+  "an unknown call": [/not a tool call/, callOf("1", { call: "reset" })],
+  "another field": [/not a tool call/, callOf("1", { approved: true })],
+  "a negative size": [/not a tool call/, callOf("1", { size: -1 })],
+  "a size that is no whole number": [/not a tool call/, callOf("1", { size: 0.5 })],
+  "a size that is beyond all numbers": [/not a tool call/, callOf("1").replace(":1}", ":1e999}")],
+  "words behind the JSON": [
+    /not a tool call/,
+    '{"token":"TOKEN","call":"run","size":1} HTTP/1.1\n1',
+  ],
+  "a body that is too large": [/exceeds 1048576 bytes/, callOf(" ".repeat((1 << 20) + 1))],
+  "a long first line": [/exceeds 4096 bytes/, callOf("1", { token: "x".repeat(MAX_HEAD) })],
+  "an endless first line": [/exceeds 4096 bytes/, "[".repeat(1 << 20)],
   "a second call before the answer": [/Wait for the answer/, callOf("1") + callOf("2")],
 };
 

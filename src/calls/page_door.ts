@@ -19,7 +19,7 @@ interface PageDoorOptions {
   readonly host: () => string;
   /** The largest request body, in bytes. */
   readonly maxBodyBytes: number;
-  /** Told of failures. */
+  /** Receives failures. */
   readonly log: Logger;
 }
 
@@ -35,7 +35,7 @@ const IDLE_S = 30;
  *
  * | request | does |
  * | --- | --- |
- * | `GET /page/` | asks for a one-time code, which whoever comes by this address has elsewhere |
+ * | `GET /page/` | asks for a one-time code, which a person who comes to this address has from elsewhere |
  * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
  * | `GET /page/ID/session` | says whether the cookie is good |
@@ -58,7 +58,7 @@ export class PageDoor {
   async handle(request: Request): Promise<Response> {
     try {
       if (request.headers.get("host") !== this.#options.host()) {
-        throw new Refused(421, "Wrong Host: open the link as it is");
+        throw new Refused(421, "Wrong Host header: open the link unchanged");
       }
       this.#refuseOtherOrigins(request);
       return await this.#route(request);
@@ -112,7 +112,7 @@ export class PageDoor {
     const { headers } = request;
     const ahead = headers.get("sec-purpose") ?? headers.get("purpose") ?? "";
     if (/prefetch|prerender|preview/.test(ahead)) {
-      throw new Refused(403, "Links are opened by people"); // and used up by that
+      throw new Refused(403, "Only a person may open this link"); // and used up by that
     }
     const target = headers.get("sec-fetch-dest");
     const session = target === null || target === "document"
@@ -164,7 +164,7 @@ export class PageDoor {
 
   #requireOrigin(request: Request): void {
     if (request.headers.get("origin") !== `http://${this.#options.host()}`) {
-      throw new Refused(403, "Requests of other pages are refused");
+      throw new Refused(403, "Requests from other pages are refused");
     }
     requireSameSite(request);
   }
@@ -198,7 +198,7 @@ export class PageDoor {
   #failure(error: unknown): Response {
     if (error instanceof Refused) return this.#json({ error: error.message }, error.status);
     this.#options.log.error(`Approval page: ${error}`);
-    return this.#json({ error: "ipybox failed; its log says why" }, 500);
+    return this.#json({ error: "ipybox failed; see its log" }, 500);
   }
 }
 
@@ -209,7 +209,7 @@ function requireOwnHeader(request: Request): void {
 function requireSameSite(request: Request): void {
   const site = request.headers.get("sec-fetch-site");
   if (site !== null && site !== "same-origin") {
-    throw new Refused(403, "Requests of other pages are refused");
+    throw new Refused(403, "Requests from other pages are refused");
   }
 }
 

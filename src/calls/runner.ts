@@ -137,7 +137,7 @@ export class ToolRunner implements AsyncDisposable {
    * @param options The servers, and how calls are approved.
    * @returns The runner.
    * @throws {ConfigError} The registry cannot be read.
-   * @throws {RangeError} A time limit or a number is not above 0.
+   * @throws {RangeError} A time limit or a number is not positive.
    */
   static async start(options: ToolRunnerOptions = {}): Promise<ToolRunner> {
     requirePositive(options, ["approvalTimeoutMs", "connectTimeoutMs", "callTimeoutMs"]);
@@ -157,7 +157,7 @@ export class ToolRunner implements AsyncDisposable {
 
   /**
    * The servers that said that their tools changed, sorted: their generated APIs may be out of date
-   * until they are registered anew.
+   * until they are registered again.
    */
   get changedServers(): string[] {
     return this.#changes.servers;
@@ -178,7 +178,7 @@ export class ToolRunner implements AsyncDisposable {
     await this.#changes.settled();
   }
 
-  /** Takes what whoever writes the code should know of servers, each in a line. */
+  /** Receives what the code's author should know about servers, one line each. */
   takeNotes(): string[] {
     return this.#calls.takeNotes();
   }
@@ -187,7 +187,7 @@ export class ToolRunner implements AsyncDisposable {
    * Asks a server for all that an API is made of, starting the server if it does not run.
    *
    * @param serverName The registered server.
-   * @param signal Gives up.
+   * @param signal Cancels it.
    * @returns Its tools as they come, and what it says of itself.
    * @throws {ToolCallError} The server cannot be reached or does not give its list.
    */
@@ -199,7 +199,7 @@ export class ToolRunner implements AsyncDisposable {
    * Lists a server's tools as they are now, starting the server if it does not run.
    *
    * @param serverName The registered server.
-   * @param signal Gives up.
+   * @param signal Cancels it.
    * @returns The definitions of all its tools, as it gives them, in its order.
    * @throws {ToolCallError} The server cannot be reached or does not give its list.
    */
@@ -213,7 +213,7 @@ export class ToolRunner implements AsyncDisposable {
    * @param serverName The registered server.
    * @param toolName The tool's name on the wire.
    * @param args The arguments: anything that JSON can express, integers above 2^53 as `bigint`s.
-   * @param options What cancels the call, and who is told of progress.
+   * @param options What cancels the call, and who receives progress.
    * @returns The tool's result. `isError` is set where the tool says that it failed.
    * @throws {ToolCallError} There is no result; its type says why.
    * @throws {TypeError} The arguments are not a JSON object.
@@ -290,13 +290,13 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Registers a server, in the workspace's file where there is one. It takes effect at once.
+   * Registers a server, in the workspace's file where there is one. It takes effect immediately.
    *
    * @param serverName Its name.
    * @param params How it is started or reached.
    * @returns Takes it back: what was registered before is so again.
    * @throws {TypeError} The name cannot be a server's.
-   * @throws {ConfigError} The parameters make no sense, or the file is no registry.
+   * @throws {ConfigError} The parameters make no sense, or the file is not a registry.
    */
   async registerServer(serverName: string, params: ServerParams): Promise<() => Promise<void>> {
     const undo = await this.registry.register(serverName, params);
@@ -309,7 +309,7 @@ export class ToolRunner implements AsyncDisposable {
    *
    * @param serverName Its name.
    * @returns Whether it was registered.
-   * @throws {ConfigError} The file is no registry.
+   * @throws {ConfigError} The file is not a registry.
    */
   async unregisterServer(serverName: string): Promise<boolean> {
     const removed = await this.registry.unregister(serverName);
@@ -384,7 +384,7 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
   /**
    * How long a decision on an approval is waited for, in milliseconds; then the call is refused.
    *
-   * @default {undefined} for ever
+   * @default {undefined} forever
    */
   approvalTimeoutMs?: number;
   /**
@@ -403,7 +403,7 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
   /**
    * How long a tool call may take once it is approved, in milliseconds; then it is cancelled.
    *
-   * @default {undefined} for ever
+   * @default {undefined} forever
    */
   callTimeoutMs?: number;
   /**

@@ -147,7 +147,7 @@ export class ToolServer implements AsyncDisposable {
   get kernelDoor(): Door {
     const port = this.#kernelPort;
     if (port !== undefined) return doorAt("tcp", port, this.kernelToken);
-    throw new Error("The kernel's door of this tool server has no port: kernelPort is false");
+    throw new Error("This tool server has no port for kernels: kernelPort is false");
   }
 
   /**
@@ -163,7 +163,7 @@ export class ToolServer implements AsyncDisposable {
   /**
    * Makes a link to the approval page. It works once, and for some minutes.
    *
-   * @returns The link, for the person who decides and nobody else.
+   * @returns The link, only for the person who decides.
    */
   approvalPage(): URL {
     return this.page.url();

@@ -72,7 +72,7 @@ export function parseHead(line: Uint8Array): CallHead {
   try {
     return callHead.parse(JSON.parse(decoder.decode(line)));
   } catch (cause) {
-    throw new Refused(400, "This is not a call of a tool", { cause });
+    throw new Refused(400, "This is not a tool call", { cause });
   }
 }
 
@@ -164,7 +164,7 @@ export function refusedText({ message }: Refused): string {
  */
 export function wireError(error: unknown): WireError {
   if (!(error instanceof ToolCallError)) {
-    return { type: "tool_server_error", message: "The tool server failed; its log says why" };
+    return { type: "tool_server_error", message: "The tool server failed; see its log" };
   }
   const { type, message, details } = error;
   const { reason, code, data, exitCode, signal } = details;
@@ -186,7 +186,7 @@ function parse<T>(schema: z.ZodType<T>, body: Uint8Array): T {
   try {
     value = parseExact(decoder.decode(body));
   } catch (cause) {
-    throw new TypeError("The body is not JSON in UTF-8", { cause });
+    throw new TypeError("The body is not UTF-8 JSON", { cause });
   }
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;

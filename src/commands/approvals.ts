@@ -15,19 +15,20 @@ import { askAtTerminal } from "./terminal/answerer.ts";
 /** `ipybox approvals`: decides what running MCP sessions ask. */
 export const approvals: Command = {
   name: "approvals",
-  summary: "Decide on what running MCP sessions ask",
+  summary: "Answer the approval requests of running MCP sessions",
   usage: "[OPTIONS]",
   options: {
     workspace: {
       value: "DIR",
-      help: "Only sessions that work in this folder, or below (default: all of yours)",
+      help: "Only sessions that work in this folder or below it (default: all of yours)",
     },
-    link: { help: "Print links to their approval pages, good for one visit, in place of asking" },
+    link: { help: "Print one-time links to their approval pages instead of asking" },
   },
   notes: [
-    "For clients that cannot ask you, such as headless ones: leave it open in a",
-    "terminal, and it asks there for what `ipybox mcp` needs your approval, and what",
-    "MCP servers ask you, also for sessions that start later. Ctrl-C ends it.",
+    "For clients that cannot ask you, such as headless ones. Leave this running in a",
+    "terminal: it asks you there to approve calls of `ipybox mcp` and to answer",
+    "questions from MCP servers, also for sessions that start later. Press Ctrl-C to",
+    "stop.",
     "",
     "Examples:",
     "",
@@ -44,7 +45,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(approvals, args);
   // Whatever runs commands for a model can run this one, too: what it prints must not serve it.
   if (!io.interactive || !io.stdoutIsTerminal) {
-    throw new UsageError("Run this at a terminal: a person decides, not a program");
+    throw new UsageError("Run this in a terminal: a person must decide, not a program");
   }
   const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
   return parsed.has("link") ? await printLinks(io, workspace) : await serve(io, workspace);
@@ -57,7 +58,7 @@ async function printLinks(io: CommandIo, workspace: string | undefined): Promise
     io.out(`${await pageLinkOf(session)}\n`);
   }
   if (sessions.length > 0) return EXIT.ok;
-  io.err("No session of `ipybox mcp` runs here");
+  io.err("No `ipybox mcp` session is running here");
   return EXIT.failed;
 }
 
@@ -80,7 +81,7 @@ async function serve(io: CommandIo, workspace: string | undefined): Promise<numb
     if (connected.size > 1) io.err(`${nameOf(session)}:`);
     await act(request);
   };
-  io.err("Waiting for requests for approval; Ctrl-C ends it");
+  io.err("Waiting for approval requests. Press Ctrl-C to stop.");
   while (!io.signal.aborted) {
     for (const session of await runningSessions(workspace)) {
       const { url, token } = session;
@@ -106,7 +107,7 @@ async function serve(io: CommandIo, workspace: string | undefined): Promise<numb
         // Another terminal decides, or a cell runs that its client is asked about.
         if (refused.has(url) || !(error instanceof Error)) continue;
         refused.add(url);
-        io.err(`Not yet deciding for ${nameOf(session)}: ${printable(error.message)}`);
+        io.err(`Not yet connected to ${nameOf(session)}: ${printable(error.message)}`);
       }
     }
     await settledWithin(interrupted.promise, LOOK_MS);

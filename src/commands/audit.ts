@@ -13,18 +13,18 @@ export const audit: Command = {
   usage: "[OPTIONS]",
   options: {
     last: { short: "n", value: "N", help: "How many calls to show (default: 50)" },
-    follow: { short: "f", help: "Go on with what is written from now on" },
-    verify: { help: "Check that no line was changed, moved or taken out" },
-    json: { help: "Print lines as they are in the log, or the outcome of --verify, as JSON" },
+    follow: { short: "f", help: "Keep printing new entries" },
+    verify: { help: "Check that no line was changed, moved or removed" },
+    json: { help: "Print the log's own lines, or the result of --verify, as JSON" },
     workspace: WORKSPACE,
   },
   notes: [
-    "The log is .ipybox/audit.jsonl in the workspace, with older lines in files",
-    "beside it. A row is a call: when it came, how it ended, what was called, how",
+    "The log is .ipybox/audit.jsonl in the workspace; older lines are in files next",
+    "to it. Each row is a call: when it arrived, how it ended, what was called, how",
     "long the tool took, and who decided. With --follow, a row appears when the call",
     "ends. With --json, -n counts the log's own lines: one before a call is sent, and",
-    "one when it has ended. --verify ends with exit code 1 and names the first bad",
-    "line if there is one.",
+    "one after it has ended. If a line is bad, --verify names the first one and exits",
+    "with code 1.",
     "",
     "Examples:",
     "",
@@ -41,7 +41,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const json = parsed.has("json");
   const last = parsed.positiveNumber("last") ?? 50;
   if (parsed.has("verify") && parsed.has("follow")) {
-    throw new UsageError("Options --verify and --follow contradict each other");
+    throw new UsageError("Options --verify and --follow cannot be combined");
   }
   const workspace = await workspaceOf(parsed);
   if (parsed.has("verify")) return await verify(workspace, io, json);
@@ -58,7 +58,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   // A call is written when it was decided, which can be long after it came.
   shown.toSorted((a, b) => a.at - b.at).forEach(print);
   if (!parsed.has("follow")) {
-    if (shown.length === 0) io.err("There are no entries yet");
+    if (shown.length === 0) io.err("No entries yet");
     return EXIT.ok;
   }
   for await (const _change of auditChanges(folder, io.signal)) {

@@ -14,20 +14,20 @@ import { WORKSPACE, workspaceOf } from "./shared.ts";
 /** `ipybox clean`: removes what is left over. */
 export const clean: Command = {
   name: "clean",
-  summary: "Remove what ended processes, old sessions and gone workspaces left",
+  summary: "Remove leftovers of old processes, sessions and workspaces",
   usage: "[OPTIONS]",
   options: {
-    "dry-run": { help: "Say what would be removed, and remove nothing" },
+    "dry-run": { help: "List what would be removed without removing it" },
     days: {
       value: "N",
-      help: "Remove sessions in which no file changed for so many days (default: 30)",
+      help: "Remove sessions without a changed file for N days (default: 30)",
     },
     workspace: WORKSPACE,
   },
   notes: [
-    "It removes temporary folders of processes that were killed, folders of the",
-    "workspace's sessions of `ipybox mcp --http` that are old, and packages that were",
-    "installed for workspaces that are gone. Sessions in use are left alone.",
+    "Removes temporary folders of killed processes, old session folders of",
+    "`ipybox mcp --http` in the workspace, and packages installed for workspaces that",
+    "no longer exist. Sessions in use are kept.",
     "",
     "Example:",
     "",
@@ -63,16 +63,19 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   };
   for (const place of await temporaryFolders()) {
     await forEachAbandoned(place, async (path) => {
-      await take({ path, what: "temporary files of an ended process" }, () => removeHeld(path));
+      await take(
+        { path, what: "temporary files of a process that has ended" },
+        () => removeHeld(path),
+      );
     });
   }
   const before = Date.now() - days * DAY_MS;
   const live = await forEachOldSession(workspace, { before }, async (path) => {
     await take({ path, what: "a session's folder" }, () => removeFromWorkspace(path, workspace));
   });
-  if (live > 0) io.err(`Left alone: ${live} ${live === 1 ? "session" : "sessions"} in use`);
+  if (live > 0) io.err(`Kept ${live} ${live === 1 ? "session" : "sessions"} in use`);
   for (const { path, workspace: gone } of await PackageFolder.abandoned()) {
-    const what = `packages of ${gone}, which is gone`;
+    const what = `packages of ${gone}, which no longer exists`;
     await take({ path, what }, () => PackageFolder.discard(path));
   }
   report(found, parsed.has("dry-run"), io);
@@ -87,7 +90,7 @@ function report(found: readonly Leftover[], dryRun: boolean, io: CommandIo): voi
   const bytes = formatBytes(found.reduce((sum, leftover) => sum + leftover.bytes, 0));
   const count = `${found.length} folder${found.length === 1 ? "" : "s"}, ${bytes}`;
   io.err(
-    found.length === 0 ? "Nothing is left over" : `${dryRun ? "Would remove" : "Removed"} ${count}`,
+    found.length === 0 ? "Nothing to remove" : `${dryRun ? "Would remove" : "Removed"} ${count}`,
   );
 }
 

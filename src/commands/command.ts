@@ -76,7 +76,7 @@ export interface CommandIo {
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
   /** Has the person type a line for the code, and resolves to it, or to `null` at its end. */
   enter(line: CodeLine, signal?: AbortSignal): Promise<string | null>;
-  /** Leaves the terminal to another program, such as an editor. For whoever was just answered. */
+  /** Leaves the terminal to another program, such as an editor. For the caller that was just answered. */
   lend<T>(use: () => Promise<T>): Promise<T>;
   /**
    * Has what is typed come key by key and without echo, except for questions, until disposed of.

@@ -14,15 +14,15 @@ export const demo: Command = {
   summary: "Try ipybox: register a server, run code, approve a tool call",
   usage: "[OPTIONS]",
   options: {
-    yes: { help: "Approve every tool call, and let set-up use passwordless sudo" },
+    yes: { help: "Approve every tool call, and let the setup use passwordless sudo" },
     workspace: {
       ...WORKSPACE,
-      help: "Where the demo works and leaves its files (default: a temporary folder)",
+      help: "Where the demo runs and leaves its files (default: a temporary folder)",
     },
     ...KERNEL,
   },
   notes: [
-    "It sets up what is missing, registers the MCP server",
+    "Installs what is missing, registers the MCP server",
     "`@modelcontextprotocol/server-everything`, runs a code action that calls two of",
     "its tools in a loop, and asks before each call.",
     "",

@@ -23,7 +23,7 @@ import { printable } from "./terminal/columns.ts";
 /** `ipybox doctor`: says what works, what is missing, and the command that fixes it. */
 export const doctor: Command = {
   name: "doctor",
-  summary: "Say what works, what is missing and how to fix it",
+  summary: "Report what works, what is missing and how to fix it",
   usage: "[OPTIONS]",
   options: {
     json: { help: "Print the report as JSON" },
@@ -31,12 +31,12 @@ export const doctor: Command = {
     workspace: { value: "DIR", help: "Check what this workspace's servers need (default: .)" },
   },
   notes: [
-    "It starts a kernel in the sandbox, and looks for the programs and variables that",
-    "the registered servers need, without starting them. With --json, `python` is the",
-    "path of the Python that runs kernels.",
+    "Starts a kernel in the sandbox, and looks for the programs and variables that",
+    "registered servers need, without starting the servers. In the --json report,",
+    "`python` is the path of the Python that runs kernels.",
     "",
-    "Exit codes: 0 when ipybox is ready, 3 when something is missing. Warnings, such",
-    "as those about servers, do not count.",
+    "Exit codes: 0 if ipybox is ready, 3 if something is missing. Warnings, such as",
+    "those about servers, do not change the exit code.",
     "",
     "Example:",
     "",
@@ -91,7 +91,7 @@ function verdict(prerequisites: readonly Prerequisite[]): string {
   const missing = prerequisites.filter(({ state }) => state === "missing").length;
   if (missing === 0) return "ipybox is ready";
   const things = missing === 1 ? "1 thing is" : `${missing} things are`;
-  return `ipybox is not ready: ${things} missing. \`ipybox setup\` installs what it can`;
+  return `ipybox is not ready: ${things} missing. Run \`ipybox setup\` to install what it can`;
 }
 
 // Everything that ipybox needs of a machine, checked by trying it.
@@ -161,7 +161,7 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
     const missing = { state: "missing", version: null, fix } as const;
     return [
       { ...missing, name: "Python", detail },
-      ...KERNEL_PACKAGES.map((name) => ({ ...missing, name, detail: "needs the Python above" })),
+      ...KERNEL_PACKAGES.map((name) => ({ ...missing, name, detail: "requires the Python above" })),
     ];
   }
   const { environment, problem, fix } = check;

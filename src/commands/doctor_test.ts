@@ -27,7 +27,7 @@ missing  ipykernel      -      gone
 warn     ordinary user  -      runs as root
          fix: do not
 
-ipybox is not ready: 2 things are missing. \`ipybox setup\` installs what it can
+ipybox is not ready: 2 things are missing. Run \`ipybox setup\` to install what it can
 `,
   );
 });

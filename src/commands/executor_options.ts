@@ -31,14 +31,14 @@ export const APPROVE_SHELL: OptionSpec = {
 
 /** The options about the kernel's Python and its sandbox, of every command that runs code. */
 export const KERNEL: Readonly<Record<string, OptionSpec>> = {
-  "no-sandbox": { help: "Run without the OS sandbox: the code can do all that you can" },
+  "no-sandbox": { help: "Run without the OS sandbox: code can do everything you can" },
   "sandbox-config": {
     value: "FILE",
     help: "Settings added to the sandbox's own, such as allowed domains",
   },
   python: {
     value: "PATH",
-    help: "The Python that runs the code (default: the one made by `ipybox setup`)",
+    help: "The Python that runs the code (default: the one `ipybox setup` built)",
   },
 };
 
@@ -56,10 +56,10 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
     value: "NAME=N",
     many: true,
     help:
-      "Change a limit of the code: memoryBytes, processes, fileBytes or cpuSeconds; none for none",
+      "Set a resource limit: memoryBytes, processes, fileBytes or cpuSeconds; N is none for no limit",
   },
   "nested-workspace": {
-    help: "Accept a workspace in another one, or with others in it (docs/workspace.md)",
+    help: "Allow a workspace inside another one, or with others inside it (docs/workspace.md)",
   },
 };
 
@@ -187,7 +187,7 @@ export function sandboxOf(args: ParsedArgs): boolean | SandboxOptions {
   const config = args.value("sandbox-config");
   if (config === undefined) return !args.has("no-sandbox");
   if (args.has("no-sandbox")) {
-    throw new UsageError("Options --no-sandbox and --sandbox-config contradict each other");
+    throw new UsageError("Options --no-sandbox and --sandbox-config cannot be combined");
   }
   return { config: resolve(config) };
 }

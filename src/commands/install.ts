@@ -24,16 +24,17 @@ export const install: Command = {
       value: "FILE",
       short: "r",
       many: true,
-      help: "Install the packages that a requirements file lists, one a line",
+      help: "Install the packages listed in a requirements file",
     },
     ...EXECUTOR,
   },
   notes: [
-    "A PACKAGE is a name, with extras and versions if you like, or a Git repository.",
-    "Packages are resolved together; those that fit already are not installed again.",
-    "The installer runs in a sandbox. Packages are kept in your cache, and belong to",
-    "this workspace: to `ipybox run`, `repl`, `actions` and `mcp`, and to programs",
-    "that start a CodeExecutor here. `ipybox packages` lists and removes them.",
+    "A PACKAGE is a name, optionally with extras and versions, or a Git repository.",
+    "Packages are resolved together; those that already satisfy the requirements are",
+    "not reinstalled. The installer runs in a sandbox. Packages are stored in your",
+    "cache and belong to this workspace: `ipybox run`, `repl`, `actions` and `mcp`",
+    "use them, and so do programs that start a CodeExecutor here. `ipybox packages`",
+    "lists and removes them.",
     "",
     "Examples:",
     "",
@@ -80,7 +81,7 @@ async function requirementsOf(parsed: ParsedArgs): Promise<Requirement[]> {
   }
   throw new UsageError(
     parsed.given("requirements")
-      ? `${parsed.values("requirements").join(" and ")} names no package`
-      : "Name the packages: use ipybox install PACKAGE… or -r FILE",
+      ? `${parsed.values("requirements").join(" and ")} lists no packages`
+      : "Specify packages: ipybox install PACKAGE… or -r FILE",
   );
 }

@@ -21,10 +21,10 @@ import { printable } from "./terminal/columns.ts";
 
 /** Options of every command that logs in. */
 export const LOGIN_OPTIONS: Readonly<Record<string, OptionSpec>> = {
-  open: { help: "At a terminal, also open the page of a login in the browser" },
+  open: { help: "At a terminal, also open the login page in the browser" },
   "login-timeout": {
     value: "SECONDS",
-    help: "How long to wait for a login in the browser (default: 300)",
+    help: "How long to wait for the login in the browser (default: 300)",
   },
 };
 
@@ -36,7 +36,7 @@ export function loginAt(io: CommandIo, parsed: ParsedArgs): LoginOptions {
       io.err(`To log in to ${serverName}, open this page of ${url.host} in a browser here:`);
       io.err(`\n  ${printable(url.href)}\n`);
       if (parsed.has("open") && io.interactive) await openInBrowser(url, io);
-      io.err("Waiting for the browser to come back. Ctrl-C gives up.");
+      io.err("Waiting for the login in the browser. Press Ctrl-C to cancel.");
     },
   };
 }
@@ -52,15 +52,16 @@ async function openInBrowser(url: URL, io: CommandIo): Promise<void> {
   }
 }
 
-/** `ipybox login`: logs in to a registered server anew. */
+/** `ipybox login`: logs in to a registered server again. */
 export const login: Command = {
   name: "login",
   summary: "Log in to a registered remote MCP server",
   usage: "NAME [OPTIONS]",
   options: { ...LOGIN_OPTIONS, workspace: WORKSPACE },
   notes: [
-    "The page is printed: open it in a browser on this machine. `ipybox register`",
-    "logs in by itself; this is for when a login has ended, or allows too little.",
+    "Prints the login page's address: open it in a browser on this machine. `ipybox",
+    "register` logs in too; use this command after a login has expired, or if it",
+    "grants too little.",
     "",
     "Example:",
     "",
@@ -97,18 +98,18 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     throw cause instanceof McpConnectionError || cause instanceof ConfigError ? cause : error;
   });
   if (asked) io.out(`${name}: logged in, ${tools.length} tools\n`);
-  else io.err(`${name} asks for no login`);
+  else io.err(`${name} does not require a login`);
   return EXIT.ok;
 }
 
 async function decide(request: ApprovalRequest, io: CommandIo): Promise<void> {
   if (io.interactive) await new TerminalApprover(io, "").decide(request);
-  else await request.reject("there is no terminal to ask at");
+  else await request.reject("there is no terminal to ask on");
 }
 
 /** Makes sure that a server is one that can be logged in to. */
 export function requireRemote(name: string, params: ServerParams | undefined): HttpServerParams {
   if (params === undefined) throw new UsageError(`No server "${name}" is registered`);
-  if ("command" in params) throw new UsageError(`Server "${name}" is local: it has no login`);
+  if ("command" in params) throw new UsageError(`Server "${name}" is local and has no login`);
   return params;
 }

@@ -9,12 +9,12 @@ import { requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 /** `ipybox logout`: ends the login to a registered server. */
 export const logout: Command = {
   name: "logout",
-  summary: "End the login to a remote MCP server",
+  summary: "Log out of a remote MCP server",
   usage: "NAME [OPTIONS]",
   options: { workspace: WORKSPACE },
   notes: [
-    "The tokens are revoked at the authorization server, where it offers that, and",
-    "deleted in any case. Other workspaces with the same server are logged out too.",
+    "Revokes the tokens if the authorization server supports revocation, and deletes",
+    "them in any case. This also logs out other workspaces that use the server.",
     "",
     "Example:",
     "",
@@ -30,7 +30,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const registry = await ServerRegistry.open({ workspace });
   const params = requireRemote(name, registry.get(name));
-  if (!await endLogin(name, params, { workspace, io })) io.err(`${name}: there is no login`);
+  if (!await endLogin(name, params, { workspace, io })) io.err(`${name}: not logged in`);
   return EXIT.ok;
 }
 
@@ -50,13 +50,13 @@ export async function endLogin(
     case "deleted":
       io.out(`${name}: logged out\n`);
       io.err(
-        "The tokens were deleted here. The server cannot revoke them: they expire by themselves.",
+        "Deleted the tokens on this machine. The server does not support revocation; the tokens will expire on their own.",
       );
       return true;
     case "refused":
       throw new McpConnectionError(
         name,
-        `${name}: the login is deleted, but could not be revoked at the authorization server`,
+        `${name}: logged out on this machine, but the tokens could not be revoked at the authorization server`,
       );
   }
 }

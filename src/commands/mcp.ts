@@ -38,66 +38,68 @@ export const mcp: Command = {
         "Tool calls and registrations: ask the client's user, allow or deny, or a policy file (default: ask, with the workspace's and your own policy)",
     },
     "approve-shell": APPROVE_SHELL,
-    page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
+    page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
     structured: {
-      help: "Give results as structured content, too, for programs; models need text alone",
+      help: "Also return results as structured content, for programs; models need only text",
     },
-    http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any that is free)" },
-    host: { value: "HOST", help: "With --http, the address to listen at (default: 127.0.0.1)" },
+    http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any free port)" },
+    host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
     "allow-host": {
       value: "NAME",
       many: true,
-      help: "With --http, a further name under which clients may reach it",
+      help: "With --http, another host name that clients may use",
     },
     "token-file": {
       value: "FILE",
-      help: "With --http, the bearer tokens of clients, one a line (default: one is made up)",
+      help: "With --http, the clients' bearer tokens, one per line (default: one is generated)",
     },
-    "no-token": { help: "With --http on 127.0.0.1: no token; every local program may connect" },
+    "no-token": { help: "With --http on 127.0.0.1: no token; any local program can connect" },
     "max-sessions": {
       value: "N",
-      help: "With --http, sessions at once, in equal shares for the tokens (default: 8)",
+      help: "With --http, concurrent sessions, shared equally among tokens (default: 8)",
     },
     "allow-registrations": {
-      help: "With --http, let clients register servers, which run outside the sandbox as you do",
+      help:
+        "With --http, let clients register servers, which run outside the sandbox with your access",
     },
     "session-idle": {
       value: "SECONDS",
-      help: "With --http, close a session that goes unused for so long (default: 3600)",
+      help: "With --http, close a session after this idle time (default: 3600)",
     },
     "keep-sessions": {
       value: "N",
       help:
-        "With --http, folders of ended sessions to keep, none longer than 30 days without a change (default: 100)",
+        "With --http, how many folders of ended sessions to keep, each for at most 30 days after its last change (default: 100)",
     },
     "share-workspace": {
       value: "HOW",
       help:
-        "With --http, give sessions the workspace's files, without its secrets: read-only, by their absolute paths, or a copy for each session",
+        "With --http, give sessions the workspace's files except secrets: read-only, at their absolute paths, or as a copy for each session",
     },
     ...SESSION,
     project: {
       value: "DIR",
       help:
-        "A folder that code can read, without its secrets, and not write; the workspace is then one of its own, outside of it, unless it is named",
+        "A folder that code can read, except its secrets, but not write; unless you name a workspace, a separate one outside the folder is used",
     },
   },
   notes: [
-    "It speaks MCP on stdin and stdout, and exits when stdin closes. With --http it",
-    "serves http://127.0.0.1:PORT/mcp to clients that send the bearer token, which",
-    "it prints; there each session has a kernel of its own, and a folder in",
+    "Speaks MCP on stdin and stdout, and exits when stdin closes. With --http, serves",
+    "http://127.0.0.1:PORT/mcp to clients that send the bearer token, which it",
+    "prints. Each HTTP session has its own kernel, and its own folder in",
     ".ipybox/sessions/, which is empty unless --share-workspace copy fills it.",
     "",
     "Clients with elicitation, such as Claude Code, VS Code or Cursor, ask their",
-    "user. For others, or with --page, a local web page asks. Its link and its code",
-    "go to stderr, for you: what the client's model is told does not open it.",
+    "user. For other clients, or with --page, ipybox asks on a local web page. Its",
+    "link and code go to stderr, for you: the client's model gets nothing that opens",
+    "the page.",
     "",
-    "With --project, code cannot put anything there that a client or an editor",
-    "would obey, such as .mcp.json, CLAUDE.md or .vscode. It writes to a workspace",
-    "in ~/.local/share/ipybox/workspaces.",
+    "With --project, code cannot plant files in the project that a client or editor",
+    "would obey, such as .mcp.json, CLAUDE.md or .vscode. It writes to a workspace in",
+    "~/.local/share/ipybox/workspaces.",
     "",
-    "Variables KERNEL_ENV_X=v of the environment or of the workspace's .env reach the",
-    "kernel as X.",
+    "A variable KERNEL_ENV_X in the environment or the workspace's .env is X in the",
+    "kernel.",
     "",
     "Example, for Claude Code:",
     "",
@@ -145,7 +147,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   io.signal.addEventListener("abort", () => interrupted.resolve(), { once: true });
   await Promise.race([server.closed, interrupted.promise]);
   if (!await settledWithin(server[Symbol.asyncDispose](), FAREWELL_MS)) {
-    io.err("ipybox: the kernel did not end in time");
+    io.err("ipybox: the kernel did not stop in time");
     return EXIT.failed;
   }
   return EXIT.ok;
@@ -162,13 +164,15 @@ async function projectOf(parsed: ParsedArgs): Promise<string | undefined> {
 
 function withProject(sandbox: McpServerOptions["sandbox"], project: string): SandboxOptions {
   if (sandbox !== false) return { ...(typeof sandbox === "object" ? sandbox : {}), project };
-  throw new UsageError("Option --project needs the sandbox, which --no-sandbox leaves out");
+  throw new UsageError("Option --project needs the sandbox: remove --no-sandbox");
 }
 
 function serveStdio(options: McpServerOptions, io: CommandIo): McpServer {
   silenceStdout(io);
   if (io.interactive) {
-    io.err("Waiting for MCP messages on stdin, which clients send that start this; Ctrl-C ends it");
+    io.err(
+      "Waiting for an MCP client on stdin (clients normally start this command). Press Ctrl-C to stop.",
+    );
   }
   return McpServer.serveStdio(options);
 }
@@ -183,7 +187,7 @@ async function serveHttp(options: McpHttpServerOptions, io: CommandIo): Promise<
     return server;
   } catch (cause) {
     if (cause instanceof Deno.errors.AddrInUse) {
-      throw new UsageError(`Port ${options.port} is taken: choose another one`, { cause });
+      throw new UsageError(`Port ${options.port} is in use: choose another one`, { cause });
     }
     if (cause instanceof Deno.errors.AddrNotAvailable || cause instanceof TypeError) {
       throw new UsageError(cause.message, { cause });
@@ -248,10 +252,12 @@ async function tokensOf(
     return lines.filter((line) => line !== "" && !line.startsWith("#"));
   }
   if (file !== undefined) {
-    throw new UsageError("Options --no-token and --token-file contradict each other");
+    throw new UsageError("Options --no-token and --token-file cannot be combined");
   }
   if (!/^(127\.\d+\.\d+\.\d+|localhost|::1)$/.test(hostname)) {
-    throw new UsageError("Option --no-token is for loopback only: others could execute code");
+    throw new UsageError(
+      "Option --no-token works only on a loopback address: otherwise others could execute code",
+    );
   }
   return false;
 }
@@ -263,7 +269,7 @@ async function refuseSharedTokens(parsed: ParsedArgs, workspace: string): Promis
   const root = await Deno.realPath(workspace);
   if (![resolve(file), await Deno.realPath(file)].some((path) => isInside(path, root))) return;
   throw new UsageError(
-    `Option --token-file: ${file} lies in the workspace, which --share-workspace shows to code; ` +
+    `Option --token-file: ${file} is in the workspace, which --share-workspace shows to code; ` +
       "move it to another folder",
   );
 }

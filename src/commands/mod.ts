@@ -49,7 +49,7 @@ export const COMMANDS: readonly Entry[] = [
   },
   {
     name: "doctor",
-    summary: "Say what works, what is missing and how to fix it",
+    summary: "Report what works, what is missing and how to fix it",
     load: async () => (await import("./doctor.ts")).doctor,
   },
   {
@@ -64,7 +64,7 @@ export const COMMANDS: readonly Entry[] = [
   },
   {
     name: "unregister",
-    summary: "Forget an MCP server and delete its Python API",
+    summary: "Remove an MCP server and its Python API",
     load: async () => (await import("./unregister.ts")).unregister,
   },
   {
@@ -74,7 +74,7 @@ export const COMMANDS: readonly Entry[] = [
   },
   {
     name: "logout",
-    summary: "End the login to a remote MCP server",
+    summary: "Log out of a remote MCP server",
     load: async () => (await import("./logout.ts")).logout,
   },
   {
@@ -109,7 +109,7 @@ export const COMMANDS: readonly Entry[] = [
   },
   {
     name: "clean",
-    summary: "Remove what ended processes, old sessions and gone workspaces left",
+    summary: "Remove leftovers of old processes, sessions and workspaces",
     load: async () => (await import("./clean.ts")).clean,
   },
   {
@@ -124,7 +124,7 @@ export const COMMANDS: readonly Entry[] = [
   },
   {
     name: "approvals",
-    summary: "Decide on what running MCP sessions ask",
+    summary: "Answer the approval requests of running MCP sessions",
     load: async () => (await import("./approvals.ts")).approvals,
   },
   {
@@ -200,14 +200,13 @@ function overview(): string {
     ...table(COMMANDS.map((entry): [string, string] => [entry.name, entry.summary])),
     "",
     "Options:",
-    ...table([["-h, --help", "Show this help, or that of a command"], [
+    ...table([["-h, --help", "Show help for ipybox or a command"], [
       "-V, --version",
       "Show the version",
     ]]),
     "",
-    "Exit codes: 0 done, 1 the code action or the tool failed, 2 bad usage,",
-    "3 something is missing on this machine (`ipybox doctor` says what),",
-    "130 interrupted.",
+    "Exit codes: 0 success, 1 the code action or the tool failed, 2 wrong usage,",
+    "3 something is missing on this machine (run `ipybox doctor`), 130 interrupted.",
     "",
     "Start with `ipybox demo`, or:",
     "",

@@ -21,8 +21,8 @@ export const packages: Command = {
     ...EXECUTOR,
   },
   notes: [
-    "Lists what `ipybox install` has installed; packages that only another one needs",
-    "are marked. Removing a package leaves those that it needed.",
+    "Lists the packages that `ipybox install` installed, and marks dependencies.",
+    "Removing a package does not remove its dependencies.",
     "",
     "Examples:",
     "",
@@ -42,7 +42,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     if (parsed.has("json")) {
       io.out(JSON.stringify({ path, packages: installed }, null, 2) + "\n");
     } else if (installed.length === 0) {
-      io.err("No packages are installed for this workspace: see `ipybox install --help`");
+      io.err("No packages are installed in this workspace: see `ipybox install --help`");
     } else {
       const rows = installed.map(({ name, version, requested }): [string, string] => [
         printable(name),
@@ -53,7 +53,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return EXIT.ok;
   }
   if (action !== "remove") throw new UsageError(`Unknown action "${action}": use remove NAME…`);
-  if (names.length === 0) throw new UsageError("Name the packages: ipybox packages remove NAME…");
+  if (names.length === 0) throw new UsageError("Specify packages: ipybox packages remove NAME…");
   const known = new Map(installed.map(({ name }) => [normalized(name), name]));
   const chosen = names.map((name) => {
     const found = known.get(normalized(name));

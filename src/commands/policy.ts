@@ -56,21 +56,21 @@ export const policy: Command = {
     "schema",
   ].join("\n"),
   options: {
-    shell: { value: "LINE", help: "Explain what becomes of this shell command" },
-    file: { value: "FILE", help: "This policy, instead of the workspace's and your own" },
+    shell: { value: "LINE", help: "Explain the decision on this shell command" },
+    file: { value: "FILE", help: "Use this policy instead of the workspace's and your own" },
     yes: { help: "Accept the policy without asking" },
     all: { help: "Forget all remembered decisions" },
-    json: { help: "Print the outcome as JSON" },
+    json: { help: "Print the result as JSON" },
     workspace: WORKSPACE,
   },
   notes: [
-    "The files are .ipybox/policy.json in the workspace and your own,",
-    "~/.config/ipybox/policy.json. ARGUMENTS are a JSON object. Instead of",
-    "SERVER.TOOL, a call may be given as a JSON object, as in a policy's tests.",
-    "What the workspace's file allows is asked about until you accept it: it may",
-    "have come with a repository. accept shows it and remembers your answer on this",
-    "machine until the file changes. check and test judge it as if accepted.",
-    "consents lists the decisions that are remembered always, forget takes them back.",
+    "Policies are .ipybox/policy.json in the workspace and your own,",
+    "~/.config/ipybox/policy.json. ARGUMENTS is a JSON object. Instead of",
+    "SERVER.TOOL, you can give a call as a JSON object, as in a policy's tests.",
+    "ipybox asks about what the workspace's file allows until you accept the file: it",
+    "may have come with a repository. accept shows it and remembers your answer on",
+    "this machine until the file changes. check and test treat it as accepted.",
+    "consents lists the decisions remembered permanently; forget removes them.",
     "",
     "Examples:",
     "",
@@ -113,7 +113,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const rules = joinPolicies(found.map(({ source }) => source), options);
   if (rules === undefined) {
     const places = [...policyFiles(workspace).values()].join(" or ");
-    throw new UsageError(`There is no policy: write one to ${places}`);
+    throw new UsageError(`No policy found: write one to ${places}`);
   }
   for (const policy of found) {
     if (!policy.accepted) io.log.warn(notAccepted(policy));
@@ -128,7 +128,9 @@ const MARGIN_ROWS = 4;
 /** Shows the workspace's policy, and remembers that the person accepts it. */
 async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Promise<number> {
   if (parsed.value("file") !== undefined) {
-    throw new UsageError("A file that you name counts as it is: only the workspace's is accepted");
+    throw new UsageError(
+      "A file that you name needs no acceptance: accept is only for the workspace's",
+    );
   }
   const path = policyFiles(workspace).get(".ipybox/policy.json");
   const policy = (await findPolicies({ workspace })).find((found) => found.path === path);
@@ -151,13 +153,13 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
   }
   if (!parsed.has("yes")) {
     if (!io.interactive) {
-      throw new ConfigError("There is no terminal to ask at: add --yes to accept");
+      throw new ConfigError("There is no terminal to ask on: add --yes to accept");
     }
     const height = wide.flatMap(({ items }) => items)
       .reduce((sum, item) => sum + foreignText(item, columns).split("\n").length - 1, 0);
     if (height > rows - MARGIN_ROWS) {
       throw new ConfigError(
-        "The calls of any tool or command that it allows are more than fits on this screen: " +
+        "The rules that allow any tool or command do not fit on this screen: " +
           `read ${policy.path}, and add --yes to accept it`,
       );
     }
@@ -168,7 +170,7 @@ async function accept(workspace: string, parsed: ParsedArgs, io: CommandIo): Pro
   }
   if (!await acceptPolicy(workspace, policy.text)) {
     throw new ConfigError(
-      "That cannot be remembered: the state folder (~/.local/state/ipybox) cannot be written to",
+      "Cannot save this: the state folder (~/.local/state/ipybox) is not writable",
     );
   }
   io.err(`Accepted ${printable(policy.path)}`);
@@ -320,7 +322,9 @@ function explanationText(
   const valid = consents.filter(({ changes }) => changes.length === 0);
   const consent = valid.find(({ decision }) => decision === "deny") ?? valid[0];
   if (mode === "ask" && consent !== undefined) {
-    lines.unshift(`${consent.decision}: ${consent.rule}, unless the tool changed since; else`);
+    lines.unshift(
+      `${consent.decision}: ${consent.rule}, unless the tool has changed since; otherwise`,
+    );
   }
   for (const { rule, decision, changes } of consents) {
     const lapsed = changes.length === 0 ? "" : `, lapsed: ${changes.join("; ")}`;
@@ -333,7 +337,7 @@ function callOf(rest: readonly string[], parsed: ParsedArgs): PolicyCall {
   const [call, args] = rest;
   const command = parsed.value("shell");
   if ((call === undefined) === (command === undefined)) {
-    throw new UsageError("Give either SERVER.TOOL or --shell LINE");
+    throw new UsageError("Specify either SERVER.TOOL or --shell LINE");
   }
   if (command !== undefined) return { kind: "shell", command };
   if (call?.startsWith("{")) return checked(jsonOf(call));

@@ -35,7 +35,7 @@ export async function forgetConsents(
 ): Promise<number> {
   const { ids, all } = which;
   if (all === ids.length > 0) {
-    throw new UsageError("Give ids from `ipybox policy consents`, or --all");
+    throw new UsageError("Specify ids from `ipybox policy consents`, or --all");
   }
   const file = await ConsentFile.open(workspace);
   const known = (await file.read()).map(({ id }) => id);
@@ -127,7 +127,7 @@ export function grantsOf({ rules, trustedServers }: PolicyDocument): PolicyGrant
         items: itemsFor(isNarrow),
       },
       {
-        heading: "Servers whose annotations it believes",
+        heading: "Servers whose annotations it trusts",
         items: trustedServers.map((name) => JSON.stringify(name)),
       },
     ]),

@@ -29,17 +29,23 @@ import { shellWord } from "../mcp/launch.ts";
 
 /** How to log in to a remote server, where it does not tell all of it itself. */
 const OAUTH_OPTIONS: Readonly<Record<string, OptionSpec>> = {
-  "client-id": { value: "ID", help: "The id of a client registered at its authorization server" },
-  "client-secret": { value: "'${VAR}'", help: "The secret of that client" },
-  "private-key": { value: "'${VAR}'", help: "Its private key instead, as PKCS #8 in PEM" },
-  issuer: { value: "URL", help: "The authorization server that may get the secret or the key" },
-  scope: { value: "SCOPES", help: "The scopes to ask for, in place of those the server names" },
+  "client-id": { value: "ID", help: "The id of a client registered with the authorization server" },
+  "client-secret": { value: "'${VAR}'", help: "The client's secret" },
+  "private-key": {
+    value: "'${VAR}'",
+    help: "The client's private key instead of a secret (PKCS #8, PEM)",
+  },
+  issuer: {
+    value: "URL",
+    help: "The authorization server that may receive the secret or use the key",
+  },
+  scope: { value: "SCOPES", help: "The scopes to request instead of those the server names" },
   "callback-port": {
     value: "PORT",
-    help: "The port that the browser comes back to (default: any)",
+    help: "The port the browser is redirected to (default: any)",
   },
-  "client-metadata": { value: "URL", help: "A client-ID metadata document to be known by" },
-  "client-credentials": { help: "Log in as the client itself, without a person" },
+  "client-metadata": { value: "URL", help: "A client ID metadata document to identify as" },
+  "client-credentials": { help: "Log in as the client itself, without a user" },
 };
 
 /** `ipybox register`: generates a server's Python API and remembers the server. */
@@ -50,43 +56,55 @@ export const register: Command = {
   options: {
     url: { value: "URL", help: "The address of a remote server" },
     header: { value: "'NAME: VALUE'", help: "A header for a remote server", many: true },
-    type: { value: "TYPE", help: "streamable_http or sse; else told from the URL, or tried" },
+    type: {
+      value: "TYPE",
+      help: "streamable_http or sse (default: inferred from the URL, or tried)",
+    },
     env: { value: "NAME=VALUE", help: "A variable for a local server's environment", many: true },
-    cwd: { value: "DIR", help: "Where a local server starts (default: an empty folder)" },
-    sandbox: { help: "Run a local server in a sandbox of its own" },
-    "sandbox-config": { value: "FILE", help: "The same, with settings such as allowed domains" },
-    from: { value: "FILE", help: "Register the servers of another program's file" },
+    cwd: {
+      value: "DIR",
+      help: "The working directory of a local server (default: an empty folder)",
+    },
+    sandbox: { help: "Run a local server in its own sandbox" },
+    "sandbox-config": {
+      value: "FILE",
+      help: "Like --sandbox, with settings such as allowed domains",
+    },
+    from: { value: "FILE", help: "Register the servers in another program's configuration file" },
     ...OAUTH_OPTIONS,
-    yes: { help: "With --from: start and register its servers without asking" },
-    force: { help: "Replace another registration of that name without asking" },
-    login: { help: "Log in also without a terminal: print the page and wait for the browser" },
+    yes: { help: "With --from: start and register the servers without asking" },
+    force: { help: "Replace a different registration of that name without asking" },
+    login: {
+      help: "Log in even without a terminal: print the login page and wait for the browser",
+    },
     ...LOGIN_OPTIONS,
     "connect-timeout": {
       value: "SECONDS",
-      help: "How long it may take to start, always (default: 60)",
+      help: "How long the server may take to start, now and later (default: 60)",
     },
     workspace: WORKSPACE,
   },
   notes: [
-    "The API is written to mcptools/NAME/, the server to .ipybox/mcp.json. Write",
+    "Writes the API to mcptools/NAME/ and the server to .ipybox/mcp.json. Write",
     "secrets as ${VAR}: they are filled in from the environment, or from the",
     "workspace's .env, when the server starts, and never stored.",
     "",
-    "A name that is registered in another way is replaced only after asking, or with",
-    "--force. Variables of its environment that --env does not name are kept, and so",
-    "is --connect-timeout.",
+    "A different registration of the same name is replaced only after asking, or with",
+    "--force. Its --connect-timeout, and environment variables that --env does not",
+    "name, are kept.",
     "",
-    "Files that a server writes where it starts are removed with it, and code cannot",
-    "read them; with --cwd '${workspaceFolder}' they are in the workspace. A server",
-    "that would find its code there is refused. A relative DIR is taken from there.",
+    "By default, code cannot read the files that a server writes to its working",
+    "directory, and they are removed with the server. --cwd '${workspaceFolder}' puts",
+    "them in the workspace, unless the server would load its code from there: such a",
+    "server is rejected. A relative DIR is relative to the workspace.",
     "",
-    "Where a remote server asks for a login, the page is printed: open it in a",
-    "browser on this machine. The login is kept out of the workspace, for you only.",
+    "If a remote server requires a login, the page's address is printed: open it in",
+    "a browser on this machine. The login is stored outside the workspace.",
     "",
     '--from takes files with {"mcpServers": {…}}, such as those of Claude, Cursor and',
     'Windsurf, and {"servers": {…}}, as VS Code has them. ${env:VAR} becomes ${VAR}.',
-    "It shows how each server is started and asks before it starts it. Without a",
-    "terminal, look at the file and add --yes.",
+    "It shows how each server starts and asks before starting it. Without a terminal,",
+    "check the file yourself and add --yes.",
     "",
     "Examples:",
     "",
@@ -140,14 +158,14 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     if (isReplaced) {
       const is = `${name} is registered as ${printable(launchText(present))}`;
       if (!io.interactive) throw new ConfigError(`${is}: add --force to replace it`);
-      const becomes = `It would become ${printable(launchText(wanted))}`;
+      const becomes = `It would be replaced by ${printable(launchText(wanted))}`;
       if (await agrees(`${is}\n${becomes}\nReplace it?`)) return wanted;
       throw new ConfigError(`${name} was not replaced`);
     }
     if (!isFromFile || parsed.has("yes")) return wanted;
     const not = `${name} was not started`;
     if (!io.interactive) {
-      throw new ConfigError(`${not}: there is no terminal to ask at. If you trust it, add --yes`);
+      throw new ConfigError(`${not}: there is no terminal to ask on. If you trust it, add --yes`);
     }
     if (await agrees(`Start and register ${name} (${shown.length} rows above)?`)) return wanted;
     throw new ConfigError(not);
@@ -194,7 +212,7 @@ async function launchRows(
   return [
     `${name}:`,
     ...rowsOf(JSON.stringify(shown, null, 2)),
-    `${name} starts or reaches, outside the code's sandbox:`,
+    `${name} starts or connects to, outside the code's sandbox:`,
     ...rowsOf(launchText(shown.params)),
   ];
 }
@@ -231,15 +249,17 @@ async function serversOf(
   const url = parsed.value("url");
   const file = parsed.value("from");
   if ([command, url, file].filter((form) => form !== undefined).length !== 1) {
-    throw new UsageError("Give a server by -- COMMAND, by --url URL, or servers by --from FILE");
+    throw new UsageError(
+      "Specify a server with -- COMMAND or --url URL, or servers with --from FILE",
+    );
   }
   if (file !== undefined) {
-    if (name !== undefined) throw new UsageError(`With --from, no NAME is given: "${name}"`);
+    if (name !== undefined) throw new UsageError(`--from takes no NAME: received "${name}"`);
     const { servers, renamed, unusable } = parseServersFile(file, await readUserFile(file));
     for (const [name, given] of renamed) io.err(`"${visible(given)}" is named ${name} in Python`);
     return { servers, unusable: [...unusable.values()] };
   }
-  if (name === undefined) throw new UsageError("Missing NAME: what the server is named in Python");
+  if (name === undefined) throw new UsageError("Missing NAME: the server's name in Python");
   requireServerName(name);
   const params = url === undefined
     ? localServer(parsed, [command ?? "", ...args], workspace)
@@ -296,7 +316,7 @@ function refuse(parsed: ParsedArgs, kind: string, ...options: string[]): void {
     if (
       parsed.value(option) !== undefined || parsed.values(option).length > 0 || parsed.has(option)
     ) {
-      throw new UsageError(`Option --${option} makes no sense for ${kind}`);
+      throw new UsageError(`Option --${option} cannot be used with ${kind}`);
     }
   }
 }
@@ -326,7 +346,7 @@ function report(server: string, tools: readonly GeneratedTool[], io: CommandIo):
 function moduleRows(module: string, tool: string, columns: number): string {
   if (module === tool) return `  ${module}`;
   const row = `  ${module}  (${visible(tool)})`;
-  // What a terminal breaks goes on at the margin, where only ipybox itself should have words.
+  // What a terminal breaks continues at the margin, where only ipybox itself should have words.
   return widthOf(row) <= columns ? row : `  ${module}\n${foreignText(tool, columns).trimEnd()}`;
 }
 

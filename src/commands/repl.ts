@@ -17,14 +17,14 @@ export const repl: Command = {
   options: {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: { value: "SECONDS", help: "Stop a cell after this time, approvals excluded" },
+    timeout: { value: "SECONDS", help: "Stop a cell after this time, not counting approvals" },
     ...SESSION,
   },
   notes: [
-    "Cells share their variables. Enter runs a complete cell, Ctrl-C interrupts it,",
-    "Tab completes, NAME? shows documentation, :help lists the rest, Ctrl-D ends.",
+    "Cells share variables. Enter runs a complete cell, Ctrl-C interrupts it, Tab",
+    "completes, NAME? shows documentation, :help lists the rest, Ctrl-D exits.",
     "",
-    "What was typed is kept in ~/.local/state/ipybox/history (or $XDG_STATE_HOME).",
+    "Input is saved in ~/.local/state/ipybox/history (or below $XDG_STATE_HOME).",
     "",
     "Example:",
     "",
@@ -38,7 +38,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const timeoutMs = parsed.milliseconds("timeout");
   if (!io.interactive || Deno.env.get("TERM") === "dumb") {
     throw new UsageError(
-      "A session needs a terminal: use `ipybox run -` for code that comes from stdin",
+      "A session needs a terminal: use `ipybox run -` to run code from stdin",
     );
   }
   const workspace = await workspaceOf(parsed);
@@ -79,9 +79,9 @@ async function openHistory(workspace: string, io: CommandIo): Promise<InputHisto
   try {
     const path = await historyPath(workspace);
     if (path !== undefined) return await InputHistory.open(path);
-    io.err("What you type is not kept: the folder for that is in the workspace, or there is none.");
+    io.err("Input will not be saved: the history folder is in the workspace, or does not exist.");
   } catch (error) {
-    io.err(`What you type is not kept: ${printable(String(error))}`);
+    io.err(`Input will not be saved: ${printable(String(error))}`);
   }
   return await InputHistory.open(undefined);
 }

@@ -22,17 +22,17 @@ export const run: Command = {
   usage:
     "FILE [OPTIONS] [-- ARGS…]\n-c CODE [OPTIONS] [-- ARGS…]\n- [OPTIONS] [-- ARGS…]   (the code comes from stdin)",
   options: {
-    code: { short: "c", value: "CODE", help: "The code itself, instead of a file" },
+    code: { short: "c", value: "CODE", help: "Run this code instead of a file" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    page: { help: "Ask on a local web page; its link, good for one visit, goes to stderr" },
-    timeout: { value: "SECONDS", help: "Stop the code after this time, approvals excluded" },
-    json: { help: "Print the outcome as one JSON object" },
+    page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
+    timeout: { value: "SECONDS", help: "Stop the code after this time, not counting approvals" },
+    json: { help: "Print the result as one JSON object" },
     ...SESSION,
   },
   notes: [
-    "The code's output goes to stdout and its stderr to stderr, as they are produced.",
-    "sys.argv has the ARGS; sys.exit(N) in the code is the exit code.",
+    "The code's stdout and stderr are passed through as they are produced. ARGS are",
+    "in sys.argv; sys.exit(N) in the code sets the exit code.",
     "",
     "Examples:",
     "",
@@ -53,13 +53,13 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     ...options,
     spareKernel: false, // one execution needs no second kernel
   });
-  // An execution of its own, so that the lines of the code keep their numbers.
+  // A separate execution, so that the lines of the code keep their numbers.
   const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}`;
   const setUp = `__import__("sys").argv = ${JSON.stringify(argv)}${names}`;
   for await (const event of executor.stream(setUp, { signal: io.signal })) {
     // It calls nothing. Code that the workspace's files smuggled in might.
     if (event.type === "approval") {
-      await event.request.reject("No tool is called before the code runs");
+      await event.request.reject("No tool may be called before the code runs");
     }
   }
   const person = askAtTerminal(io);
@@ -85,10 +85,12 @@ async function scriptOf(
   const [file] = parsed.positional;
   const code = parsed.value("code");
   if (file !== undefined && code !== undefined) {
-    throw new UsageError("Give exactly one of FILE, -c CODE, or - (stdin)");
+    throw new UsageError("Specify exactly one of FILE, -c CODE, or - (stdin)");
   }
   if (code !== undefined) return { code, argv: ["-c", ...rest] };
-  if (file === undefined) throw new UsageError("Give exactly one of FILE, -c CODE, or - (stdin)");
+  if (file === undefined) {
+    throw new UsageError("Specify exactly one of FILE, -c CODE, or - (stdin)");
+  }
   if (file === "-") {
     return { code: await new Response(Deno.stdin.readable).text(), argv: ["-", ...rest] };
   }

@@ -47,7 +47,7 @@ export async function readUserFile(path: string): Promise<string> {
   } catch (cause) {
     if (cause instanceof Deno.errors.NotFound) throw new UsageError(`No file "${path}"`, { cause });
     if (cause instanceof Deno.errors.PermissionDenied) {
-      throw new UsageError(`File "${path}" may not be read`, { cause });
+      throw new UsageError(`Cannot read file "${path}": permission denied`, { cause });
     }
     throw cause;
   }

@@ -22,7 +22,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const dot = name.indexOf(".");
   if (dot === -1) {
     const known = isServerName(name) ? `; see \`ipybox tools --server ${name}\`` : "";
-    throw new UsageError(`Name a tool as SERVER.TOOL: received "${name}"${known}`);
+    throw new UsageError(`Specify a tool as SERVER.TOOL: received "${name}"${known}`);
   }
   const server = name.slice(0, dot);
   const tool = name.slice(dot + 1);
@@ -30,7 +30,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const root = mcptoolsOf(await workspaceOf(parsed));
   const tools = await readPackage(root, server);
   if (tools === undefined) {
-    throw new UsageError(`No Python API of a server "${server}": see \`ipybox register --help\``);
+    throw new UsageError(`No Python API for server "${server}": see \`ipybox register --help\``);
   }
   const found = tools.find(({ module, name }) => module === tool || name === tool);
   if (found === undefined) {
@@ -38,7 +38,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   }
   const source = await readHostileFile(join(root, server, `${found.module}.py`));
   if (source === undefined) {
-    throw new UsageError(`The Python API of "${name}" is gone: register again`);
+    throw new UsageError(`The Python API of "${name}" is missing: register the server again`);
   }
   io.out(io.stdoutIsTerminal ? printable(source) : source);
   return EXIT.ok;

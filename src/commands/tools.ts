@@ -24,8 +24,8 @@ export const tools: Command = {
     workspace: WORKSPACE,
   },
   notes: [
-    "The tools that have most of the query's words in their names, descriptions and",
-    "parameters come first; without a query all are listed.",
+    "Lists first the tools that match most words of the query in their names,",
+    "descriptions and parameters. Without a query, lists all tools.",
     "",
     "Example:",
     "",
@@ -45,7 +45,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const { tools: found, missing } = await index.search(parsed.positional.join(" "), names);
   for (const server of missing) {
     if (!registered.includes(server)) throw unknownServer(server, registered);
-    io.err(`No Python API of server "${server}": register it again`);
+    io.err(`No Python API for server "${server}": register it again`);
   }
   if (parsed.has("json")) {
     const rows = found.map(({ server, name, module, description }) => ({

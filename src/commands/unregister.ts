@@ -7,11 +7,11 @@ import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.
 /** `ipybox unregister`: forgets a server. */
 export const unregister: Command = {
   name: "unregister",
-  summary: "Forget an MCP server and delete its Python API",
+  summary: "Remove an MCP server and its Python API",
   usage: "NAME [OPTIONS]",
   options: { workspace: WORKSPACE },
   notes: [
-    "A login to the server ends, as by `ipybox logout`, also for other workspaces.",
+    "Also logs out of the server, as `ipybox logout` does, in all workspaces.",
     "",
     "Example:",
     "",

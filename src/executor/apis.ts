@@ -22,7 +22,7 @@ export class ServerApis {
   readonly #options: ServerApisOptions;
   readonly #mcptools: string;
   readonly #news = new Map<string, ApiNews>();
-  /** One at a time removes an API, or makes it anew. */
+  /** One at a time removes an API, or makes it again. */
   readonly #writing = new Mutex();
 
   /** @param options The workspace, and how its servers are reached. */
@@ -61,7 +61,7 @@ export class ServerApis {
   }
 
   /**
-   * Generates the API of a server whose tools changed anew, from what the server lists now, and notes
+   * Generates the API of a server whose tools changed again, from what the server lists now, and notes
    * for the code what is different. Code plays no part in it: it cannot write to `mcptools/`.
    */
   async #renew(name: string): Promise<void> {
@@ -86,7 +86,7 @@ export class ServerApis {
     news.add(stale, modules);
   }
 
-  /** Takes what is to be told of APIs that were made anew, a line for each. */
+  /** Receives notes about regenerated APIs, one line each. */
   takeNews(): string[] {
     const lines = [...this.#news].flatMap(([name, news]) => news.line(name) ?? []);
     this.#news.clear();

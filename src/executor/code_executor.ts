@@ -86,14 +86,14 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Starts a kernel and what its tool calls need.
+   * Starts a kernel, and the tool server that its calls need.
    *
    * @param options Where, with which servers, how closed in.
    * @returns The executor, ready for code.
-   * @throws {EnvironmentNotReadyError} Python or the sandbox is not there; `fix` says what helps. A
+   * @throws {EnvironmentNotReadyError} Python or the sandbox is missing; `fix` says how to fix it. A
    * `SandboxUnavailableError` is one of these.
    * @throws {ConfigError} The registry or an option cannot be used.
-   * @throws {RangeError} A time limit or a number is not above 0.
+   * @throws {RangeError} A time limit or a number is not positive.
    * @throws {TypeError} `requireShellEscape` is given, but `approval` allows all shell commands.
    * @throws {GatewayStartError} The kernel gateway ended or did not answer in time.
    * @throws {KernelStartError} The kernel could not be set up or was not ready in time.
@@ -118,7 +118,7 @@ export class CodeExecutor implements AsyncDisposable {
   /**
    * Makes a link to the approval page. It works once, and for some minutes.
    *
-   * @returns The link, for the person who decides and nobody else.
+   * @returns The link, only for the person who decides.
    */
   approvalPage(): URL {
     return this.#tools.approvalPage();
@@ -146,13 +146,13 @@ export class CodeExecutor implements AsyncDisposable {
    * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
    *
    * @param code IPython code: Python, top-level `await`, magics and `!commands`.
-   * @param options Its limits, and whether output is told as it is produced.
+   * @param options Its limits, and whether output is streamed as it is produced.
    * @returns The events. After {@linkcode cancel} they end without a result.
    * @throws {CodeExecutionError} The code raised an exception.
    * @throws {ExecutionTimeoutError} It took longer than `timeoutMs`.
    * @throws {KernelDiedError} Its kernel, or the gateway or sandbox around it, died; the next
    * execution gets a fresh one.
-   * @throws {DOMException} An `AbortError` when the executor was reset or disposed of meanwhile.
+   * @throws {DOMException} An `AbortError` if the executor is reset or disposed of during the call.
    */
   async *stream(
     code: string,
@@ -172,7 +172,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @throws {ExecutionTimeoutError} It took longer than `timeoutMs`.
    * @throws {KernelDiedError} Its kernel, or the gateway or sandbox around it, died; the next
    * execution gets a fresh one.
-   * @throws {DOMException} An `AbortError` when the executor was reset or disposed of meanwhile.
+   * @throws {DOMException} An `AbortError` if the executor is reset or disposed of during the call.
    *
    * @example
    * ```ts
@@ -193,7 +193,7 @@ export class CodeExecutor implements AsyncDisposable {
         case "approval":
           if (event.request.kind !== "change") await event.request.accept();
           else {await event.request.reject(
-              "execute() accepts calls, and no servers of unknown origin",
+              "execute() approves calls, but not the start of unregistered servers",
             );}
           break;
         case "result":
@@ -205,7 +205,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
-   * it may catch and go on, unlike a cancelled one.
+   * it may catch and continue, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
     await this.#kernel.interrupt();
@@ -213,7 +213,7 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Cancels the execution under way, if there is one: its events end without a result. Those that
-   * wait for their turn go on.
+   * wait for their turn continue.
    *
    * @returns Whether the kernel's variables survived, once the execution has ended.
    */
@@ -222,11 +222,11 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
-   * Says whether code can be run as it stands, or wants more lines.
+   * Tells whether code is complete or needs more lines.
    *
    * @param code IPython code, as far as it is typed.
    * @param options How long the answer is waited for.
-   * @returns Its status, and what its next line begins with.
+   * @returns Its status, and the indentation of its next line.
    * @throws {DOMException} A `TimeoutError` when code ran for longer than `timeoutMs`.
    *
    * @example
@@ -248,7 +248,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @param cursor The position, as an index of the string.
    * @param options How long the answer is waited for.
    * @returns The completions, and what of the code each of them replaces.
-   * @throws {RangeError} `cursor` is no position between two characters of the code.
+   * @throws {RangeError} `cursor` is not a position between two characters of the code.
    * @throws {DOMException} A `TimeoutError` when code ran for longer than `timeoutMs`.
    *
    * @example
@@ -276,15 +276,15 @@ export class CodeExecutor implements AsyncDisposable {
    * fresh kernel.
    */
   async reset(): Promise<void> {
-    // The kernel goes at once: its code must not live to see its calls fail.
+    // The kernel is stopped immediately: its code must not live to see its calls fail.
     const reset = allDone([this.#kernel.reset(), this.#tools.reset()]);
-    this.#resetting = reset.then(() => {}, () => {}); // told to whoever resets
+    this.#resetting = reset.then(() => {}, () => {}); // the caller of reset() gets the error
     await reset;
   }
 
   /**
    * Installs Python packages for the workspace's code, which can import them right away and in later
-   * sessions. What is there already and fits is not installed again.
+   * sessions. Packages that already satisfy the requirements are not reinstalled.
    *
    * The installer runs in a sandbox that reaches only the package indexes which pip or uv is
    * configured to use, and the hosts of the Git repositories named.
@@ -295,7 +295,7 @@ export class CodeExecutor implements AsyncDisposable {
    * @returns What the installer wrote, its last 16 KiB.
    * @throws {TypeError} One of them is neither a package nor a Git repository.
    * @throws {PackageInstallError} They could not be installed; `output` says why.
-   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no folder for packages:
+   * @throws {EnvironmentNotReadyError} There is no installer, no sandbox, or no packages folder:
    * `packages` is `false`, or Deno's permissions do not allow to write to the user's cache.
    *
    * @example
@@ -315,8 +315,8 @@ export class CodeExecutor implements AsyncDisposable {
     const parsed = list.map(parseRequirement);
     if (this.#packages === undefined) {
       throw new EnvironmentNotReadyError(
-        "Cannot install packages: this executor keeps none",
-        "Leave out `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write)",
+        "Cannot install packages: this executor has no packages folder",
+        "Remove `packages: false`, and let Deno read and write everywhere (--allow-read --allow-write)",
       );
     }
     const signal = anySignal(options.signal, this.#closed.signal);
@@ -325,16 +325,16 @@ export class CodeExecutor implements AsyncDisposable {
 
   /**
    * Registers an MCP server with the workspace and generates its Python API in `mcptools/`. Code can
-   * import it at once; one that was imported before comes up to date with {@linkcode reset}.
+   * import it immediately; {@linkcode reset} updates one that was already imported.
    *
    * @param name The server's name, which is the name of its Python package.
    * @param params How it is started or reached. `${VAR}` is filled in whenever that happens.
-   * @param options What gives up. Whatever fails, either all of it is done or nothing.
+   * @param options Cancels it. If anything fails, nothing is changed.
    * @returns What became of each tool, in the server's order.
    * @throws {TypeError} The name cannot be a server's.
    * @throws {ConfigError} The parameters make no sense.
    * @throws {McpConnectionError} The server does not start or answer. Nothing was registered.
-   * @throws {McpLoginRequiredError} The server asks for a login, and there is no `login` option.
+   * @throws {McpLoginRequiredError} The server requires a login, and there is no `login` option.
    */
   async registerServer(
     name: string,
@@ -477,7 +477,7 @@ interface Turn {
   readonly options: StreamOptions;
   readonly turn: Disposable;
   readonly inputs: CodeInputs;
-  /** Told of the execution; its calls are a part of it. */
+  /** Observes the execution; its calls are a part of it. */
   readonly span: Span;
 }
 

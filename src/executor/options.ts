@@ -59,7 +59,7 @@ export interface ExecuteOptions {
    * How long the code may run, in milliseconds. Tool calls count; waiting for approvals, and for the
    * executions before it, does not.
    *
-   * @default {undefined} for ever
+   * @default {undefined} forever
    */
   timeoutMs?: number;
   /** Cancels the execution, which then rejects with the signal's reason. */
@@ -115,7 +115,7 @@ export interface InstallPackagesOptions {
 
 /** Options of `CodeExecutor.registerServer()`. */
 export interface RegisterServerOptions {
-  /** Gives up. */
+  /** Cancels it. */
   signal?: AbortSignal;
 }
 
@@ -131,7 +131,7 @@ export interface ChunkEvent {
   readonly text: string;
 }
 
-/** A tool call or a shell command waits for a decision. The time limit stands still meanwhile. */
+/** A tool call or a shell command waits for a decision. The time limit is paused until then. */
 export interface ApprovalEvent {
   /** Tells it from the other events. */
   readonly type: "approval";
@@ -139,7 +139,7 @@ export interface ApprovalEvent {
   readonly request: ApprovalRequest;
 }
 
-/** An MCP server asks a question. The time limit stands still meanwhile. */
+/** An MCP server asks a question. The time limit is paused until it is answered. */
 export interface ElicitationEvent {
   /** Tells it from the other events. */
   readonly type: "elicitation";
@@ -147,7 +147,7 @@ export interface ElicitationEvent {
   readonly request: ElicitationRequest;
 }
 
-/** The code asks for a line. The time limit stands still meanwhile. */
+/** The code asks for a line. The time limit is paused until it is answered. */
 export interface InputEvent {
   /** Tells it from the other events. */
   readonly type: "input";
@@ -155,7 +155,7 @@ export interface InputEvent {
   readonly request: InputRequest;
 }
 
-/** Something that whoever writes the code should know of the servers that it calls. */
+/** Something that the code's author should know about the servers it calls. */
 export interface NoteEvent {
   /** Tells it from the other events. */
   readonly type: "note";
@@ -171,7 +171,7 @@ export interface ResultEvent {
   readonly result: ExecutionResult;
 }
 
-/** An event of `CodeExecutor.stream()`; `type` tells which. */
+/** An event of `CodeExecutor.stream()`; see `type`. */
 export type ExecutionEvent =
   | ChunkEvent
   | ApprovalEvent

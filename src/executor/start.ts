@@ -72,8 +72,8 @@ function shellGuard({ approval, requireShellEscape = false }: CodeExecutorOption
   if (guardsShell(approval)) return requireShellEscape ? "escape" : "approval";
   if (!requireShellEscape) return "none";
   throw new TypeError(
-    "Cannot require shell escapes where they are not approved: " +
-      'set approval.shell to "ask" or "deny", or leave out requireShellEscape',
+    "Cannot require shell escapes if they need no approval: " +
+      'set approval.shell to "ask" or "deny", or remove requireShellEscape',
   );
 }
 

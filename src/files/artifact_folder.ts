@@ -64,11 +64,13 @@ export class ArtifactFolder {
       this.#check(dirname(Deno.realPathSync(path)), real);
       const [opened, there] = [file.statSync(), Deno.lstatSync(path)];
       if (opened.ino === there.ino && opened.dev === there.dev) return file;
-      throw new Error(`Cannot write to ${this.#path}: it was replaced meanwhile`);
+      throw new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`);
     } catch (error) {
       file.close();
       if (!(error instanceof Deno.errors.NotFound)) throw error;
-      throw new Error(`Cannot write to ${this.#path}: it was replaced meanwhile`, { cause: error });
+      throw new Error(`Cannot write to ${this.#path}: it was replaced in the meantime`, {
+        cause: error,
+      });
     }
   }
 
@@ -84,7 +86,7 @@ export class ArtifactFolder {
   #check(real: string, expected: string): void {
     if (real === expected) return;
     throw new Error(
-      `Cannot write to ${this.#path}: a symbolic link leads to ${real}; remove it or name another folder`,
+      `Cannot write to ${this.#path}: a symbolic link leads to ${real}; remove it or choose another folder`,
     );
   }
 }

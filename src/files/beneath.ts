@@ -16,7 +16,7 @@ const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY
 /** How much is collected before it is written: a client may send byte by byte. */
 const BLOCK = 1 << 16;
 
-/** A path cannot be used: it is not there, leads through a link, or is no plain file. */
+/** A path cannot be used: it is not there, leads through a link, or is not a plain file. */
 export class BeneathError extends Error {
   override readonly name: string = "BeneathError";
 
@@ -84,7 +84,7 @@ export async function openFolder(
   create: boolean,
 ): Promise<FileHandle> {
   if (Deno.build.os !== "linux") {
-    throw new BeneathError("refused", "Files of sessions can only be reached or copied on Linux");
+    throw new BeneathError("refused", "Access to session files is only supported on Linux");
   }
   const flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
   let folder = await told([root], () => open(root, flags));
@@ -133,11 +133,13 @@ async function told<T>(parts: readonly string[], step: () => Promise<T>): Promis
     const path = parts.join("/");
     switch (codeOf(cause)) {
       case "ENOENT":
-        throw new BeneathError("missing", `There is no ${path}`, { cause });
+        throw new BeneathError("missing", `${path} does not exist`, { cause });
       case "ELOOP":
         throw new BeneathError("refused", `${path} is a symbolic link`, { cause });
       case "ENOTDIR":
-        throw new BeneathError("refused", `${path} is no folder, or a symbolic link`, { cause });
+        throw new BeneathError("refused", `${path} is not a folder, or is a symbolic link`, {
+          cause,
+        });
       case "ENAMETOOLONG":
         throw new BeneathError("refused", `${path} has a name that is too long`, { cause });
       case "EISDIR":

@@ -34,7 +34,7 @@ Deno.test("Nothing leads out of the folder: links, dots, and what is no file", a
   await assertRejects(
     () => writeBeneath(folder.path, pathParts("dir/new"), stream("x")),
     BeneathError,
-    "is no folder, or a symbolic link",
+    "is not a folder, or is a symbolic link",
   );
   await assertRejects(() => writeBeneath(folder.path, ["real"], stream("x")), BeneathError);
   await writeBeneath(folder.path, ["file"], stream("replaces the link itself"));

@@ -31,7 +31,7 @@ export class CopyLimitError extends Error {
 
   /** @param limit Which limit was reached. */
   constructor(readonly limit: "entries" | "bytes" | "depth") {
-    super(`There is too much to be copied: the limit of ${limit} is reached`);
+    super(`Too much to copy: the limit of ${limit} is reached`);
   }
 }
 
@@ -171,7 +171,7 @@ async function reached<T>(opening: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Leaves out what a folder lists twice: names that are no text may look the same. */
+/** Leaves out what a folder lists twice: names that are not text may look the same. */
 async function made<T>(making: Promise<T>): Promise<T | undefined> {
   try {
     return await making;

@@ -44,7 +44,7 @@ export class OwnEntries {
     return own;
   }
 
-  /** Takes what other processes wrote meanwhile. */
+  /** Reads what other processes have written since. */
   async reload(): Promise<void> {
     if (this.#place !== undefined) this.#digests = await readDigests(this.#place.path);
   }

@@ -53,7 +53,7 @@ const BARRIER: readonly (readonly [name: string, text: string])[] = [
   ["pyproject.toml", "[tool.uv.workspace]\n"],
 ];
 
-/** The folder in the user's cache, where it can be had and only this user can write to it. */
+/** The folder in the user's cache, where it is available and only this user can write to it. */
 async function usersOwn(untrusted: readonly string[]): Promise<string | undefined> {
   const cache = cacheFolder();
   if (cache === undefined) return undefined;
@@ -82,7 +82,7 @@ const LOCK = "lock";
 
 /** How long code that was not ended, and still writes, is followed. */
 const REMOVE_MS = 10 * 60_000;
-/** How long a start is held up by what killed processes have left. The next one goes on. */
+/** How long a start is held up by what killed processes have left. The next one continues. */
 const SWEEP_MS = 10_000;
 
 /** Options of {@linkcode HeldFolder.create}. */
@@ -93,7 +93,7 @@ interface HeldFolderOptions {
    * @default {the folder for temporary files}
    */
   readonly parent?: string;
-  /** Told what of killed processes could not be removed. */
+  /** Receives leftovers of killed processes that could not be removed. */
   readonly log?: Logger;
 }
 
@@ -136,7 +136,9 @@ async function refuseShared(path: string): Promise<void> {
   if (reason === undefined) return;
   await Deno.remove(path);
   throw new ConfigError(
-    `Cannot keep private files in ${dirname(path)}: ${reason}; set TMPDIR to a folder of your own`,
+    `Cannot keep private files in ${
+      dirname(path)
+    }: ${reason}; set TMPDIR to a folder that only you can write to`,
   );
 }
 
@@ -165,7 +167,7 @@ async function removeAbandoned(own: string, log: Logger): Promise<void> {
       await removeHeld(path, signal);
     } catch (error) {
       // Code in a sandbox may have seen to that. It must not keep this process from starting.
-      log.warn(`Cannot remove all of ${path}, which an ended process left: ${error}`);
+      log.warn(`Cannot remove all of ${path}, left by a process that has ended: ${error}`);
     }
   });
 }
@@ -211,7 +213,7 @@ async function abandonedLock(root: string, uid: number | null): Promise<Disposab
 export async function removeHeld(root: string, signal?: AbortSignal): Promise<void> {
   try {
     await emptyFolder(root, { keep: LOCK, signal });
-    await Deno.remove(`${root}/${LOCK}`); // last: who finds it can go on with what was interrupted
+    await Deno.remove(`${root}/${LOCK}`); // last: who finds it can continue with what was interrupted
     await Deno.remove(root);
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error; // something else cleaned up

@@ -4,7 +4,7 @@
  *
  * All happens in one folder that the code cannot write to, so that what is directly in it stays what it
  * is. From each folder there, the files are removed and the folders are moved up beside it, until
- * nothing is left. It can be interrupted anywhere, and the next one goes on.
+ * nothing is left. It can be interrupted anywhere, and the next one continues.
  *
  * @module
  */
@@ -94,7 +94,7 @@ class Pass {
   /** Whether anything was removed or moved. */
   changed = false;
   /** Why something was not. */
-  failure = new Error("It is being written to");
+  failure = new Error("Something is writing to it");
   /** Folders that were moved up, and are next. */
   readonly #found: string[] = [];
   readonly #folder: string;

@@ -11,7 +11,7 @@ import { ConfigError } from "../base/errors.ts";
 
 /** The largest file that is read. What is larger was not written by us. */
 const MAX_BYTES = 4 * 2 ** 20;
-/** How often a file is looked at anew that another process replaces just then. */
+/** How often a file is looked at again that another process replaces just then. */
 const ATTEMPTS = 100;
 
 /** Why a file is not read. */
@@ -27,7 +27,7 @@ export async function readHostileFile(path: string): Promise<string | undefined>
     case "being replaced":
       throw new ConfigError(`Cannot read ${path}: it is ${read}`);
     case "too large":
-      throw new ConfigError(`Cannot read ${path}: it is above 4 MiB`);
+      throw new ConfigError(`Cannot read ${path}: it is larger than 4 MiB`);
   }
   return new TextDecoder().decode(read);
 }
@@ -62,7 +62,7 @@ async function readSame(
   before: Deno.FileInfo,
   maxBytes: number,
 ): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  // `Deno.open()` would wait for ever for somebody to write to a pipe that has been put there.
+  // `Deno.open()` would wait forever for somebody to write to a pipe that has been put there.
   const flags = constants.O_RDONLY | constants.O_NONBLOCK;
   const file = await ifPresent(openNode(path, flags));
   if (file === undefined) return undefined;
@@ -97,7 +97,7 @@ export async function isPlainFolder(folder: string): Promise<boolean> {
   throw new ConfigError(`Cannot use ${folder}: it is not a plain folder`);
 }
 
-/** Replaces a text file, at once and for its owner only. */
+/** Replaces a text file atomically, readable only by its owner. */
 export async function replaceHostileFile(path: string, text: string): Promise<void> {
   const folder = dirname(path);
   await makePlainFolder(folder);
@@ -190,7 +190,7 @@ export async function ifPresent<T>(found: Promise<T>): Promise<T | undefined> {
   try {
     return await found;
   } catch (error) {
-    // Node's functions have errors of their own.
+    // Node's functions have their own errors.
     if (error instanceof Deno.errors.NotFound) return undefined;
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
     throw error;

@@ -43,7 +43,7 @@ export function cacheFolder(): string | undefined {
   return ownFolder("XDG_CACHE_HOME", Deno.build.os === "darwin" ? "Library/Caches" : ".cache");
 }
 
-/** The folder of what belongs to the user and is no setting, such as the workspaces of projects. */
+/** The folder of what belongs to the user and is not a setting, such as the workspaces of projects. */
 export function dataFolder(): string | undefined {
   return ownFolder("XDG_DATA_HOME", ".local/share");
 }

@@ -89,7 +89,7 @@ class Scanner {
   readonly offsets = new Map<string, number>();
   readonly #text: string;
   readonly #comments: boolean;
-  /** What is no JSON, and was taken nevertheless. */
+  /** What is not JSON, and was taken nevertheless. */
   readonly #extras: [start: number, end: number][] = [];
   #at = 0;
   /** The last comma. */
@@ -100,7 +100,7 @@ class Scanner {
     this.#comments = comments;
   }
 
-  /** The text with blanks in the place of what is no JSON. */
+  /** The text with blanks in the place of what is not JSON. */
   plainText(): string {
     let [plain, at] = ["", 0];
     for (const [start, end] of this.#extras.sort(([a], [b]) => a - b)) {
@@ -113,11 +113,11 @@ class Scanner {
   document(): void {
     this.#value("", 0);
     this.#skip();
-    if (this.#at < this.#text.length) this.#fail("Expected the end");
+    if (this.#at < this.#text.length) this.#fail("Expected the end of the document");
   }
 
   #value(pointer: string, depth: number): void {
-    if (depth > MAX_DEPTH) this.#fail("It nests too deeply");
+    if (depth > MAX_DEPTH) this.#fail("Too deeply nested");
     this.#skip();
     this.offsets.set(pointer, this.#at);
     if (this.#take("{")) this.#members(pointer, depth + 1);
@@ -135,7 +135,7 @@ class Scanner {
       const start = this.#at;
       const name = this.#read(STRING) ?? this.#fail("Expected a name in double quotes");
       const inner = pointer + pointerOf([String(JSON.parse(name))]);
-      if (this.offsets.has(inner)) this.#fail("This name is given twice", start);
+      if (this.offsets.has(inner)) this.#fail("Duplicate name", start);
       if (!this.#take(":")) this.#fail("Expected a colon");
       this.#value(inner, depth);
       this.offsets.set(inner, start); // the name is what people look for

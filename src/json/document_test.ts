@@ -11,10 +11,10 @@ const BROKEN: Record<string, [line: number, column: number, message: string]> = 
   '{"a" 1}': [1, 6, "Expected a colon"],
   '{"a": 1 "b": 2}': [1, 9, "Expected a comma or }"],
   '{"a": 1]': [1, 8, "Expected a comma or }"],
-  '{"a": 1}\n// done': [2, 1, "Expected the end"],
+  '{"a": 1}\n// done': [2, 1, "Expected the end of the document"],
   '["a\nb"]': [1, 2, "Expected a value"],
   "[01]": [1, 3, "Expected a comma or ]"],
-  '{"a": 1, "a": 2}': [1, 10, "This name is given twice"],
+  '{"a": 1, "a": 2}': [1, 10, "Duplicate name"],
   '{"a": {"b": [': [1, 14, "Expected a value"],
 };
 

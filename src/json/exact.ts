@@ -105,11 +105,11 @@ export function stringifyExact(value: unknown): string {
   const text = JSON.stringify(value, (_key, inner: unknown) => {
     if (typeof inner === "bigint") return rawJSON(String(inner));
     if (typeof inner === "number" && !Number.isFinite(inner)) {
-      throw new TypeError(`JSON has no number ${inner}`);
+      throw new TypeError(`JSON cannot represent the number ${inner}`);
     }
     return inner;
   });
-  if (text === undefined) throw new TypeError(`JSON has no value for ${typeof value}`);
+  if (text === undefined) throw new TypeError(`JSON cannot represent a ${typeof value}`);
   return text;
 }
 

@@ -35,8 +35,8 @@ export class KernelClient implements AsyncDisposable {
    * @returns The client, ready for code.
    * @throws {KernelStartError} The gateway cannot be reached, or the kernel cannot be set up or is
    * not ready within `startTimeoutMs`.
-   * @throws {KernelDiedError} The kernel or its gateway ended meanwhile.
-   * @throws {RangeError} A limit is below 0, or `startTimeoutMs` is not above 0.
+   * @throws {KernelDiedError} The kernel or its gateway ended during the call.
+   * @throws {RangeError} A limit is below 0, or `startTimeoutMs` is not positive.
    */
   static async start(options: KernelClientOptions): Promise<KernelClient> {
     return new KernelClient(await KernelHost.start(options));
@@ -57,20 +57,20 @@ export class KernelClient implements AsyncDisposable {
 
   /**
    * Interrupts the execution under way, if there is one: its code sees a `KeyboardInterrupt`, which
-   * it may catch and go on, unlike a cancelled one.
+   * it may catch and continue, unlike a cancelled one.
    */
   async interrupt(): Promise<void> {
     await this.#host.interrupt();
   }
 
   /**
-   * Says whether code can be run as it stands, or wants more lines.
+   * Tells whether code is complete or needs more lines.
    *
    * @param code IPython code, as far as it is typed.
    * @param options How long the answer is waited for.
-   * @returns Its status, and what its next line begins with.
+   * @returns Its status, and the indentation of its next line.
    * @throws {DOMException} A `TimeoutError` when the kernel was busy for longer than `timeoutMs`.
-   * @throws {KernelDiedError} The kernel died meanwhile.
+   * @throws {KernelDiedError} The kernel died during the call.
    *
    * @example
    * ```ts
@@ -92,9 +92,9 @@ export class KernelClient implements AsyncDisposable {
    * @param cursor The position, as an index of the string.
    * @param options How long the answer is waited for.
    * @returns The completions, and what of the code each of them replaces.
-   * @throws {RangeError} `cursor` is no position between two characters of the code.
+   * @throws {RangeError} `cursor` is not a position between two characters of the code.
    * @throws {DOMException} A `TimeoutError` when the kernel was busy for longer than `timeoutMs`.
-   * @throws {KernelDiedError} The kernel died meanwhile.
+   * @throws {KernelDiedError} The kernel died during the call.
    *
    * @example
    * ```ts
@@ -195,7 +195,7 @@ export interface KernelClientOptions
   readonly interruptGraceMs?: number;
   /**
    * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
-   * is replaced at once. It costs the memory of one idle kernel, some 45 MB, and is started half a
+   * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started half a
    * second after the one in use.
    *
    * @default {true}

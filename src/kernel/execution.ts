@@ -27,7 +27,7 @@ export interface ExecuteOptions {
    */
   readonly storeHistory?: boolean;
   /**
-   * Told what the code asks by `input()`, `getpass.getpass()` or a debugger.
+   * Receives what the code asks with `input()`, `getpass.getpass()` or a debugger.
    *
    * @default {undefined} asking raises an exception
    */
@@ -81,7 +81,7 @@ export class Execution implements AsyncIterable<OutputChunk> {
   }
 
   /**
-   * What was produced so far: of use when `result` rejects with something that is no
+   * The output so far: useful when `result` rejects with something that is not a
    * {@linkcode CodeExecutionError}.
    *
    * @returns Text, images and outputs up to now.
@@ -285,7 +285,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
 
   /** What the code asks now: it waits for one answer at a time. */
   #ask(content: JsonObject, kernel: Kernel): InputRequest {
-    this.#question?.withdraw("The code asks anew");
+    this.#question?.withdraw("The code asked again");
     const question = inputQuestion(content);
     return this.#question = new InputRequest(question, (value) => kernel.reply(value));
   }
@@ -345,7 +345,7 @@ function codeError(
 export interface InputQuestion {
   /** The code's own words, which nobody has checked; of long ones the end. */
   readonly prompt: string;
-  /** Whether the answer is not to be shown as it is typed. */
+  /** Whether to hide the answer while it is typed. */
   readonly isPassword: boolean;
 }
 
@@ -380,7 +380,7 @@ function inputQuestion(content: Readonly<Record<string, unknown>>): InputQuestio
 export class InputRequest implements InputQuestion {
   /** The code's own words, which nobody has checked; of long ones the end. */
   readonly prompt: string;
-  /** Whether the answer is not to be shown as it is typed. */
+  /** Whether to hide the answer while it is typed. */
   readonly isPassword: boolean;
   readonly #reply: (value: string) => void;
   readonly #closed = Promise.withResolvers<void>();
@@ -388,7 +388,7 @@ export class InputRequest implements InputQuestion {
   #isOpen = true;
 
   /**
-   * Made by ipybox, not by hand.
+   * Created by ipybox; not for direct construction.
    *
    * @param question What is asked.
    * @param reply Sends the answer.
@@ -399,7 +399,7 @@ export class InputRequest implements InputQuestion {
     this.#reply = reply;
   }
 
-  /** Aborts when the question is taken back: the code was interrupted, has ended or asks anew. */
+  /** Aborts when the question is withdrawn: the code was interrupted, has ended or asks again. */
   get signal(): AbortSignal {
     return this.#withdrawn.signal;
   }
@@ -422,7 +422,7 @@ export class InputRequest implements InputQuestion {
   }
 
   /**
-   * Says that there is no answer, as Ctrl-D does: the code sees an `EOFError`.
+   * Declines to answer, like Ctrl-D: the code sees an `EOFError`.
    *
    * @returns Whether this counted.
    */
@@ -431,7 +431,7 @@ export class InputRequest implements InputQuestion {
   }
 
   /**
-   * Takes the question back. For whoever passed it on.
+   * Withdraws the question. For the code that passed it on.
    *
    * @param reason Why.
    */

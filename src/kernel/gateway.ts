@@ -59,7 +59,7 @@ export class KernelGateway implements AsyncDisposable {
   readonly sandboxed: boolean;
   /** Whether code in one kernel is kept from tracing another one; never without the sandbox. */
   readonly kernelsApart: boolean;
-  /** What one process of the executed code may take; `null` where there is no limit. */
+  /** What one process of the executed code may use; `null` for no limit. */
   readonly limits: EffectiveLimits;
   /** Resolves, never rejects, when it has ended, however that came. */
   readonly exited: Promise<ProcessEvidence>;
@@ -91,11 +91,11 @@ export class KernelGateway implements AsyncDisposable {
    *
    * @param options Which Python, where, and how.
    * @returns The running gateway.
-   * @throws {EnvironmentNotReadyError} The Python is not there or lacks packages.
+   * @throws {EnvironmentNotReadyError} The Python is missing or lacks packages.
    * @throws {SandboxUnavailableError} The sandbox does not start or does not hold.
    * @throws {ConfigError} The workspace or the sandbox's configuration cannot be used.
    * @throws {GatewayStartError} The gateway ended or did not answer in time.
-   * @throws {RangeError} A time limit is not above 0.
+   * @throws {RangeError} A time limit is not positive.
    */
   static async start(options: KernelGatewayOptions): Promise<KernelGateway> {
     requirePositive(options, ["startTimeoutMs"]);
@@ -110,10 +110,8 @@ export class KernelGateway implements AsyncDisposable {
     } catch (error) {
       if (error !== timeout.reason || !timeout.aborted) throw error;
       throw new GatewayStartError(
-        `The kernel gateway did not answer within ${
-          startTimeoutMs / 1000
-        } s: where this machine is ` +
-          "slow or busy a larger startTimeoutMs helps; `ipybox doctor` says what else to do",
+        `The kernel gateway did not answer within ${startTimeoutMs / 1000} s. If this machine is ` +
+          "slow or busy, increase startTimeoutMs; otherwise run `ipybox doctor`",
         { exitCode: null, signal: null, stderrTail: state.launched?.process.stderrTail ?? "" },
         { cause: error },
       );
@@ -255,7 +253,7 @@ async function untilAnswers(
     // To its end, but not more than a gateway would say.
     const answer = new TextDecoder().decode(await fill(new Uint8Array(8192), connection));
     if (!answer.startsWith("HTTP/1.1 200 ")) {
-      throw new Error(`The kernel gateway answers, but says: ${answer.split("\r\n")[0]}`);
+      throw new Error(`The kernel gateway answered: ${answer.split("\r\n")[0]}`);
     }
   } catch (error) {
     signal.throwIfAborted();
@@ -364,10 +362,10 @@ export interface KernelGatewayOptions {
    * @default {60000}
    */
   startTimeoutMs?: number;
-  /** Gives up the start. */
+  /** Cancels the start. */
   signal?: AbortSignal;
   /**
-   * Receives log messages, such as what is weaker than it could be.
+   * Receives log messages, such as warnings about weaker protection.
    *
    * @default nothing is logged
    */

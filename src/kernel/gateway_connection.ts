@@ -5,7 +5,7 @@ import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
 import { describeExit } from "./traceback.ts";
 
-/** Where a kernel gateway listens, and what is known of its process. */
+/** The address of a kernel gateway, and information about its process. */
 export interface GatewayAddress {
   /** Its base URL, such as `http://127.0.0.1:8888`. */
   readonly url: URL;
@@ -84,7 +84,7 @@ export class GatewayConnection implements AsyncDisposable {
     const response = await this.#fetch("POST", "api/kernels", { body: "{}", signal });
     const model: unknown = parsed(await startOf(response, signal));
     if (isObject(model) && typeof model.id === "string") return model.id;
-    throw new Error("The kernel gateway named no kernel id; is it a Jupyter Kernel Gateway?");
+    throw new Error("The kernel gateway returned no kernel id; is it a Jupyter Kernel Gateway?");
   }
 
   /** Whether the gateway still knows a kernel: it forgets those that have ended. */

@@ -256,7 +256,7 @@ for pid in (1, 2, os.getppid()):
             pass
 `;
   const seen = await kernel.run(code);
-  if (Deno.uid() === 0) assertMatch(log.warnings.join(), /as root: whatever escapes/);
+  if (Deno.uid() === 0) assertMatch(log.warnings.join(), /as root: anything that escapes/);
   else assertEquals(seen, "");
 });
 
@@ -276,7 +276,7 @@ Deno.test("KernelGateway.start() names what is no Python, and packages that are 
   await assertRejects(
     () => start(workspace, { python: "/bin/false" }),
     EnvironmentNotReadyError,
-    "/bin/false is not a Python that works (exit code 1)",
+    "/bin/false is not a working Python interpreter (exit code 1)",
   );
   const bare = `${programs.path}/python`;
   const script = `#!/bin/sh\nexec ${testPython()} -S "$@"\n`; // without site-packages
@@ -335,7 +335,7 @@ Deno.test("KernelGateway.start() refuses to run code when the sandbox does not h
   await assertRejects(
     () => start(workspace, { sandbox: { config: { filesystem: { disabled: true } } } }),
     ConfigError,
-    "filesystem.disabled would let sandboxed code out",
+    "filesystem.disabled would let sandboxed code escape",
   );
   const config = { filesystem: { disabled: true }, network: { allowAllUnixSockets: true } };
   const error = await assertRejects(
@@ -366,7 +366,7 @@ Deno.test("KernelGateway.start() gives up in time, and when it is told to", asyn
   const late = await assertRejects(
     () => start(workspace, { python, sandbox: false, startTimeoutMs: 300 }),
     GatewayStartError,
-    "did not answer within 0.3 s: ",
+    "did not answer within 0.3 s. ",
   );
   assertStringIncludes(late.message, "thinking");
 

@@ -111,7 +111,9 @@ export class KernelHost implements AsyncDisposable {
     requirePositive(options, ["startTimeoutMs"]);
     for (const name of ["maxOutputBytes", "interruptGraceMs"] as const) {
       const value = options[name] ?? 0;
-      if (!(value >= 0)) throw new RangeError(`${name} must be a number from 0 on, not ${value}`);
+      if (!(value >= 0)) {
+        throw new RangeError(`${name} must be a number of 0 or more, not ${value}`);
+      }
     }
     const host = new KernelHost(options);
     try {
@@ -163,7 +165,7 @@ export class KernelHost implements AsyncDisposable {
     if (this.#state.is === "busy") await this.#state.execution.interrupt();
   }
 
-  /** Says whether code can be run as it stands, or wants more lines. */
+  /** Tells whether code is complete or needs more lines. */
   async isComplete(code: string, options: TypedCodeOptions): Promise<CodeStatus> {
     return codeStatus(await this.#ask({ type: "is_complete_request", code }, options));
   }
@@ -251,7 +253,7 @@ export class KernelHost implements AsyncDisposable {
     const state = this.#state;
     if (state.is === "closed") return Promise.reject(state.reason);
     if (state.start !== undefined) return state.start;
-    // An execution is to be told of a gateway's end before there is another one.
+    // An execution must learn of a gateway's end before there is another one.
     if (!state.told && this.#needsGateway) return Promise.reject(state.reason);
     const start = this.#next();
     this.#state = state.told ? { is: "starting", start } : { ...state, start };
@@ -310,8 +312,8 @@ export class KernelHost implements AsyncDisposable {
     if (state.is === "busy" && kernel === "kept") {
       this.#state = { is: "idle", start: state.start };
     } else if (state.is === "busy") {
-      this.#log.debug("an interrupted execution goes on; its kernel is replaced");
-      this.#replace(new DOMException("The kernel was given up", "AbortError"));
+      this.#log.debug("an execution did not stop when interrupted; replacing its kernel");
+      this.#replace(new DOMException("The kernel was abandoned", "AbortError"));
     } else if (kernel === "lost") {
       this.#tell();
     }
@@ -359,7 +361,7 @@ export class KernelHost implements AsyncDisposable {
         await kernel.begin(toolToken);
         return kernel;
       } catch (error) {
-        this.#log.debug(`The spare kernel is of no use: ${messageOf(error)}`);
+        this.#log.debug(`Cannot use the spare kernel: ${messageOf(error)}`);
         this.#end(spare, error);
       }
     }
@@ -442,7 +444,7 @@ export class KernelHost implements AsyncDisposable {
         this.#end(spare, kernel.ended.reason);
         if (lifeMs >= SHORT_LIFE_MS) this.#prepareSpare();
       }), (error) => {
-      this.#log.debug(`There is no spare kernel: ${messageOf(error)}`);
+      this.#log.debug(`Cannot start a spare kernel: ${messageOf(error)}`);
       if (this.#spare === spare) this.#spare = undefined;
     });
   }

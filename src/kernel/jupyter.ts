@@ -4,7 +4,7 @@
  * Only the library's message half is used. Its `KernelConnection` writes to stdout (`console.debug`
  * does in Deno, and stdout belongs to MCP and to results), throws from an event handler when the
  * kernel sends a malformed message, which would let executed code end the host, reconnects silently
- * with random delays where a loss must be an error at once, and reads environment variables when it
+ * with random delays where a loss must be an error immediately, and reads environment variables when it
  * is imported.
  *
  * @module
@@ -150,7 +150,7 @@ function contentOf(bytes: Uint8Array, type: unknown): { type: unknown; content: 
     return { type, content: parseJson(bytes, MAX_VALUES) };
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
-    const text = `[ipybox: output was left out: ${error.message}]\n`;
+    const text = `[ipybox: output omitted: ${error.message}]\n`;
     return {
       type: typeof type === "string" && OUTPUT.has(type) ? "stream" : type,
       content: { name: "stderr", text },
@@ -181,7 +181,9 @@ function partsOf(
   const part = (index: number) => {
     const from = Number(view.getBigUint64(8 * (index + 1), true));
     const to = Number(view.getBigUint64(8 * (index + 2), true));
-    if (from > to || to > data.byteLength) throw new RangeError("A message's parts are not in it");
+    if (from > to || to > data.byteLength) {
+      throw new RangeError("A message's offsets are out of range");
+    }
     return new Uint8Array(data, from, to - from);
   };
   if (view.getBigUint64(0, true) < 6n) throw new RangeError("A message has too few parts");

@@ -44,7 +44,7 @@ Deno.test("decodeMessage() leaves out what would be too many values, and says so
   const many = `[${"[],".repeat(300_000)}1]`;
   const display = decode("iopub", "display_data", `{"data":{},"metadata":{"x":${many}}}`);
   assertEquals(display.type, "stream");
-  assertMatch(String(display.content.text), /output was left out: it has more than 250000 values/);
+  assertMatch(String(display.content.text), /output omitted: it has more than 250000 values/);
   const reply = decode("shell", "execute_reply", `{"status":"ok","payload":${many}}`);
   assertEquals([reply.type, reply.content.status], ["execute_reply", undefined]);
   const deep = decode("iopub", "error", `{"ename":${"[".repeat(3000)}`);

@@ -42,7 +42,7 @@ const FLUSH_TIMEOUT_MS = 1000;
 /** How long one may take to say whether a kernel died: where memory ran out, the machine is slow. */
 const DOUBT_TIMEOUT_MS = 5000;
 
-/** A kernel's process ended as it started. A port that was free may have been taken meanwhile. */
+/** A kernel's process ended as it started. A free port may have been taken since. */
 class UnansweredError extends Error {}
 
 /** How long a kernel may take to get ready for code, where it was started ahead. */
@@ -78,8 +78,8 @@ export class Kernel implements AsyncDisposable {
     const timeout = new AbortController();
     const given = anySignal(timeout.signal, signal);
     const timer = setTimeout(() => {
-      const message = `The kernel was not ready within ${startTimeoutMs / 1000} s: where this ` +
-        "machine is slow or busy a larger startTimeoutMs helps; `ipybox doctor` says what else to do";
+      const message = `The kernel was not ready within ${startTimeoutMs / 1000} s. If this ` +
+        "machine is slow or busy, increase startTimeoutMs; otherwise run `ipybox doctor`";
       timeout.abort(startError(gateway, message));
     }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {
@@ -101,7 +101,7 @@ export class Kernel implements AsyncDisposable {
       } catch (error) {
         const isFinal = signal.aborted || attempt === MAX_ATTEMPTS;
         if (isFinal || !(error instanceof UnansweredError)) throw error;
-        options.log.debug(`a kernel could not be started, another one is: ${error.message}`);
+        options.log.debug(`a kernel could not be started, trying again: ${error.message}`);
       }
     }
   }
@@ -146,9 +146,9 @@ export class Kernel implements AsyncDisposable {
   }
 
   /**
-   * Asks something that an idle kernel should answer at once.
+   * Asks something that an idle kernel should answer immediately.
    *
-   * To complete `value.` it runs code of the value's class, which may take for ever: one that is given
+   * To complete `value.` it runs code of the value's class, which may take forever: one that is given
    * up is interrupted, and the next request waits until that is over, for up to `graceMs`.
    */
   async ask(
@@ -198,12 +198,12 @@ export class Kernel implements AsyncDisposable {
   }
 
   /**
-   * Has a kernel that was started ahead begin anew: code of the kernel that it replaces could write
+   * Has a kernel that was started ahead begin again: code of the kernel that it replaces could write
    * to its folder. For after that one's end, and before any code.
    */
   async begin(toolToken: string | undefined): Promise<void> {
     const code = beginCode(toolToken);
-    await this.#runSilently(code, "Cannot hand the kernel over", BEGIN_TIMEOUT_MS);
+    await this.#runSilently(code, "Cannot hand over the kernel", BEGIN_TIMEOUT_MS);
   }
 
   /** Gives the kernel up: all that is under way fails with `reason`. */
@@ -221,7 +221,7 @@ export class Kernel implements AsyncDisposable {
     if (await deleteKernel(this.#options, this.#id)) return;
     await this.gateway.end().catch((error: unknown) => {
       this.#options.log.error(
-        `Cannot end a kernel gateway that does not end its kernels: ${messageOf(error)}`,
+        `Cannot stop a kernel gateway that does not stop its kernels: ${messageOf(error)}`,
       );
     });
   }
@@ -266,7 +266,7 @@ export class Kernel implements AsyncDisposable {
     if (reply.status === "ok") return;
     throw new Error(
       `${failure}: ${reply.ename}: ${reply.evalue}; ` +
-        "the gateway's PYTHONPATH must hold ipybox_runtime",
+        "the gateway's PYTHONPATH must contain ipybox_runtime",
     );
   }
 
@@ -275,7 +275,7 @@ export class Kernel implements AsyncDisposable {
     try {
       message = decodeMessage(data);
     } catch (error) {
-      // Executed code can send what it likes; what is no message belongs to nobody.
+      // Executed code can send what it likes; what is not a message belongs to nobody.
       this.#options.log.debug(`kernel ${this.#id} sent no Jupyter message: ${messageOf(error)}`);
       return;
     }
@@ -283,7 +283,9 @@ export class Kernel implements AsyncDisposable {
       this.#take(message, data.byteLength);
     } catch (error) {
       // An error in an event's handler would end the process, and with it all other kernels.
-      this.#options.log.error(`Cannot take a message of kernel ${this.#id}: ${messageOf(error)}`);
+      this.#options.log.error(
+        `Cannot accept a message from kernel ${this.#id}: ${messageOf(error)}`,
+      );
     }
   }
 
@@ -300,7 +302,7 @@ export class Kernel implements AsyncDisposable {
     }
   }
 
-  /** Passes on what code asks. Where nobody answers, code must not wait for ever. */
+  /** Passes on what code asks. Where nobody answers, code must not wait forever. */
   #takeQuestion({ type, content }: JupyterMessage, request: KernelRequest | undefined): void {
     if (type !== "input_request" || request?.ask(content)) return;
     if (this.#socket?.isDrained) this.reply(END_OF_INPUT); // forged ones may be many
@@ -318,12 +320,13 @@ export class Kernel implements AsyncDisposable {
     try {
       runs = await this.gateway.knowsKernel(this.#id, timeout);
     } catch (error) {
-      return await this.#lost(`its gateway does not say whether it runs: ${messageOf(error)}`);
+      return await this.#lost(
+        `cannot tell from its gateway whether it is running: ${messageOf(error)}`,
+      );
     }
     if (!runs) return this.#die(content);
-    const message =
-      "The kernel was ended and its variables are lost: it was said that it had died, " +
-      "but it was running";
+    const message = "The kernel was stopped and its variables are lost: it was reported dead, " +
+      "but was still running";
     const evidence = { exitCode: null, signal: null, stderrTail: this.#stderr() };
     this.abandon(new KernelDiedError(message, evidence));
   }
@@ -333,9 +336,9 @@ export class Kernel implements AsyncDisposable {
     const evidence = { ...exitStatus(content.returncode), stderrTail: this.#stderr() };
     const outOfMemory = content.oom_killer === true && evidence.signal === "SIGKILL";
     const how = outOfMemory
-      ? "the system killed it (SIGKILL), as memory ran out"
+      ? "the system killed it (SIGKILL) because memory ran out"
       : evidence.exitCode === null && evidence.signal === null
-      ? "it may have run out of memory, crashed or been ended by its own code"
+      ? "it may have run out of memory, crashed, or been killed by its own code"
       : describeExit(evidence);
     const { limits } = this.gateway.address;
     const hint = limits === undefined ? undefined : deathHint(evidence.signal, limits);
@@ -452,7 +455,7 @@ function isOutput({ channel, type }: JupyterMessage): boolean {
 }
 
 function note(bytes: number): JupyterMessage {
-  const text = `[ipybox: ${formatBytes(bytes)} of output between executions left out]\n`;
+  const text = `[ipybox: ${formatBytes(bytes)} of output between executions omitted]\n`;
   return {
     channel: "iopub",
     type: "stream",

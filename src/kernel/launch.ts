@@ -38,7 +38,7 @@ export interface LaunchOptions {
   readonly cwd: string;
   /** What streams from inside lead to. */
   readonly kernelDoor: KernelDoorTarget | undefined;
-  /** Told what is written to stderr. */
+  /** Receives what is written to stderr. */
   readonly log: Logger;
 }
 
@@ -104,7 +104,7 @@ async function firstWords(
     }
     await explainSandbox(cause);
     throw new SandboxUnavailableError(
-      `The sandbox ${howEnded(last)} before it ran anything: ${last.stderrTail.trim()}`,
+      `The sandbox ${howEnded(last)} before running anything: ${last.stderrTail.trim()}`,
       sandboxFix(last.stderrTail),
       { cause },
     );
@@ -128,7 +128,7 @@ function parseReport(words: unknown, { process }: Launched): SelfTestReport {
   const report = selfTestSchema.safeParse(words);
   if (report.success) return report.data;
   const evidence = { exitCode: null, signal: null, stderrTail: process.stderrTail };
-  throw new GatewayStartError("The launcher's report makes no sense", evidence, {
+  throw new GatewayStartError("The launcher's report is malformed", evidence, {
     cause: report.error,
   });
 }

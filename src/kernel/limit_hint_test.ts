@@ -20,7 +20,7 @@ Deno.test("An exception that comes from a limit names it", () => {
     const raised = { ename, evalue, traceback };
     assertMatch(
       limitHint(raised, LIMITS) ?? "",
-      new RegExp(`Raise it by limits\\.${option}, or by --limit ${option}=N`),
+      new RegExp(`Raise it with limits\\.${option}, or with --limit ${option}=N`),
     );
     assertEquals(limitHint(raised, NONE), undefined);
   }

@@ -66,7 +66,7 @@ export class OutputCollector implements Disposable {
     this.#log = new OutputLog(options.maxOutputBytes, () => this.#startSpilling());
   }
 
-  /** Takes one message of the iopub channel; kinds that are no output are ignored. */
+  /** Takes one message of the iopub channel; kinds that are not output are ignored. */
   add(message: JupyterMessage): void {
     const { type, content } = message;
     if (type === "clear_output") {
@@ -149,7 +149,7 @@ export class OutputCollector implements Disposable {
     const line = text === undefined ? undefined : this.#joiner.joinLine(text);
     if (line !== undefined) this.#publish("result", line);
     if (shown === undefined) {
-      // Its text is worth keeping, which has a limit of its own.
+      // Its text is worth keeping, which has its own limit.
       if (line !== undefined) this.#log.addStream("stdout", `${line}\n`);
       return;
     }
@@ -231,8 +231,8 @@ export class OutputCollector implements Disposable {
     if (this.#saidFull) return;
     this.#saidFull = true;
     this.#say(
-      "Some displays and errors were left out: all take more than " +
-        `${formatBytes(MAX_KEPT_BYTES)}, or are more than ${MAX_KEPT}`,
+      "Some displays and errors were omitted: together they exceed " +
+        `${formatBytes(MAX_KEPT_BYTES)}, or number more than ${MAX_KEPT}`,
     );
   }
 

@@ -42,7 +42,7 @@ class TestCollector extends OutputCollector {
   }
 
   spilled(): string {
-    const path = /the whole is in (\S+)\]/.exec(this.text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(this.text ?? "")?.[1];
     return Deno.readTextFileSync(path ?? "no file was named");
   }
 
@@ -120,7 +120,7 @@ Deno.test("OutputCollector keeps head and tail within the limit, and the whole i
     assert(text.startsWith("0 1 2 ") && text.endsWith(" 59999"));
     const [head = "", note = "", tail = ""] = text.split(/\n(\[ipybox: .*\])\n/);
     assert(whole.startsWith(head) && whole.trimEnd().endsWith(tail));
-    assertMatch(note, /KiB of 340.7 KiB of text left out here; the whole is in/);
+    assertMatch(note, /KiB of 340.7 KiB of text omitted here; the full text is in/);
     assertEquals(collector.spilled(), whole);
     assertEquals(outputs.length, 1);
   }
@@ -154,7 +154,7 @@ Deno.test("OutputCollector cuts a large result in its middle", () => {
   assert(text?.startsWith("before\n"));
   const result = outputs.find(({ type }) => type === "execute_result");
   assert(result?.type === "execute_result");
-  assertMatch(`${result.data["text/plain"]}`, /^a+\n\[ipybox: .* left out here\]\na+z$/);
+  assertMatch(`${result.data["text/plain"]}`, /^a+\n\[ipybox: .* omitted here\]\na+z$/);
   assertEquals(collector.spilled(), `before\n${"a".repeat(50_000)}z\n${"x".repeat(20_000)}`);
 });
 
@@ -169,7 +169,7 @@ Deno.test("OutputCollector tells of files that cannot be written", () => {
   const { text, images } = collector.partial();
   assertEquals(images, []);
   assertMatch(text ?? "", /An image could not be saved: /);
-  assertMatch(text ?? "", /the whole could not be saved: /);
+  assertMatch(text ?? "", /the full text could not be saved: /);
   Deno.removeSync(folder, { recursive: true });
 });
 
@@ -182,7 +182,7 @@ Deno.test("OutputCollector bounds the data of displays", () => {
     outputs.filter((output) => "data" in output && "text/html" in output.data).length,
     2,
   );
-  assertMatch(text ?? "", /Some displays and errors were left out/);
+  assertMatch(text ?? "", /Some displays and errors were omitted/);
   assertMatch(text ?? "", /^0\n1\n[^]*\n2\n3$/); // of all, the text
 });
 
@@ -235,7 +235,7 @@ Deno.test("OutputCollector keeps within the limit what an update shows many time
   const check = (collector: TestCollector) => {
     const { text, outputs } = collector.partial();
     assert((text ?? "").length < 31_000, `${text?.length}`);
-    assertMatch(text ?? "", /left out here/);
+    assertMatch(text ?? "", /omitted here/);
     const shown = outputs.filter((output) => output.type === "display_data");
     assertEquals(new Set(shown.map(({ data }) => data["text/plain"])), new Set([long(4)]));
     const whole = collector.spilled();
@@ -304,7 +304,7 @@ Deno.test("OutputCollector keeps the texts of displays that were updated apart f
   assertEquals(collector.text, "d\nd\nc\ne");
   collector.stream("x".repeat(2000) + "\n");
   collector.display({ "text/plain": "f".repeat(100) }, "x", "update_display_data");
-  assertMatch(collector.text ?? "", /left out here/);
+  assertMatch(collector.text ?? "", /omitted here/);
   const states = collector.partial().outputs.flatMap((output) =>
     "displayId" in output ? [output.data["text/plain"]] : []
   );

@@ -212,9 +212,7 @@ export class OutputLog {
     let kept = 0;
     for (const entry of this.#entries) kept += bytesOf(entry);
     const missing = formatBytes(this.#totalBytes - kept);
-    return `[ipybox: ${missing} of ${
-      formatBytes(this.#totalBytes)
-    } of text left out here; ${note}]`;
+    return `[ipybox: ${missing} of ${formatBytes(this.#totalBytes)} of text omitted here; ${note}]`;
   }
 
   #trimIfLarge(): void {
@@ -338,7 +336,7 @@ function outputOf(entry: DataEntry | ErrorEntry): Output {
     : { type, data, metadata, displayId };
 }
 
-/** Says what belongs between texts, so that each result and each display is on lines of its own. */
+/** Says what belongs between texts, so that each result and each display is on its own lines. */
 export class LineJoiner {
   #atLineStart = true;
   #afterLine = false;
@@ -348,7 +346,7 @@ export class LineJoiner {
     return this.#next(this.#afterLine && !this.#atLineStart ? "\n" + text : text, false);
   }
 
-  /** Text that is to be on lines of its own, with the line break that it needs before it. */
+  /** Text that is to be on separate lines, with the line break that it needs before it. */
   joinLine(text: string): string {
     return this.#next(this.#atLineStart ? text : "\n" + text, true);
   }

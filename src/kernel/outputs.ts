@@ -37,7 +37,7 @@ export interface WholeText {
 export interface ExecutionResult {
   /**
    * The text of stdout, stderr, results and displays in their order, without blank lines
-   * around it; each result and display is on lines of its own and a progress bar is its last state.
+   * around it; each result and display is on its own lines and a progress bar is its last state.
    * `null` when there was none.
    */
   readonly text: string | null;
@@ -45,7 +45,7 @@ export interface ExecutionResult {
   readonly images: readonly string[];
   /** All outputs in order, displays in their last state. */
   readonly outputs: readonly Output[];
-  /** The file with the whole text, where `text` leaves something out. */
+  /** The file with the full text, if `text` is cut. */
   readonly wholeText?: WholeText;
 }
 

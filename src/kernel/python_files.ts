@@ -71,7 +71,7 @@ async function query(python: string, signal: AbortSignal): Promise<z.infer<typeo
     return answerSchema.parse(JSON.parse(end.stdout));
   } catch (cause) {
     throw new EnvironmentNotReadyError(
-      `${python} is not a Python that works (exit code ${end.code}): ${end.stderr.trim()}`,
+      `${python} is not a working Python interpreter (exit code ${end.code}): ${end.stderr.trim()}`,
       "ipybox setup",
       { cause },
     );

@@ -14,7 +14,7 @@ export class SessionFolder implements AsyncDisposable {
   readonly launcher: string;
   /** The kernel's half of the tool runtime, which must not be changed. */
   readonly runtime: string;
-  /** In which each kernel gets a folder of its own, its home directory. */
+  /** In which each kernel gets its own folder, its home directory. */
   readonly kernels: string;
   /** What only the host sees. */
   readonly hostPrivate: string;
@@ -47,7 +47,7 @@ export class SessionFolder implements AsyncDisposable {
     await allDone([
       Deno.mkdir(folder.kernels, { mode: 0o700 }),
       Deno.mkdir(`${folder.session}/jupyter/runtime`, { recursive: true, mode: 0o700 }),
-      Deno.writeTextFile(folder.canary, "nobody inside reads this", { mode: 0o600 }),
+      Deno.writeTextFile(folder.canary, "not needed inside", { mode: 0o600 }),
       folder.#write("launcher/launcher.py", asset("launcher/launcher.py")),
       folder.#write("launcher/gateway.py", asset("launcher/gateway.py")),
       folder.#write("launcher/kernel.py", asset("launcher/kernel.py")),

@@ -26,9 +26,9 @@ export class SpillFile implements Disposable {
       const { path, file } = folder.create("txt");
       this.#file = file;
       this.#path = path;
-      this.#note = `the whole is in ${path}`;
+      this.#note = `the full text is in ${path}`;
     } catch (error) {
-      this.#note = `the whole could not be saved: ${messageOf(error)}`;
+      this.#note = `the full text could not be saved: ${messageOf(error)}`;
     }
   }
 
@@ -154,8 +154,8 @@ export class ChunkQueue<Other = never> {
   #sayLeftOut(): void {
     if (this.#leftOut === 0) return;
     const text =
-      `\n[ipybox: ${this.#leftOut} characters were not streamed, as they were not read ` +
-      "fast enough; the result has them]\n";
+      `\n[ipybox: ${this.#leftOut} characters were not streamed because they were not read ` +
+      "fast enough; the result contains them]\n";
     this.#leftOut = 0;
     this.#add({ type: "chunk", stream: "result", text }, text.length + VALUE_COST);
   }

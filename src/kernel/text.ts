@@ -68,7 +68,7 @@ export function cut(text: string, limit: number): string {
   const bytes = byteLength(text);
   if (bytes <= limit) return text;
   const missing = formatBytes(bytes - limit);
-  return `${firstBytes(text, limit / 2)}\n[ipybox: ${missing} left out here]\n${
+  return `${firstBytes(text, limit / 2)}\n[ipybox: ${missing} omitted here]\n${
     lastBytes(text, limit / 2)
   }`;
 }

@@ -41,7 +41,7 @@ Deno.test("cut() says how much is missing", () => {
   assertEquals(cut("short", 10), "short");
   const text = cut("a".repeat(3000) + "b".repeat(3000), 1000);
   assert(text.startsWith("aaa") && text.endsWith("bbb"));
-  assertEquals(text.match(/\[.*\]/)?.[0], "[ipybox: 4.9 KiB left out here]");
+  assertEquals(text.match(/\[.*\]/)?.[0], "[ipybox: 4.9 KiB omitted here]");
   assertEquals(byteLength("é"), 2);
   assertEquals(
     [812, 1024, 20_000_000, 8 * 1024 ** 3].map(formatBytes),

@@ -184,7 +184,7 @@ function moduleHint({ ename, evalue }: RaisedException): string | undefined {
 
 function networkHint({ evalue }: RaisedException): string | undefined {
   if (!UNREACHABLE.some((words) => evalue.includes(words))) return undefined;
-  return "[ipybox] No network: the sandbox reaches only hosts in network.allowedDomains of " +
+  return "[ipybox] No network: code can only reach hosts in network.allowedDomains of " +
     "--sandbox-config (docs/network.md)";
 }
 
@@ -209,18 +209,18 @@ export function limitHint(raised: RaisedException, limits: EffectiveLimits): str
   const { ename, evalue, traceback } = raised;
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
   if (memoryBytes !== null && (/MemoryError$/.test(ename) || /Errno 12\]/.test(evalue))) {
-    return hint("memoryBytes", `one process may take ${formatBytes(memoryBytes)} of memory`);
+    return hint("memoryBytes", `${formatBytes(memoryBytes)} of memory per process`);
   }
   if (fileBytes !== null && /Errno 27\]|SIGXFSZ/.test(evalue)) {
-    return hint("fileBytes", `one file may have ${formatBytes(fileBytes)}`);
+    return hint("fileBytes", `${formatBytes(fileBytes)} per file`);
   }
   // A socket that would block raises the same exception as a fork that is refused.
   const isFork = /Errno 11\]/.test(evalue) && /fork/.test(traceback);
   if (processes !== null && (isFork || /can't start new thread/.test(evalue))) {
-    return hint("processes", `there may be ${processes} processes and threads`);
+    return hint("processes", `${processes} processes and threads`);
   }
   if (cpuSeconds !== null && /SIGXCPU/.test(evalue)) {
-    return hint("cpuSeconds", `one process may take ${cpuSeconds} s of CPU time`);
+    return hint("cpuSeconds", `${cpuSeconds} s of CPU time per process`);
   }
   return undefined;
 }
@@ -229,11 +229,11 @@ export function limitHint(raised: RaisedException, limits: EffectiveLimits): str
 export function deathHint(signal: string | null, limits: EffectiveLimits): string | undefined {
   const { cpuSeconds } = limits;
   if (cpuSeconds === null || (signal !== "SIGXCPU" && signal !== "SIGKILL")) return undefined;
-  return hint("cpuSeconds", `one process may take ${cpuSeconds} s of CPU time`);
+  return hint("cpuSeconds", `${cpuSeconds} s of CPU time per process`);
 }
 
 function hint(option: keyof EffectiveLimits, limit: string): string {
-  return `[ipybox] A limit is in force: ${limit}. Raise it by limits.${option}, or by ` +
+  return `[ipybox] A limit applies: ${limit}. Raise it with limits.${option}, or with ` +
     `--limit ${option}=N on the command line`;
 }
 
@@ -271,12 +271,12 @@ interface ExitStatus {
 
 /** What is likely behind a signal. */
 const HINTS: Readonly<Record<string, string>> = {
-  SIGKILL: "it was killed (SIGKILL), perhaps as it ran out of memory",
+  SIGKILL: "it was killed (SIGKILL), perhaps because it ran out of memory",
   SIGSEGV: "it crashed (SIGSEGV)",
   SIGBUS: "it crashed (SIGBUS)",
   SIGABRT: "it aborted (SIGABRT)",
-  SIGXCPU: "it exceeded its limit of CPU time (SIGXCPU)",
-  SIGXFSZ: "it exceeded its limit of file size (SIGXFSZ)",
+  SIGXCPU: "it exceeded its CPU time limit (SIGXCPU)",
+  SIGXFSZ: "it exceeded its file size limit (SIGXFSZ)",
 };
 
 /** Reads the return code of a Python `Popen`, in which a signal is negative. */
@@ -294,5 +294,5 @@ export function describeExit({ exitCode, signal }: ExitStatus): string {
   const name = signal ??
     (exitCode !== null && exitCode > 128 ? exitStatus(128 - exitCode).signal : null);
   if (name === null) return `it exited with code ${exitCode}`;
-  return HINTS[name] ?? `it was ended by ${name}`;
+  return HINTS[name] ?? `it was killed by ${name}`;
 }

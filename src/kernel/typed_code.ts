@@ -8,7 +8,7 @@
  */
 import type { JsonObject } from "./jupyter.ts";
 
-/** How long a kernel is asked about code that is being typed. */
+/** How long to wait for a kernel's answer about code being typed. */
 export interface TypedCodeOptions {
   /**
    * How long an answer is waited for, in milliseconds: a kernel that runs code gives none before its
@@ -17,11 +17,11 @@ export interface TypedCodeOptions {
    * @default {5000}
    */
   readonly timeoutMs?: number;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal?: AbortSignal;
 }
 
-/** Whether code can be run as it stands. */
+/** Whether code is complete. */
 export interface CodeStatus {
   /** `"incomplete"` code wants more lines; `"invalid"` code has an error that more cannot mend. */
   readonly status: "complete" | "incomplete" | "invalid" | "unknown";
@@ -77,7 +77,7 @@ export function toCodePoints(code: string, index: number): number {
   const inside = Number.isInteger(index) && index >= 0 && index <= code.length;
   if (!inside || isLowSurrogate(code, index) && isHighSurrogate(code, index - 1)) {
     throw new RangeError(
-      `The cursor must stand between two characters of the code, not at ${index}`,
+      `The cursor must be between two characters of the code, not at ${index}`,
     );
   }
   let points = 0;

@@ -6,7 +6,7 @@ import type { ExitStatus } from "../process/managed_process.ts";
 import { creditOf, encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "./frame.ts";
 import { LinkStream, type StreamCarrier } from "./link_stream.ts";
 
-/** How many streams may be open at once. */
+/** How many streams may be open concurrently. */
 const MAX_STREAMS = 256;
 
 /** How much may wait to be sent before connections are no longer read. */
@@ -15,7 +15,7 @@ const CONGESTED = 1 << 20;
 /** How much may wait to be sent at all: only a launcher that does not read gets here. */
 const MAX_OUTBOX = 64 << 20;
 
-/** How much is written at once. */
+/** The size of one write. */
 const MAX_BATCH = 1 << 18;
 
 /** What {@linkcode Link.open} needs. */
@@ -113,7 +113,9 @@ export class Link implements AsyncDisposable {
         for (const frame of decoder.push(bytes)) this.#receive(frame);
       }
       if (this.#failure !== undefined) throw this.#failure;
-      if (decoder.pending > 0 && !this.#ended) throw new LinkError("The link ended within a frame");
+      if (decoder.pending > 0 && !this.#ended) {
+        throw new LinkError("The link ended in the middle of a frame");
+      }
     } finally {
       this.#end();
     }
@@ -146,7 +148,9 @@ export class Link implements AsyncDisposable {
   #find(frame: Frame): LinkStream | undefined {
     const id = frame.stream;
     const known = id % 2 === 0 ? id > 0 && id < this.#nextStream : id <= this.#lastPeerStream;
-    if (!known) throw new LinkError(`The link carried a frame for stream ${id}, which never was`);
+    if (!known) {
+      throw new LinkError(`The link carried a frame for stream ${id}, which never existed`);
+    }
     return this.#streams.get(id);
   }
 
@@ -164,7 +168,7 @@ export class Link implements AsyncDisposable {
   #add(id: number, use: (stream: ByteStream) => Promise<void>): void {
     const stream = new LinkStream(id, this.#carrier);
     this.#streams.set(id, stream);
-    const used = use(stream).catch(() => {}) // whoever uses it tells of its own failures
+    const used = use(stream).catch(() => {}) // its user reports failures
       .then(() => {
         stream.close();
         this.#uses.delete(used);
@@ -177,14 +181,14 @@ export class Link implements AsyncDisposable {
     this.#outbox.push(bytes);
     this.#outboxSize += bytes.length;
     if (this.#outboxSize > MAX_OUTBOX) {
-      this.#failure = new LinkError("The launcher does not read what it is sent");
+      this.#failure = new LinkError("The launcher does not read its input");
       return this.#end();
     }
     if (this.#outboxSize > CONGESTED) this.#drained ??= Promise.withResolvers();
     this.#flushing ??= this.#flush();
   }
 
-  /** Writes what there is; what comes meanwhile goes together into the next write. */
+  /** Writes what is pending; data that arrives during the write goes into the next one. */
   async #flush(): Promise<void> {
     try {
       while (this.#outbox.length > 0) {
@@ -197,7 +201,7 @@ export class Link implements AsyncDisposable {
         }
       }
     } catch {
-      this.#end(); // the launcher is gone; how it ended is known to whoever owns its process
+      this.#end(); // the launcher is gone; its process's owner knows how it ended
     } finally {
       this.#flushing = undefined;
     }
@@ -246,7 +250,7 @@ function parseJson(payload: Uint8Array): unknown {
 
 function parseExit(payload: Uint8Array): ExitStatus {
   const exit = exitSchema.safeParse(parseJson(payload));
-  if (!exit.success) throw new LinkError("The link carried an EXIT that says nothing");
+  if (!exit.success) throw new LinkError("The link carried a malformed EXIT");
   return { exitCode: exit.data.code, signal: exit.data.signal };
 }
 

@@ -107,7 +107,7 @@ export class LinkStream implements ByteStream {
     this.#creditGiven = undefined;
   }
 
-  /** Ends the stream at once, in both directions, without telling the other side. */
+  /** Closes the stream immediately in both directions without telling the other side. */
   abandon(): void {
     if (this.#over) return;
     this.#over = true;
@@ -127,11 +127,11 @@ export class LinkStream implements ByteStream {
 }
 
 function gone(): Error {
-  return new Error("The stream is gone");
+  return new Error("The stream is closed");
 }
 
 /**
- * Bytes between a producer that pushes and one consumer that takes all there is at once.
+ * Bytes between a producer that pushes and one consumer that takes everything that is pending.
  *
  * Bytes that have to wait are copied together, so that many small pieces take no more memory than
  * their bytes.

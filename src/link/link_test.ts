@@ -307,7 +307,7 @@ const OFFENCES: Record<string, Uint8Array[]> = {
   "a START": [encodeFrame(FrameType.START, 0)],
   "a second READY": Array(2).fill(encodeFrame(FrameType.READY, 0, new TextEncoder().encode("1"))),
   "a READY that is not JSON": [encodeFrame(FrameType.READY, 0, new TextEncoder().encode("{"))],
-  "an EXIT that says nothing": [encodeFrame(FrameType.EXIT, 0, new TextEncoder().encode("[]"))],
+  "a malformed EXIT": [encodeFrame(FrameType.EXIT, 0, new TextEncoder().encode("[]"))],
   "a frame that is too long": [new Uint8Array([1, 0, 0, 0, 1, 0xff, 0, 0, 0])],
 };
 

@@ -8,7 +8,7 @@ const MAX_PROBLEM = 500;
 /**
  * Checks arguments against a tool's input schema.
  *
- * The schema is a server's, which may be hostile: its regular expressions, which can take for ever,
+ * The schema is a server's, which may be hostile: its regular expressions, which can take forever,
  * are left to the server, as is a schema that cannot be understood.
  */
 export function checkArguments(
@@ -19,9 +19,11 @@ export function checkArguments(
   try {
     const safe = guarded(schema, { references: 0 });
     const { valid, errorMessage } = validator.getValidator(safe)(JSON.parse(stringifyExact(args)));
-    return valid ? undefined : (errorMessage ?? "They do not fit its schema").slice(0, MAX_PROBLEM);
+    return valid
+      ? undefined
+      : (errorMessage ?? "They do not match its schema").slice(0, MAX_PROBLEM);
   } catch {
-    return undefined; // the schema is no schema, or has no end: the server judges by it itself
+    return undefined; // the schema is not a schema, or has no end: the server judges by it itself
   }
 }
 
@@ -29,7 +31,7 @@ const REFERENCES: readonly string[] = ["$ref", "$recursiveRef", "$dynamicRef"];
 const PATTERNS: readonly string[] = ["pattern", "patternProperties"];
 /** Keywords that may refuse more once a pattern in them is gone. */
 const INVERTING: readonly string[] = ["not", "oneOf", "if", "then", "else", "contains"];
-/** Keywords whose value has names of its own, which are no keywords. */
+/** Keywords whose value has names of its own, which are not keywords. */
 const MAPS: readonly string[] = ["properties", "$defs", "definitions", "dependentSchemas"];
 /** Keywords whose value is data. */
 const DATA: readonly string[] = ["const", "enum", "default", "examples"];

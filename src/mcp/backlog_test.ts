@@ -17,9 +17,9 @@ Deno.test("limitBacklog() ends a connection by HTTP whose server does not answer
   await transport.start();
   const answer = { jsonrpc: "2.0", id: 1, result: { x: "x".repeat(2 ** 20) } } as const;
   const sent = Array.from({ length: 128 }, () => transport.send(answer));
-  await assertRejects(() => transport.send(answer), Error, "does not take what it is sent");
+  await assertRejects(() => transport.send(answer), Error, "does not read its input");
   assertEquals(failures.length, 1);
-  assertMatch(failures[0]?.message ?? "", /128 MiB wait for it/);
+  assertMatch(failures[0]?.message ?? "", /128 MiB are waiting for it/);
   await transport.close();
   for (const { status } of await Promise.allSettled(sent)) assertEquals(status, "rejected");
   const next = transport.send(answer); // nothing waits any more, so this is not what it fails for
@@ -79,6 +79,6 @@ Deno.test("a server that asks by HTTP and takes no answers is disconnected", asy
   const { type } = await assertRejects(() => call, ToolCallError);
   assertEquals(type, "server_unreachable");
   await connection.closed;
-  assertMatch(lines.join("\n"), /"remote" is disconnected: .*128 MiB wait for it/);
+  assertMatch(lines.join("\n"), /"remote" is disconnected: .*128 MiB are waiting for it/);
   never.resolve(new Response(null, { status: 202 }));
 });

@@ -21,7 +21,7 @@ export interface CallEnd {
   readonly timedOut: boolean;
 }
 
-/** Explains an error that says nothing about the connection: it goes on. */
+/** Explains an error that says nothing about the connection: it continues. */
 export function explainAnswer(
   serverName: string,
   error: unknown,
@@ -57,17 +57,19 @@ export async function explainDeath(
     return fail(serverName, "server_died", `was stopped: ${transport.failure.message}`, error);
   }
   const evidence = await transport.evidence();
-  if (evidence === undefined) return fail(serverName, "server_died", "ended the connection", error);
+  if (evidence === undefined) {
+    return fail(serverName, "server_died", "closed the connection", error);
+  }
   const { exitCode, signal, stderrTail } = evidence;
   warn(`MCP server "${serverName}" died. Last lines of its stderr:\n${stderrTail}`);
-  const how = signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
+  const how = signal === null ? `exited with code ${exitCode}` : `was killed by ${signal}`;
   return fail(serverName, "server_died", how, error, { exitCode, signal });
 }
 
 /** Explains the failure of a connection by HTTP. */
 export function explainUnreachable(serverName: string, error: unknown): ToolCallError {
   const what = isForgottenSession(error)
-    ? "no longer knew the session (HTTP 404); the next call starts a new one"
+    ? "no longer knows the session (HTTP 404); the next call starts a new one"
     : error instanceof SdkHttpError
     ? `answered with HTTP ${error.status}`
     : "cannot be reached";
@@ -91,8 +93,8 @@ export function startFailure(serverName: string, params: ServerParams, error: Er
   const isConnection = error instanceof McpConnectionError;
   if (isConnection && !("command" in params)) return `MCP server "${serverName}" cannot be reached`;
   if (!isForCode(error) || mayQuoteSecrets(params, error)) {
-    return `MCP server "${serverName}" cannot be started. The reason is only in ipybox's log ` +
-      "(its stderr), as it may hold secrets";
+    return `MCP server "${serverName}" cannot be started. ipybox gives the reason only in its log ` +
+      "(its stderr), because it may contain secrets";
   }
   return isConnection ? error.message.split("\n", 1)[0] ?? "" : error.message;
 }

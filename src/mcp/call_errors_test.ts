@@ -6,8 +6,9 @@ import { LoginStore } from "./oauth/store.ts";
 import type { StdioServerParams } from "./params.ts";
 
 const url = "https://mcp.example.com/mcp";
-const HIDDEN = `MCP server "remote" cannot be started. The reason is only in ipybox's log (its ` +
-  "stderr), as it may hold secrets";
+const HIDDEN =
+  `MCP server "remote" cannot be started. ipybox gives the reason only in its log (its ` +
+  "stderr), because it may contain secrets";
 
 Deno.test("startFailure() names no file of the host to code", async () => {
   await using folder = await TempFolder.create();

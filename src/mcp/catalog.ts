@@ -101,9 +101,9 @@ export function checkCatalogParams(
   throw new TypeError(`Invalid parameters of ${method}: ${problemOf(parsed.error)}`);
 }
 
-/** The longest list, in pages. A server that never ends its list must not be asked for ever. */
+/** The longest list, in pages. A server that never ends its list must not be asked forever. */
 const MAX_PAGES = 1000;
-/** The largest list, by the memory that it takes: each page is a message of its own, and may be a large one. */
+/** The largest list, by the memory that it takes: each page is its own message, and may be a large one. */
 const MAX_LIST_MIB = 64;
 /** Less for tools, because their list is asked for again after each change, and holds up all others. */
 const MAX_TOOLS_MIB = 16;
@@ -133,7 +133,7 @@ export async function listAll(
     onWeight(weight);
     bytes += weight;
     if (bytes > maxMiB * 2 ** 20) {
-      const what = `The server's answer to ${method} takes more than ${maxMiB} MiB of memory`;
+      const what = `The server's answer to ${method} needs more than ${maxMiB} MiB of memory`;
       throw new ToolCallError("protocol_error", what);
     }
     for (const item of listed) items.push(item);
@@ -143,7 +143,7 @@ export async function listAll(
     cursor = next;
     if (pages === 0) end = performance.now() + MAX_PAGING_MS;
   }
-  throw new ToolCallError("protocol_error", `The server's answer to ${method} has no end`);
+  throw new ToolCallError("protocol_error", `The server's answer to ${method} has endless pages`);
 }
 
 /** Refuses what a server answered. */

@@ -18,7 +18,7 @@ interface ClientMakeOptions {
   readonly protocol: McpProtocol;
   /** What the server may tell and ask. */
   readonly hooks?: ServerHooks;
-  /** Told of what the SDK cannot make sense of. */
+  /** Receives messages that the SDK cannot handle. */
   readonly log?: Logger;
 }
 
@@ -57,7 +57,7 @@ function answerRequests(serverName: string, client: Client, hooks: ServerHooks, 
   client.setRequestHandler("elicitation/create", async ({ params }, { mcpReq }) => {
     const question = parseElicitation(params);
     if (typeof question === "string") {
-      log.warn(`Declined a question of MCP server "${serverName}": ${question}`);
+      log.warn(`Declined a question from MCP server "${serverName}": ${question}`);
       return { action: "decline" };
     }
     const answer = await elicit?.(question, mcpReq.signal) ?? { action: "decline" };
@@ -70,7 +70,7 @@ function answerRequests(serverName: string, client: Client, hooks: ServerHooks, 
     const turns = new Semaphore(MAX_SAMPLING);
     client.setRequestHandler("sampling/createMessage", async ({ params }, { mcpReq }) => {
       using turn = turns.tryAcquire();
-      if (turn === undefined) throw new Error(`${MAX_SAMPLING} such requests are open already`);
+      if (turn === undefined) throw new Error(`${MAX_SAMPLING} such requests are already open`);
       const answer = await sample({ serverName, params, signal: mcpReq.signal });
       return answer as CreateMessageResult; // the SDK checks it
     });
@@ -144,7 +144,7 @@ export function limitBacklog(transport: Transport, fail: (error: Error) => void)
     // Before it is counted, so that a message may be of any size where nothing else waits.
     if (bytes >= MAX_MIB * 2 ** 20) {
       const error = new Error(
-        `An MCP server does not take what it is sent: ${MAX_MIB} MiB wait for it`,
+        `An MCP server does not read its input: ${MAX_MIB} MiB are waiting for it`,
       );
       fail(error);
       throw error;

@@ -88,7 +88,7 @@ export interface SessionConnectOptions extends ConnectOptions {
   loginsFolder?: string;
   /** What the server may tell and ask without being called. */
   hooks?: ServerHooks;
-  /** Gives up. */
+  /** Cancels it. */
   signal?: AbortSignal;
   /** For whom messages come: the session, which all its servers name. See {@linkcode MessageRoom}. */
   owner?: object;
@@ -119,7 +119,7 @@ interface InnerOptions extends SessionConnectOptions {
   readonly listings: RateLimit;
 }
 
-const SANDBOX_HINT = "it reaches only what its arguments name and its settings allow, and no " +
+const SANDBOX_HINT = "it can only reach what its arguments name and its settings allow, and no " +
   "network but the domains in them: see docs/servers.md";
 
 const LONGER_HINT = ". If this machine is slow or busy, try again; if the server needs longer, " +
@@ -161,7 +161,7 @@ async function connectStdio(
   state = () =>
     fetch.underWay
       ? "is being downloaded, which can take minutes"
-      : `is still starting, for which it has ${attempt.seconds} s`;
+      : `is still starting (limit: ${attempt.seconds} s)`;
   try {
     const client = await attempt.connect(transport, params.protocol ?? "legacy");
     const belongings = stack.move();
@@ -268,7 +268,7 @@ class Attempt implements Disposable {
   /** The time limit, which stands still while a person logs in. */
   readonly budget: TimeBudget;
   readonly #timeoutMs: number;
-  /** Gives up: it took too long, or the caller does not want it any more. */
+  /** Cancels it: it took too long, or the caller no longer wants it. */
   readonly signal: AbortSignal;
   readonly #options: SessionConnectOptions;
   readonly #serverName: string;
@@ -297,7 +297,7 @@ class Attempt implements Disposable {
 
   /** What was waited for, and how long. */
   get waited(): string {
-    return `did not answer the MCP handshake within ${this.seconds} s`;
+    return `did not complete the MCP handshake within ${this.seconds} s`;
   }
 
   async connect(transport: Transport, protocol: McpProtocol): Promise<Client> {
@@ -345,7 +345,7 @@ function endOf(evidence: Partial<ProcessEvidence> | undefined, error: unknown): 
     return `exited with code ${evidence.exitCode} before it answered`;
   }
   if (typeof evidence?.signal === "string") {
-    return `was ended by ${evidence.signal} before it answered`;
+    return `was killed by ${evidence.signal} before it answered`;
   }
   return `cannot be used: ${messageOf(error)}`;
 }

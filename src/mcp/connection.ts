@@ -58,7 +58,7 @@ interface McpConnectionParts {
   readonly client: Client;
   /** What it is connected by. */
   readonly transport: Transport;
-  /** Told of the last words of a server that died. */
+  /** Receives the stderr tail of a server that died. */
   readonly log: Logger;
   /** How much may be listed: see {@linkcode listingLimit}. */
   readonly listings: RateLimit;
@@ -206,10 +206,10 @@ export class McpConnection implements AsyncDisposable {
   #problemOf(entry: unknown): string | undefined {
     const tool = readTool(entry);
     if (!this.#isModern && requiresTask(tool) && !offersTasks(this.#client)) {
-      return "It runs only as a task, and its server does not offer tasks";
+      return "It runs only as a task, and its server does not support tasks";
     }
     if (weightOf(entry, MAX_TOOL_MIB * 2 ** 20) > MAX_TOOL_MIB * 2 ** 20) {
-      return `Its definition takes more than ${MAX_TOOL_MIB} MiB of memory`;
+      return `Its definition needs more than ${MAX_TOOL_MIB} MiB of memory`;
     }
     return this.#sendsHeaders ? headerProblem(tool?.inputSchema) : undefined;
   }
@@ -495,6 +495,6 @@ async function isFile(path: string): Promise<boolean> {
   try {
     return (await Deno.lstat(path)).isFile;
   } catch {
-    return false; // the server decides what is there; most words are no files
+    return false; // the server decides what is there; most words are not files
   }
 }

@@ -25,7 +25,7 @@ async function isOwn(workspace: string, log: Logger): Promise<boolean> {
   const note = join(workspace, DOTENV_NOTE);
   if (!await isPlainFile(note)) return true;
   log.warn(
-    `${join(workspace, ".env")} is not used: code that ran here may have written it. ` +
+    `${join(workspace, ".env")} is ignored: code that ran here may have written it. ` +
       `If it is yours: rm '${note}'`,
   );
   return false;

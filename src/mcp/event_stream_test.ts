@@ -66,8 +66,8 @@ Deno.test("EventStream gives another event in place of one that is too large, an
   const all = await pass(`${fits}${fits}data: ${"1".repeat(10_001)}\n\ndata: 4\n\n`);
   assertEquals(all.slice(0, 2 * fits.length), fits + fits);
   assertEquals(
-    all.slice(2 * fits.length).split(" take more")[0],
-    "data: instead: UnusableMessageError: The messages of MCP servers that are on their way",
+    all.slice(2 * fits.length).split(" exceed ")[0],
+    "data: instead: UnusableMessageError: The messages in transit from MCP servers",
   );
   const lines = await pass("data\n".repeat(200_000));
   assertEquals(
@@ -91,6 +91,6 @@ Deno.test("EventStream gives up an event whose room another message takes", asyn
   await writer.write(encoder.encode(`data: ${"1".repeat(800)}`)); // and no more comes
   using other = room.begin({});
   other.add(300);
-  await assertRejects(() => read, Error, "together");
-  await assertRejects(() => writer.write(new Uint8Array(1)), Error, "together");
+  await assertRejects(() => read, Error, "in total");
+  await assertRejects(() => writer.write(new Uint8Array(1)), Error, "in total");
 });

@@ -70,7 +70,7 @@ async function jsonText(
 }
 
 /**
- * Answers a request in the place of a server whose answer cannot be taken: the SDK goes on waiting when
+ * Answers a request in the place of a server whose answer cannot be taken: the SDK continues waiting when
  * a stream fails.
  */
 function errorMessage(error: unknown, init: RequestInit | undefined): string {
@@ -191,7 +191,7 @@ const MAX_NAME = 16;
 /** The most lines of data of one event: those who read it next join them one by one. */
 const MAX_LINES = 100_000;
 
-/** A stream that a server ends and wants back at once would keep the host busy. */
+/** A stream that a server ends and wants reopened immediately would keep the host busy. */
 const MIN_RETRY_MS = 250;
 
 const encoder = new TextEncoder();
@@ -223,7 +223,7 @@ class EventReader {
   *read(chunk: Uint8Array): Generator<Uint8Array> {
     for (let at = 0; at < chunk.length;) {
       const end = lineEnd(chunk, at);
-      // The line feed after a carriage return ends no line of its own.
+      // The line feed after a carriage return does not end another line.
       const isRest = end === at && chunk[at] === LINE_FEED && this.#afterReturn;
       if (end > at) this.#take(chunk.subarray(at, end));
       if (end === chunk.length) {

@@ -41,16 +41,16 @@ export interface SamplingResult {
   readonly stopReason?: string;
 }
 
-/** Answers servers' requests with a model. What it rejects with, the server is told as an error. */
+/** Answers servers' requests with a model. A rejection is sent to the server as an error. */
 export type SamplingHandler = (request: SamplingRequest) => Promise<SamplingResult>;
 
 /** What a server may tell and ask its client without being called. None of it is to be trusted. */
 export interface ServerHooks {
-  /** Told of what the server logs. Without it, the server is not asked to log. */
+  /** Receives the server's log messages. Without it, the server is not asked to log. */
   readonly onLog?: (message: ServerLogMessage) => void;
-  /** Told that the server was started or reached. */
+  /** Called when the server was started or reached. */
   readonly onStarted?: () => void;
-  /** Told that the server's list of tools is no longer what it was. */
+  /** Called when the server's list of tools has changed. */
   readonly onToolsChanged?: () => void;
   /** Asks a person. Without it, the server's questions are declined. */
   readonly elicit?:
@@ -71,7 +71,7 @@ export interface ListToolsOptions {
    * @default {0}
    */
   settleMs?: number;
-  /** Gives up. */
+  /** Cancels it. */
   signal?: AbortSignal;
 }
 
@@ -79,7 +79,7 @@ export interface ListToolsOptions {
 export interface ToolProgress {
   /** How much is done. It only grows. */
   readonly progress: number;
-  /** How much there is to do, where the server knows it. */
+  /** The total amount, if the server knows it. */
   readonly total?: number;
   /** What is being done, in words. */
   readonly message?: string;
@@ -91,6 +91,6 @@ export interface CallToolOptions {
   signal?: AbortSignal;
   /** The longest time that the call may take, in milliseconds; none by default. */
   timeoutMs?: number;
-  /** Told of the progress that the server reports. */
+  /** Receives the progress that the server reports. */
   onProgress?: (progress: ToolProgress) => void;
 }

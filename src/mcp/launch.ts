@@ -28,7 +28,7 @@ interface StdioLaunchOptions {
   readonly belongings: AsyncDisposableStack;
   /** Where the sandbox says what it does. */
   readonly log: Logger;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal: AbortSignal;
 }
 
@@ -44,7 +44,7 @@ interface StdioLaunch {
   readonly cwd: string;
   /** The folder that was made for it, if it starts in that. */
   readonly ownFolder: string | undefined;
-  /** Whether it is in a sandbox of its own. */
+  /** Whether it is in its own sandbox. */
   readonly sandboxed: boolean;
 }
 
@@ -63,7 +63,7 @@ export async function launchStdio(
     ...(basename(wanted.command) === "npx" ? NPX_RETRIES : {}),
     ...params.env,
   };
-  // Also a search path of its own must not lead it to what executed code wrote.
+  // Also its own search path must not lead it to what executed code wrote.
   if (env.PATH !== undefined) env.PATH = await trustedPath(env.PATH, [base]);
   const makeFolder = async () => belongings.use(await makeFolderFor(serverName, base, log)).path;
   const programIn = async (folder: string) =>
@@ -125,7 +125,7 @@ async function folderOf(serverName: string, cwd: string, workspace: string): Pro
 
 /** Goes on with a program only in the folder that was meant, by the name that the system has for it. */
 const IN_FOLDER = `[ "$(pwd -P)" = "$1" ] || {
-  echo "The working directory $1 was replaced by a link to $(pwd -P), so nothing was started" >&2
+  echo "The working directory $1 was replaced by a link to $(pwd -P), so the server was not started" >&2
   exit 125
 }
 shift
@@ -196,7 +196,7 @@ async function makeFolderFor(
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotCapable)) throw cause;
     throw new ConfigError(
-      `Cannot make a folder to start MCP server "${serverName}" in: allow writing to the folder ` +
+      `Cannot create a working directory for MCP server "${serverName}": allow writing to the folder ` +
         `for temporary files, or give the server a "cwd" that executed code cannot write to`,
       { cause },
     );
@@ -222,7 +222,7 @@ export function wantedSandbox(serverName: string, params: StdioServerParams): Wa
   if (srt !== undefined) {
     if (sandbox === false) return { ...srt, sandbox: "srt" };
     throw new ConfigError(
-      `Cannot start MCP server "${serverName}": leave out "sandbox", as its command is srt`,
+      `Cannot start MCP server "${serverName}": remove "sandbox", because its command is srt`,
     );
   }
   if (sandbox === false) return { command, args, sandbox: "none", settings: undefined };
@@ -264,8 +264,8 @@ async function requireTrusted(
   if (settingsFiles === undefined || settingsFiles.includes(settings)) return;
   if (!isInside(settings, workspace) || isInside(settings, join(workspace, ".ipybox"))) return;
   throw new ConfigError(
-    `Cannot start MCP server "${serverName}": ${settings} is where executed code may write. Move ` +
-      "these settings to .ipybox/ or out of the workspace, or start anew with the server registered",
+    `Cannot start MCP server "${serverName}": executed code can write to ${settings}. Move ` +
+      "these settings to .ipybox/ or out of the workspace, or restart with the server registered",
   );
 }
 
@@ -321,14 +321,14 @@ export function parseSrtCommand(
         if (program === undefined) break;
         if (!program.startsWith("-")) return { settings, command: program, args: rest };
         throw new ConfigError(
-          `Cannot start MCP server "${serverName}": ${program} of srt is not supported here; ` +
-            'give "srt" only "--settings FILE" and the command',
+          `Cannot start MCP server "${serverName}": ipybox does not support ${program} of srt; ` +
+            'pass "srt" only "--settings FILE" and the command',
         );
       }
     }
   }
   throw new ConfigError(
-    `Cannot start MCP server "${serverName}": "srt" is given no command to run`,
+    `Cannot start MCP server "${serverName}": "srt" needs a command to run`,
   );
 }
 

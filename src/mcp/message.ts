@@ -19,7 +19,7 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
     checkJson(json, { maxValues: MAX_VALUES });
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
-    const message = `An MCP server sent a message that cannot be taken: ${error.message}`;
+    const message = `An MCP server sent a message that cannot be accepted: ${error.message}`;
     throw new UnusableMessageError(message, { cause: error });
   }
 }
@@ -55,7 +55,7 @@ export function checkSize(bytes: number, maxBytes: number = MAX_MESSAGE_BYTES): 
 
 /** What a message that is too large is refused with. */
 export function tooLong(maxBytes: number): UnusableMessageError {
-  return new UnusableMessageError(`An MCP server sent a message above ${maxBytes} bytes`);
+  return new UnusableMessageError(`An MCP server sent a message of more than ${maxBytes} bytes`);
 }
 
 /**
@@ -67,7 +67,7 @@ export function parseMessage(text: string): JSONRPCMessage {
   if (typeof message !== "object" || message === null || Array.isArray(message)) {
     throw new SyntaxError("A message is an object");
   }
-  // The SDK would take it for no response, and its request would wait for ever.
+  // The SDK would take it for no response, and its request would wait forever.
   if ("result" in message && !isRecord(message.result)) {
     return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
   }
@@ -124,8 +124,8 @@ export class MessageRoom {
     const those = [...this.#messages].filter(({ owner }) => taken.get(owner) === most);
     those.reduce((one, other) => other.bytes > one.bytes ? other : one).drop(
       new UnusableMessageError(
-        `The messages of MCP servers that are on their way take more than ${this.#maxBytes} bytes ` +
-          "together, and this is the largest of them: make fewer calls at a time, or ask for less",
+        `The messages in transit from MCP servers exceed ${this.#maxBytes} bytes ` +
+          "in total, and this is the largest: make fewer calls at a time, or request less data",
       ),
     );
   }
@@ -169,7 +169,7 @@ export class IncomingMessage implements Disposable {
     this.#resize(0);
   }
 
-  /** Gives its room back, and has whoever reads it stop. */
+  /** Gives its room back, and stops its reader. */
   drop(reason: UnusableMessageError): void {
     this.#resize(0);
     this.#dropped.abort(reason);

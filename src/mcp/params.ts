@@ -18,7 +18,7 @@ export interface StdioServerParams {
   /** Its arguments. */
   args?: string[];
   /**
-   * Its environment, beside `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and the variables that
+   * Its environment, in addition to `HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER` and the variables that
    * name certificates: `NODE_EXTRA_CA_CERTS`, `SSL_CERT_DIR` and `SSL_CERT_FILE`.
    */
   env?: Record<string, string>;
@@ -30,7 +30,7 @@ export interface StdioServerParams {
    */
   cwd?: string;
   /**
-   * Whether it runs in an OS sandbox of its own, or the path of the sandbox's settings, relative to the
+   * Whether it runs in its own OS sandbox, or the path of the sandbox's settings, relative to the
    * workspace. It can read the system's programs, its own installation and what its arguments name,
    * and write an empty folder; it has no network. The settings add to that.
    *
@@ -40,7 +40,7 @@ export interface StdioServerParams {
   /**
    * How long it may take to start, in milliseconds, whenever it is started.
    *
-   * @default that of whoever starts it: 60 seconds
+   * @default the starting program's: 60 seconds
    */
   connectTimeoutMs?: number;
   /**
@@ -62,7 +62,7 @@ export interface HttpServerParams {
   /**
    * How long it may take to answer, in milliseconds, whenever it is connected to.
    *
-   * @default that of whoever connects to it: 60 seconds
+   * @default the connecting program's: 60 seconds
    */
   connectTimeoutMs?: number;
   /**
@@ -72,10 +72,10 @@ export interface HttpServerParams {
    */
   protocol?: McpProtocol;
   /**
-   * How to log in, where the server asks for it; `false` for not at all. A server with an
+   * How to log in, if the server requires it; `false` to never log in. A server with an
    * `Authorization` header among its headers is never logged in to.
    *
-   * @default what the server tells
+   * @default what the server reports
    */
   oauth?: OAuthParams | false;
 }
@@ -128,7 +128,7 @@ export function parseServerParams(serverName: string, given: unknown): ServerPar
   const value = withUsualUrl(given);
   const keys = typeof value === "object" && value !== null ? Object.keys(value) : [];
   if (keys.includes("command") === keys.includes("url")) {
-    throw new ConfigError(`${at}: give either "command" or "url"`);
+    throw new ConfigError(`${at}: specify either "command" or "url"`);
   }
   if (keys.includes("command")) {
     const parsed = check(at, stdioParams, value);
@@ -310,7 +310,7 @@ interface VariableLookupOptions {
    * @default {true}
    */
   readonly dotenv?: boolean;
-  /** Told of a `.env` that is left alone. */
+  /** Called with a `.env` that is ignored. */
   readonly log?: Logger;
 }
 

@@ -43,9 +43,9 @@ Deno.test("parseServerParams() reads what other programs write", () => {
 
 Deno.test("parseServerParams() says what is wrong, and with which server", () => {
   const wrong: [unknown, string][] = [
-    [{}, 'give either "command" or "url"'],
-    [null, 'give either "command" or "url"'],
-    [{ command: "x", url: "y" }, 'give either "command" or "url"'],
+    [{}, 'specify either "command" or "url"'],
+    [null, 'specify either "command" or "url"'],
+    [{ command: "x", url: "y" }, 'specify either "command" or "url"'],
     [{ command: "x", arg: ["y"] }, "arg"],
     [{ command: "x", args: "y" }, "args"],
     [{ command: "x", env: { A: 1 } }, "env.A"],

@@ -76,14 +76,14 @@ export function parseElicitation(
   if (mode === "form") {
     if (isTooLarge(requestedSchema)) return "its form is too large";
     const fields = parseForm(requestedSchema);
-    if (fields === undefined) return "its schema is not that of a form";
+    if (fields === undefined) return "its schema does not describe a form";
     return { kind: "form", message, fields, schema: requestedSchema };
   }
   const address = typeof url === "string" ? URL.parse(url) : null;
   if (address === null || !["http:", "https:"].includes(address.protocol)) {
-    return "its address is neither http nor https";
+    return "its URL is neither http nor https";
   }
-  if (address.username !== "" || address.password !== "") return "its address names a user";
+  if (address.username !== "" || address.password !== "") return "its URL contains a user name";
   return { kind: "url", message, url: address };
 }
 
@@ -165,7 +165,7 @@ export interface ChoicesField extends FormFieldBase {
   readonly default?: readonly string[];
 }
 
-/** A field of a form; `type` tells which. */
+/** A field of a form; see `type`. */
 export type FormField = TextField | NumberField | BooleanField | ChoiceField | ChoicesField;
 
 /** A value in the answer to a form. */
@@ -287,7 +287,7 @@ export function checkForm(
   const known = new Set(fields.map(({ name }) => name));
   const problems = Object.keys(content)
     .filter((name) => !known.has(name))
-    .map((name) => `${name} is no field of the form`);
+    .map((name) => `${name} is not a field of the form`);
   for (const field of fields) {
     const given = Object.hasOwn(content, field.name);
     const problem = given ? problemOf(field, content[field.name]) : undefined;
@@ -318,7 +318,9 @@ function problemOf(field: FormField, value: unknown): string | undefined {
     case "choices": {
       const { minItems = 0, maxItems = Infinity } = field;
       const all = Array.isArray(value) && value.every((inner) => isOption(field, inner));
-      if (!all || new Set(value).size < value.length) return `a list out of ${valuesOf(field)}`;
+      if (!all || new Set(value).size < value.length) {
+        return `a list of values from ${valuesOf(field)}`;
+      }
       const { length } = value;
       return length < minItems || length > maxItems ? span(minItems, maxItems, "items") : undefined;
     }
@@ -341,7 +343,7 @@ function textProblem(field: TextField, value: unknown): string | undefined {
   if (length < minLength || length > maxLength) return span(minLength, maxLength, "characters");
   return format === undefined || FORMATS[format].safeParse(value).success
     ? undefined
-    : `of the format ${format}`;
+    : `in the format ${format}`;
 }
 
 const FORMATS = {

@@ -3,7 +3,7 @@ import { ToolCallError } from "../base/errors.ts";
 import type { ExactJson } from "../json/exact.ts";
 import { unmarked } from "./exact_fetch.ts";
 
-/** A block of a tool's result, as the server sent it. Kinds that are not known are passed on. */
+/** A block of a tool's result, as the server sent it. Unknown types are passed on. */
 export interface ContentBlock {
   /** The kind of block, such as `"text"`. */
   readonly type: string;

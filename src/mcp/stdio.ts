@@ -93,7 +93,7 @@ export class StdioTransport implements Transport {
   /** Starts the process. */
   start(): Promise<void> {
     if (this.#process !== undefined) {
-      return Promise.reject(new Error("Cannot start an MCP server: it was started already"));
+      return Promise.reject(new Error("Cannot start an MCP server: it has already been started"));
     }
     try {
       const process = ManagedProcess.spawn({
@@ -128,7 +128,7 @@ export class StdioTransport implements Transport {
     await (this.#swept ??= killStragglers(this.#mark));
   }
 
-  /** Asks the process to end at once: it never answered, so it has nothing to bring to an end. */
+  /** Asks the process to end immediately: it never answered, so it has nothing to bring to an end. */
   async abort(): Promise<void> {
     this.#process?.signal("SIGTERM");
     await this.close();
@@ -140,7 +140,7 @@ export class StdioTransport implements Transport {
     this.#failure = error;
     this.onerror?.(error);
     this.#end();
-    this.#process?.pipes.close(); // a server that goes on writing would wait for a reader
+    this.#process?.pipes.close(); // a server that continues writing would wait for a reader
     this.#process?.stop(); // never rejects; close() waits for it
   }
 
@@ -172,7 +172,7 @@ export class StdioTransport implements Transport {
           const message = this.#parse(line);
           if (message === undefined) continue;
           this.onmessage?.(message);
-          // The SDK handles a notification a moment later, but a response at once: progress that
+          // The SDK handles a notification a moment later, but a response immediately: progress that
           // comes with the response of its call would be of an unknown call.
           if (!("id" in message)) await Promise.resolve();
         }
@@ -187,7 +187,7 @@ export class StdioTransport implements Transport {
 
   #parse(line: Uint8Array): JSONRPCMessage | undefined {
     const measure = measureJson(line);
-    checkMessage(measure); // which ends the connection: whoever waits for the message must not wait on
+    checkMessage(measure); // which ends the connection: the reader of the message must not keep waiting
     const text = this.#decoder.decode(line);
     if (text.trim() === "") return undefined;
     try {
@@ -196,7 +196,7 @@ export class StdioTransport implements Transport {
     } catch (error) {
       if (error instanceof UnusableMessageError) throw error;
       const shown = JSON.stringify(text.slice(0, 120));
-      this.onerror?.(new Error(`An MCP server wrote a line that is no message: ${shown}`));
+      this.onerror?.(new Error(`An MCP server wrote a line that is not a message: ${shown}`));
       return undefined;
     }
   }
@@ -252,7 +252,7 @@ const LONGEST_MS = 2000;
 const ROUND_MS = 5;
 
 /**
- * Kills what a server has started and left behind, also in process groups of its own, and waits for
+ * Kills what a server has started and left behind, also in separate process groups, and waits for
  * its end: until then it may still write. It is known by a variable of the environment, which every
  * process inherits unless it takes care not to.
  *

@@ -15,7 +15,7 @@ Deno.test("StdioTransport lets a server whose message is too long see that nobod
   await closed.promise;
   await transport.close();
   assertEquals(await transport.evidence(), { exitCode: 9, signal: null, stderrTail: "" });
-  assertStringIncludes(String(transport.failure), "a message above 1000 bytes");
+  assertStringIncludes(String(transport.failure), "a message of more than 1000 bytes");
 });
 
 Deno.test("StdioTransport ends with a server whose message has too many values", async () => {

@@ -141,7 +141,7 @@ export async function runTask(
   }
   const { taskId } = data.task;
   try {
-    // The server answers when the task has ended, and asks meanwhile what it has to ask.
+    // The server answers when the task has ended, and asks its questions until then.
     return await client.request(
       { method: "tasks/result", params: { taskId } },
       AS_IT_CAME,

@@ -2,7 +2,7 @@
  * Approvals as MCP elicitations: what is asked of the client's user, and what the answers mean.
  *
  * One mechanism serves both protocol eras: a tool returns what it needs to know and is called again
- * with the answers. In the older era the SDK asks the client meanwhile.
+ * with the answers. In the older era the SDK asks the client while the request is open.
  *
  * @module
  */
@@ -49,7 +49,7 @@ const ANSWER_TIMEOUT_MS = 10 * 60_000;
 const ABANDONED_MS = 30_000;
 /** Nobody reads a question and refuses in less: a client that does has nobody to ask. */
 const FASTEST_PERSON_MS = 400;
-/** What is asked at once: more would bury a person. */
+/** How many questions are asked concurrently: more would overwhelm a person. */
 const MAX_AT_ONCE = 10;
 
 /** A cell, as far as its rounds need to know it. */
@@ -68,7 +68,7 @@ interface Round<Cell> {
   readonly run: Cell;
   /** What the user was shown. What has come since is asked next. */
   readonly shown: Waiting;
-  /** Whether the client's request is still open, so that it tells when it gives up. */
+  /** Whether the client's request is still open, so that its end is noticed. */
   readonly isOpen: boolean;
   expiry: ReturnType<typeof setTimeout>;
 }
@@ -90,7 +90,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     };
   }
 
-  /** The cell that this request goes on with, its answers taken. */
+  /** The cell that this request continues with, its answers taken. */
   async resume(
     ctx: RoundRequest,
     leave: (run: Cell, request: PersonRequest) => void,
@@ -100,7 +100,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     const round = this.#rounds.get(id);
     if (round === undefined) {
       throw new Error(
-        "This cell's approvals were not answered in time, and it was stopped: run it again",
+        "The cell was stopped because its approvals were not answered in time: run it again",
       );
     }
     clearTimeout(round.expiry);
@@ -145,7 +145,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
     const inputRequests: InputRequests = {};
     for (const request of approvals) inputRequests[request.id] = approvalForm(request);
     for (const request of questions) inputRequests[request.id] = questionForm(request);
-    // In the older era the request stays open while the client asks, and may be cancelled meanwhile;
+    // In the older era the request stays open while the client asks, and may be cancelled during that time;
     // in the newer one it ends here.
     const isOpen = ctx.mcpReq.envelope === undefined;
     const expiry = setTimeout(() => this.#drop(run), ANSWER_TIMEOUT_MS);
@@ -190,7 +190,7 @@ export class ApprovalRounds<Cell extends AskingCell = CellRun> implements Dispos
   /** Ends a cell that still waits for the client. */
   #drop(run: Cell): void {
     const round = this.#rounds.get(run.id);
-    if (round === undefined) return; // it went on meanwhile
+    if (round === undefined) return; // it has already continued
     clearTimeout(round.expiry);
     this.#rounds.delete(run.id);
     run.cancel(new DOMException("Its approvals were not answered", "AbortError"));
@@ -293,7 +293,7 @@ type FormSchema = ElicitForm["requestedSchema"];
 type FieldSchema = FormSchema["properties"][string];
 
 /**
- * A form of an MCP server, written anew for the client: only what was read and checked of it, in the
+ * A form of an MCP server, written again for the client: only what was read and checked of it, in the
  * spelling that clients of all versions know.
  */
 function formSchema(fields: readonly FormField[]): FormSchema {

@@ -8,11 +8,11 @@ export const callRecordSchema = z.object({
   server: z.string(),
   tool: z.string(),
   decision: z.enum(["allow", "deny"]).nullable()
-    .describe("What was decided; null where it failed before"),
+    .describe("The decision; null if the call failed before it"),
   decided_by: z.string().nullable()
-    .describe("policy, approver, consent (given before), or why nobody decided"),
+    .describe("policy, approver, consent (an earlier decision), or why there was no decision"),
   reason: z.string().nullable(),
-  status: z.string().describe("ok, running, or what went wrong"),
+  status: z.string().describe("ok, running, or the failure"),
   duration_ms: z.number(),
 });
 

@@ -24,21 +24,21 @@ import type { Session } from "./session.ts";
 /** What `execute_ipython_cell` gives as data. */
 export const cellReportSchema = z.object({
   status: z.enum(["ok", "error", "timeout", "cancelled", "died"]),
-  text: z.string().describe("What the cell printed and its last value, within max_output_chars"),
-  omitted_chars: z.number().describe("How many characters were left out of text"),
+  text: z.string().describe("The cell's output and last value, within max_output_chars"),
+  omitted_chars: z.number().describe("How many characters were cut from text"),
   output: z.object({ uri: z.string(), path: z.string(), chars: z.number() }).nullable()
-    .describe("The whole text, where something was left out"),
+    .describe("The full text, if something was cut"),
   images: z.array(z.object({
     uri: z.string(),
     path: z.string(),
     mime_type: z.string(),
-    inline: z.boolean().describe("Whether it is in the content too, perhaps scaled down"),
+    inline: z.boolean().describe("Whether it is also in the content, perhaps scaled down"),
   })),
   tool_calls: z.array(callRecordSchema).describe("The first calls"),
   tool_call_count: z.number(),
   duration_ms: z.number(),
   error: z.object({ name: z.string(), message: z.string(), traceback: z.string() }).nullable(),
-  state: z.enum(["kept", "lost"]).describe("Whether variables survived"),
+  state: z.enum(["kept", "lost"]).describe("Whether variables were kept"),
 });
 
 type CellReport = z.infer<typeof cellReportSchema>;
@@ -59,7 +59,7 @@ export async function reportCell(
   const output = omitted === 0 ? undefined : await saveOutput(partial, session);
   const images = await reportImages(partial.images, session);
 
-  const where = output === undefined ? "" : `[The whole output: ${output.path} (${output.uri})]`;
+  const where = output === undefined ? "" : `[Full output: ${output.path} (${output.uri})]`;
   const { calls, notes } = outcome;
   const words = [text, where, message, calls.failures, imageList(images), notes.join("\n")]
     .filter((part) => part !== "");
@@ -134,7 +134,7 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
     };
   }
   if (error instanceof ExecutionTimeoutError) {
-    const help = "Give a larger timeout, or do less in one cell";
+    const help = "Use a larger timeout, or do less in one cell";
     return plain("timeout", `${error.message}. ${state}. ${help}`, error);
   }
   if (error instanceof KernelDiedError) {
@@ -242,7 +242,7 @@ export function truncateMiddle(
   const tail = wholeFrom(text, text.length - Math.floor(limit / 2));
   const omitted = whole - (head + text.length - tail);
   const note = `[Output truncated: exceeded ${limit} character limit, ` +
-    `${omitted} of ${whole} characters left out here]`;
+    `${omitted} of ${whole} characters omitted here]`;
   return { text: `${text.slice(0, head)}\n\n${note}\n\n${text.slice(tail)}`, omitted };
 }
 

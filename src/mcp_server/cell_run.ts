@@ -48,9 +48,9 @@ export interface CellRunOptions {
 const MAX_LAST_TEXT = 10_000;
 
 /**
- * A cell under way, which goes on while its approvals travel to the client's user and back.
+ * A cell under way, which continues while its approvals travel to the client's user and back.
  *
- * In the protocol's newer era each round of approvals is a request of its own, so a cell outlives
+ * In the protocol's newer era each round of approvals is its own request, so a cell outlives
  * the request that started it.
  */
 export class CellRun {
@@ -139,7 +139,7 @@ export class CellRun {
     request.response.then(() => this.#elsewhere--);
     left.then((why) => {
       if (why === undefined || !(request instanceof ElicitationRequest)) return;
-      this.#notes.push(`A question of the MCP server "${request.serverName}" was declined: ${why}`);
+      this.#notes.push(`A question from MCP server "${request.serverName}" was declined: ${why}`);
     });
   }
 

@@ -46,7 +46,7 @@ export async function serverFor(
     try {
       nameServers(await session.servers());
     } catch (error) {
-      session.log.warn(`Cannot tell a client which servers there are: ${error}`); // its calls say why
+      session.log.warn(`Cannot notify a client of the servers: ${error}`); // its calls say why
     }
   };
   await refresh();
@@ -54,7 +54,7 @@ export async function serverFor(
     await refresh();
     if (!server.isConnected()) return;
     server.server.sendResourceListChanged().catch((error: unknown) => {
-      session.log.debug(`Cannot tell a client that resources changed: ${error}`);
+      session.log.debug(`Cannot notify a client that resources changed: ${error}`);
     });
   });
   const { onclose } = server.server;

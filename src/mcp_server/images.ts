@@ -61,7 +61,7 @@ export class Artifacts {
     const bytes = await readHostileBytes(artifact.path, MAX_BYTES);
     if (bytes !== undefined) return { artifact, bytes };
     throw new Error(
-      `Cannot send ${artifact.path}: it is gone or larger than ${MAX_BYTES / 2 ** 20} MiB; ` +
+      `Cannot send ${artifact.path}: it is missing or larger than ${MAX_BYTES / 2 ** 20} MiB; ` +
         "read a part of it in a cell",
     );
   }

@@ -12,7 +12,7 @@ export function filesNote({ project, isFilled }: Pick<Session, "project" | "isFi
   return [
     ...(project === undefined ? [] : [
       `Code can read the project ${project} by absolute paths, but not write there. It writes to its ` +
-      "working directory, which lies elsewhere.",
+      "working directory, which is elsewhere.",
     ]),
     ...(isFilled ? ["The working directory holds copies of the user's files."] : []),
   ];

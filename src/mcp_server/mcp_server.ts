@@ -32,7 +32,7 @@ export interface McpHttpServerOptions extends McpServerOptions, HttpSessionsOpti
    */
   tokens?: readonly string[] | false;
   /**
-   * Names under which clients may reach it, beside `hostname` and those of loopback.
+   * Host names that clients may use, in addition to `hostname` and the loopback names.
    *
    * @default {[]}
    */
@@ -51,7 +51,7 @@ export interface McpHttpServerOptions extends McpServerOptions, HttpSessionsOpti
 export interface McpHttpEndpoint {
   /** The address for clients. */
   readonly url: URL;
-  /** The token that was made up, or `undefined` where tokens were given or turned off. */
+  /** The generated token, or `undefined` if tokens were given or turned off. */
   readonly token: string | undefined;
 }
 
@@ -88,7 +88,7 @@ export class McpServer implements AsyncDisposable {
   }
 
   /**
-   * Serves MCP, of both protocol eras, on this process's stdin and stdout. Answers at once; the
+   * Serves MCP, in both protocol eras, on this process's stdin and stdout. Answers immediately; the
    * kernel starts in the background, once the client knows the tools or needs it.
    *
    * @param options The workspace, the sandbox, and how calls are approved.
@@ -102,7 +102,7 @@ export class McpServer implements AsyncDisposable {
       maxBufferSize: MAX_MESSAGE_BYTES,
     });
     // Loading what runs the kernel takes as long as all else: clients give up on servers that do not
-    // answer in time, and go on without tools that they do not know yet.
+    // answer in time, and continue without tools that they do not know yet.
     if (session.prefersPage) session.begin();
     else onSentTools(transport, () => session.begin());
     const closed = Promise.withResolvers<void>();
@@ -119,13 +119,13 @@ export class McpServer implements AsyncDisposable {
 
   /**
    * Serves MCP, of both protocol eras, over streamable HTTP. Each client session has a kernel and a
-   * folder of its own, `.ipybox/sessions/<id>` in the workspace, and starts with the workspace's servers.
+   * separate folder, `.ipybox/sessions/<id>` in the workspace, and starts with the workspace's servers.
    *
    * @param options The workspace, the address and the tokens.
-   * @returns The running server, which says where it is in {@linkcode McpServer.http}.
+   * @returns The running server; {@linkcode McpServer.http} has its address.
    * @throws {Deno.errors.AddrInUse} The port is taken.
    * @throws {TypeError} A token is too easy to guess.
-   * @throws {RangeError} A number of sessions or a time limit is not above 0.
+   * @throws {RangeError} A number of sessions or a time limit is not positive.
    * @throws {ConfigError} The workspace lies in another one, or must not be shared with sessions.
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {

@@ -30,7 +30,7 @@ export interface PageAskerOptions {
 /**
  * Asks a client's user on the approval page, where the client cannot ask.
  *
- * The client's model reads whatever a tool answers, and may have a browser or a shell of its own. So
+ * The client's model reads whatever a tool answers, and may have a browser or its own shell. So
  * answers only name the page's address, which opens nothing. What opens it is the code, which goes to
  * the log: what the user reads, and the model is not shown.
  */
@@ -55,7 +55,7 @@ export class PageAsker {
       const code = link.searchParams.get("code");
       log.warn(
         `Approvals${whose}: ${link}\n` +
-          `  or ${page.address} with the code ${code} (once, within 5 minutes; only for you)`,
+          `  or ${page.address} with the code ${code} (once, within 5 minutes; for you only)`,
       );
     });
   }
@@ -71,7 +71,7 @@ export class PageAsker {
   }
 
   /**
-   * Leaves a request to whoever is at the page. Where nobody is, or everybody leaves, it is rejected,
+   * Leaves a request to the people at the page. Where nobody is, or everybody leaves, it is rejected,
    * or declined.
    *
    * @returns Why it was, which says what the user is to do; `undefined` where somebody was asked.
@@ -151,5 +151,5 @@ export class PageAsker {
 }
 
 function unasked(isUnasked: boolean): string {
-  return isUnasked ? "the client answered without asking anybody (does it run headless?); " : "";
+  return isUnasked ? "the client answered without asking anybody (is it headless?); " : "";
 }

@@ -81,7 +81,7 @@ export class RequestProgress implements Disposable {
    * Tells of a work from now on.
    *
    * In the older era a request stays open while its client asks its user, so who told of it before
-   * goes on: its numbers must increase.
+   * continues: its numbers must increase.
    */
   static of(work: Work, ctx: ServerContext, log: Logger): RequestProgress {
     const before = tellers.get(ctx.mcpReq.signal);
@@ -135,7 +135,7 @@ export class RequestProgress implements Disposable {
         message: seconds < 5 ? message : `${message} (${seconds} s)`,
       },
     }).catch((error: unknown) => {
-      this.#log.debug(`Cannot tell the client of progress: ${error}`);
+      this.#log.debug(`Cannot report progress to the client: ${error}`);
       this.#stop();
     });
   }

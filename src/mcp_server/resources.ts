@@ -21,11 +21,11 @@ export function registerResources(server: SdkMcpServer, session: Session): void 
   registerSchemas(server, session);
   registerArtifacts(server, session, "outputs", {
     title: "Whole outputs",
-    description: "The whole output of cells, of which a part was cut",
+    description: "The full output of cells whose text was cut",
   });
   registerArtifacts(server, session, "images", {
     title: "Images",
-    description: "The images of cells in their full size",
+    description: "The images of cells in full size",
   });
 }
 
@@ -75,7 +75,7 @@ function registerSchemas(server: SdkMcpServer, session: Session): void {
   });
   const config = {
     title: "Definitions of a server's tools",
-    description: "The tools of an MCP server as it lists them, with their JSON schemas",
+    description: "The tools that an MCP server lists, with their JSON schemas",
     mimeType: "application/json",
   };
   server.registerResource(

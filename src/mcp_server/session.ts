@@ -53,7 +53,7 @@ export interface McpServerOptions
    */
   approveShell?: ApprovalMode;
   /**
-   * Which calls are allowed, asked about or denied. It does not decide on registrations.
+   * Which calls are allowed, need approval or are denied. It does not decide on registrations.
    *
    * @default {undefined} `approve` and `approveShell` count for all calls
    */
@@ -66,8 +66,8 @@ export interface McpServerOptions
    */
   page?: boolean;
   /**
-   * Whether tools give their results as structured content, too, for programs. Clients of models often
-   * show that in place of text and images.
+   * Whether tools also return their results as structured content, for programs. Clients of models often
+   * show that instead of text and images.
    *
    * @default {false} only in `_meta`
    */
@@ -220,9 +220,9 @@ export class Session implements AsyncDisposable {
       const path = typeof whole === "string"
         ? whole
         : outputs.write("txt", new TextEncoder().encode(whole.text));
-      return this.artifacts.add("outputs", path, "Whole output of a cell");
+      return this.artifacts.add("outputs", path, "Full output of a cell");
     } catch (error) {
-      this.log.warn(`Cannot save the whole output of a cell: ${error}`);
+      this.log.warn(`Cannot save the full output of a cell: ${error}`);
       return undefined;
     }
   }
@@ -245,7 +245,7 @@ export class Session implements AsyncDisposable {
     await this.#filled?.catch(() => {}); // it ends now; who waited for it was told
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
-    await this.#observers?.catch(() => {}); // whoever needed it was told
+    await this.#observers?.catch(() => {}); // its callers got the error
     await this.#audit?.[Symbol.asyncDispose]();
   }
 
@@ -343,7 +343,7 @@ class CellPlaces {
 
 function refusal(what: string): TooManyCellsError {
   return new TooManyCellsError(
-    `${what} run or wait for their turn in this session already: wait for their results, then run this one`,
+    `${what} are already running or queued in this session: wait for their results, then run this one`,
   );
 }
 

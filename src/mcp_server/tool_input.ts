@@ -54,7 +54,7 @@ export const forClients: DeclareInput = (schema) => {
 
 const SESSION: PlainSchema = {
   type: "string",
-  description: "Handle from open_session (default: the session that calls without one share)",
+  description: "Handle from open_session (default: the shared session)",
   default: "",
 };
 
@@ -99,7 +99,7 @@ function isEmpty(value: unknown): boolean {
   return typeof value === "object" && Object.keys(value).length === 0;
 }
 
-/** Whether a value is an object that is no list. */
+/** Whether a value is an object that is not a list. */
 export function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

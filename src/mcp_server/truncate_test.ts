@@ -9,7 +9,7 @@ Deno.test("truncateMiddle() keeps a text within the limit as it is", () => {
 Deno.test("truncateMiddle() keeps head and tail and counts what it left out", () => {
   assertEquals(
     truncateMiddle("a".repeat(10) + "b".repeat(10), 5).text,
-    "aaa\n\n[Output truncated: exceeded 5 character limit, 15 of 20 characters left out here]\n\nbb",
+    "aaa\n\n[Output truncated: exceeded 5 character limit, 15 of 20 characters omitted here]\n\nbb",
   );
 });
 

@@ -28,7 +28,7 @@ export class ControlGroup implements AsyncDisposable {
     this.#folders = folders;
   }
 
-  /** Takes a process, and with it all that it starts from now on, into a group of its own. */
+  /** Takes a process, and with it all that it starts from now on, into its own group. */
   static async take(
     pid: number,
     limits: GroupLimits,

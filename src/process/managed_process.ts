@@ -46,7 +46,7 @@ export interface ManagedProcessOptions {
 const DRAIN_MS = 250;
 
 /**
- * A child process in a process group of its own, whose pipes are always drained and whose end is
+ * A child process in its own process group, whose pipes are always drained and whose end is
  * bounded. Disposing it stops it.
  *
  * What is left of its group is killed when it ends, where Deno's permissions allow that (unscoped
@@ -135,7 +135,7 @@ export class ManagedProcess implements AsyncDisposable {
       if (!await settledWithin(status, termGraceMs)) this.signal("SIGKILL");
     }
     const exit = await this.exited;
-    // A process that left the group can hold the pipes open for ever; the consumer gets an end.
+    // A process that left the group can hold the pipes open forever; the consumer gets an end.
     if (this.#pipes.wasRead) await settledWithin(this.#pipes.outputEnded, DRAIN_MS);
     this.#pipes.close();
     await this.#errors.cancel().catch(() => {}); // there may be nothing to cancel
@@ -145,7 +145,7 @@ export class ManagedProcess implements AsyncDisposable {
 
   async #untilExited(): Promise<ExitStatus> {
     const { code, signal } = await this.#child.status;
-    this.#signalGroup("SIGKILL"); // at once: later the id might be another group's
+    this.#signalGroup("SIGKILL"); // immediately: later the id might be another group's
     this.#pipes.dropInput();
     await settledWithin(this.#errorsEnded, DRAIN_MS);
     return signal === null ? { exitCode: code, signal } : { exitCode: null, signal };
@@ -216,7 +216,7 @@ function isDirectory(path: string): boolean {
   }
 }
 
-/** How much is read at once. */
+/** The size of one read. */
 const CHUNK = 1 << 16;
 /** Up to this many bytes it is cheaper to copy what was read than to get a new buffer. */
 const SMALL = 1 << 13;
@@ -286,7 +286,7 @@ export class ProcessPipes implements ByteStream {
     this.#gone.resolve();
   }
 
-  /** Gives up what waits to be written, because the process has ended. */
+  /** Drops what is waiting to be written because the process has ended. */
   dropInput(): void {
     this.#input.abort().catch(() => {}); // nobody reads it any more
   }

@@ -45,7 +45,7 @@ export async function denoProgram(search: ProgramSearch = {}): Promise<ProgramPa
  * A program that somebody who may decide on it has named by its path: the user, or ipybox itself.
  */
 export function namedProgram(path: string, folder: string = "."): ProgramPath {
-  if (!path.includes("/")) throw new TypeError(`"${path}" is the name of a program, not its path`);
+  if (!path.includes("/")) throw new TypeError(`"${path}" is a program name, not a path`);
   return asProgram(isAbsolute(path) ? path : resolve(folder, path));
 }
 
@@ -90,12 +90,12 @@ export async function requireProgram(
     );
   }
   if (!isGranted({ name: "env", variable: "PATH" })) {
-    problems.push("to look for it elsewhere, allow to read the variable PATH");
+    problems.push("to look for it elsewhere, allow reading the variable PATH");
   }
   const { path = hostPath() } = search;
   const unseen = path.split(delimiter).filter((folder) => isAbsolute(folder) && !mayRead(folder));
   if (unseen.length > 0 && isGranted({ name: "run" })) {
-    problems.push(`to look for it, allow to read ${unseen.join(", ")}`);
+    problems.push(`to look for it, allow reading ${unseen.join(", ")}`);
   }
   throw new Deno.errors.NotFound([`${name} is not on the PATH`, ...problems].join("; "));
 }
@@ -120,7 +120,7 @@ async function* candidates(
   name: string,
   { path = hostPath(), untrusted = [] }: ProgramSearch,
 ): AsyncGenerator<Candidate> {
-  if (name === "" || name.includes("/")) throw new TypeError(`"${name}" is no name of a program`);
+  if (name === "" || name.includes("/")) throw new TypeError(`"${name}" is not a program name`);
   const trust = await PathTrust.create(untrusted);
   for (const folder of new Set(path.split(delimiter))) {
     const file = join(resolve(folder), name);

@@ -65,7 +65,7 @@ export async function runProgram(
   return { success, code, stdout, stderr };
 }
 
-/** Starts a program that goes on by itself, and shows nothing of it. */
+/** Starts a program that continues by itself, and shows nothing of it. */
 export async function startProgram(program: ProgramPath, args: readonly string[]): Promise<void> {
   const command = await commandOf(program, { args }, "null");
   command.spawn().unref();

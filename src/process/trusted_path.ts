@@ -84,7 +84,7 @@ export class PathTrust {
         at = next;
         continue;
       }
-      if (++links > MAX_LINKS) return `${path} is a chain of links without an end`;
+      if (++links > MAX_LINKS) return `${path} is an endless chain of symbolic links`;
       const target = await Deno.readLink(next);
       names.unshift(...target.split("/"));
       if (target.startsWith("/")) at = "/";
@@ -214,9 +214,9 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
   throw new ConfigError(
     bad.isLink
       ? `Cannot use ${path} as ${options.what}: ${bad.path} is a symbolic link in the workspace, ` +
-        `which executed code could replace. Name what it leads to, ${real}, or put a copy in its place`
+        `which executed code could replace. Use its target, ${real}, or replace it with a copy`
       : `Cannot use ${path} as ${options.what}: executed code could replace ${bad.path}. Use one ` +
-        "outside of the workspace, or in a virtual environment that was there before code ran",
+        "outside the workspace, or in a virtual environment that existed before code first ran",
   );
 }
 

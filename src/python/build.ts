@@ -44,7 +44,7 @@ export interface BuildOptions {
   env?: Readonly<Record<string, string>>;
   /** Called with a line whenever there is something new to say, at least every few seconds. */
   onProgress?: (line: string) => void;
-  /** Stops the build and removes what it had made. */
+  /** Stops the build and removes its files. */
   signal?: AbortSignal;
 }
 
@@ -115,7 +115,7 @@ async function lockBuilds(cacheDir: string, options: BuildOptions): Promise<Disp
   const file = await Deno.open(join(cacheDir, "build.lock"), { create: true, write: true });
   try {
     if (await file.tryLock(true)) return file;
-    options.onProgress?.("Waiting for another process that builds the Python environment");
+    options.onProgress?.("Waiting for another process that is building the Python environment");
     while (!await file.tryLock(true)) await pause(LOCK_POLL_MS, options.signal);
     return file;
   } catch (error) {
@@ -157,7 +157,7 @@ async function planBuild(
     : await inspectInterpreter(options.basePython);
   if (base === undefined) {
     throw new EnvironmentNotReadyError(
-      "There is no Python 3.10 or newer on the PATH that can make virtual environments",
+      "No Python 3.10 or newer on the PATH can create virtual environments",
       "Install python3 with venv (on Debian and Ubuntu: apt-get install -y python3 python3-venv)",
     );
   }
@@ -200,7 +200,7 @@ function assertComplete({ missing }: Interpreter): void {
   if (lines.length === 0) return;
   throw new EnvironmentNotReadyError(
     `The new Python environment does not work:${lines.join("")}`,
-    "Name another Python with --python or IPYBOX_PYTHON",
+    "Choose another Python with --python or IPYBOX_PYTHON",
   );
 }
 
@@ -253,10 +253,10 @@ async function runStep(
   const { exitCode, signal: killedBy } = await ended;
   await read;
   if (exitCode === 0) return;
-  const how = killedBy === null ? `exited with code ${exitCode}` : `was ended by ${killedBy}`;
+  const how = killedBy === null ? `exited with code ${exitCode}` : `was killed by ${killedBy}`;
   throw new EnvironmentNotReadyError(
     `Cannot build the Python environment: ${command} ${how}${lines.last()}`,
-    "Read its last lines above. If this machine was offline, connect and run `ipybox setup` again; " +
+    "See its last lines above. If this machine was offline, connect and run `ipybox setup` again; " +
       "if the disk is full, free 200 MB",
   );
 }

@@ -33,7 +33,7 @@ export interface FindPythonOptions {
    * @default {the environment variable IPYBOX_PYTHON, else the managed environment}
    */
   python?: string;
-  /** The workspace, where executed code could have put a Python of its own. */
+  /** The workspace, where executed code could have placed its own Python. */
   workspace?: string;
   /**
    * The directory of the managed environments.
@@ -41,7 +41,7 @@ export interface FindPythonOptions {
    * @default {"$XDG_CACHE_HOME/ipybox/python"}
    */
   cacheDir?: string;
-  /** Told which Python was taken. */
+  /** Receives the Python that was chosen. */
   log?: Logger;
 }
 
@@ -74,7 +74,7 @@ export async function findPython(options: FindPythonOptions = {}): Promise<Pytho
   if (named !== undefined) {
     await requireOwnProgram(named, { workspace: options.workspace, what: "Python" });
     const environment = await managedAt(named) ?? await checkNamed(named);
-    log.debug(`Python ${environment.version} at ${environment.executable}, as named`);
+    log.debug(`Python ${environment.version} at ${environment.executable}, as configured`);
     return environment;
   }
   const environment = await readManagedEnvironment(undefined, options.cacheDir);
@@ -112,7 +112,10 @@ async function checkNamed(named: string): Promise<PythonEnvironment> {
   if (problem !== undefined) throw new EnvironmentNotReadyError(`${name} ${problem}`, fix);
   const lines = Object.entries(missing).map(([item, reason]) => `\n  ${item}: ${reason}`);
   if (lines.length === 0) return environment;
-  throw new EnvironmentNotReadyError(`${name} lacks what kernels need:${lines.join("")}`, fix);
+  throw new EnvironmentNotReadyError(
+    `${name} lacks packages that kernels need:${lines.join("")}`,
+    fix,
+  );
 }
 
 /** What {@linkcode checkPython} found. */
@@ -157,8 +160,8 @@ async function inspect(python: string, managed: boolean): Promise<PythonCheck> {
       ? "ipybox setup --rebuild"
       : problem === undefined
       ? `${executable} -m pip install -U ${Object.keys(missing).join(" ")}\n` +
-        "or name no Python and run: ipybox setup"
-      : "Name a newer Python, or none and run: ipybox setup",
+        "or configure no Python and run: ipybox setup"
+      : "Configure a newer Python, or none and run: ipybox setup",
   };
 }
 

@@ -11,11 +11,11 @@ import { type Logger, silentLogger } from "../base/log.ts";
 
 /** Options of {@linkcode fileHosts}. */
 export interface FileHostsOptions {
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal?: AbortSignal;
   /** A file of certificates to trust besides the usual ones. */
   readonly certificates?: string;
-  /** Told of indexes that do not say. */
+  /** Receives indexes that do not tell. */
   readonly log?: Logger;
 }
 
@@ -44,7 +44,7 @@ export async function fileHosts(
       return await hostsAt(new URL(`${withoutSlashes(index)}/${normalized}/`), client, signal);
     } catch (error) {
       signal?.throwIfAborted();
-      const place = URL.parse(index)?.origin ?? "an index that is no URL";
+      const place = URL.parse(index)?.origin ?? "an index that is not a URL";
       log.warn(`Cannot ask ${place} for ${normalized} (offline?): ${error}`);
       return [];
     }
@@ -67,7 +67,7 @@ async function clientTrusting(
   try {
     return Deno.createHttpClient({ caCerts: [await Deno.readTextFile(certificates)] });
   } catch (error) {
-    log.warn(`Cannot use the certificates that are configured for the installer: ${error}`);
+    log.warn(`Cannot use the certificates configured for the installer: ${error}`);
     return Deno.createHttpClient({});
   }
 }
@@ -88,7 +88,7 @@ async function hostsAt(
   const response = await fetch(page, { headers, client, signal: stop });
   const bytes = await readWhole(bodyOf(response, stop), {
     maxBytes: MAX_BYTES,
-    tooLong: () => new Error(`its page is above ${MAX_BYTES} bytes`),
+    tooLong: () => new Error(`its page exceeds ${MAX_BYTES} bytes`),
   });
   const text = new TextDecoder().decode(bytes);
   if (response.status === 404) return []; // it does not have the package

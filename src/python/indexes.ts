@@ -137,7 +137,7 @@ function words(value: string = ""): string[] {
 
 /** The text of a file that makes pip use these options. */
 function configFile(options: ReadonlyMap<string, string>): string {
-  // A line break in a value goes on in the next line, which is indented.
+  // A line break in a value continues in the next line, which is indented.
   const lines = [...options].map(([name, value]) => `${name} = ${value.replaceAll("\n", "\n  ")}`);
   return `[global]\n${lines.join("\n")}\n`;
 }
@@ -154,7 +154,7 @@ function unquoted(literal: string): string {
   );
 }
 
-// Which package index uv uses on this machine: for a Python that has no pip of its own.
+// Which package index uv uses on this machine: for a Python without its own pip.
 
 const urls = z.union([z.string(), z.array(z.string())]).optional();
 /** Options that are in two places of a `uv.toml`. */

@@ -133,7 +133,7 @@ function isTextRecord(value: unknown): value is Record<string, string> {
 function notPython(command: string, reason: string, cause?: unknown): EnvironmentNotReadyError {
   return new EnvironmentNotReadyError(
     `Cannot use "${command}" as Python: ${reason}`,
-    "Name the path of a Python 3.10 or newer, or none to use the managed environment",
+    "Specify the path of Python 3.10 or newer, or none to use the managed environment",
     { cause },
   );
 }

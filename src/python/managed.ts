@@ -59,8 +59,8 @@ export function managedDirectory(): string {
   const home = Deno.env.get("HOME");
   if (home === undefined || home === "") {
     throw new EnvironmentNotReadyError(
-      "Cannot tell the user's cache directory: neither HOME nor XDG_CACHE_HOME is set",
-      "Set HOME, or name a Python with --python or IPYBOX_PYTHON",
+      "Cannot find the user's cache directory: neither HOME nor XDG_CACHE_HOME is set",
+      "Set HOME, or choose a Python with --python or IPYBOX_PYTHON",
     );
   }
   const caches = Deno.build.os === "darwin" ? ["Library", "Caches"] : [".cache"];

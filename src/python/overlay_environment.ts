@@ -108,7 +108,7 @@ export function minorVersion({ version }: PythonEnvironment): string {
 async function baseInterpreter(python: PythonEnvironment): Promise<string> {
   const config = await Deno.readTextFile(join(python.prefix, CONFIG)).catch(
     (error: unknown) => {
-      if (error instanceof Deno.errors.NotFound) return ""; // it is no virtual environment
+      if (error instanceof Deno.errors.NotFound) return ""; // it is not a virtual environment
       throw error;
     },
   );

@@ -66,7 +66,7 @@ export interface PackageFolderOptions {
   readonly cacheDir?: string;
   /** Folders of further packages that the code has, so that they are not installed again. */
   readonly shared?: readonly string[];
-  /** Told what happens. */
+  /** Receives progress. */
   readonly log?: Logger;
 }
 
@@ -149,7 +149,7 @@ const BUILD_BACKEND = "setuptools";
 export class PackageFolder {
   /** The folder that code imports from. */
   readonly path: string;
-  /** What installers write to. Each is a mount of its own for them, which they cannot move away. */
+  /** What installers write to. Each is its own mount for them, which they cannot move away. */
   readonly writable: readonly string[];
   /** Their virtual environment. */
   readonly #folder: string;
@@ -283,7 +283,7 @@ export class PackageFolder {
   ): Promise<string> {
     const { signal = new AbortController().signal, onLine = () => {}, what } = options;
     const { timeoutMs = 30 * 60_000 } = options;
-    using _turn = await this.#turns.acquire(signal); // two at once would mix their files
+    using _turn = await this.#turns.acquire(signal); // two concurrent ones would mix their files
     await using folder = await PrivateFolder.create([], this.#log);
     await using host = await HeldFolder.create({ log: this.#log }); // its path is short enough for srt's sockets
     const session = folder.path;
@@ -485,7 +485,7 @@ export class PackageFolder {
       return { exitCode, output: output.text };
     } catch (error) {
       if (error !== deadline.reason || !deadline.aborted) throw error;
-      const ended = `The installer was ended, as it took more than ${timeoutMs / 1000} s`;
+      const ended = `The installer was stopped because it took more than ${timeoutMs / 1000} s`;
       onLine(ended);
       return { exitCode: null, output: `${output.text}${ended}\n` };
     }
@@ -494,9 +494,9 @@ export class PackageFolder {
 
 const ONLY_WHEELS =
   "[ipybox] Only wheels can be installed here: your package index needs credentials, which the " +
-  "build of a source package could read. Build a wheel, and publish it in your index\n";
+  "build of a source package could read. Build a wheel and publish it to your index\n";
 const ONLY_BY_PIP =
-  "[ipybox] Your package index needs credentials, which ipybox can keep from packages only with " +
+  "[ipybox] Your package index needs credentials, which ipybox can hide from packages only with " +
   "pip: run `python -m ensurepip` for the kernels' Python\n";
 
 /** Where the packages of a workspace are, for every Python. */
@@ -532,11 +532,11 @@ function notPlain(
   folder: string,
 ): ConfigError {
   const what = judgement === "missing"
-    ? "packages lack a folder"
+    ? "the packages have no folder"
     : `${judgement.notPlain} is not a plain folder`;
   return new ConfigError(
-    `Cannot use the packages in ${folder}: ${what}. An installed package may have changed it to reach ` +
-      "other files: remove the folder, and install again what you trust",
+    `Cannot use the packages in ${folder}: ${what}. An installed package may have changed it to access ` +
+      "other files: remove the folder, and reinstall the packages you trust",
   );
 }
 

@@ -34,7 +34,7 @@ export interface SandboxConfig {
   } | undefined;
   /** Unsafe: starts in containers that hide parts of `/proc`, whose processes are then visible. */
   readonly enableWeakerNestedSandbox?: boolean;
-  /** Unsafe: lets code inside make namespaces of its own. */
+  /** Unsafe: lets code inside create its own namespaces. */
   readonly allowNestedUserNamespaces?: boolean;
 }
 
@@ -45,7 +45,7 @@ const configSchema: z.ZodType<SandboxConfig> = z.strictObject({
   network: z.strictObject({
     allowedDomains: list.refine((hosts) => !hosts?.includes("*"), {
       message:
-        'Name the hosts, such as "api.example.com" or "*.example.com": "*" alone is not possible',
+        'List the hosts, such as "api.example.com" or "*.example.com": "*" alone is not supported',
     }),
     deniedDomains: list,
     allowLocalBinding: flag,
@@ -94,7 +94,7 @@ export function parseSandboxConfig(
   const unsafe = unsafeKeys(parsed.data);
   if (unsafe.length > 0 && !allowUnsafe) {
     throw new ConfigError(
-      `Invalid ${source}: ${unsafe.join(" and ")} would let sandboxed code out; ` +
+      `Invalid ${source}: ${unsafe.join(" and ")} would let sandboxed code escape; ` +
         "remove it, or accept the risk with `sandbox: { allowUnsafe: true }`",
     );
   }

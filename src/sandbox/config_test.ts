@@ -56,5 +56,5 @@ Deno.test("readSandboxConfig() says which file is wrong and how", async () => {
 Deno.test("A sandbox config names the hosts that it allows", () => {
   const every = { network: { allowedDomains: ["*"] } };
   const error = assertThrows(() => parseSandboxConfig(every), ConfigError);
-  assertMatch(error.message, /Name the hosts, such as "api\.example\.com"/);
+  assertMatch(error.message, /List the hosts, such as "api\.example\.com"/);
 });

@@ -10,7 +10,7 @@ import { trustedPath } from "../process/trusted_path.ts";
 import { findSrt } from "./srt.ts";
 import { userFolders } from "./workspace.ts";
 
-/** A program that is run once in a sandbox of its own, with the limits that executed code has. */
+/** A program that is run once in its own sandbox, with the limits that executed code has. */
 export interface ConfinedProgram {
   /** The program, by its path, and its arguments. */
   readonly command: readonly string[];
@@ -34,7 +34,7 @@ export interface ConfinedProgram {
 const PROXIES = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"]
   .flatMap((name) => [name, name.toLowerCase()]);
 
-/** Says how a program is started in a sandbox of its own. */
+/** Says how a program is started in its own sandbox. */
 export async function confine(
   program: ConfinedProgram,
   options: { readonly log: Logger; readonly signal: AbortSignal },
@@ -59,7 +59,7 @@ export async function confine(
     },
     home,
   });
-  // `srt` has variables of its own for its proxy, which the program has to keep.
+  // `srt` has its own variables for its proxy, which the program has to keep.
   const own = Object.entries(program.env).map(([name, value]) => `${name}=${value}`);
   const command = await guarded(["/usr/bin/env", ...own, ...program.command], {
     hostPrivate,

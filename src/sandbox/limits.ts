@@ -110,10 +110,10 @@ export class LimitedTogether implements AsyncDisposable {
   take(pid: number, { memoryBytes, processes }: EffectiveLimits, log: Logger): void {
     const count = processes === null ? null : processes + OWN_PROCESSES;
     this.taken = ControlGroup.take(pid, { memoryBytes, processes: count }).then((group) => {
-      log.debug(group ? `Limited together by ${group.keeper}` : "No control group can be had");
+      log.debug(group ? `Limited as a whole by ${group.keeper}` : "No control group is available");
       return group;
     }, (error: unknown) => {
-      log.warn(`The processes of a sandbox are not limited together: ${error}`);
+      log.warn(`The processes of a sandbox are not limited as a whole: ${error}`);
       return undefined;
     });
   }

@@ -20,8 +20,8 @@ Deno.test("refuseTooManyMounts() names the folder that most of the files are in"
   assertEquals(
     refused(["/space/.env", ...many]),
     "Cannot use /space as workspace: 2500 files and folders in /space/data/made " +
-      "(d0/.env, d1/.env, d2/.env, …) have to be kept from code, more than a sandbox can: remove what " +
-      "is not needed there",
+      "(d0/.env, d1/.env, d2/.env, …) must be hidden from code, more than a sandbox supports: remove what you do not " +
+      "need there",
   );
   const spread = many.map((path) => path.replace("data/made/", ""));
   assertStringIncludes(refused(spread), "2501 files and folders in /space (d0/.env, ");

@@ -111,13 +111,13 @@ export async function checkSessionLimits(): Promise<Prerequisite> {
   await group?.[Symbol.asyncDispose]();
   const keeper = group?.keeper;
   if (keeper !== undefined) {
-    const detail = `memory and processes of a session are limited together, by ${keeper}`;
+    const detail = `memory and processes of a session are limited as a whole, by ${keeper}`;
     return { ...common, state: "ok", detail, fix: null };
   }
   return {
     ...common,
     state: "warn",
-    detail: "limits hold for each process, not for all processes of a session together",
+    detail: "limits apply to each process, not to a session as a whole",
     fix: "Run ipybox where systemd runs for your user, or in a container with --memory",
   };
 }
@@ -128,7 +128,7 @@ function checkRoot(): Prerequisite {
   return {
     ...common,
     state: "warn",
-    detail: "running as root: whatever escapes the sandbox is root",
+    detail: "running as root: anything that escapes the sandbox is root",
     fix: "Run ipybox as another user",
   };
 }
@@ -182,7 +182,7 @@ interface NamespaceFailure {
 }
 
 const CONTAINER = "--security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
-  "--security-opt systempaths=unconfined, or take the container as the sandbox (--no-sandbox)";
+  "--security-opt systempaths=unconfined, or use the container as the sandbox (--no-sandbox)";
 
 /** Says why bubblewrap could not make its namespaces. */
 export function explainNamespaceFailure(
@@ -192,7 +192,7 @@ export function explainNamespaceFailure(
   const said = stderr.trim().split("\n").at(-1) ?? "";
   if (settings.unprivilegedClone === "0") {
     return {
-      detail: `Only root may make user namespaces here (${said})`,
+      detail: `Only root may create user namespaces here (${said})`,
       fix: "sudo sysctl -w kernel.unprivileged_userns_clone=1",
     };
   }
@@ -216,7 +216,7 @@ export function explainNamespaceFailure(
   }
   return {
     detail: `User namespaces do not work (${said})`,
-    fix: `In a container, run it with ${CONTAINER}; elsewhere let the administrator allow them`,
+    fix: `In a container, run it with ${CONTAINER}; otherwise ask the administrator to allow them`,
   };
 }
 

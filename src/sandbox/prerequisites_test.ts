@@ -68,7 +68,7 @@ Deno.test("installCommand() is what a person types on each system", () => {
   assertEquals(command(true)[1], "dnf install bubblewrap ripgrep python3");
   assertStringIncludes(
     installCommand(["socat"], { manager: undefined, root: true }),
-    "Install socat with the package manager",
+    "Install socat with this system's package manager",
   );
 });
 

@@ -305,7 +305,7 @@ export function isUncopied(entry: Deno.DirEntry, isTop: boolean): boolean {
   return guard === "unreadable" || (guard !== undefined && entry.isSymlink);
 }
 
-/** What is in the place of bytes that are no UTF-8, and may be a character of a name as well. */
+/** What is in the place of bytes that are not UTF-8, and may be a character of a name as well. */
 const LOST = "\ufffd";
 
 /** Whether the name that Deno gave an entry is the entry's, and not another one's. */
@@ -322,7 +322,7 @@ async function isSame(entry: Deno.DirEntry, path: string): Promise<boolean> {
 function unreadableName(folder: string, name: string): ConfigError {
   const shown = name.replaceAll(LOST, "\\x??");
   return new ConfigError(
-    `Cannot use ${folder}/${shown}: its name is no UTF-8, so that secrets in it cannot be hidden from ` +
+    `Cannot use ${folder}/${shown}: its name is not UTF-8, so secrets in it cannot be hidden from ` +
       `code. Rename or remove it: \`ls -b\` in ${folder} shows its bytes`,
   );
 }
@@ -330,7 +330,7 @@ function unreadableName(folder: string, name: string): ConfigError {
 function replaceableLink(path: string): ConfigError {
   return new ConfigError(
     `Cannot use ${dirname(path)} as workspace: ${basename(path)} is a symbolic link in it, which ` +
-      "executed code could replace by what others run or obey. Put what it leads to in its place, or " +
+      "executed code could replace with something that others run or obey. Replace it with its target, or " +
       "choose another folder as workspace",
   );
 }
@@ -363,8 +363,8 @@ async function environmentParts(
 function tooLarge(workspace: string, maxEntries: number, maxDepth: number): ConfigError {
   return new ConfigError(
     `Cannot use ${workspace} as workspace: it has more than ${maxEntries} files and folders in its ` +
-      `first ${maxDepth} levels, too many to look for secrets that code must not see; remove what is ` +
-      "not needed, or choose a smaller folder",
+      `first ${maxDepth} levels, too many to search for secrets that code must not see; remove what you do ` +
+      "not need, or choose a smaller folder",
   );
 }
 
@@ -384,8 +384,8 @@ export function tooManyMounts(mounts: readonly string[], workspace: string): Con
   const examples = most.slice(0, EXAMPLES).map((path) => relative(folder, path)).join(", ");
   return new ConfigError(
     `Cannot use ${workspace} as workspace: ${most.length} files and folders in ${folder} ` +
-      `(${examples}, …) have to be kept from code, more than a sandbox can: remove what is not ` +
-      "needed there",
+      `(${examples}, …) must be hidden from code, more than a sandbox supports: remove what you do not ` +
+      "need there",
   );
 }
 
@@ -443,7 +443,7 @@ type Entries = z.infer<typeof recordSchema>;
 
 /**
  * Finds what code never could write to. A name says nothing: a sandbox protects what is there when it
- * starts, so what appears or is made anew while code runs may be the code's, also in later sessions.
+ * starts, so what appears or is made again while code runs may be the code's, also in later sessions.
  *
  * Therefore each sandbox that may write to a workspace, and each look before the first one, leaves a
  * record in the user's state folder, which code does not reach. It can only become smaller.

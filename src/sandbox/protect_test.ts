@@ -132,7 +132,7 @@ Deno.test("findProtectedPaths() refuses names that are no text, and takes those 
     assertRejects(
       () => findProtectedPaths(workspace.path),
       ConfigError,
-      `${workspace.path}/a/\\x??: its name is no UTF-8`,
+      `${workspace.path}/a/\\x??: its name is not UTF-8`,
     );
   await refused();
   await Deno.remove(`${workspace.path}/a/\ufffd`, { recursive: true });

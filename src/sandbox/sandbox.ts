@@ -167,13 +167,13 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
   });
   if (failures.length > 0) {
     throw new SandboxUnavailableError(
-      `The sandbox does not hold, no code was run: ${failures.join("; ")}`,
+      `The sandbox does not hold, so no code was run: ${failures.join("; ")}`,
       "ipybox doctor",
     );
   }
   if (report.uid === 0) {
     log.warn(
-      "Running as root: whatever escapes the sandbox is root. Run ipybox as an ordinary user",
+      "Running as root: anything that escapes the sandbox is root. Run ipybox as an ordinary user",
     );
   }
 }
@@ -181,7 +181,7 @@ export function requireSandbox(report: SelfTestReport, config: SandboxConfig, lo
 /** Says what to do when the sandbox did not start. */
 export function sandboxFix(stderr: string): string {
   if (/while the sandbox was made|in mount table/.test(stderr)) {
-    return "Run it again, in case code moved files of the workspace; if that does not help: ipybox doctor";
+    return "Run it again, in case code moved workspace files; if that does not help, run: ipybox doctor";
   }
   if (/RTM_NEWADDR|uid map|user namespace|unshare/i.test(stderr)) {
     return "Allow user namespaces: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 " +
@@ -189,7 +189,7 @@ export function sandboxFix(stderr: string): string {
   }
   if (/mount proc|\/newroot\/proc/i.test(stderr)) {
     return "In a container, start it with --security-opt seccomp=unconfined " +
-      "--security-opt systempaths=unconfined, or let the container be the sandbox: --no-sandbox";
+      "--security-opt systempaths=unconfined, or use the container as the sandbox: --no-sandbox";
   }
   if (/bwrap|bubblewrap|socat|ripgrep|\brg\b/i.test(stderr)) {
     return "sudo apt-get install -y bubblewrap socat ripgrep";
@@ -210,8 +210,8 @@ function warnOfUnsettled(
   log.warn(
     `Code can read ${
       seen.slice(0, 3).join(", ")
-    }${more}: what appears while a session runs in its ` +
-      "folder is not hidden before all sessions there have ended",
+    }${more}: files that appear while a session runs in its ` +
+      "folder are not hidden until all sessions there have ended",
   );
 }
 
@@ -233,12 +233,12 @@ async function readOnlyInside(options: SandboxOptions, workspace: string): Promi
   return paths.flat().filter((path) => path !== workspace && isInside(path, workspace));
 }
 
-/** What only the host may see lies in the folder for temporary files, which is no workspace then. */
+/** What only the host may see lies in the folder for temporary files, which is not a workspace then. */
 function refuseWorkspaceAround(hostPrivate: string, workspace: string): void {
   if (!isInside(hostPrivate, workspace)) return;
   throw new ConfigError(
-    `Cannot use ${workspace} as workspace: ipybox keeps files of its own in ${hostPrivate}, which ` +
-      "code must not see; choose a folder of its own",
+    `Cannot use ${workspace} as workspace: ipybox keeps its own files in ${hostPrivate}, which ` +
+      "code must not see; choose a separate folder",
   );
 }
 
@@ -247,7 +247,7 @@ function refuseWideWorkspace(workspace: string): void {
   if (isWide(workspace)) {
     throw new ConfigError(
       `Cannot use ${workspace} as workspace: sandboxed code could read the whole home directory; ` +
-        "choose a folder of its own",
+        "choose a separate folder",
     );
   }
 }
@@ -274,7 +274,7 @@ export async function guarded(
   { hostPrivate, cwd, limits }: GuardOptions,
 ): Promise<string[]> {
   const canary = `${hostPrivate}/canary`;
-  await Deno.writeTextFile(canary, "nobody inside sees this", { mode: 0o600 });
+  await Deno.writeTextFile(canary, "not visible inside", { mode: 0o600 });
   const ulimits = [
     inUnits(limits?.memoryBytes, 1024),
     inUnits(limits?.processes, 1),

@@ -21,6 +21,6 @@ Deno.test("prepareSandbox() refuses a workspace around what only the host may se
   await assertRejects(
     () => prepareSandbox(folders, ["/bin/true"], options),
     ConfigError,
-    `ipybox keeps files of its own in ${workspace}/host, which code must not see`,
+    `ipybox keeps its own files in ${workspace}/host, which code must not see`,
   );
 });

@@ -62,18 +62,18 @@ export function selfTestFailures(
   if (report.platform === "linux") {
     const { allowUnixSockets = false, ambiguousProcess = false } = options;
     const socket = report.unix_socket === "EPERM" || report.unix_socket === "EACCES";
-    check(socket || allowUnixSockets, "Unix sockets can be made");
+    check(socket || allowUnixSockets, "Unix sockets can be created");
     check(report.seccomp === "2", "no seccomp filter is active");
     check(report.no_new_privs === "1", "privileges can be gained (no_new_privs is off)");
     const none = (found: readonly string[] | undefined, failure: string) =>
       check(found?.length === 0, `${failure}: ${found?.join(", ") ?? "not looked at"}`);
     none(report.capabilities, "it has capabilities");
     none(report.shared_namespaces, "it shares namespaces with the host");
-    check(report.keyring === "EPERM", "the kernel's keys can be asked for");
+    check(report.keyring === "EPERM", "the kernel's keys can be requested");
     const keepsToItself = report.datagrams === "EPERM" || allowUnixSockets;
-    check(keepsToItself, "Unix sockets can be reached by way of a pair");
-    check(report.setuid === "EPERM", "files can be made that run as their owner");
-    none(report.writable, "files of the machine can be written");
+    check(keepsToItself, "Unix sockets can be reached through a socket pair");
+    check(report.setuid === "EPERM", "setuid files can be created");
+    none(report.writable, "the machine's files can be written");
     none(report.readable, "the kernel's own files can be read");
     check(report.canary_port !== "open", "a port of the host can be reached");
     check(

@@ -19,7 +19,7 @@ import { writeSettings } from "./wall.ts";
 import { userFolders } from "./workspace.ts";
 import { settledPaths } from "./writers.ts";
 
-/** A program that is to run in a sandbox of its own, and what it is given. */
+/** A program that is to run in its own sandbox, and what it is given. */
 interface ServerProgram {
   /** The program. */
   readonly command: ProgramPath;
@@ -33,7 +33,7 @@ interface ServerProgram {
 
 /** What the sandbox of a server is made of. */
 interface ServerSandboxOptions {
-  /** A folder of its own, which it may write. It exists, and nobody else writes to it. */
+  /** Its own writable folder. It exists, and nobody else writes to it. */
   readonly folder: string;
   /** An empty folder that only the host sees. */
   readonly hostPrivate: string;
@@ -52,12 +52,12 @@ interface ServerSandboxOptions {
   readonly belongings: AsyncDisposableStack;
   /** Where it says what it does. */
   readonly log: Logger;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Says how a program is started in a sandbox of its own.
+ * Says how a program is started in its own sandbox.
  *
  * It can read the system's programs, its own installation, and what its arguments name; it can write
  * its own folder; it has no network. A settings file adds to that. What executed code must not see

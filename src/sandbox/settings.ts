@@ -166,7 +166,7 @@ function userPath(path: string, input: PolicyInput): SettingsPath {
   if (path === "~" || path.startsWith("~/")) {
     if (input.home === undefined) {
       throw new TypeError(
-        `Cannot tell what ${path} in the sandbox config is: HOME is not readable`,
+        `Cannot resolve ${path} in the sandbox config: HOME is not readable`,
       );
     }
     return input.home + path.slice(1);

@@ -164,7 +164,7 @@ async function srtDeno(search: ProgramSearch = {}): Promise<ProgramPath> {
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
     throw new SandboxUnavailableError(
-      `Cannot run the sandbox runtime srt, nor get it with Deno: ${cause.message}`,
+      `Cannot run the sandbox runtime srt, nor download it with Deno: ${cause.message}`,
       `npm install -g ${SRT_PACKAGE}@${SRT_VERSION}`,
       { cause },
     );
@@ -193,7 +193,7 @@ async function denoOutput(
   const end = await runProgram(deno, { args, env: { NO_COLOR: "1" }, signal });
   if (end.success) return end.stdout;
   throw new SandboxUnavailableError(
-    `Cannot get the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${end.stderr.trim()}`,
+    `Cannot download the sandbox runtime: \`deno ${args.join(" ")}\` failed: ${end.stderr.trim()}`,
     `deno cache npm:${SRT_PACKAGE}@${SRT_VERSION}`,
   );
 }
@@ -215,7 +215,7 @@ export async function checkSrt(): Promise<Prerequisite> {
     return { name: "srt", state: "missing", version: null, detail, fix };
   }
   // A download that was interrupted leaves the package without what it depends on.
-  const detail = "srt is there, but does not start";
+  const detail = "srt is installed, but does not start";
   return { name: "srt", state: "missing", version: null, detail, fix: `deno cache ${SPECIFIER}` };
 }
 
@@ -230,7 +230,7 @@ export async function cacheSrt(signal?: AbortSignal): Promise<void> {
   const lines = stderr.split("\n").filter((line) => line.trim() !== "");
   throw new EnvironmentNotReadyError(
     `Cannot download ${SPECIFIER}:${lines.slice(0, 8).map((line) => `\n  ${line}`).join("")}`,
-    "Connect to the network, or to the npm registry of your .npmrc, and run: ipybox setup",
+    "Connect to the network, or to the npm registry in your .npmrc, and run: ipybox setup",
   );
 }
 

@@ -82,7 +82,7 @@ const REFUSED: Numbers = {
   vhangup: [153, 58],
 };
 
-/** In a user namespace of its own, code could undo mounts that keep files from it. */
+/** In its own user namespace, code could undo mounts that keep files from it. */
 const NAMESPACES: Numbers = {
   fsconfig: 431,
   fsmount: 432,
@@ -220,12 +220,12 @@ export function syscallFilter(
   ]);
 }
 
-/** Answers if a comparison with what was loaded holds, else goes on. */
+/** Answers if a comparison with what was loaded holds, else continues. */
 function answerIf(comparison: number, value: number, answer: number): Instruction[] {
   return [[comparison, 0, 1, value], [RETURN, 0, 0, answer]];
 }
 
-/** Answers unless what was loaded has the value, else goes on. */
+/** Answers unless what was loaded has the value, else continues. */
 function answerUnless(value: number, answer: number): Instruction[] {
   return [[JUMP_IF_EQUAL, 1, 0, value], [RETURN, 0, 0, answer]];
 }

@@ -86,7 +86,7 @@ export function installCommand(
   const { manager, root } = options;
   const packages = packagesOf(tools, manager);
   if (manager === undefined) {
-    return `Install ${packages.join(", ")} with the package manager of this system`;
+    return `Install ${packages.join(", ")} with this system's package manager`;
   }
   const sudo = root || manager.name === "brew" ? [] : ["sudo"];
   const steps = manager === APT_GET ? [["update"]] : [];
@@ -190,7 +190,7 @@ async function startOf(
     false,
     options.yes
       ? "not installed: passwordless sudo does not work here"
-      : "not installed: that needs root, or --yes with passwordless sudo",
+      : "not installed: requires root, or --yes with passwordless sudo",
   );
 }
 

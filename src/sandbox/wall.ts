@@ -7,7 +7,7 @@
  * the outer one's files only those that the settings name. `srt` starts it in the place where it would
  * start its own filter.
  *
- * There is no session keyring of its own: the filter refuses every call that could name one.
+ * It has no separate session keyring: the filter refuses every call that could name one.
  *
  * @module
  */
@@ -74,7 +74,7 @@ async function buildWall(
   const filter = syscallFilter({ unixSockets: allowAllUnixSockets, namespaces });
   if (filter === undefined) {
     throw new SandboxUnavailableError(
-      `There is no system call filter for ${Deno.build.arch}`,
+      `No system call filter for ${Deno.build.arch}`,
       "Run ipybox on x86_64 or aarch64, or without a sandbox: --no-sandbox",
     );
   }
@@ -138,7 +138,7 @@ function listOf(
   ].join("");
 }
 
-/** Where the inner sandbox has file systems of its own. */
+/** Where the inner sandbox has its own file systems. */
 const FRESH = ["/", "/tmp", "/dev", "/dev/pts", "/dev/shm", "/dev/mqueue", "/proc", "/sys"];
 
 /** What is mounted in the inner sandbox. */

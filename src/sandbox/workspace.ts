@@ -29,11 +29,11 @@ export async function refuseNested(workspace: string): Promise<void> {
   const [outer] = await workspacesAbove(workspace);
   if (outer === undefined) return;
   throw new ConfigError(
-    `Cannot use ${workspace} as workspace: it lies in the workspace ${outer}, whose code may have ` +
-      `written here what ipybox would obey. If ${outer} is no workspace any more, remove ` +
+    `Cannot use ${workspace} as workspace: it is in the workspace ${outer}, whose code may have ` +
+      `written files here that ipybox would obey. If ${outer} is no longer a workspace, remove ` +
       `${
         join(outer, STATE_FOLDER)
-      }; if you trust what its code did, --nested-workspace (\`nestedWorkspace\`) accepts it`,
+      }; if you trust what its code did, add --nested-workspace (\`nestedWorkspace\`)`,
   );
 }
 
@@ -42,11 +42,11 @@ export function refuseNesting(workspace: string, states: readonly string[]): voi
   const [first] = states;
   if (first === undefined) return;
   throw new ConfigError(
-    `Cannot use ${workspace} as workspace: it holds the workspace ${dirname(first)}, whose files ` +
-      `its code could change. Choose a folder of its own; if ${
-        dirname(first)
-      } is no workspace any ` +
-      `more, remove ${first}; --nested-workspace (\`nestedWorkspace\`) accepts it`,
+    `Cannot use ${workspace} as workspace: it contains the workspace ${
+      dirname(first)
+    }, whose files ` +
+      `its code could change. Choose a separate folder; if ${dirname(first)} is no longer a ` +
+      `workspace, remove ${first}; or add --nested-workspace (\`nestedWorkspace\`)`,
   );
 }
 
@@ -56,7 +56,7 @@ async function hasState(folder: string, owner: number | null | undefined): Promi
   return state !== undefined && (owner === undefined || state.uid === owner);
 }
 
-/** What a sandbox is told of a project. */
+/** What a sandbox knows of a project. */
 export interface ProjectPaths {
   /** What code can read. */
   readonly readable: readonly string[];
@@ -76,8 +76,8 @@ export async function projectPaths(project: string, workspace: string): Promise<
   const isOwn = isInside(workspace, join(folder, STATE_FOLDER));
   if (!isOwn && (isInside(workspace, folder) || isInside(folder, workspace))) {
     throw new ConfigError(
-      `Cannot use ${folder} as project: code writes to the workspace ${workspace}, and must not to ` +
-        "the project; choose a workspace apart from it",
+      `Cannot use ${folder} as project: code writes to the workspace ${workspace}, and must not write to ` +
+        "the project; choose a workspace outside it",
     );
   }
   if (isWide(folder)) {
@@ -98,7 +98,7 @@ export async function projectWorkspace(project: string): Promise<string> {
   const data = dataFolder();
   if (data === undefined) {
     throw new ConfigError(
-      "Cannot tell where a project's workspace is, as HOME is not set: name one by --workspace",
+      "Cannot find the project's workspace because HOME is not set: specify one with --workspace",
     );
   }
   const folder = await Deno.realPath(project);
@@ -127,7 +127,7 @@ export async function refuseUserFoldersIn(workspace: string): Promise<void> {
   for (const [what, folder] of kept) {
     if (folder === undefined || !isInside(await realPlace(folder), workspace)) continue;
     throw new ConfigError(
-      `Cannot use ${workspace} as workspace: ${what} kept in ${folder}; choose a folder of its own`,
+      `Cannot use ${workspace} as workspace: ${what} stored in ${folder}; choose a separate folder`,
     );
   }
 }
@@ -189,12 +189,12 @@ async function requireLasting(path: string, workspace: string, what: string): Pr
     if (!(error instanceof ConfigError)) throw error;
     await reliablePath(path, { workspace, what, anchors: readOnly }); // says what else is wrong
     throw new ConfigError(
-      `Cannot use ${path} as ${what}: executed code could replace or have made it: it lies in ` +
+      `Cannot use ${path} as ${what}: executed code could replace it or may have created it: it is in ` +
         (record === undefined
-          ? "the workspace, and ipybox cannot remember what was there before code ran, because its " +
-            "state folder (XDG_STATE_HOME) cannot be used. Use one outside of the workspace"
-          : "what was not there when code first ran in the workspace, or was made anew since. Use " +
-            "one outside of the workspace; or, if you made it while no code ran there, end all " +
+          ? "the workspace, and ipybox cannot record what existed before code ran, because its " +
+            "state folder (XDG_STATE_HOME) cannot be used. Use one outside the workspace"
+          : "something that did not exist when code first ran in the workspace, or was recreated since. Use " +
+            "one outside the workspace; or, if you created it while no code ran there, end all " +
             `sessions there and: rm '${record}'`),
       { cause: error },
     );

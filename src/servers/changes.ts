@@ -21,7 +21,7 @@ export class ToolChanges implements AsyncDisposable {
   readonly #limits = new Map<string, RateLimit>();
   #renew: Renew | undefined;
 
-  /** @param log Told of what cannot be followed. */
+  /** @param log Receives what cannot be followed. */
   constructor(log: Logger) {
     this.#log = log;
   }
@@ -48,7 +48,7 @@ export class ToolChanges implements AsyncDisposable {
     if (this.#changeable.has(serverName)) this.add(serverName);
   }
 
-  /** A server was registered anew, or is no more. */
+  /** A server was registered again, or is no more. */
   forget(serverName: string): void {
     this.#changed.delete(serverName);
     this.#changeable.delete(serverName);

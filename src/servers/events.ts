@@ -22,7 +22,7 @@ export interface ProgressEvent {
   readonly toolName: string;
   /** How much is done. */
   readonly progress: number;
-  /** How much there is to do, where the server knows it. */
+  /** The total amount, if the server knows it. */
   readonly total?: number;
   /** What is being done, in words. */
   readonly message?: string;
@@ -32,7 +32,7 @@ export interface ProgressEvent {
 export interface LogEvent {
   /** Tells it from the other events. */
   readonly type: "log";
-  /** The call that was under way, where there was just one at that server. */
+  /** The current call, if there was exactly one on that server. */
   readonly callId?: string;
   /** The registered server. */
   readonly serverName: string;
@@ -44,7 +44,7 @@ export interface LogEvent {
   readonly data: unknown;
 }
 
-/** An MCP server's tools are no longer those that its Python API was generated from. */
+/** An MCP server's tools have changed since its Python API was generated. */
 export interface ToolsChangedEvent {
   /** Tells it from the other events. */
   readonly type: "tools_changed";
@@ -75,7 +75,7 @@ export interface CallEndedEvent {
   readonly type: "call_ended";
   /** The call's id. */
   readonly callId: string;
-  /** What was decided; absent where it failed before. */
+  /** The decision; absent if the call failed before it. */
   readonly decision?: "allow" | "deny";
   /** Who decided: `"policy"`, `"consent"`, `"approver"`, or why nobody did. */
   readonly by?: string;
@@ -96,7 +96,7 @@ export type CallEvent = CallStartedEvent | CallEndedEvent;
 const EVENTS_PER_SECOND = 100;
 const EVENTS_AT_ONCE = 500;
 
-/** Passes what servers tell on to whoever watches, and knows which calls are under way. */
+/** Passes what servers report to observers, and knows which calls are running. */
 export class ServerEvents {
   readonly #watchers = new Set<(event: ServerEvent) => void>();
   readonly #followers = new Set<(event: CallEvent) => void>();
@@ -109,7 +109,7 @@ export class ServerEvents {
   }
 
   /**
-   * Calls back with each event until disposed. A server that tells too much at once is cut short.
+   * Calls back with each event until disposed. A server that reports too much in a burst is cut short.
    *
    * @param watcher Called with each event. What it throws would be lost, so it does not.
    * @returns Disposing it ends the watch.
@@ -206,15 +206,15 @@ export class CallEvents implements CallObserver {
 
 /** Who takes what servers say. */
 interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
-  /** Told of logs and of tools that changed. */
+  /** Receives logs and changed tools. */
   readonly events: ServerEvents;
-  /** Told of tools that changed, and of servers that start. */
+  /** Receives changed tools, and servers that start. */
   readonly changes: ToolChanges;
   /** Where questions are asked. */
   readonly elicitations: ElicitationChannel;
   /** Says which questions are declined without asking. */
   readonly gate: ApprovalGate;
-  /** Told of those. */
+  /** Receives those. */
   readonly log: Logger;
 }
 
@@ -257,7 +257,7 @@ export class ServerMessages {
     const denial = gate.judge(questionCall(source, question));
     if (denial === undefined) return await elicitations.ask(source, question, signal);
     const { reason = "Denied by the approval policy" } = denial;
-    log.debug(`Declined a question of MCP server "${serverName}": ${reason}`);
+    log.debug(`Declined a question from MCP server "${serverName}": ${reason}`);
     return { action: "decline" };
   }
 }

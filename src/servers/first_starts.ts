@@ -32,7 +32,7 @@ interface FirstStartsOptions {
   readonly variables: VariableLookup | undefined;
   /** Has the others approved. */
   readonly approve: Calls["approve"];
-  /** Told of servers that nobody could be asked about. */
+  /** Receives servers that nobody could be asked about. */
   readonly log: Logger;
 }
 
@@ -70,16 +70,16 @@ export class FirstStarts {
       serverName: "ipybox",
       toolName: "start_mcp_server",
       arguments: sealObject(toExact({ server_name: serverName, ...shownOf(evidence) })),
-      description: `Starts or reaches this, outside the code's sandbox: ` +
+      description: `Starts or connects to this, outside the code's sandbox: ` +
         `${launchText(evidence.params)}\n` +
         `The workspace's ${registry.path} names it, but you have not registered it: it may have ` +
-        "come with the files here, or code may have written it. Only what your own environment fills " +
-        "in still stands as ${VAR}.",
+        "come with these files, or code may have written it. Only what your own environment fills " +
+        "in is still shown as ${VAR}.",
     };
     // Without the values of variables and headers, which may be secret.
     const launch = launchText(params);
     const noted = sealObject(toExact({ server_name: serverName, server: launch }));
-    const check = () => "it is started as it is registered, or not at all";
+    const check = () => "it can only be started as registered";
     try {
       await approve(call, { noted: { ...call, arguments: noted }, check, signal });
     } catch (error) {
@@ -87,8 +87,8 @@ export class FirstStarts {
       this.#log.warn(`MCP server "${serverName}" was not started: ${launch}`);
       const { reason = error.message } = error.details;
       const message = `MCP server "${serverName}" was not started: ${reason}. It is in the ` +
-        "workspace's registry, but the user has not registered it. They can look at it by " +
-        "`ipybox servers`, and register it by `ipybox register`";
+        "workspace's registry, but the user has not registered it. They can review it with " +
+        "`ipybox servers`, and register it with `ipybox register`";
       throw new ToolCallError(error.type, message, { reason }, { cause: error });
     }
     await registry.accept(serverName, evidence);
@@ -132,7 +132,7 @@ interface StartEvidenceOptions {
   readonly workspace: string | undefined;
   /** Where `${VAR}` comes from, instead of the environment and the workspace's `.env`. */
   readonly variables: VariableLookup | undefined;
-  /** Told of a `.env` that is left alone. */
+  /** Called with a `.env` that is ignored. */
   readonly log: Logger;
 }
 
@@ -256,9 +256,9 @@ class NamedFiles {
 
   #tooMuch(): ConfigError {
     return new ConfigError(
-      `Cannot start MCP server "${this.#serverName}": it names too much of .ipybox/ to ask about. ` +
-        "If you trust it, register it by `ipybox register`, or put its program into a folder of its " +
-        "own in .ipybox/",
+      `Cannot start MCP server "${this.#serverName}": it names too many files in .ipybox/ to ask about. ` +
+        "If you trust it, register it with `ipybox register`, or put its program into its own folder " +
+        "in .ipybox/",
     );
   }
 }

@@ -61,7 +61,7 @@ function serversIn(path: string, file: unknown): Readonly<Record<string, unknown
     throw new ConfigError(`Invalid servers in ${path}: "${place.join(".")}" must be an object`);
   }
   const places = PLACES.map((place) => `"${place.join(".")}"`).join(", ");
-  throw new ConfigError(`There are no servers in ${path}: it has none of ${places}`);
+  throw new ConfigError(`No servers in ${path}: it has none of ${places}`);
 }
 
 /** Writes an editor's variables as ours. What only the editor can fill in is refused by its name. */
@@ -73,7 +73,7 @@ function withOwnVariables(server: string, value: unknown): unknown {
       if (home !== undefined) return "${HOME}";
       if (other === undefined) return undefined;
       throw new ConfigError(
-        `"${server}" uses \${${body}}, which only the editor can fill in: replace it by \${NAME}, ` +
+        `"${server}" uses \${${body}}, which only the editor can fill in: replace it with \${NAME}, ` +
           "and set NAME in the environment or in the workspace's .env",
       );
     });

@@ -17,7 +17,7 @@ import type { ServerRegistry } from "./registry.ts";
 /** How MCP servers are used, beside how they are reached. */
 export interface ServerPoolOptions extends ConnectOptions {
   /**
-   * How many requests one MCP server is sent at once; the others wait.
+   * How many concurrent requests one MCP server receives; the others wait.
    *
    * @default {64}
    */
@@ -44,7 +44,7 @@ interface McpPoolOptions extends ServerPoolOptions, Pick<SessionConnectOptions, 
 /** What is done with a connection. */
 type Use<T> = (connection: McpConnection, signal: AbortSignal) => Promise<T>;
 
-/** How many requests a server is sent at once. */
+/** How many concurrent requests a server receives. */
 const MAX_CONCURRENT_CALLS = 64;
 /** How long a list must stay as it is: servers that add several tools report each. */
 const SETTLE_MS = 100;
@@ -113,7 +113,7 @@ export class McpPool implements AsyncDisposable {
         return connection.findTool(toolName, signal);
       });
     }
-    slot.stay(); // whoever looks a tool up is about to call it, once that is approved
+    slot.stay(); // a caller that looks a tool up is about to call it, once approved
     return known;
   }
 
@@ -216,7 +216,7 @@ export class McpPool implements AsyncDisposable {
     const present = this.#slots.get(serverName);
     if (present?.params === params || present?.wanted === JSON.stringify(params)) return present;
     if (present !== undefined) {
-      this.#log.info(`MCP server "${serverName}" was registered anew and is restarted`);
+      this.#log.info(`MCP server "${serverName}" was registered again; restarting it`);
       this.#end(serverName);
     }
     const { hooks, ...connect } = this.#options;
@@ -231,7 +231,7 @@ export class McpPool implements AsyncDisposable {
     return slot;
   }
 
-  /** Stops a server without waiting for it, so that a new one can take its place at once. */
+  /** Stops a server without waiting for it, so that a new one can take its place immediately. */
   #end(serverName: string): void {
     const slot = this.#slots.get(serverName);
     if (slot === undefined) return;
@@ -271,13 +271,13 @@ interface ServerSlotOptions {
   readonly params: ServerParams;
   /** How it is connected to. */
   readonly connect: Omit<SessionConnectOptions, "signal">;
-  /** How many requests it is sent at once; the others wait. */
+  /** How many concurrent requests it receives; the others wait. */
   readonly maxConcurrentCalls: number;
   /** How long it is kept without a request, in milliseconds. */
   readonly idleMs: number;
 }
 
-/** A connection that lived this long was a working one: the next is made at once. */
+/** A connection that lived this long was a working one: the next is made immediately. */
 const STABLE_MS = 10_000;
 const FIRST_DELAY_MS = 200;
 const LONGEST_DELAY_MS = 10_000;
@@ -308,7 +308,7 @@ class ServerSlot implements AsyncDisposable {
     this.#turns = new Semaphore(options.maxConcurrentCalls);
   }
 
-  /** Waits for a turn, and keeps the server from being stopped as idle meanwhile. */
+  /** Waits for a turn, and keeps the server from being stopped as idle in the meantime. */
   async turn(signal: AbortSignal): Promise<Disposable> {
     signal.throwIfAborted();
     this.#users++;
@@ -376,7 +376,7 @@ class ServerSlot implements AsyncDisposable {
     const current = this.#current;
     this.#forget(); // the next call starts it again
     if (current === undefined) return;
-    connect.log?.debug(`MCP server "${serverName}" is stopped: nobody used it`);
+    connect.log?.debug(`MCP server "${serverName}" was stopped because it was idle`);
     const failed = (error: unknown) =>
       connect.log?.error(`Cannot stop MCP server "${serverName}": ${error}`);
     current.then((connection) => connection[Symbol.asyncDispose]()).catch(failed);

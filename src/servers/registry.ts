@@ -59,7 +59,7 @@ export class ServerRegistry {
    *
    * @param options The workspace, and servers of this process.
    * @returns The registry.
-   * @throws {ConfigError} The file is no registry, with line and column, or goes through a link.
+   * @throws {ConfigError} The file is not a registry, with line and column, or goes through a link.
    * @throws {TypeError} A server's name cannot be one.
    */
   static async open(options: ServerRegistryOptions = {}): Promise<ServerRegistry> {
@@ -132,13 +132,13 @@ export class ServerRegistry {
   }
 
   /**
-   * Registers a server, in the file where there is one. It takes effect at once.
+   * Registers a server, in the file where there is one. It takes effect immediately.
    *
    * @param name Its name.
    * @param params How it is started or reached.
    * @returns Takes it back: what was registered before is so again.
    * @throws {TypeError} The name cannot be a server's.
-   * @throws {ConfigError} The parameters make no sense, or the file is no registry.
+   * @throws {ConfigError} The parameters make no sense, or the file is not a registry.
    */
   async register(name: string, params: ServerParams): Promise<() => Promise<void>> {
     checkServerName(name);
@@ -163,7 +163,7 @@ export class ServerRegistry {
    *
    * @param name Its name.
    * @returns Whether it was registered.
-   * @throws {ConfigError} The file is no registry.
+   * @throws {ConfigError} The file is not a registry.
    */
   async unregister(name: string): Promise<boolean> {
     await this.#edit(name, undefined);
@@ -176,7 +176,7 @@ export class ServerRegistry {
   async #edit(name: string, params: unknown): Promise<unknown> {
     if (this.path === undefined || this.#folder === undefined) return undefined;
     using _turn = await this.#edits.acquire(); // a lock is for processes, and this is one
-    // Else one of two processes that change the file at once would undo what the other did.
+    // Else one of two processes that change the file concurrently would undo what the other did.
     using _lock = await lockPlainFolder(this.#folder, "mcp.lock");
     const file = await this.#read();
     const before = file.mcpServers[name];

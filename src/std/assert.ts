@@ -1,7 +1,7 @@
 /**
  * `@std/assert` by its bare name: the same code from npm, with the types that npm's copy lacks.
  *
- * JSR cannot be assumed reachable where this project is built; whoever can reach it changes one
+ * JSR cannot be assumed reachable where this project is built; a maintainer who can reach it changes one
  * line of the import map in `deno.json`.
  *
  * @module

@@ -1,4 +1,4 @@
-/** What {@linkcode parseArgs} is told of a command line. */
+/** What {@linkcode parseArgs} knows of a command line. */
 export interface ParseOptions {
   /** Options that take no value. */
   boolean?: readonly string[];
@@ -16,7 +16,7 @@ export interface ParseOptions {
   "--"?: boolean;
   /** Takes everything after the first positional argument as positional. */
   stopEarly?: boolean;
-  /** Called for each argument that is no known option; returning `false` drops it. */
+  /** Called for each argument that is not a known option; returning `false` drops it. */
   unknown?: (argument: string, key?: string, value?: unknown) => unknown;
 }
 

@@ -94,7 +94,7 @@ export class ArgumentsEditor {
     const left = new Map(others.entries);
     const texts = new Map(this.#texts.map(({ key, area }) => [key, area.value]));
     for (const key of left.keys()) {
-      if (texts.has(key)) throw new Error(`${JSON.stringify(key)} has a field of its own`);
+      if (texts.has(key)) throw new Error(`${JSON.stringify(key)} has a separate field`);
     }
     const entries = [];
     for (const [key] of this.#node.entries) {

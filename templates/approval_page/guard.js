@@ -111,7 +111,7 @@ export class GuardedForm {
     if (this.request !== request || fate === "counted") return;
     this.#busy = false;
     this.update();
-    this.tell(error ?? "It was decided before, or withdrawn.");
+    this.tell(error ?? "It has already been decided or withdrawn.");
   }
 
   /** Says what is wrong. */

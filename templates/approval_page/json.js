@@ -95,7 +95,7 @@ class Reader {
       if (this.#peek() !== '"') this.#fail("expected a name in double quotes");
       const start = this.#at;
       const key = this.#string();
-      if (keys.has(key)) this.#fail(`${quoted(key)} stands here twice`, start);
+      if (keys.has(key)) this.#fail(`${quoted(key)} appears twice`, start);
       keys.add(key);
       if (this.#peek() !== ":") this.#fail("expected a colon");
       this.#at++;
@@ -131,7 +131,7 @@ class Reader {
     for (let at = start + 1;;) {
       // By searching, not by one pattern for the whole: strings may be millions of characters long.
       const found = this.#find(/["\\]/g, at);
-      if (found === -1) this.#fail("this text has no end", start);
+      if (found === -1) this.#fail("this string has no end", start);
       if (this.#text[found] === "\\") at = found + 2;
       else {
         this.#at = found + 1;
@@ -141,7 +141,7 @@ class Reader {
     try {
       return JSON.parse(this.#text.slice(start, this.#at));
     } catch {
-      this.#fail("this text has a line break or an unknown escape in it", start);
+      this.#fail("this string contains a line break or an unknown escape", start);
     }
   }
 

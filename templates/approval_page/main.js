@@ -15,7 +15,7 @@ const STATES = {
   connecting: "Connecting …",
   open: "Connected",
   lost: "Connection lost, trying again …",
-  ended: "ipybox has ended",
+  ended: "ipybox has stopped",
   closed: "This page has expired. Open the newest link in ipybox's log",
 };
 
@@ -129,13 +129,13 @@ function emptyView() {
   return el(
     "div",
     { class: "empty" },
-    el("h2", {}, "Nothing waits for you"),
+    el("h2", {}, "Nothing is waiting for you"),
     el("p", {}, "Calls that need your decision appear here as they come."),
   );
 }
 
 function endedView() {
-  const text = "It ended without a decision of yours here. Choose the next request in the list.";
+  const text = "It ended without your decision here. Choose the next request in the list.";
   return el("p", { class: "note" }, text);
 }
 

@@ -42,7 +42,7 @@ export class QuestionForm extends GuardedForm {
   show(request) {
     const { question, server_name } = request;
     this.#fields = (question.fields ?? []).map(fieldOf);
-    const who = el("p", { class: "note" }, foreign(server_name), " gets what you fill in here.");
+    const who = el("p", { class: "note" }, foreign(server_name), " receives what you enter here.");
     this.#card.replaceChildren(who, ...this.#fields.map(({ element }) => element));
     this.#open.hidden = question.kind !== "url";
     label(this.#accept, question.kind === "url" ? "I opened it" : "Send answer");

@@ -15,15 +15,15 @@ const KINDS = {
   tool: "Tool call",
   shell: "Shell command",
   shell_magic: "Shell cell",
-  resource: "Request for a resource",
-  change: "Change of the setup",
-  elicitation: "Question of an MCP server",
+  resource: "Resource request",
+  change: "Setup change",
+  elicitation: "Question from an MCP server",
 };
 
 const HINTS = [
   ["readOnlyHint", "read-only", "changes things"],
   ["destructiveHint", "may destroy things", "destroys nothing"],
-  ["idempotentHint", "the same again if called twice", "adds up if called twice"],
+  ["idempotentHint", "no further effect if repeated", "repeating it has further effects"],
   ["openWorldHint", "outside access", "no outside access"],
 ];
 

@@ -223,7 +223,7 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
         # What is killed may just have started another process.
         while left := list(strays(kept)):
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Processes that a kernel has left do not end: {left}")
+                raise TimeoutError(f"Processes left by a kernel do not end: {left}")
             for pid in left:
                 try:
                     os.kill(pid, signal.SIGKILL)

@@ -29,7 +29,7 @@ if sys.platform == "linux":
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
-        sys.exit("The gateway ended while the kernel started")
+        sys.exit("The gateway ended while the kernel was starting")
 
 SETTINGS = json.load(sys.stdin)
 os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)

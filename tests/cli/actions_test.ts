@@ -128,7 +128,7 @@ from .api import run
 const BROKEN_REPORT = `
 failed  bad.one
           api.py imports impl.py: import it inside run()
-          api.py has no documentation: its first line is what lists show
+          api.py has no docstring: lists show its first line
           __init__.py does not export run(): from .api import run
           parameter 'a' of run() has no type
           run() has the parameters ['a', 'b'] in api.py and ['a'] in impl.py
@@ -173,7 +173,7 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
       [["show", "../etc.x"], 'No saved action "../etc.x"'],
       [["run", "good.one", "--arg", "number"], 'Option --arg takes NAME=VALUE: received "number"'],
       [["run", "good.one", "--args", "[1]"], 'Option --args takes a JSON object: received "[1]"'],
-      [["run"], "Name a saved action as CATEGORY.NAME"],
+      [["run"], "Specify a saved action as CATEGORY.NAME"],
       [["save"], 'Unknown action "save": use list, show, check or run'],
     ] as const
   ) {

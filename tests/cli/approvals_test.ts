@@ -67,7 +67,7 @@ Deno.test("ipybox approvals insists on a terminal", async () => {
   for (const args of [["approvals"], ["approvals", "--link"]]) {
     const { code, stdout, stderr } = await ipybox(args);
     assertEquals([code, stdout], [2, ""]);
-    assertStringIncludes(stderr, "a person decides, not a program");
+    assertStringIncludes(stderr, "a person must decide, not a program");
   }
 });
 

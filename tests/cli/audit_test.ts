@@ -31,7 +31,7 @@ Deno.test("ipybox audit only reads", async () => {
     stdout: "0 lines are intact\n",
     stderr: "",
   });
-  assertEquals((await ipybox(["audit"], { cwd })).stderr, "There are no entries yet\n");
+  assertEquals((await ipybox(["audit"], { cwd })).stderr, "No entries yet\n");
   assertEquals(await Array.fromAsync(Deno.readDir(cwd)), []);
 });
 

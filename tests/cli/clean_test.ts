@@ -31,7 +31,7 @@ Deno.test("ipybox clean leaves sessions in use alone", async () => {
 
     const { code, stderr } = await ipybox(args, options);
     assertEquals(code, 0, stderr);
-    assertStringIncludes(stderr, "Left alone: 1 session in use");
+    assertStringIncludes(stderr, "Kept 1 session in use");
     assert(await exists(session));
   }
   assertStringIncludes((await ipybox(args, options)).stdout, sessions);
@@ -73,5 +73,5 @@ Deno.test("ipybox clean removes what is left over, and nothing else", async () =
   assertEquals([done.code, done.stdout], [0, dry.stdout], done.stderr);
   for (const path of leftovers) assert(!await exists(path), path);
   for (const path of needed) assert(await exists(path), path);
-  assertEquals((await ipybox(["clean"], options)).stderr, "Nothing is left over\n");
+  assertEquals((await ipybox(["clean"], options)).stderr, "Nothing to remove\n");
 });

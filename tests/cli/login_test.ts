@@ -52,7 +52,7 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertEquals({ code, stdout }, { code: 3, stdout: "" });
     assertEquals(
       stderr,
-      `ipybox: MCP server "remote" asks for a login: ` +
+      `ipybox: MCP server "remote" requires a login: ` +
         `run \`ipybox register --login ${args.slice(1).join(" ")}\`\n`,
     );
     assertEquals(await filesBelow(workspace.path), new Map());
@@ -98,7 +98,7 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     const first = await ipybox(["logout", "remote", ...at], { env });
     const second = await ipybox(["logout", "remote", ...at], { env });
     assertEquals(first, { code: 0, stdout: "remote: logged out\n", stderr: "" });
-    assertEquals(second, { code: 0, stdout: "", stderr: "remote: there is no login\n" });
+    assertEquals(second, { code: 0, stdout: "", stderr: "remote: not logged in\n" });
     assertEquals(servers.revoked.length, 2);
   });
 
@@ -122,7 +122,7 @@ Deno.test("at a terminal, register asks for the login by itself", async () => {
   await using workspace = await TempFolder.create();
   const args = ["register", "remote", "--url", world.servers.url, "--workspace", workspace.path];
 
-  const { code, output } = await ipyboxAtTerminal(args, [["Ctrl-C gives up.", "!\u0003"]]);
+  const { code, output } = await ipyboxAtTerminal(args, [["Press Ctrl-C to cancel.", "!\u0003"]]);
 
   assertEquals(code, 130, output);
   assertStringIncludes(output, `${world.servers.issuer}/authorize?response_type=code`);

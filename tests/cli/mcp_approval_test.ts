@@ -56,7 +56,7 @@ Deno.test("ipybox mcp declines questions of MCP servers where the client cannot 
   });
 
   const { text } = await host.call("execute_ipython_cell", { code: ASK_FORM });
-  assertMatch(text, /^\[{"action":"decline"}\]\n\nA question of the MCP server "raw" was declined/);
+  assertMatch(text, /^\[{"action":"decline"}\]\n\nA question from MCP server "raw" was declined/);
 });
 
 Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () => {

@@ -80,7 +80,7 @@ Deno.test("A client of the newer era opens sessions, names them and closes them"
 
   const full = await host.call("open_session");
   assertEquals(full.isError, true);
-  assertStringIncludes(full.text, "There are 2 sessions already: close one");
+  assertStringIncludes(full.text, "All 2 sessions are in use: close one");
   assertEquals((await host.call("close_session", { session })).text, `Closed session ${session}`);
   const gone = await host.call(CELL, { code: "x", session });
   assertEquals(gone.isError, true);
@@ -299,10 +299,16 @@ Deno.test("ipybox mcp --http says what is wrong with its options", async () => {
   for (
     const [args, message] of [
       [["--http", "80000"], 'takes a port from 0 to 65535: received "80000"'],
-      [["--http", String(taken.addr.port)], `Port ${taken.addr.port} is taken: choose another one`],
+      [
+        ["--http", String(taken.addr.port)],
+        `Port ${taken.addr.port} is in use: choose another one`,
+      ],
       [["--host", "0.0.0.0"], "Option --host needs --http"],
-      [[...http, "--no-token", "--host", "0.0.0.0"], "Option --no-token is for loopback only"],
-      [[...http, "--no-token", "--token-file", "short"], "contradict each other"],
+      [
+        [...http, "--no-token", "--host", "0.0.0.0"],
+        "Option --no-token works only on a loopback address",
+      ],
+      [[...http, "--no-token", "--token-file", "short"], "cannot be combined"],
       [[...http, "--token-file", "short"], "A bearer token must have 16 to 1000 characters"],
       [[...http, "--token-file", "none"], 'No file "none"'],
     ] as const

@@ -45,7 +45,7 @@ for (const kind of CLIENT_KINDS) {
     await step("long output is one text, which names its file", async () => {
       const { content, text } = await cell("print('a' * 20_000)");
       assertEquals(content.map(({ type }) => type), ["text"]);
-      assertMatch(text, /\[The whole output: [^\n]+\.txt \(ipybox:\/\/outputs\/[^\n]+\)\]$/);
+      assertMatch(text, /\[Full output: [^\n]+\.txt \(ipybox:\/\/outputs\/[^\n]+\)\]$/);
     });
 
     await step("an exception is a result, with the text and the image before it", async () => {

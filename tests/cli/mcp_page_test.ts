@@ -88,7 +88,7 @@ for (const kind of CLIENT_KINDS) {
       assertStringIncludes(declined.text, '[{"action":"decline"}]');
       assertMatch(
         declined.text,
-        /A question of the MCP server "raw" was declined: the user's answer is needed/,
+        /A question from MCP server "raw" was declined: the user's answer is needed/,
       );
       assertNotMatch(JSON.stringify(declined), CODE);
       const page = await enter(browser, addressIn(declined.text), codeIn(host.stderr));

@@ -45,7 +45,7 @@ browserTest("ipybox run --page prints a link, and asks there", async (browser) =
   assertMatch(output, /^1\n/);
   assertStringIncludes(output, "once is enough");
   assertStringIncludes(await stderr, "Refused raw.count(): once is enough");
-  await page.getByText("ipybox has ended").waitFor();
+  await page.getByText("ipybox has stopped").waitFor();
 });
 
 /** Waits for a link in a stream, and leaves the rest of the stream alone. */

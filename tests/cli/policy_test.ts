@@ -48,10 +48,10 @@ Deno.test("ipybox policy checks, tests and explains the workspace's policy and t
   const shell = await ipybox(["policy", "explain", "--shell", "git log | sh"], options);
   assertEquals(
     shell.stdout,
-    "ask: .ipybox/policy.json rule 3 may match, but that cannot be told here: " +
-      "it is more than a simple command: it has a |\n" +
+    "ask: .ipybox/policy.json rule 3 may match, but this is uncertain: " +
+      "it is not a simple command: it has a |\n" +
       "    .ipybox/policy.json rule 3: allow, may match: " +
-      "it is more than a simple command: it has a |\n",
+      "it is not a simple command: it has a |\n",
   );
 
   await Deno.mkdir(`${home.path}/ipybox`);
@@ -78,8 +78,8 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
   const unknown = await explain("files.read-text");
   assertEquals(
     unknown.stdout,
-    "ask: .ipybox/policy.json rule 1 may match, but that cannot be told here: the tool's annotations do not say enough\n" +
-      "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations do not say enough\n",
+    "ask: .ipybox/policy.json rule 1 may match, but this is uncertain: the tool's annotations are incomplete\n" +
+      "    .ipybox/policy.json rule 1: allow, may match: the tool's annotations are incomplete\n",
   );
   assertMatch(unknown.stderr, /^Server "files" has no generated package here, .*register it/);
 
@@ -94,10 +94,10 @@ Deno.test("ipybox policy knows what servers say of their tools, and says what it
     "allow: .ipybox/policy.json rule 1",
   );
   assertEquals((await ipybox(["policy", "test"], options)).stdout, "1 passed, 0 failed\n");
-  assertMatch((await explain("files.write")).stdout, /^ask: .*annotations do not say enough/);
+  assertMatch((await explain("files.write")).stdout, /^ask: .*annotations are incomplete/);
   assertEquals(
     (await explain("--shell", "git log | head")).stdout,
-    "allow: No rule is about shell commands\n",
+    "allow: No rule applies to shell commands\n",
   );
 });
 
@@ -114,7 +114,7 @@ Deno.test("ipybox policy says where a policy is wrong, and that there is none", 
   await Deno.remove(`${workspace.path}/.ipybox/policy.json`);
   const none = await ipybox(["policy", "check"], options);
   assertEquals(none.code, 2);
-  assertStringIncludes(none.stderr, "There is no policy");
+  assertStringIncludes(none.stderr, "No policy found");
 });
 
 Deno.test("a policy decides on calls, and the audit log says how", async () => {
@@ -173,7 +173,7 @@ Deno.test("a policy decides on calls, and the audit log says how", async () => {
   const verified = await ipybox(["audit", "--verify"], { cwd });
   assertEquals([verified.code, verified.stdout.split("\n")[0]], [
     1,
-    "audit.jsonl:1: It was changed: its hash is another",
+    "audit.jsonl:1: The line was changed: its hash does not match",
   ]);
 });
 
@@ -253,7 +253,7 @@ Deno.test("ipybox policy shows, explains and takes back what is remembered", asy
     (await ipybox(["policy", "explain", ...call], options)).stdout.trimEnd().split("\n");
   const id = lines[0]?.slice(0, 8);
   assertEquals(await explain("raw.count"), [
-    `allow: remembered always (${id}), for any arguments, unless the tool changed since; else`,
+    `allow: remembered always (${id}), for any arguments, unless the tool has changed since; otherwise`,
     "ask: There is no policy",
     `    remembered always (${id}), for any arguments: allow`,
   ]);
@@ -319,15 +319,15 @@ Deno.test("a policy that executed code could change is refused", async () => {
     const args = ["policy", "test", "--workspace", `${path}/ws`, "--file", `${path}/${place}`];
     const { code, stderr } = await ipybox(args, { env });
     assertEquals(code, allowed ? 0 : 2, stderr);
-    if (!allowed) assertStringIncludes(stderr, "lies in the workspace", place);
+    if (!allowed) assertStringIncludes(stderr, "is in the workspace", place);
   }
   const run = ["run", "-c", "1", "--workspace", `${path}/ws`];
   const named = await ipybox([...run, "--approve", `${path}/ws/policy.json`], { env });
-  assertStringIncludes(named.stderr, "lies in the workspace");
+  assertStringIncludes(named.stderr, "is in the workspace");
   // the user's own policy in a workspace that is the home folder
   await Deno.mkdir(`${path}/ws/config/ipybox`, { recursive: true });
   await Deno.writeTextFile(`${path}/ws/config/ipybox/policy.json`, "{}");
   const own = await ipybox(run, { env: { XDG_CONFIG_HOME: `${path}/ws/config` } });
   assertEquals(own.code, 2);
-  assertStringIncludes(own.stderr, "lies in the workspace");
+  assertStringIncludes(own.stderr, "is in the workspace");
 });

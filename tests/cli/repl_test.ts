@@ -89,7 +89,7 @@ const cases: readonly Case[] = [
       ["In [1]: ", "import time; k = get_ipython().kernel\r"],
       ["In [2]: ", "k.do_is_complete = lambda code: time.sleep(10**6)\r"],
       ["In [3]: ", "for i in (1, 2):\r"],
-      ["Ctrl-C stops waiting", "\x03"],
+      ["Press Ctrl-C to stop waiting", "\x03"],
       ["Cancelled", "\x15:help\r"],
       [":reset", ""],
       ["In [3]: ", LEAVE],
@@ -115,8 +115,8 @@ const cases: readonly Case[] = [
         "a = 1; import signal, time; signal.signal(2, signal.SIG_IGN); print('be' 'gun'); time.sleep(999)\r",
       ],
       ["begun", "\x03"],
-      ["Still running. Ctrl-C again", "\x03"],
-      ["A fresh kernel goes on, without the variables.", ""],
+      ["Still running. Press Ctrl-C again", "\x03"],
+      ["The kernel was restarted; variables are lost.", ""],
       ["In [1]: ", "a\r"],
       ["In [2]: ", LEAVE],
     ],
@@ -126,7 +126,7 @@ const cases: readonly Case[] = [
     name: "a kernel that dies says so, and a fresh one goes on",
     script: [
       ["In [1]: ", "import os; os._exit(3)\r"],
-      ["A fresh kernel goes on", ""],
+      ["The kernel was restarted", ""],
       ["In [1]: ", "6 * 7\r"],
       ["In [2]: ", LEAVE],
     ],
@@ -211,7 +211,7 @@ const cases: readonly Case[] = [
       ["In [1]: ", "x = input('Name? ')\r"],
       ["Code asks: \x1b[0mName? ", "Adaa\x7f\n"],
       ["In [2]: ", "import getpass; p = getpass.getpass('Key\\x1b[2J: ')\r"],
-      ["Code asks (what you type is not shown): \x1b[0mKey\\x1b[2J: ", "s3kret\x15s3cret\n"],
+      ["Code asks (your input is hidden): \x1b[0mKey\\x1b[2J: ", "s3kret\x15s3cret\n"],
       ["In [3]: ", "print(x.upper(), p[::-1], 'cret' in str(In[:-1]))\r"],
       ["In [4]: ", "\x1b[A\x1b[A\x1b[A"],
       ["x = input('Name? ')", `\x15${LEAVE}`],
@@ -245,7 +245,7 @@ const cases: readonly Case[] = [
       ["In [5]: ", LEAVE],
     ],
     shown: ["\n41\n", "KeyboardInterrupt: Interrupted by user"],
-    hidden: ["A fresh kernel goes on", "kernelbase.py", "Still running"],
+    hidden: ["The kernel was restarted", "kernelbase.py", "Still running"],
   },
   {
     name: "code that asks for ever ends by Ctrl-C that is pressed again and again",
@@ -257,7 +257,7 @@ const cases: readonly Case[] = [
       ["In [2]: ", "ask()\r"],
       ["Code asks: \x1b[0mmore? ", "\x03"],
       ["Code asks: \x1b[0mmore? ", "\x03"],
-      ["A fresh kernel goes on, without the variables.", ""],
+      ["The kernel was restarted; variables are lost.", ""],
       ["In [1]: ", LEAVE],
     ],
     shown: [],
@@ -342,7 +342,7 @@ Deno.test("ipybox repl keeps no history where executed code could read and write
   });
 
   assertEquals(code, 0, output);
-  assertStringIncludes(output, "What you type is not kept");
+  assertStringIncludes(output, "Input will not be saved");
   const kept = await Array.fromAsync(Deno.readDir(join(home.workspace, "state", "ipybox")));
   assertEquals(kept, []);
 });

@@ -97,7 +97,7 @@ const cases: readonly Case[] = [
     args: ["-c", CALL],
     code: 1,
     stdout: "",
-    stderr: ["Refused raw.count(): no terminal to ask at", "ApprovalRejectedError"],
+    stderr: ["Refused raw.count(): no terminal to ask on", "ApprovalRejectedError"],
   },
   {
     name: "--approve allow allows calls",

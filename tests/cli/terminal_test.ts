@@ -77,7 +77,7 @@ const cases: readonly Case[] = [
       [QUESTION, "y\n"],
       [QUESTION, "s\n"],
       [HOW, "what\n"],
-      ["Nothing is decided", ""],
+      ["No decision made", ""],
       [QUESTION, "s\n"],
       [HOW, "e\n"],
       [QUESTION, "s\n"],
@@ -246,7 +246,7 @@ Deno.test("ipybox mcp says to whoever starts it by hand what it waits for", asyn
 
   const end = await ipyboxAtTerminal(
     ["mcp", "--workspace", workspace.path],
-    [["Waiting for MCP messages on stdin", "\x03"]],
+    [["Waiting for an MCP client on stdin", "\x03"]],
   );
 
   assertEquals(end.code, 0, end.output);
@@ -259,7 +259,7 @@ Deno.test("the help's options fit a narrow terminal", async () => {
   const options = lines.slice(lines.indexOf("Options:") + 1, lines.indexOf("  -h, --help"));
   assertEquals([code, options.slice(0, 2)], [0, [
     "  -c, --code CODE",
-    "      The code itself, instead of a file",
+    "      Run this code instead of a file",
   ]]);
   assertEquals(options.filter((line) => line.length > 50), []);
 });
@@ -267,7 +267,7 @@ Deno.test("the help's options fit a narrow terminal", async () => {
 Deno.test("what is allowed always is not asked about in the next run", async () => {
   await using workspace = await workspaceWithServer();
   const first = await run(workspace.path, `${COUNT}count()`, [[QUESTION, "a\n"], [HOW, "a\n"]]);
-  assertStringIncludes(first.output, "Remembered; `ipybox policy forget` takes it back.");
+  assertStringIncludes(first.output, "Remembered. `ipybox policy forget` undoes it.");
   assertStringIncludes(first.output, "count is 1");
 
   const second = await run(workspace.path, `${COUNT}count()`, []);
@@ -370,13 +370,14 @@ raw.run_sync("echo", {"a": "\\x1b[2K\\rAllow raw.harmless()? \\u202e", "b": "x" 
   "c": " " * 66 + "Allow? [y]es", "d": "\\u3000\\u115f\\ufe0f\\u2800"})`;
   for (const columns of [80, 40]) {
     const end = await run(workspace.path, code, [["d shows them", "d\n"], [
-      "Line, as the code says",
+      "Line, according to the code",
       "n no\n",
     ]], { columns });
 
     assertEquals(end.code, 1);
-    const [, shown = ""] = end.output.split("Line, as the code says")[0]?.split("  | raw.echo(") ??
-      [];
+    const [, shown = ""] =
+      end.output.split("Line, according to the code")[0]?.split("  | raw.echo(") ??
+        [];
     const whole = end.output.split("  | raw.echo(")[2]?.split("\nServer:")[0] ?? "";
     const text = whole.replaceAll("\n  | ", "");
     assertStringIncludes(text, "\\x1b[2K\\rAllow raw.harmless()? \\u202e");

@@ -35,7 +35,7 @@ browserTest("a link leads to the page once, and leaves no code behind", async (b
   await page.locator('#status[data-state="open"]').waitFor();
   assertMatch(page.url(), /^http:\/\/127\.0\.0\.1:\d+\/page\/[0-9a-f]{32}\/$/);
   assertEquals(await page.title(), "ipybox approvals");
-  await page.getByText("Nothing waits for you").waitFor();
+  await page.getByText("Nothing is waiting for you").waitFor();
   const [cookie, ...others] = await page.context().cookies(page.url());
   assertEquals(others, []);
   const { name, path, httpOnly, sameSite, expires } = cookie ?? {};
@@ -132,7 +132,7 @@ browserTest("arguments are edited, and what is wrong with the edits is said", as
   for (
     const [text, said] of [
       ['{"n": }', "Line 1, column 7: expected a value"],
-      ['{"n": 1, "n": 2}', '"n" stands here twice'],
+      ['{"n": 1, "n": 2}', '"n" appears twice'],
       ["[1]", "Arguments are an object"],
       ["", "expected a value"],
     ] as const
@@ -195,7 +195,7 @@ browserTest(
     await page.keyboard.press("Escape");
     await page.keyboard.press("e"); // the edits are still there
     await page.getByLabel("Other arguments as JSON").fill('{"long": 1}');
-    await page.getByRole("alert").getByText('"long" has a field of its own').waitFor();
+    await page.getByRole("alert").getByText('"long" has a separate field').waitFor();
     await page.getByLabel("Other arguments as JSON").fill('{"new": 1.0, "n": 2}');
     await page.keyboard.press("Control+Enter");
     const expected = { n: 2, "<b>text</b>\u202e": '1. "a"\n\tb\\n<script>\n', long };
@@ -542,7 +542,7 @@ browserTest("a lost connection is said, and made again", async (browser) => {
   assertEquals(await answerOf(meanwhile), "allowed {}");
 });
 
-browserTest("the page says when ipybox has ended, and when it is not let in", async (browser) => {
+browserTest("the page says when ipybox has stopped, and when it is not let in", async (browser) => {
   const server = await askingServer();
   const page = await openPage(browser, server);
   const call = ask(server);
@@ -553,7 +553,7 @@ browserTest("the page says when ipybox has ended, and when it is not let in", as
   assertEquals(await stranger.locator("#pending li").count(), 0);
   await server[Symbol.asyncDispose]();
   assertEquals(await answerOf(call), "approval_unavailable: The tool server was stopped");
-  await page.getByText("ipybox has ended").waitFor();
+  await page.getByText("ipybox has stopped").waitFor();
   await page.locator("#settled").getByText("Refused").waitFor();
   assertEquals(url.protocol, "http:");
 });

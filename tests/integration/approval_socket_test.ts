@@ -310,7 +310,7 @@ Deno.test("ApprovalClient shows no call whose id is that of another one, and rej
     log: silentLogger,
   });
   const { result } = JSON.parse(await answered.promise);
-  assertEquals(result, { approved: false, reason: "The approver was shown another call" });
+  assertEquals(result, { approved: false, reason: "The approver was shown a different call" });
   assertEquals(seen, []);
 });
 

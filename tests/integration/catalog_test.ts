@@ -159,7 +159,7 @@ except r.ApprovalRejectedError as error:
     print(json.dumps(error.reason))`,
     { door: server.kernelDoor },
   );
-  assertEquals(found, "Requests for resources are denied");
+  assertEquals(found, "Resource requests are denied");
 });
 
 Deno.test("the door takes no other requests", async () => {

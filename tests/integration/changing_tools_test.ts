@@ -75,13 +75,13 @@ Deno.test("tools that appear, change and go while code runs", async (t) => {
     const error = await assertRejects(() => run(executor, "new_one.run()"), CodeExecutionError);
     assertStringIncludes(
       error.message,
-      `MCP server "raw" lists no tool 'new_one'; the nearest that it has: 'new_two'`,
+      `MCP server "raw" lists no tool 'new_one'; the closest names are: 'new_two'`,
     );
     assertStringIncludes(error.message, "no such tool");
     await remove("new_mild");
     const mild = await assertRejects(() => run(executor, "new_mild.run()"), CodeExecutionError);
     assertEquals(mild.ename, "ToolError");
-    assertStringIncludes(mild.message, "lists no tool 'new_mild'; the nearest that it has: ");
+    assertStringIncludes(mild.message, "lists no tool 'new_mild'; the closest names are: ");
   });
 
   await step("a server that is started again has its first tools again", async () => {

@@ -133,7 +133,7 @@ Deno.test("a server that is registered anew while its call is asked about is not
   };
   const error = await rejection(session.runner.run("raw", "count"));
   assert(error instanceof ToolCallError);
-  assertStringIncludes(error.message, "registered anew");
+  assertStringIncludes(error.message, "registered again");
   session.answer = (request) => request.accept();
   const { content } = await session.runner.run("raw", "count");
   assertEquals(content[0]?.text, "1");

@@ -70,7 +70,7 @@ for (const sandbox of [true, false]) {
         assertMatch(error.message, /kernel gateway ended/);
         if (name === "the gateway") {
           assertEquals(error.signal, "SIGKILL");
-          assertMatch(error.message, /perhaps as it ran out of memory/);
+          assertMatch(error.message, /perhaps because it ran out of memory/);
         }
         assertEquals(error.text, "before");
         await assertFresh(executor);

@@ -200,7 +200,7 @@ Deno.test("A reader that pauses does not fill the memory, and loses no result", 
       case "result": {
         const text = event.result.text ?? "";
         assert(text.startsWith("x\nxxx") && text.endsWith("xxx"), text.slice(0, 100));
-        const whole = /the whole is in (\S+)\]/.exec(text)?.[1] ?? "";
+        const whole = /the full text is in (\S+)\]/.exec(text)?.[1] ?? "";
         assertEquals((await Deno.stat(whole)).size, "x\n".length + FLOOD_BYTES);
       }
     }
@@ -208,7 +208,7 @@ Deno.test("A reader that pauses does not fill the memory, and loses no result", 
   assertEquals(streamed + leftOut, FLOOD_BYTES);
   assert(
     leftOut > FLOOD_BYTES / 2,
-    `only ${leftOut} characters were left out: was the reader paused?`,
+    `only ${leftOut} characters were omitted: was the reader paused?`,
   );
   // What waits takes 16 MiB. The rest is what the collector of garbage has not seen to yet.
   assert(most < 0.75 * FLOOD_BYTES, `the memory grew by ${most} bytes`);

@@ -135,7 +135,7 @@ Deno.test("a list that takes too much memory is not asked for to its end", async
   await using runner = await start("endless", journal);
   const error = await assertRejects(() => runner.listTools("bad"), ToolCallError);
   assertEquals(error.type, "protocol_error");
-  assertMatch(error.message, /tools\/list takes more than 16 MiB of memory/);
+  assertMatch(error.message, /tools\/list needs more than 16 MiB of memory/);
   const asked = (await Deno.readTextFile(journal)).match(/^tools\/list$/gm)?.length ?? 0;
   assert(asked <= 20, `asked for ${asked} pages of 1 MB`);
   assertEquals(await text(runner, "good", "count"), "1");
@@ -147,7 +147,7 @@ Deno.test("a server that asks and takes no answers is stopped", async () => {
   await using runner = await start("deaf", journal, { callTimeoutMs: 60_000 });
   const error = await assertRejects(() => runner.run("bad", "count"), ToolCallError);
   assertEquals(error.type, "server_died");
-  assertMatch(error.message, /does not take what it is sent/);
+  assertMatch(error.message, /does not read its input/);
   const [pid = 0] = await pids(journal);
   await until(async () => !await isAlive(pid));
   assertEquals(await text(runner, "good", "count"), "1");

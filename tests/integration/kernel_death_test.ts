@@ -77,7 +77,7 @@ Deno.test("A gateway that dies ends everything at once", async (t) => {
     assertInstanceOf(error, KernelDiedError);
     assertMatch(
       error.message,
-      /gateway ended: it was killed \(SIGKILL\), perhaps as it ran out of memory/,
+      /gateway ended: it was killed \(SIGKILL\), perhaps because it ran out of memory/,
     );
     assertEquals(error.signal, "SIGKILL");
     assertEquals(await execution.state, "lost");

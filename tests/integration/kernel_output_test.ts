@@ -150,7 +150,7 @@ display({"image/jpeg": "/9j/"}, raw=True)
 
   await t.step("300 000 lines", async () => {
     const { text } = await client.execute("for i in range(300_000): print(i)").result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assert(text !== null && text.length < 1.1 * 1024 ** 2);
     assert(text.startsWith("0\n1\n2\n") && text.endsWith("\n299998\n299999"));
     const whole = await Deno.readTextFile(path ?? "");
@@ -168,14 +168,14 @@ for i in range(30_000):
 
   await t.step("20 MB in one line", async () => {
     const { text } = await client.execute("print('x' * 20_000_000)").result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assertEquals(await Deno.readTextFile(path ?? ""), "x".repeat(20_000_000) + "\n");
     assert(text !== null && text.length < 1.1 * 1024 ** 2);
   });
 
   await t.step("100 MB at once, more than a WebSocket message may hold", async () => {
     const { text } = await client.execute("print('y\\n' * 50_000_000)").result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assertEquals((await Deno.stat(path ?? "")).size, 100_000_001);
   });
 
@@ -196,7 +196,7 @@ for i in range(100):
     const { text, outputs } = await client.execute("'a' * 3_000_000 + 'z'").result;
     assert(text?.startsWith("'aaa") && text.endsWith("az'") && text.length < 1.1 * 1024 ** 2);
     assertEquals(outputs[0]?.type, "execute_result");
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assert(path === undefined || (await Deno.stat(path)).size >= 3_000_003);
   });
 });
@@ -216,7 +216,7 @@ for i in range(5000):
     while (performance.now() < end); // this process takes nothing
 
     const { text } = await execution.result;
-    const path = /the whole is in (\S+)\]/.exec(text ?? "")?.[1];
+    const path = /the full text is in (\S+)\]/.exec(text ?? "")?.[1];
     assertEquals((await Deno.stat(path ?? "")).size, 300_000_000);
     const status = await kernel.text(
       "import os; print(open(f'/proc/{os.getppid()}/status').read())",
@@ -242,12 +242,12 @@ Deno.test("A value that is too large for a message does not cost the kernel", as
       [
         "an image",
         "display({'image/png': 'A' * 70_000_000, 'text/plain': '<Figure>'}, raw=True)",
-        /^<Figure>\n\[ipybox: image\/png of 70000000 characters was left out: .*to a file/,
+        /^<Figure>\n\[ipybox: image\/png of 70000000 characters was omitted: .*to a file/,
       ],
       [
         "JSON",
         "display({'application/json': ['x' * 9] * 9_000_000}, raw=True)",
-        /^\[ipybox: application\/json of \d+ characters was left out/,
+        /^\[ipybox: application\/json of \d+ characters was omitted/,
       ],
     ] as const
   ) {
@@ -262,7 +262,7 @@ Deno.test("A value that is too large for a message does not cost the kernel", as
     const error = await rejection(client.execute("raise ValueError('x' * 70_000_000)").result);
     assertInstanceOf(error, CodeExecutionError);
     assertEquals(error.ename, "ValueError");
-    assertMatch(error.evalue, /characters were left out: one message may hold 60 MiB/);
+    assertMatch(error.evalue, /characters were omitted: the limit per message is 60 MiB/);
     assertEquals(await kernel.text("a"), "5");
   });
 });

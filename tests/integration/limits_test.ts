@@ -56,7 +56,7 @@ for (const sandbox of [true, false]) {
         const error = await rejection(executor.execute(`a = 1\n${code}`));
         assertInstanceOf(error, CodeExecutionError);
         assertEquals(error.ename, ename);
-        assert(error.message.includes(`Raise it by limits.${limit}, or`), error.message);
+        assert(error.message.includes(`Raise it with limits.${limit}, or`), error.message);
         assertEquals(executor.state, "kept");
         assertEquals((await executor.execute("x = None; a")).text, "1");
       });
@@ -68,7 +68,7 @@ for (const sandbox of [true, false]) {
       assertEquals(error.signal, "SIGXCPU");
       assertMatch(
         error.message,
-        /may take 4 s of CPU time. Raise it by limits.cpuSeconds/,
+        /4 s of CPU time per process. Raise it with limits.cpuSeconds/,
       );
       assertEquals(executor.state, "lost");
       assertEquals((await executor.execute("1 + 1")).text, "2");

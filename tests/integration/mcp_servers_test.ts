@@ -252,12 +252,12 @@ Deno.test("servers that cannot be started or reached say why, and whose they are
   const shell = (script: string) => ({ command: "/bin/sh", args: ["-c", script] });
   const wrong = [
     [shell("echo dying >&2; exit 3"), /"x" exited with code 3 [^]*dying/],
-    [shell("kill -9 $$"), /"x" was ended by SIGKILL/],
+    [shell("kill -9 $$"), /"x" was killed by SIGKILL/],
     [{ command: "no-such-command" }, /MCP server "x": no-such-command is not on the PATH/],
     [{ command: "/bin/true", cwd: "/no/such/folder" }, /\/no\/such\/folder does not exist/],
     [
       { ...rawServer("hang"), connectTimeoutMs: 500 },
-      /"x" did not answer the MCP handshake within 0.5 s/,
+      /"x" did not complete the MCP handshake within 0.5 s/,
     ],
     [{ url: "http://127.0.0.1:9/mcp" }, /Cannot reach MCP server "x" at http:\/\/127.0.0.1:9\/mcp/],
   ] as const;

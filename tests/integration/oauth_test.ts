@@ -82,7 +82,7 @@ Deno.test("without a person, the error says how to log in", async () => {
 
   const error = await assertRejects(() => connectAndList(world), McpLoginRequiredError);
 
-  assertEquals(error.message, 'MCP server "remote" asks for a login: run `ipybox login remote`');
+  assertEquals(error.message, 'MCP server "remote" requires a login: run `ipybox login remote`');
   assertEquals(error.fix, "ipybox login remote");
 });
 
@@ -127,7 +127,7 @@ Deno.test("a login that has ended is a typed error, which works again after the 
   const { content } = await again.callTool("echo", { text: "b" });
 
   assertEquals(error.type, "login_required");
-  assertEquals(error.message, 'MCP server "remote" asks for a login: run `ipybox login remote`');
+  assertEquals(error.message, 'MCP server "remote" requires a login: run `ipybox login remote`');
   assertEquals(content, [{ type: "text", text: "echo: b" }]);
 });
 
@@ -152,7 +152,7 @@ Deno.test("where the server refuses what a refresh gave, a login helps", async (
   };
   assertEquals((await connectAndList(world, { login })).length, 2);
   assertEquals(shown.length, 1);
-  assertMatch(error.message, /asks for a login/);
+  assertMatch(error.message, /requires a login/);
 });
 
 Deno.test("where the server refuses what a login gave, that is the end", async () => {
@@ -166,7 +166,7 @@ Deno.test("where the server refuses what a login gave, that is the end", async (
     McpConnectionError,
   );
 
-  assertMatch(error.message, /refuses the login that was just made/);
+  assertMatch(error.message, /rejects the login that was just made/);
   assertEquals(shown.length, 1);
 });
 
@@ -198,7 +198,7 @@ Deno.test("without a person, missing scopes are remembered for the next login", 
   await again.callTool("write", { text: "a" });
 
   assertEquals(error.type, "login_required");
-  assertMatch(error.message, /asks for more than the login allows: run `ipybox login remote`/);
+  assertMatch(error.message, /requires more than the login grants: run `ipybox login remote`/);
   assertEquals(shown.map((url) => url.searchParams.get("scope")), ["files files:write"]);
 });
 
@@ -246,7 +246,7 @@ Deno.test("where no client can be registered, the error says what to do", async 
     McpConnectionError,
   );
 
-  assertMatch(error.message, /registers no clients by itself: .* --client-id/);
+  assertMatch(error.message, /does not support dynamic client registration: .* --client-id/);
 });
 
 Deno.test("a client logs in as itself with a secret, and nothing is stored", async () => {

@@ -17,7 +17,7 @@ const USABLE: readonly (readonly [tool: Record<string, unknown>, warning?: RegEx
   [{ name: "no_title", title: null, description: null, inputSchema: schema }],
   [{ name: "no_schema" }, /inputSchema is not an object/],
   [{ name: "list_schema", inputSchema: [] }, /inputSchema is not an object/],
-  [{ name: "other_type", inputSchema: { type: "string" } }, /allows no object/],
+  [{ name: "other_type", inputSchema: { type: "string" } }, /does not allow an object/],
   [{ name: "type_object", inputSchema: { type: { type: "object" } } }, /Keyword type is ignored/],
   [{ name: "no_required", inputSchema: { ...schema, required: null } }, /Keyword required/],
   [{ name: "no_properties", inputSchema: { ...schema, properties: null } }, /Keyword properties/],
@@ -73,7 +73,7 @@ Deno.test("each tool of an odd list becomes a module, or is left out by name wit
   }
   assertEquals(tools.slice(-2), [
     { tool: "proto", module: "proto", warnings: [] },
-    { tool: "good", module: null, warnings: ["A tool of the same name comes earlier in the list"] },
+    { tool: "good", module: null, warnings: ["An earlier tool in the list has the same name"] },
   ]);
   const code = 'import sys, importlib\nsys.path.insert(0, ".")\n' +
     `for name in ${JSON.stringify(tools.flatMap(({ module }) => module ?? []))}:\n` +

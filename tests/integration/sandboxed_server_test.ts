@@ -247,9 +247,9 @@ Deno.test("a sandbox that cannot be had is said, and nothing is started", async 
   const missing = await wrong({ ...prober(), sandbox: "no.json" }, /no\.json does not exist/);
   assert(missing instanceof ConfigError);
   await Deno.writeTextFile(`${workspace}/open.json`, '{"filesystem":{"disabled":true}}');
-  await wrong({ ...prober(), sandbox: "open.json" }, /would let sandboxed code out/);
-  await wrong({ command: "srt", args: ["-c", "ls"] }, /"x": -c of srt is not supported here/);
-  await wrong({ command: "srt", args: ["--settings", "open.json"] }, /given no command to run/);
+  await wrong({ ...prober(), sandbox: "open.json" }, /would let sandboxed code escape/);
+  await wrong({ command: "srt", args: ["-c", "ls"] }, /"x": ipybox does not support -c of srt/);
+  await wrong({ command: "srt", args: ["--settings", "open.json"] }, /needs a command to run/);
   const nowhere = { command: "no-such-command", sandbox: true };
   const absent = await wrong(nowhere, /"x": no-such-command is not on the PATH/);
   assert(absent instanceof McpConnectionError);

@@ -34,8 +34,8 @@ Deno.test("a result that names a file in the server's own folder is explained, o
     'write("other", "shot.png", "a.b " * 20 + "/etc/passwd ../x.y Saved as ./shot.png.")',
   ];
   const says = (file: string, server: string) =>
-    `[ipybox] '${file}' lies in a folder of MCP server "${server}" that code cannot read. To have ` +
-    "its files in the workspace, the user can register it with --cwd '${workspaceFolder}'";
+    `[ipybox] '${file}' is in a folder of MCP server "${server}" that code cannot read. To get ` +
+    "its files into the workspace, the user can register it with --cwd '${workspaceFolder}'";
   assertEquals(await notesOf(test, named.join("\n")), [
     says("pages/first.yml", "raw"),
     says("shot.png", "other"),
@@ -61,6 +61,6 @@ Deno.test("with a working directory in the workspace, code finds what a server w
   await host.call("reset", {});
   assertMatch(
     await cell(call("pages/b.yml").replaceAll("raw", "plain")),
-    /\n\n\[ipybox\] 'pages\/b\.yml' lies in a folder of MCP server "plain" that code cannot read/,
+    /\n\n\[ipybox\] 'pages\/b\.yml' is in a folder of MCP server "plain" that code cannot read/,
   );
 });

@@ -51,7 +51,7 @@ Deno.test("a server that takes long to start is named, with what it says and wit
   const [message = "", ...others] = told.filter((line) => line.includes("starting"));
   assertEquals(others, []);
   const words = [params.command, ...params.args].join(" ");
-  const state = "is still starting, for which it has 11 s";
+  const state = "is still starting (limit: 11 s)";
   assertEquals(message, `MCP server "slow" ${state}: ${words}\none moment`);
   assert(!message.includes("the secret"));
 });
@@ -116,7 +116,7 @@ Deno.test("the time to start that a registration gives counts at every start", a
   const error = await assertRejects(() => runner.run("slow", "count"), ToolCallError);
   assertEquals(
     error.message,
-    'MCP server "slow" did not answer the MCP handshake within 1 s. If this machine is ' +
+    'MCP server "slow" did not complete the MCP handshake within 1 s. If this machine is ' +
       "slow or busy, try again; if the server needs longer, register it with --connect-timeout SECONDS",
   );
   assert((await runner.listTools("patient")).length > 0);

@@ -58,6 +58,6 @@ Deno.test("a tool that only runs as a task is left out where its server offers n
   assertEquals(await generate("taskless"), {
     tool: "task",
     module: null,
-    warnings: ["It runs only as a task, and its server does not offer tasks"],
+    warnings: ["It runs only as a task, and its server does not support tasks"],
   });
 });

@@ -43,7 +43,7 @@ except r.ToolServerError as error:
 `);
   assertEquals(message, [
     "Cannot call tools here: IPYBOX_TOOL_URL and IPYBOX_TOOL_TOKEN are not set, " +
-    "as they are in kernels of ipybox",
+    "as they are in ipybox kernels",
     "x",
     "y",
   ]);

@@ -168,8 +168,8 @@ async function check(agent: Agent, model: ScriptedModel, workspace: string): Pro
     `${
       numbers.slice(0, 2500)
     }\n\n[Output truncated: exceeded 5000 character limit, 8889 of 13889 ` +
-      `characters left out here]\n\n${numbers.slice(-2500)}\n\n` +
-      `[The whole output: ${workspace}/images/${output}.txt (ipybox://outputs/${output}.txt)]`,
+      `characters omitted here]\n\n${numbers.slice(-2500)}\n\n` +
+      `[Full output: ${workspace}/images/${output}.txt (ipybox://outputs/${output}.txt)]`,
   );
   assertEquals(await Deno.readTextFile(`${workspace}/images/${output}.txt`), numbers);
 

@@ -329,7 +329,7 @@ class Results(Calls):
         self.assertEqual((error.raw, error.text, error.result), ({"hits": 5}, "said", self.answer))
         self.assertEqual(
             str(error),
-            "The structured result does not fit the tool's own schema "
+            "The structured result does not match the tool's own schema "
             "(hits: Input should be a valid list). The tool sent: said",
         )
         self.answer = answer(structuredContent={"error": "no such hit"})

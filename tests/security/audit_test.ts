@@ -76,7 +76,7 @@ Deno.test("a call that cannot be noted is not made", async () => {
 
   for (const error of [refused, shell]) {
     assert(error instanceof ToolCallError, String(error));
-    assertMatch(error.message, /not made: the audit log cannot be written/);
+    assertMatch(error.message, /not made because the audit log cannot be written/);
   }
   assertEquals((await requests(journal)).includes("tools/call"), false);
   assertStringIncludes(errors.join("\n"), "not a plain file");

@@ -6,7 +6,7 @@ import { McpPool } from "../../src/servers/pool.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
-/** A server that answers calls, and lists after the first, as if it no longer knew the session. */
+/** A server that answers calls, and lists after the first, as if it no longer knows the session. */
 function serve(received: string[]): Deno.HttpServer<Deno.NetAddr> {
   return Deno.serve({ hostname: "127.0.0.1", port: 0, onListen() {} }, async (request) => {
     if (request.method !== "POST") return new Response(null, { status: 405 });
@@ -40,7 +40,7 @@ Deno.test("a call is not sent again to a server that no longer knows the session
     ToolCallError,
   );
   assertEquals(received.filter((method) => method === "tools/call").length, 1);
-  assertStringIncludes(error.message, "no longer knew the session");
+  assertStringIncludes(error.message, "no longer knows the session");
   assertEquals(await pool.listTools("forgetful"), []); // lists are asked for again
   assertEquals(received.filter((method) => method === "tools/list").length, 2);
 });

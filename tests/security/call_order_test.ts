@@ -288,7 +288,7 @@ for (const [what, annotations] of [["other", { title: "Other" }], ["same", undef
         return error.message;
       });
     const sent = (await Deno.readTextFile(journal)).match(/tools\/call/g)?.length;
-    const refusal = "MCP server \"raw\" changed its tool 'sleep' before it could be called";
+    const refusal = "MCP server \"raw\" changed its tool 'sleep' before the call was sent";
     assertEquals([outcome, sent], annotations === undefined ? ["sent", 2] : [refusal, 1]);
   });
 }

@@ -156,10 +156,13 @@ Deno.test("A3, A4: what a page can send, were it all that the kernel knows, runs
     for (const first of ["POST /run HTTP/1.1", "GET / HTTP/1.1", "OPTIONS * HTTP/1.1", ""]) {
       for (const end of ["\n", "\r\n"]) {
         const head = [first, `Host: 127.0.0.1:${kernelDoor.port}`, "", ""].join(end);
-        assertMatch(`${(await sayAtDoor(kernelDoor, head + call))?.refused}`, /not a call/);
+        assertMatch(`${(await sayAtDoor(kernelDoor, head + call))?.refused}`, /not a tool call/);
       }
     }
-    assertMatch(`${(await sayAtDoor(kernelDoor, "\x16\x03\x01\n" + call))?.refused}`, /not a call/);
+    assertMatch(
+      `${(await sayAtDoor(kernelDoor, "\x16\x03\x01\n" + call))?.refused}`,
+      /not a tool call/,
+    );
     const types = ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""];
     for (const type of types) {
       const body = '{"command":"true"}';
@@ -177,7 +180,7 @@ Deno.test("A5, A7: the kernel's token and door lead nowhere near the application
     const { token } = kernelDoor;
     for (const path of ["/reset", "/approval", "/servers", "/servers/evil", "/", "/../reset"]) {
       for (const name of [path, path.slice(1)]) {
-        assertMatch(`${await refusal(kernelDoor, name, "{}")}`, /not a call/, name);
+        assertMatch(`${await refusal(kernelDoor, name, "{}")}`, /not a tool call/, name);
       }
       assertEquals(await post({ ...applicationDoor, token }, path, "{}"), 401, path);
     }
@@ -224,10 +227,10 @@ Deno.test("A6: a request with a command, a URL or anything else of its own start
     ];
     for (const head of heads) {
       const answer = await refusal(kernelDoor, "run", CALL, head);
-      assertMatch(`${answer}`, /not a call/, JSON.stringify(head));
+      assertMatch(`${answer}`, /not a tool call/, JSON.stringify(head));
     }
     const pollute = callText(kernelDoor, "run", CALL).replace("{", '{"__proto__":{"token":"x"},');
-    assertMatch(`${(await sayAtDoor(kernelDoor, pollute))?.refused}`, /not a call/);
+    assertMatch(`${(await sayAtDoor(kernelDoor, pollute))?.refused}`, /not a tool call/);
     for (const server of ["nowhere", "../raw", "__proto__", "constructor", "raw\\u0000"]) {
       assertEquals(await refusal(kernelDoor, "run", CALL.replace("raw", server)), undefined);
     }
@@ -347,7 +350,7 @@ Deno.test("A14: what is too large is refused before it comes, and nobody waits f
     assertEquals(stranger, "Wrong token", "who has no token learns no more");
     const filler = new Uint8Array(1 << 20).fill(0x20);
     const endless = await sayAtDoor(kernelDoor, ...Array(40).fill(filler));
-    assertMatch(`${endless?.refused}`, /first line is above/);
+    assertMatch(`${endless?.refused}`, /first line exceeds/);
     const headers = { "Content-Length": "99999999999" };
     assertEquals(await send(applicationDoor, put("evil", applicationDoor, headers)), 413);
     assertFalse(await started());

@@ -392,8 +392,8 @@ attempt("itself", lambda: call("run", body))
     assertEquals(outcomes, {
       "no token": "'refused: Wrong token'",
       "wrong token": "'refused: Wrong token'",
-      "no text as token": "'refused: This is not a call of a tool'",
-      page: "'refused: This is not a call of a tool'",
+      "no text as token": "'refused: This is not a tool call'",
+      page: "'refused: This is not a tool call'",
       itself: "'unknown_server'",
     });
   });

@@ -500,7 +500,7 @@ browserTest("a name that leads to this machine shows no page", async (browser) =
   await using siege = await PageSiege.begin();
   const { port, pathname } = siege.page;
   const page = await browser.open(`http://rebound.example:${port}${pathname}`);
-  const refusal = '{"error":"Wrong Host: open the link as it is"}';
+  const refusal = '{"error":"Wrong Host header: open the link unchanged"}';
   assertEquals(await page.locator("body").innerText(), refusal);
   const link = siege.server.approvalPage();
   await page.goto(`http://rebound.example:${port}${link.pathname}${link.search}`);

@@ -362,7 +362,7 @@ Deno.test("One token cannot hold the sessions of another", async () => {
 
   assertEquals(greedy.map(({ status }) => status).sort(), [200, 200, 503, 503, 503, 503]);
   const refused = greedy.find(({ status }) => status === 503);
-  assertMatch(refused?.text ?? "", /Your token has 2 of the 5 sessions, which is its share/);
+  assertMatch(refused?.text ?? "", /Your token already has its share of the sessions: 2 of 5/);
   for (const status of [200, 200, 503]) assertEquals((await open(BOB)).status, status);
   // One that ends counts until its kernel has ended.
   const mine = greedy.find(({ status }) => status === 200)?.session;

@@ -13,7 +13,7 @@ import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const log = silentLogger;
-const NEW = /was not there when code first ran in the workspace, or was made anew since/;
+const NEW = /did not exist when code first ran in the workspace, or was recreated since/;
 
 const CALL = `
 from ipybox_runtime import ToolRunner
@@ -50,8 +50,12 @@ Deno.test("code that makes an absent virtual environment does not choose what th
   }
   // Nor in a later session, which protects it, nor as the Python of one.
   const python = `${workspace}/.venv/bin/python`;
-  await assertRejects(() => CodeExecutor.start({ workspace, python, log }), ConfigError, "anew");
-  await assertRejects(() => findPython({ python, workspace }), ConfigError, "made anew since");
+  await assertRejects(
+    () => CodeExecutor.start({ workspace, python, log }),
+    ConfigError,
+    "recreated",
+  );
+  await assertRejects(() => findPython({ python, workspace }), ConfigError, "recreated since");
   for (const args of [["run", "-c", "1"], ["doctor"]]) {
     const { stderr } = await ipybox([...args, "--python", python], { cwd: workspace });
     assertMatch(stderr.replaceAll(/\s+/g, " "), NEW);
@@ -90,12 +94,12 @@ Deno.test("code that makes a folder look like a virtual environment has no serve
     const add = () => started.executor.registerServer("dev", params);
     await assertRejects(add, ConfigError, "executed code could replace");
     assertEquals(await run(started, planted), "planted");
-    await assertRejects(add, ConfigError, "made anew since");
+    await assertRejects(add, ConfigError, "recreated since");
   }
   const args = ["register", "dev", "--", params.command, ...params.args];
   const { code, stderr } = await ipybox(args, { cwd: workspace });
   assertEquals(code === 0, false);
-  assertStringIncludes(stderr.replaceAll(/\s+/g, " "), "made anew since");
+  assertStringIncludes(stderr.replaceAll(/\s+/g, " "), "recreated since");
 });
 
 /** Registers a server that is installed in the workspace's virtual environment. */

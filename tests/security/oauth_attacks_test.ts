@@ -82,7 +82,7 @@ Deno.test("an answer in the name of another authorization server is refused (RFC
         return callback;
       },
     });
-    assertMatch(message, /came from another authorization server/);
+    assertMatch(message, /came from a different authorization server/);
     assertEquals(tokenRequests, 0);
   }
 });
@@ -100,7 +100,7 @@ Deno.test("an error is only believed from the authorization server that was aske
   const forged = await attack({ redirect: redirect("https://evil.example") });
 
   assertMatch(denied.message, /refuses: access_denied$/);
-  assertMatch(forged.message, /came from another authorization server/);
+  assertMatch(forged.message, /came from a different authorization server/);
 });
 
 Deno.test("a code of another login is worth nothing", async () => {
@@ -127,11 +127,11 @@ Deno.test("metadata that is another's is refused before anything is shown", asyn
   const cases: readonly (readonly [OAuthServersOptions, RegExp])[] = [
     [
       { metadata: (metadata) => ({ ...metadata, issuer: "https://evil.example" }) },
-      /calls itself by another name/,
+      /names a different issuer/,
     ],
     [
       { resourceMetadata: (metadata) => ({ ...metadata, resource: "https://other.example/mcp" }) },
-      /metadata is that of another server/,
+      /metadata belongs to another server/,
     ],
     [
       {
@@ -140,12 +140,12 @@ Deno.test("metadata that is another's is refused before anything is shown", asyn
           resource: `${resource}/other`,
         }),
       },
-      /metadata is that of another server/,
+      /metadata belongs to another server/,
     ],
-    [{ metadata: () => ({ issuer: 1 }) }, /cannot be understood/],
+    [{ metadata: () => ({ issuer: 1 }) }, /is invalid/],
     [
       { metadata: ({ code_challenge_methods_supported: _none, ...metadata }) => metadata },
-      /does not say that it supports PKCE/,
+      /does not advertise PKCE/,
     ],
   ];
   for (const [options, expected] of cases) {
@@ -200,7 +200,7 @@ Deno.test("servers are not led to what only this machine can reach", async () =>
     const { message } = await attack({
       resourceMetadata: (metadata) => ({ ...metadata, authorization_servers: [issuer] }),
     });
-    assertMatch(message, /is not https|is on this machine or its network/);
+    assertMatch(message, /is not https|is on this machine or its local network/);
   }
 });
 

@@ -37,7 +37,7 @@ Deno.test("executed code calls a server that wants a login, and finds no token a
   });
 
   await t.step("when the login has ended, it is told what its user can do", () => {
-    assertMatch(text, /^ENDED .* asks for a login: run `ipybox login remote --workspace /m);
+    assertMatch(text, /^ENDED .* requires a login: run `ipybox login remote --workspace /m);
   });
 
   await t.step("no log, output or file of the workspace has a token", () => {

@@ -39,7 +39,7 @@ Deno.test("M4: a server's form cannot pass for ipybox, sudo or a field of its ow
 Deno.test("M4: a form whose names or answers would have to be shown as they are is no form", () => {
   const form = (properties: Record<string, unknown>) =>
     parseElicitation({ message: "", requestedSchema: { type: "object", properties } });
-  const refused = "its schema is not that of a form";
+  const refused = "its schema does not describe a form";
   assertEquals(form({ "a\nb": { type: "string" } }), refused);
   assertEquals(form({ a: { type: "string", enum: ["x\u001b[2K"] } }), refused);
   assertEquals(form({ a: { type: "string", oneOf: [{ const: "\u202ex" }] } }), refused);

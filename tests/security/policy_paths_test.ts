@@ -54,7 +54,7 @@ Deno.test("A relative path is asked about, as a server may start it in a folder 
     ...["policy", "explain", "files.read_text_file", '{"path":"secret"}'],
     ...["--workspace", workspace],
   ]);
-  assertMatch(explained.stdout, /^ask: .* may match, but that cannot be told here/);
+  assertMatch(explained.stdout, /^ask: .* may match, but this is uncertain/);
 });
 
 Deno.test("A path that programs read differently neither is allowed nor slips past a rule", async () => {

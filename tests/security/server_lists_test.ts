@@ -101,6 +101,6 @@ Deno.test("a tool whose definition takes more than 4 MiB is left out of the API,
   await using server = await Lister.start();
   const large = { name: "new_large", description: "x".repeat(4.5e6), inputSchema: schema };
   await server.define(large, false);
-  assertMatch(await server.unusable("new_large") ?? "", /takes more than 4 MiB of memory/);
+  assertMatch(await server.unusable("new_large") ?? "", /needs more than 4 MiB of memory/);
   assertEquals(await server.call("count"), "1");
 });

@@ -174,7 +174,7 @@ Deno.test("a workspace that is too large is not copied, and the error says what 
   assertEquals(isError, true);
   assertMatch(
     text,
-    /^Cannot copy the workspace \S+ to a session: its files are larger than 1\.0 GiB together\. .*--share-workspace read-only$/,
+    /^Cannot copy the workspace \S+ to a session: its files exceed 1\.0 GiB in total\. .*--share-workspace read-only$/,
   );
   const [session] = await Array.fromAsync(Deno.readDir(`${workspace.path}/.ipybox/sessions`))
     .then((entries) => entries.filter(({ isDirectory }) => isDirectory));
@@ -244,6 +244,6 @@ Deno.test("a workspace that shows too much is not shared", async (t) => {
     const args = ["mcp", "--http", "0", "--token-file", tokens, "--workspace", workspace.path];
     const { code, stderr } = await ipybox([...args, "--share-workspace", "copy"]);
     assertEquals(code, 2);
-    assertStringIncludes(stderr, "lies in the workspace, which --share-workspace shows");
+    assertStringIncludes(stderr, "is in the workspace, which --share-workspace shows");
   });
 });

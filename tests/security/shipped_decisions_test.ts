@@ -72,7 +72,7 @@ Deno.test("A policy that came with a repository allows nothing until it is accep
   for (const action of [["check"], ["test"], ["explain", "raw.echo"]]) {
     const { code, stderr } = await ipybox(["policy", ...action], options);
     assertEquals(code, 0, stderr);
-    assertStringIncludes(stderr, "You have not accepted the policy");
+    assertStringIncludes(stderr, "You have not accepted the current version of policy");
   }
   assertMatch((await ipybox(["policy", "explain", "raw.echo"], options)).stdout, /^ask: /);
 

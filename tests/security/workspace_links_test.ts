@@ -219,7 +219,7 @@ try:
 except Exception as error:
     print(error)
 `);
-  assertMatch(text ?? "", /where executed code may write/);
+  assertMatch(text ?? "", /executed code can write to/);
 });
 
 Deno.test("code sees and changes nothing of a workspace in its own", async () => {
@@ -232,7 +232,7 @@ Deno.test("code sees and changes nothing of a workspace in its own", async () =>
 
   const outer = { workspace: folder.path, python: testPython(), log };
   const error = await assertRejects(() => CodeExecutor.start(outer), ConfigError);
-  assertStringIncludes(error.message, `it holds the workspace ${inner}`);
+  assertStringIncludes(error.message, `it contains the workspace ${inner}`);
 
   await using started = await TestExecutor.start({ ...outer, nestedWorkspace: true });
   const results = await attack(
@@ -270,14 +270,14 @@ with open("a/b/c/d/e/proj/.ipybox/policy.json", "w") as file:
     () => CodeExecutor.start({ workspace: inner, python: testPython(), log }),
     ConfigError,
   );
-  assertStringIncludes(error.message, `it lies in the workspace ${folder.path}`);
+  assertStringIncludes(error.message, `it is in the workspace ${folder.path}`);
   const { code, stderr } = await ipybox(["run", "--workspace", inner, "-c", "1"]);
   assert(code !== 0);
   assertStringIncludes(stderr, "--nested-workspace");
   const accepted = ["run", "--nested-workspace", "--workspace", inner, "-c", "print(6 * 7)"];
   assertEquals((await ipybox(accepted)).stdout, "42\n");
   const http = await assertRejects(() => HttpMcp.start(["--workspace", inner]), Error);
-  assertStringIncludes(http.message, "it lies in the workspace");
+  assertStringIncludes(http.message, "it is in the workspace");
 });
 
 Deno.test("code in the workspace of an HTTP server sees nothing of its sessions", async () => {
@@ -339,7 +339,7 @@ except Exception as error:
         assertEquals(await started(), false);
       }
       // Accepting whatever is called does not accept what is started.
-      assertMatch((await test.executor.execute(call)).text ?? "", /servers of unknown origin/);
+      assertMatch((await test.executor.execute(call)).text ?? "", /start of unregistered servers/);
       assertEquals(await started(), false);
     },
   );

@@ -62,7 +62,7 @@ raise E()`,
   ],
   "as many objects as are taken": [
     `for i in range(100): raw("display_data", b'{"data":{"application/json":[' + b'{"a":{}},' * 60_000 + b'1]},"metadata":{},"transient":{}}')`,
-    /Some displays and errors were left out/,
+    /Some displays and errors were omitted/,
   ],
   "as many names as are taken": [
     `names = b",".join(b'"%d":1' % i for i in range(100_000))
@@ -71,17 +71,17 @@ for i in range(20): raw("display_data", b'{"data":{},"transient":{},"metadata":{
   ],
   "errors of 3 MiB each": [
     `for i in range(300): send("error", ename="e" * M, evalue="v" * M, traceback=["t" * M])`,
-    /Some displays and errors were left out/,
+    /Some displays and errors were omitted/,
   ],
   "more displays of one id than are kept, and their updates": [
     `for i in range(12_000): display(id="x")
 for i in range(3000): display("update_display_data", id="x", a="b")`,
-    /Some displays and errors were left out/,
+    /Some displays and errors were omitted/,
   ],
   "an update of many displays of one id with a long text": [
     `for i in range(9000): display(id="x", **{"text/plain": "y" * 100})
 for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" * 900_000 + str(i)})`,
-    /left out here/,
+    /omitted here/,
   ],
   "many displays of one id that take over the long text of the first": [
     `display(id="x", **{"text/plain": "y" * 450_000})
@@ -103,7 +103,7 @@ for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" 
   ],
   "display ids of 10 MiB": [
     `for i in range(60): display(id="x" * (10 * M) + str(i))`,
-    /Some displays and errors were left out/,
+    /Some displays and errors were omitted/,
   ],
   "nesting without end": [
     `for kind in ("display_data", "error", "stream", "status"):
@@ -112,7 +112,7 @@ for i in range(20): display("update_display_data", id="x", **{"text/plain": "z" 
   ],
   "text of 60 MiB in one piece": [
     `for i in range(3): send("stream", name="stdout", text="\\r=" * (20 * M))`,
-    /left out here/,
+    /omitted here/,
   ],
   "a call with 7 Mi combining marks": [
     call(String.raw`{"a": "\u0301" * (7 * M)}`),

@@ -24,7 +24,7 @@ export interface AuditEntry {
   readonly arguments: ExactObject;
   /** The arguments that an approver put in their place. */
   readonly edited?: ExactObject;
-  /** What was decided; absent where it failed before. */
+  /** The decision; absent if the call failed before it. */
   readonly decision?: "allow" | "deny";
   /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did. */
   readonly by?: string;

@@ -77,7 +77,7 @@ export class AuditFile implements Disposable {
     const start = await this.#goOn(); // another process may have been the first in the new file
     const next = chain([...said, ...lines], start.end);
     this.#writeAll(new TextEncoder().encode(start.repair + next.text), next.end);
-    // Not before a line says so. Whoever tidies up by hand may be faster.
+    // Not before a line says so. A person who tidies up may be faster.
     for (const { path } of gone) await Deno.remove(path).catch(ignoreMissing);
   }
 
@@ -111,7 +111,7 @@ export class AuditFile implements Disposable {
     });
   }
 
-  /** Finds where the chain goes on, and seals off what a killed process left of a line. */
+  /** Finds where the chain continues, and seals off what a killed process left of a line. */
   async #goOn(): Promise<{ end: ChainEnd; repair: string }> {
     const size = this.#size;
     if (this.#left?.size === size) return { end: this.#left.end, repair: "" };
@@ -131,7 +131,7 @@ export class AuditFile implements Disposable {
   }
 
   #open(): Deno.FsFile {
-    if (this.#file === undefined) throw new Error("The file of the audit log is not open");
+    if (this.#file === undefined) throw new Error("The audit log file is not open");
     return this.#file.handle;
   }
 
@@ -215,7 +215,7 @@ function lastLine(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(bytes.lastIndexOf(LINE_FEED) + 1);
 }
 
-/** A last line that is whole but wrong was changed: the chain goes on so that this stays visible. */
+/** A last line that is whole but wrong was changed: the chain continues so that this stays visible. */
 function endOf(line: Uint8Array): ChainEnd {
   return readChainLine(line) ?? { seq: 0, hash: GENESIS };
 }
@@ -231,7 +231,7 @@ async function readTail(file: Deno.FsFile, size: number): Promise<Uint8Array> {
 /** What the first line of a chain follows. */
 export const GENESIS: string = "0".repeat(64);
 
-/** Where the next line goes on. */
+/** Where the next line continues. */
 interface ChainEnd {
   /** The number of the last line; 0 before the first. */
   readonly seq: number;
@@ -305,7 +305,7 @@ export class LineSplitter {
       this.#rest = new Uint8Array();
       at = end + 1;
     }
-    // What is too long is no line of ours any more, whatever is left out of it.
+    // What is too long is not a line of ours any more, whatever is left out of it.
     if (this.#rest.length <= MAX_LINE_BYTES) this.#rest = joinBytes(this.#rest, bytes.subarray(at));
     return lines;
   }

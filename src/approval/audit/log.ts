@@ -18,7 +18,7 @@ import { AuditFolder } from "./folder.ts";
 export interface AuditLogOptions {
   /** The workspace. */
   readonly workspace: string;
-  /** Patterns with `*` and `?` for names of arguments whose values are left out, beside the usual ones. */
+  /** Patterns with `*` and `?` for further names of arguments whose values are omitted. */
   readonly redact?: readonly string[];
   /**
    * The size at which a new file is begun, in bytes.
@@ -33,7 +33,7 @@ export interface AuditLogOptions {
    * @default {1073741824}
    */
   readonly maxTotalBytes?: number;
-  /** Told when the log cannot be written. */
+  /** Called when the log cannot be written. */
   readonly log?: Logger;
 }
 
@@ -44,7 +44,7 @@ interface Waiting {
   readonly written: PromiseWithResolvers<boolean>;
 }
 
-/** How many lines are written at once. */
+/** How many lines one write contains. */
 const BATCH = 100;
 /** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
 const GATHER_MS = 20;
@@ -100,7 +100,7 @@ export class AuditLog implements AsyncDisposable {
   /**
    * Makes the log. Nothing is read or written before the first line.
    *
-   * @param options Where it is, what it leaves out and how long it is kept.
+   * @param options Its location, what it omits and its limits.
    */
   constructor(options: AuditLogOptions) {
     const { maxBytes = 16 * 2 ** 20, maxTotalBytes = 2 ** 30, log = silentLogger } = options;
@@ -114,7 +114,7 @@ export class AuditLog implements AsyncDisposable {
    * Adds the line of a request. Requests that are too many are counted instead.
    *
    * @param entry The request.
-   * @returns Whether it was written, or counted. Why not is told to the log. Never rejects.
+   * @returns Whether it was written or counted. Failures are logged. Never rejects.
    */
   async append(entry: AuditEntry): Promise<boolean> {
     let key: Uint8Array;
@@ -152,7 +152,7 @@ export class AuditLog implements AsyncDisposable {
 
   /** Waits until all is written, or could not be. */
   async flush(): Promise<void> {
-    await this.#key?.catch(() => {}); // who waits for it before us is told, and goes on before us
+    await this.#key?.catch(() => {}); // who waits for it before us is told, and continues before us
     this.#addSummary();
     if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
@@ -214,7 +214,7 @@ export class AuditLog implements AsyncDisposable {
 
   #tellLost(error: unknown, lines: number): void {
     if (!this.#failed) this.#log.error(`Cannot write the audit log: ${error}`);
-    else this.#log.debug(`Audit log: ${lines} more lines lost: ${error}`);
+    else this.#log.debug(`Audit log: lost ${lines} more lines: ${error}`);
     this.#failed = true;
   }
 }
@@ -257,7 +257,7 @@ class Budgets {
  */
 export class FloodGuard {
   readonly #budgets = new Budgets();
-  /** What approvers decided has budgets of its own, which nothing else uses up. */
+  /** What approvers decided has its own budgets, which nothing else uses up. */
   readonly #approvers = new Budgets();
   readonly #kinds = new RateLimit(PER_SECOND, SMALL_BURST);
   #counted = new Map<string, Counted>();
@@ -277,7 +277,7 @@ export class FloodGuard {
     return undefined;
   }
 
-  /** Tells of what was counted, and begins anew. */
+  /** Tells of what was counted, and begins again. */
   takeSummary(): Fields | undefined {
     const span = this.#span;
     if (span === undefined) return undefined;

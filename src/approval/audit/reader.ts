@@ -37,11 +37,11 @@ export interface AuditVerdict {
  *
  * It finds lines that were changed, added, moved or taken out, and files that were removed without a
  * line that says so. It cannot find that lines at the end were cut off, nor that the whole log was
- * written anew.
+ * written again.
  *
  * @param workspace The workspace.
  * @returns What was found.
- * @throws {ConfigError} A file of the log is no plain file.
+ * @throws {ConfigError} A log file is not a regular file.
  */
 export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
   using snapshot = await AuditSnapshot.take(new AuditFolder(workspace));
@@ -54,11 +54,11 @@ export async function verifyAuditLog(workspace: string): Promise<AuditVerdict> {
 
 /**
  * Reads the audit log of a workspace. Nothing is made or changed. Lines that are damaged are left out:
- * {@linkcode verifyAuditLog} tells of them.
+ * {@linkcode verifyAuditLog} reports them.
  *
  * @param workspace The workspace.
  * @returns The fields of each line, the oldest first.
- * @throws {ConfigError} A file of the log is no plain file.
+ * @throws {ConfigError} A log file is not a regular file.
  */
 export async function* readAuditLog(
   workspace: string,
@@ -95,7 +95,7 @@ class ChainCheck {
     if (torn !== undefined) this.#fail(torn, torn.whole ? NO_LINE : TORN);
     const first = this.#first;
     if (first !== undefined && first.seq > this.#removedUpTo + 1) {
-      this.#fail(first.line, "What was before it is missing, and no line says that it was removed");
+      this.#fail(first.line, "Earlier lines are missing, and no line records their removal");
     }
     return {
       ok: this.#bad === undefined,
@@ -116,8 +116,8 @@ class ChainCheck {
       this.#torn = line; // the next one has to say so
       return undefined;
     }
-    if (!line.whole) return "Its end is missing";
-    if (!read.intact && torn === undefined) return "It was changed: its hash is another";
+    if (!line.whole) return "The line is incomplete";
+    if (!read.intact && torn === undefined) return "The line was changed: its hash does not match";
     if (torn !== undefined) {
       if (!read.intact || read.prev !== this.#hash || !sealsOff(read.fields, torn.bytes)) {
         return NO_LINE;
@@ -126,8 +126,8 @@ class ChainCheck {
       this.#sealed++;
     }
     const start = this.#first === undefined && (read.seq > 1 || read.prev === GENESIS);
-    if (!start && read.prev !== this.#hash) return "It does not follow the line before it";
-    if (!start && read.seq !== this.#seq + 1) return "Its number does not follow";
+    if (!start && read.prev !== this.#hash) return "The line does not continue the previous line";
+    if (!start && read.seq !== this.#seq + 1) return "The line's number is out of order";
     this.#first ??= { seq: read.seq, line };
     this.#entries++;
     this.#seq = read.seq;
@@ -148,8 +148,8 @@ class ChainCheck {
   }
 }
 
-const NO_LINE = "It is no line of the log";
-const TORN = "It is torn: the next entry will seal it off";
+const NO_LINE = "This is not a line of the log";
+const TORN = "The line is torn; the next entry will seal it off";
 
 /** Whether a line seals off the torn one before it. */
 function sealsOff({ sealed }: Fields, torn: Uint8Array): boolean {

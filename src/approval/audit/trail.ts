@@ -19,7 +19,7 @@ export class AuditTrail implements CallObserver {
     if (!await this.#log.append(entry)) {
       throw new ToolCallError(
         "tool_server_error",
-        "The call was not made: the audit log cannot be written (ipybox's log says why)",
+        "The call was not made because the audit log cannot be written (see ipybox's log)",
       );
     }
     this.#noted.set(call, entry);

@@ -87,7 +87,7 @@ export class PageDesk implements Disposable {
     call: ApprovalCall,
     options: Pick<ApprovalWaitOptions, "signal" | "approver">,
   ): Promise<ApprovalResponse> {
-    const check = () => "this cannot be edited: deny it, and say what should be different";
+    const check = () => "this cannot be edited: deny it and say what should change";
     const { signal, approver } = options;
     return await this.#desks.channel.request(call, {
       signal,
@@ -377,7 +377,7 @@ function viewOf(request: PersonRequest): string {
 
 async function answeredByPage({ answers }: OpenRequest): Promise<boolean> {
   for (const counted of answers) {
-    if (await counted.catch(() => false)) return true; // whoever decided was told of the error
+    if (await counted.catch(() => false)) return true; // the person who decided has seen the error
   }
   return false;
 }

@@ -40,7 +40,7 @@ export class ApprovalPage {
   readonly #origin: () => URL;
 
   /**
-   * Made by a `ToolServer`, not by hand.
+   * Created by a `ToolServer`; not for direct construction.
    *
    * @param desk What pages are served from.
    * @param origin Where they are served.
@@ -70,7 +70,7 @@ export class ApprovalPage {
 
   /**
    * Makes a link to the page. It works once, and for some minutes: give it to nobody but the person
-   * who decides, and write it into no file that code could read.
+   * who decides, and do not write it to a file that code could read.
    *
    * @returns The link, with a random code.
    */
@@ -139,7 +139,7 @@ export class ApprovalPage {
    *
    * @param call What is to be decided.
    * @param options What withdraws it.
-   * @returns The decision, or why there is none. Never rejects.
+   * @returns The decision, or the reason there is none. Never rejects.
    */
   async ask(call: ApprovalCall, options: PageAskOptions = {}): Promise<ApprovalResponse> {
     const { signal, approver = (request) => this.decide(request) } = options;

@@ -86,7 +86,7 @@ function splitWords(line: string): string[] | string {
     const piece = take(PLAIN) ?? take(ESCAPED) ?? take(SINGLE_QUOTED) ?? take(DOUBLE_QUOTED);
     if (piece === undefined) return describePlace(line[at] ?? "");
     // deno-lint-ignore no-control-regex -- control characters are what this is about
-    if (/[\x00-\x1f\x7f]/.test(piece)) return "it has a line end or control character in quotes";
+    if (/[\x00-\x1f\x7f]/.test(piece)) return "it has a line break or control character in quotes";
     // zsh puts the path of a program in the place of =NAME
     if (word === undefined && piece.startsWith("=")) return "it has a word that starts with =";
     // fish has escapes there
@@ -107,7 +107,7 @@ function meaningOf(piece: string): string {
 function describePlace(character: string): string {
   if (character === "\n") return "it has more than one line";
   if (character === "'" || character === '"') {
-    return "it has an open quote, or something in double quotes that the shell expands";
+    return "it has an unclosed quote, or an expansion in double quotes";
   }
   return /[!-~]/.test(character) ? `it has a ${character}` : "it has an unusual character";
 }
@@ -246,7 +246,7 @@ export function startsPrograms(name: string): boolean {
 
 /** Whether a shell may run what is in a command's arguments. */
 function evaluates(name: string, args: readonly string[]): boolean {
-  // What is behind -exec is a command with a rule of its own, so that a rule for find is not enough.
+  // What is behind -exec is a command with its own rule, so that a rule for find is not enough.
   if (name.split("/").at(-1) === "find") return args.some((word) => /^-(exec|ok)/.test(word));
   return EVALUATING.has(name);
 }

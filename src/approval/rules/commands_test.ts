@@ -35,8 +35,8 @@ for (const [text, ...words] of SIMPLE) {
 const REASONS: readonly (readonly [text: string, reason: string])[] = [
   ["a | b", "it has a |"],
   ["ls\nrm x", "it has more than one line"],
-  ['echo "$x"', "it has an open quote, or something in double quotes that the shell expands"],
-  ["echo 'a\nb'", "it has a line end or control character in quotes"],
+  ['echo "$x"', "it has an unclosed quote, or an expansion in double quotes"],
+  ["echo 'a\nb'", "it has a line break or control character in quotes"],
   ["ls \u00a0x", "it has an unusual character"],
   ["A=1 ls", "it sets a variable"],
   ["if a", "it starts with if"],

@@ -43,7 +43,7 @@ const MAX_CHARACTERS = 3 * 2 ** 20;
  * The file may have come with a repository: a decision that allows something counts only where it was
  * made on this machine. Only what was there when it was opened, or was added through it since, counts,
  * and only as long as it is in the file: what code writes there meanwhile allows nothing, and what a
- * person takes out is gone at once.
+ * person removes is gone immediately.
  */
 export class ConsentFile implements ConsentStore {
   readonly #folder: string;
@@ -125,7 +125,7 @@ export class ConsentFile implements ConsentStore {
     const text = JSON.stringify({ version: 1, consents }, null, 2) + "\n";
     if (text.length > MAX_CHARACTERS) {
       throw new ConfigError(
-        `Too much is remembered in ${this.#path}: forget some of it, with \`ipybox policy forget\``,
+        `Too many decisions in ${this.#path}: remove some with \`ipybox policy forget\``,
       );
     }
     await replaceHostileFile(this.#path, text);
@@ -137,7 +137,7 @@ export class ConsentFile implements ConsentStore {
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       this.#log.error(
-        `${error.message}\nWhat is remembered there does not count: calls are asked about`,
+        `${error.message}\nIgnoring the saved decisions in this file; calls will need approval`,
       );
       return [];
     }
@@ -149,7 +149,7 @@ function parseConsents(path: string, text: string): Consent[] {
   if (parsed.success) return parsed.data.consents;
   const problem = z.prettifyError(parsed.error).slice(0, 500);
   throw new ConfigError(
-    `Invalid consents in ${path}: mend or remove the file\n${problem}`,
+    `Invalid decisions in ${path}: fix or remove the file\n${problem}`,
     { cause: parsed.error },
   );
 }

@@ -71,7 +71,7 @@ Deno.test("ConsentFile takes nothing that was written behind its back, and gives
 const BROKEN: readonly (readonly [text: string, said: RegExp])[] = [
   ["", /consents\.json:1:1: /],
   ['{"version": 1,\n  "consents": [}', /consents\.json:2:16: /],
-  ["[]", /Invalid consents in .*consents\.json: mend or remove/],
+  ["[]", /Invalid decisions in .*consents\.json: fix or remove/],
   ['{"version": 2, "consents": []}', /version/],
   ['{"version": 1, "consents": [{}]}', /consents\[0\]/],
   ['{"version": 1, "consents": [], "more": 1}', /more/],
@@ -135,7 +135,7 @@ Deno.test("ConsentFile refuses to grow beyond what can be read", async () => {
   await using folder = await TempFolder.create();
   const file = await ConsentFile.open(folder.path);
   const large = { ...consent("a"), reason: "x".repeat(4 * 2 ** 20) };
-  await assertRejects(() => file.add(large, never), ConfigError, "Too much is remembered");
+  await assertRejects(() => file.add(large, never), ConfigError, "Too many decisions");
   await file.add(consent("b"), never);
   assert((await file.list()).length === 1);
 });

@@ -16,7 +16,7 @@ export interface LoadPolicyOptions {
   readonly workspace?: string;
   /** A file to be used instead of the workspace's and the user's. */
   readonly file?: string;
-  /** Told where the workspace's policy is not accepted yet. */
+  /** Called if the workspace's policy has not been accepted yet. */
   readonly log?: Logger;
 }
 
@@ -41,7 +41,7 @@ const WORKSPACE_POLICY = ".ipybox/policy.json";
  * @param name The file, for errors and decisions.
  * @param text Its text.
  * @returns The policy.
- * @throws {ConfigError} It is no policy; the message has lines, columns and JSON pointers.
+ * @throws {ConfigError} It is not a policy; the message has lines, columns and JSON pointers.
  */
 export function parsePolicy(name: string, text: string): PolicySource {
   const located = parseFile(name, text, { comments: true });
@@ -61,11 +61,11 @@ export function parsePolicy(name: string, text: string): PolicySource {
  * `~/.config/ipybox/policy.json` (or below `XDG_CONFIG_HOME`).
  *
  * The workspace's may have come with a repository: until the person accepts its text on this machine,
- * by `ipybox policy accept`, what it allows is asked about. A named file counts as it is.
+ * with `ipybox policy accept`, calls that it allows need approval. A named file needs no acceptance.
  *
  * @param options The workspace, or a file to be used instead.
  * @returns The policies as one, or `undefined` where there is no file.
- * @throws {ConfigError} A file is no policy, the named one is not there, or it lies in the workspace
+ * @throws {ConfigError} A file is not a policy, the named one is missing, or it is in the workspace
  * where executed code could change it.
  */
 export async function loadPolicy(
@@ -118,8 +118,8 @@ export async function acceptPolicy(workspace: string, text: string): Promise<boo
 
 /** Says of a policy that it is not accepted, and what to do. */
 export function notAccepted({ path }: FoundPolicy): string {
-  return `You have not accepted the policy ${path} as it is now: what it allows is asked about. ` +
-    "Look at it and accept it by `ipybox policy accept`";
+  return `You have not accepted the current version of policy ${path}: calls that it allows need approval. ` +
+    "Review and accept it with `ipybox policy accept`";
 }
 
 /** A policy that is not accepted allows nothing: what it would allow is asked about. */
@@ -153,7 +153,7 @@ export function policyFiles(workspace: string | undefined): Map<string, string> 
 async function requireOutOfReach(file: string, workspace: string | undefined): Promise<void> {
   if (workspace === undefined || !await isInReach(file, workspace)) return;
   throw new ConfigError(
-    `Policy "${file}" lies in the workspace, where executed code can change it: ` +
+    `Policy "${file}" is in the workspace, where executed code can change it: ` +
       `move it to ${join(workspace, ".ipybox")} or out of the workspace, or work in another folder`,
   );
 }
@@ -194,7 +194,7 @@ interface Problem {
 function problemsOf(issue: z.core.$ZodIssue, base: readonly PropertyKey[]): Problem[] {
   const path = [...base, ...issue.path];
   if (issue.code !== "invalid_union") {
-    // a name that should not be there is a place of its own
+    // a name that should not be there is its own place
     const keys = issue.code === "unrecognized_keys" ? issue.keys : [];
     return keys.length === 0
       ? [{ path, message: issue.message }]

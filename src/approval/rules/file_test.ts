@@ -26,7 +26,7 @@ const WRONG: readonly (readonly [text: string, ...says: string[]])[] = [
   ['{"rules": [{"effect": "deny", "arguments": {"path": 1}}]}', "/rules/0/arguments/path"],
   [
     '{"rules": [{"effect": "deny", "arguments": {"/a": {}}}]}',
-    "/rules/0/arguments/~1a: Give at least one test",
+    "/rules/0/arguments/~1a: Specify at least one test",
   ],
   [
     '{"rules": [{"effect": "deny", "arguments": {"/a": {"globb": "x"}}}]}',
@@ -41,7 +41,7 @@ const WRONG: readonly (readonly [text: string, ...says: string[]])[] = [
     '{"rules": [{"effect": "deny", "annotations": {"readonly": true}}]}',
     "/rules/0/annotations/readonly: Unknown name",
   ],
-  ['{"rules": [{"effect": "deny", "effect": "allow"}]}', "p.json:1:31: This name is given twice"],
+  ['{"rules": [{"effect": "deny", "effect": "allow"}]}', "p.json:1:31: Duplicate name"],
   ['{"trustedServers": "x"}', "/trustedServers"],
   ['{"tests": [{"call": {"tool": "x"}, "expect": "yes"}]}', "/tests/0/expect"],
 ];
@@ -86,7 +86,7 @@ Deno.test("loadPolicy() follows no link in the workspace", async () => {
   await assertRejects(
     () => loadPolicy({ workspace, file: `${workspace}/mine.json` }),
     ConfigError,
-    "lies in the workspace, where executed code can change it",
+    "is in the workspace, where executed code can change it",
   );
 });
 

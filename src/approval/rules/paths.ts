@@ -11,7 +11,7 @@ export interface PathJudge {
 
 /** Options of {@linkcode pathJudge}. */
 export interface PathJudgeOptions {
-  /** Where the relative folders of a policy start; without it they are nowhere. */
+  /** Where a policy's relative folders start; without it they match nothing. */
   readonly workspace?: string;
   /** What `~` stands for in a policy. */
   readonly home?: string;
@@ -134,7 +134,7 @@ function linkTarget(path: string): string | undefined {
   try {
     return Deno.readLinkSync(path);
   } catch {
-    return undefined; // it is no link, or realPath() finds what is wrong
+    return undefined; // it is not a link, or realPath() finds what is wrong
   }
 }
 

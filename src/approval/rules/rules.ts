@@ -24,7 +24,7 @@ import {
 
 /** A policy and the name of the file that it is from. */
 export interface PolicySource {
-  /** The file as people and code are told of it, such as `.ipybox/policy.json`. */
+  /** The file's name for people and code, such as `.ipybox/policy.json`. */
   readonly name: string;
   /** Its content. */
   readonly document: PolicyDocument;
@@ -129,7 +129,7 @@ export class PolicyRules implements ApprovalPolicy {
       }
     }
     if (findings.length === 0 && isShell(call) && !this.#isAboutShell) {
-      return { mode: "allow", reason: "No rule is about shell commands", findings };
+      return { mode: "allow", reason: "No rule applies to shell commands", findings };
     }
     return { ...verdictOf(findings), findings };
   }
@@ -153,9 +153,9 @@ export class PolicyRules implements ApprovalPolicy {
     const match = all([named, byCommand, hints, args]);
     const { serverName } = call;
     const doubt = hints === "maybe"
-      ? "the tool's annotations do not say enough"
+      ? "the tool's annotations are incomplete"
       : args === "maybe"
-      ? "its arguments cannot be judged for sure"
+      ? "its arguments cannot be judged with certainty"
       : doubtOf(text);
     if (match === "maybe") return { match, doubt };
     // A hint of a server that the user does not trust allows nothing.
@@ -175,8 +175,10 @@ function matchCommand({ command, effect }: PolicyRule, text: ShellText | undefin
 
 /** Why a rule for commands is not sure. */
 function doubtOf(text: ShellText | undefined): string {
-  if (text?.type === "other") return `it is more than a simple command: ${text.reason}`;
-  return text?.starts ? "it may start other programs" : "the command cannot be judged for sure";
+  if (text?.type === "other") return `it is not a simple command: ${text.reason}`;
+  return text?.starts
+    ? "it may start other programs"
+    : "the command cannot be judged with certainty";
 }
 
 function matchName(patterns: string | readonly string[] | undefined, name: string): Match {
@@ -230,7 +232,7 @@ function verdictOf(findings: readonly RuleFinding[]): { mode: PolicyEffect; reas
     mode: "ask",
     reason: almost === undefined
       ? "No rule matches"
-      : `${almost.rule} may match, but that cannot be told here: ${almost.doubt}`,
+      : `${almost.rule} may match, but this is uncertain: ${almost.doubt}`,
   };
 }
 
@@ -264,10 +266,10 @@ const SHELL = /^(\/(usr\/)?bin\/)?(sh|bash|dash)$/;
 /** What a shell call runs. */
 function shellText({ arguments: args }: ApprovalCall): ShellText {
   const { cmd, program, ...others } = args;
-  if (typeof cmd !== "string") return otherText("", "it has no text");
+  if (typeof cmd !== "string") return otherText("", "it is empty");
   if (Object.keys(others).length > 0) return otherText(cmd, "it has unusual arguments");
   if (program !== undefined && (typeof program !== "string" || !SHELL.test(program))) {
-    return otherText(cmd, "it is run by something that is not sh or bash");
+    return otherText(cmd, "it is run by a program other than sh or bash");
   }
   return readShell(cmd);
 }

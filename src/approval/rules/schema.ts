@@ -24,17 +24,17 @@ export interface ArgumentTest {
   readonly prefix?: string | readonly string[];
   /** It is an absolute path in one of these folders, or of the folder; `"."` is the workspace. */
   readonly path?: string | readonly string[];
-  /** It is a number of at least this. */
+  /** The argument is a number of at least this. */
   readonly min?: number;
-  /** It is a number of at most this. */
+  /** The argument is a number of at most this. */
   readonly max?: number;
-  /** It is a list, and each of its items is like this. */
+  /** The argument is a list, and each item matches this. */
   readonly each?: ArgumentCondition;
-  /** It is a list, and one of its items is like this. */
+  /** The argument is a list, and at least one item matches this. */
   readonly some?: ArgumentCondition;
   /** It is not like this. */
   readonly not?: ArgumentCondition;
-  /** Whether there is such an argument at all. */
+  /** Whether the argument is present at all. */
   readonly exists?: boolean;
 }
 
@@ -78,7 +78,7 @@ export interface PolicyCall {
   readonly arguments?: Readonly<Record<string, PolicyValue>>;
   /** What the server says of the tool. */
   readonly annotations?: Readonly<Partial<Record<AnnotationName, boolean | undefined>>>;
-  /** The line, for shell commands. */
+  /** The command line, for shell commands. */
   readonly command?: string;
 }
 
@@ -102,7 +102,7 @@ export interface PolicyDocument {
   readonly redact: readonly string[];
   /** The rules. */
   readonly rules: readonly PolicyRule[];
-  /** What `ipybox policy test` checks. */
+  /** The cases that `ipybox policy test` checks. */
   readonly tests: readonly PolicyTest[];
 }
 
@@ -127,8 +127,8 @@ const command = text.refine(
   (pattern) => !pattern.split(/\s+/).some((word) => /^[<>|;&]/.test(word)),
   {
     message:
-      'A rule is about one simple command, which has no ">", "<", "|", ";" or "&": leave that ' +
-      "out. Texts with them are asked about",
+      'A rule describes one simple command, without ">", "<", "|", ";" or "&": remove them. ' +
+      "Command lines that contain them need approval",
   },
 );
 const commands = z.union([command, z.array(command).min(1)]);
@@ -136,7 +136,7 @@ const commands = z.union([command, z.array(command).min(1)]);
 const number = z.number().refine(
   (value) => !Number.isInteger(value) || Number.isSafeInteger(value),
   {
-    message: "Integers above 2^53 lose digits: use a text or leave it to an approver",
+    message: "Integers above 2^53 lose digits: use a string or leave the decision to an approver",
   },
 );
 
@@ -146,26 +146,28 @@ const value: z.ZodType<PolicyValue> = z.lazy(() =>
 
 const condition: z.ZodType<ArgumentCondition> = z.lazy(() =>
   z.union([z.null(), z.boolean(), number, z.string(), test])
-).meta({ id: "condition", description: "The value that the argument equals, or tests of it" });
+).meta({ id: "condition", description: "A value that the argument must equal, or tests" });
 
 const test: z.ZodType<ArgumentTest> = z.strictObject({
-  equals: value.optional().describe("It is this JSON value"),
-  oneOf: z.array(value).min(1).optional().describe("It is one of these JSON values"),
+  equals: value.optional().describe("The argument equals this JSON value"),
+  oneOf: z.array(value).min(1).optional().describe("The argument equals one of these JSON values"),
   glob: texts.optional().describe(
-    "It is a text that matches: * is any characters, / too; ? is one. Use path for files",
+    "The argument is a string that matches: * is any characters, including /; ? is one. For files, use path",
   ),
-  prefix: texts.optional().describe("It is a text that starts so. Use path for files"),
+  prefix: texts.optional().describe(
+    "The argument is a string with this prefix. For files, use path",
+  ),
   path: texts.optional().describe(
-    "It is an absolute path in one of these folders, or of the folder. Relative folders start at the workspace",
+    "The argument is the absolute path of one of these folders, or of something in it. Relative folders start at the workspace",
   ),
-  min: number.optional().describe("It is a number of at least this"),
-  max: number.optional().describe("It is a number of at most this"),
-  each: condition.optional().describe("It is a list, and each of its items is like this"),
-  some: condition.optional().describe("It is a list, and one of its items is like this"),
-  not: condition.optional().describe("It is there and not like this"),
-  exists: z.boolean().optional().describe("Whether there is such an argument"),
-}).refine((tests) => Object.keys(tests).length > 0, { message: "Give at least one test" })
-  .meta({ id: "test", description: "Tests of an argument, all of which must hold" });
+  min: number.optional().describe("The argument is a number of at least this"),
+  max: number.optional().describe("The argument is a number of at most this"),
+  each: condition.optional().describe("The argument is a list, and each item matches this"),
+  some: condition.optional().describe("The argument is a list, and at least one item matches this"),
+  not: condition.optional().describe("The argument is present and does not match this"),
+  exists: z.boolean().optional().describe("Whether the argument is present"),
+}).refine((tests) => Object.keys(tests).length > 0, { message: "Specify at least one test" })
+  .meta({ id: "test", description: "Tests of an argument, all of which must pass" });
 
 const annotations = z.strictObject({
   readOnlyHint: z.boolean().optional(),
@@ -178,28 +180,30 @@ const kind = z.enum(["tool", "resource", "shell", "shell_magic", "elicitation"])
 const effect = z.enum(["allow", "ask", "deny"]);
 
 const rule: z.ZodType<PolicyRule> = z.strictObject({
-  effect: effect.describe("What becomes of a call that matches: deny beats ask, ask beats allow"),
-  name: text.optional().describe("What decisions call this rule, beside its number"),
+  effect: effect.describe(
+    "The effect on a matching call: deny overrides ask, and ask overrides allow",
+  ),
+  name: text.optional().describe("A name for this rule in decisions, beside its number"),
   kind: z.union([kind, z.array(kind).min(1)]).optional().describe(
-    "What the call does. An elicitation is a server's question: deny declines it without asking",
+    "The kind of call. An elicitation is a question from a server: deny declines it without asking",
   ),
   server: texts.optional().describe("The registered server: a name, or a pattern with * and ?"),
-  tool: texts.optional().describe("The tool's name at the server, or a pattern with * and ?"),
+  tool: texts.optional().describe("The tool's name on the server, or a pattern with * and ?"),
   annotations: annotations.optional().describe(
-    "What the server says of the tool. Allows nothing unless the server is in trustedServers",
+    "The server's hints about the tool. They allow nothing unless the server is in trustedServers",
   ),
   arguments: z.record(
     z.string().regex(/^(\/([^~/]|~[01])*)*$/, {
       message: 'Must be a JSON pointer, such as "/path" or "/options/0"',
     }),
     condition,
-  ).optional().describe('Conditions by JSON pointer into the arguments, such as "/path"'),
+  ).optional().describe('Conditions on arguments, by JSON pointer such as "/path"'),
   command: commands.optional().describe(
     "A pattern for each word of a simple shell command: * and ? are characters, ** is any number of " +
-      "words. Texts with operators, expansions or redirections are asked about, and denied where a " +
-      "rule that denies names one of their words",
+      "words. Command lines with operators, expansions or redirections need approval, and are denied " +
+      "if a deny rule names one of their words",
   ),
-  reason: text.optional().describe("Why. Code whose call is denied is told"),
+  reason: text.optional().describe("The reason, which code receives when its call is denied"),
 }).refine((value) => value.command === undefined || !excludesShell(value.kind), {
   message: 'Only rules about "shell" and "shell_magic" can have a command',
   path: ["command"],
@@ -212,7 +216,7 @@ export const policyCallSchema: z.ZodType<PolicyCall> = z.strictObject({
   tool: text.optional(),
   arguments: z.record(z.string(), value).optional(),
   annotations: annotations.optional(),
-  command: z.string().optional().describe("The line, for shell commands"),
+  command: z.string().optional().describe("The command line, for shell commands"),
 });
 
 /** What a policy file must be like. */
@@ -222,7 +226,7 @@ export const policySchema: z.ZodType<PolicyDocument> = z.strictObject({
     "Servers, by their exact names, whose annotations may allow calls",
   ),
   redact: z.array(text).default([]).describe(
-    "Names of arguments, or patterns with * and ?, whose values the audit log leaves out too",
+    "Names of arguments, or patterns with * and ?, whose values the audit log also omits",
   ),
   rules: z.array(rule).default([]),
   tests: z.array(
@@ -231,10 +235,10 @@ export const policySchema: z.ZodType<PolicyDocument> = z.strictObject({
       expect: effect,
       name: text.optional(),
     }),
-  ).default([]).describe("What `ipybox policy test` checks"),
+  ).default([]).describe("The cases that `ipybox policy test` checks"),
 }).meta({
   title: "ipybox policy",
-  description: "Which tool calls and shell commands are allowed, asked about or denied",
+  description: "Which tool calls and shell commands are allowed, need approval or are denied",
 });
 
 /** Gives the JSON Schema of policy files, for editors. */

@@ -48,20 +48,20 @@ export const actions: Command = {
     arg: {
       value: "NAME=VALUE",
       many: true,
-      help: "An argument of the action, read as its type says: text as it is, or JSON",
+      help: "An argument of the action, parsed by its type: plain text, or JSON",
     },
-    args: { value: "JSON", help: "The arguments of the action as one JSON object" },
+    args: { value: "JSON", help: "The action's arguments as one JSON object" },
     impl: { help: "Show the implementation instead of the interface" },
-    "no-types": { help: "Check without the type checker, which is downloaded at its first use" },
-    json: { help: "Print the outcome as JSON" },
+    "no-types": { help: "Skip the type checker, which is downloaded on first use" },
+    json: { help: "Print the result as JSON" },
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
-    timeout: { value: "SECONDS", help: "Stop the action after this time, approvals excluded" },
+    timeout: { value: "SECONDS", help: "Stop the action after this time, not counting approvals" },
     ...SESSION,
   },
   notes: [
-    "Saved actions are packages gentools/CATEGORY/NAME with api.py, their typed",
-    "interface, and impl.py. They run, and are checked, in the sandbox.",
+    "A saved action is a package gentools/CATEGORY/NAME with api.py, its typed",
+    "interface, and impl.py. Actions run, and are checked, in the sandbox.",
     "",
     "Examples:",
     "",
@@ -104,7 +104,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 }
 
 function requireCount(names: readonly string[], min: number, max: number): void {
-  if (names.length < min) throw new UsageError("Name a saved action as CATEGORY.NAME");
+  if (names.length < min) throw new UsageError("Specify a saved action as CATEGORY.NAME");
   if (names.length > max) throw new UsageError(`Unexpected argument "${names[max]}"`);
 }
 
@@ -187,7 +187,7 @@ async function structureOf(
   const names = saved.map(({ name }) => name);
   const { outputs } = await executor.execute(checkCode(names), { signal: io.signal });
   const found = checkedIn(outputs) ?? {};
-  return new Map(names.map((name) => [name, found[name] ?? ["the check ended without a word"]]));
+  return new Map(names.map((name) => [name, found[name] ?? ["the check ended without output"]]));
 }
 
 /** The action that a file belongs to; `undefined` for files that actions share. */

@@ -84,7 +84,7 @@ async function follow(
   const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
   const output = new OutputPrinter(io);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
-  // Not awaited: other output, and other requests, may come meanwhile.
+  // Not awaited: other output, and other requests, may come in the meantime.
   const ask = (question: () => Promise<void>): void => {
     output.endLine();
     output.hold();
@@ -186,7 +186,7 @@ export class OutputPrinter {
     this.#room = MAX_UNREAD;
     if (this.#leftOut === 0) return;
     this.endLine();
-    this.#io.err(`[ipybox: ${this.#leftOut} characters that came during a question are left out]`);
+    this.#io.err(`[ipybox: ${this.#leftOut} characters printed during a question were dropped]`);
     this.#leftOut = 0;
   }
 

@@ -43,7 +43,7 @@ Deno.test("output that comes during a question waits, but not without a bound", 
   printer.release();
   assert(seen.shown.startsWith("before\nduring\nxxx"));
   assert(seen.shown.length < 17 * 2 ** 20, `${seen.shown.length}`);
-  assertMatch(seen.shown.slice(-100), /x\n\[ipybox: \d{8} characters .* are left out\]\n$/);
+  assertMatch(seen.shown.slice(-100), /x\n\[ipybox: \d{8} characters .* were dropped\]\n$/);
   const before = seen.shown.length;
   printer.hold();
   print("again\n");

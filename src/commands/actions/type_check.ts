@@ -108,8 +108,8 @@ async function typeCheckDeno(): Promise<ProgramPath> {
     return await denoProgram();
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    const message = `Cannot check types: Deno has to run the type checker, and ${cause.message}`;
-    const fix = "Install Deno, or leave types out with --no-types";
+    const message = `Cannot check types: the type checker needs Deno, and ${cause.message}`;
+    const fix = "Install Deno, or skip types with --no-types";
     throw new EnvironmentNotReadyError(message, fix, { cause });
   }
 }
@@ -121,8 +121,8 @@ async function fetchPyright(deno: ProgramPath, signal: AbortSignal | undefined):
   });
   if (success) return;
   throw new EnvironmentNotReadyError(
-    "Cannot check types: the type checker pyright is not there and cannot be downloaded",
-    "Connect to the network once, or leave types out with --no-types",
+    "Cannot check types: the type checker pyright is not installed and cannot be downloaded",
+    "Connect to the network once, or skip types with --no-types",
   );
 }
 

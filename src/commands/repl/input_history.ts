@@ -54,7 +54,7 @@ async function readHistory(path: string): Promise<string> {
   try {
     const { mode, isFile, size } = await Deno.stat(path);
     if (!isFile || size > MAX_FILE_BYTES) {
-      throw new Error(`Cannot use ${path} as history: remove or rename it`);
+      throw new Error(`Cannot use ${path} as the history file: remove or rename it`);
     }
     if (mode !== null && (mode & 0o077) !== 0) await Deno.chmod(path, 0o600);
     return await Deno.readTextFile(path);

@@ -80,7 +80,7 @@ export class LineEditor {
     if (this.#active) this.#draw();
   }
 
-  /** Draws it below what a shell has written meanwhile, to which the terminal was lent. */
+  /** Draws it below what a shell wrote while the terminal was lent to it. */
   resume(): void {
     if (!this.#active) return;
     this.#options.write(PASTE_ON);
@@ -264,7 +264,7 @@ const EDITS: Readonly<Record<string, (buffer: LineBuffer) => void>> = {
 interface Completed {
   readonly text: string;
   readonly cursor: number;
-  /** What it could go on with, where that is not yet clear. */
+  /** What it could continue with, where that is not yet clear. */
   readonly choices: readonly string[];
 }
 

@@ -30,7 +30,7 @@ interface ReplSessionOptions {
   readonly prompt?: RunActionOptions["prompt"];
 }
 
-/** How long code may go on after Ctrl-C before it is said what else can be done. */
+/** How long code may continue after Ctrl-C before it is said what else can be done. */
 const PATIENCE_MS = 1000;
 
 /** How soon Ctrl-C follows one that the code has answered by asking for input, if that is to be ended. */
@@ -45,7 +45,7 @@ export class ReplSession implements Disposable {
   readonly #keys: TypedKeys;
   readonly #editor: LineEditor;
   readonly #terminal = new DisposableStack();
-  #started: Promise<CodeExecutor> = Promise.reject(new Error("The session does not run yet"));
+  #started: Promise<CodeExecutor> = Promise.reject(new Error("The session has not started yet"));
   #stop = new AbortController();
   #onInterrupt: () => void = () => this.#keys.interrupt();
   #count = 1;
@@ -130,7 +130,7 @@ export class ReplSession implements Disposable {
 
   /**
    * Asks the kernel about what is typed, for as long as the person waits: on a busy machine a time
-   * limit would run code that goes on.
+   * limit would run code that continues.
    */
   async #help<T>(
     ask: (executor: CodeExecutor, options: TypedCodeOptions) => Promise<T>,
@@ -144,7 +144,9 @@ export class ReplSession implements Disposable {
       try {
         const asked = abortable(ask(executor, { signal, timeoutMs: Infinity }), signal);
         if (!await settledWithin(asked, ANSWER_PATIENCE_MS)) {
-          this.aside(() => io.err("The kernel has not answered yet; Ctrl-C stops waiting for it."));
+          this.aside(() =>
+            io.err("The kernel has not answered yet. Press Ctrl-C to stop waiting.")
+          );
         }
         answer = await asked;
       } catch (error) {
@@ -206,12 +208,12 @@ export class ReplSession implements Disposable {
       this.#tell(error);
     } finally {
       interrupts.end();
-      // What was typed for a question that was then withdrawn is no code.
+      // What was typed for a question that was then withdrawn is not code.
       if (this.#asked) this.#keys.drop();
     }
     this.#count++;
     if (executor.state === "lost") {
-      io.err("A fresh kernel goes on, without the variables.");
+      io.err("The kernel was restarted; variables are lost.");
       this.#count = 1;
     } else if (interrupts.count > 0) io.err("Interrupted; the variables are kept.");
   }
@@ -251,7 +253,7 @@ class Interrupts {
     this.#say = say;
   }
 
-  /** The code asks for input: Ctrl-C begins anew, unless it is pressed again and again. */
+  /** The code asks for input: Ctrl-C begins again, unless it is pressed again and again. */
   asked(): void {
     clearTimeout(this.#timer);
     this.#hasAsked = true;
@@ -269,7 +271,10 @@ class Interrupts {
     if (this.#stage === 1) {
       this.#watch(this.#executor.interrupt());
       this.#timer = setTimeout(
-        () => this.#say("Still running. Ctrl-C again ends it, with the kernel if need be."),
+        () =>
+          this.#say(
+            "Still running. Press Ctrl-C again to stop it, restarting the kernel if necessary.",
+          ),
         PATIENCE_MS,
       );
     } else if (this.#stage === 2) {
@@ -284,7 +289,7 @@ class Interrupts {
 
   #watch(interrupted: Promise<unknown>): void {
     interrupted.catch((error: unknown) => {
-      if (!this.#over) this.#say(`It could not be interrupted: ${printable(String(error))}`);
+      if (!this.#over) this.#say(`Cannot interrupt the cell: ${printable(String(error))}`);
     });
   }
 }
@@ -299,19 +304,19 @@ interface MetaContext {
 /** No code begins with the colon of these. */
 const COMMANDS: readonly (readonly [form: string, help: string])[] = [
   [":help", "Show this help"],
-  [":reset", "Start afresh: variables are lost, and MCP servers stop"],
+  [":reset", "Restart the kernel: variables are lost, and MCP servers stop"],
   [":servers", "List the registered MCP servers"],
-  [":tools [QUERY]", "List or search their tools"],
+  [":tools [QUERY]", "List or search tools"],
   [":quit", "End the session, as Ctrl-D does"],
 ];
 
 const KEYS: readonly (readonly [keys: string, help: string])[] = [
   ["Enter", "Run the code when it is complete; an empty line ends a block"],
-  ["Alt-Enter, Ctrl-J", "Begin another line in any case"],
-  ["Up, Down, Ctrl-R", "Go to or search what was typed before"],
+  ["Alt-Enter, Ctrl-J", "Insert a line break"],
+  ["Up, Down, Ctrl-R", "Browse or search the history"],
   ["Tab", "Complete; at the start of a line, indent"],
-  ["Ctrl-C", "Interrupt the cell; again, end it and its kernel if need be"],
-  ["NAME?, NAME??", "Show the documentation, or the source, of an object"],
+  ["Ctrl-C", "Interrupt the cell; again, stop it, restarting the kernel if necessary"],
+  ["NAME?, NAME??", "Show an object's documentation or source"],
 ];
 
 /** Runs a command of the session. */
@@ -331,7 +336,7 @@ async function runMetaCommand(
       return "done";
     case "reset":
       await executor.reset();
-      io.err("A fresh kernel is there; the variables are gone.");
+      io.err("The kernel was restarted; variables are lost.");
       return "reset";
     case "servers":
       await servers.run(inWorkspace, io);

@@ -30,7 +30,7 @@ export class TerminalAnswerer {
   async answer(request: ElicitationRequest): Promise<void> {
     const { question, serverName } = request;
     if (!this.#io.interactive) {
-      this.#io.err(`Declined a question: there is no terminal to ask at. ${asked(request)}`);
+      this.#io.err(`Declined a question: there is no terminal to ask on. ${asked(request)}`);
       request.decline();
       return;
     }
@@ -88,7 +88,7 @@ function prompt(field: FormField, serverName: string): string {
   const { title, description, required } = field;
   const empty = field.default === undefined
     ? required ? "" : ", or nothing"
-    : ", or nothing for what it suggests";
+    : ", or nothing for the default";
   return [
     rows(title),
     ...(description === undefined ? [] : [rows(description)]),

@@ -102,7 +102,7 @@ Answer to shop (1 to 2, or nothing): Medium
   | gift
   It suggests:
   | false
-Answer to shop (yes or no, or nothing for what it suggests): 
+Answer to shop (yes or no, or nothing for the default): 
   | tags
   1 | a
   2 | b

@@ -65,12 +65,12 @@ export function details(shown: ShownRequest): string {
     for (const line of text.split("\n")) rows.push(...rowsOf(shownAs(line), columns));
   };
   add("Server", server?.launch);
-  add("Title, as the server says", title, prose);
+  add("Title, from the server", title, prose);
   const isChange = request.kind === "change";
-  add(isChange ? "What it does" : "Description, as the server says", description, prose);
+  add(isChange ? "What it does" : "Description, from the server", description, prose);
   const hints = Object.entries(annotations).filter(([name]) => name !== "title");
-  add("Hints of the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
-  add("Line, as the code says", source && `${source.line}: ${source.text}`);
+  add("Hints from the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
+  add("Line, according to the code", source && `${source.line}: ${source.text}`);
   add("Changed since it was decided", changes?.join("\n"));
   return rows.join("\n") + "\n";
 }

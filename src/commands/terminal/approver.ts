@@ -32,8 +32,8 @@ export class TerminalApprover {
       const allow = isShell(request)
         ? "--approve-shell allow allows commands"
         : `${this.#toAllow} allows calls`;
-      this.#io.err(`Refused ${inOneRow(request)}: no terminal to ask at (${allow})`);
-      await request.reject("there is no terminal to ask at");
+      this.#io.err(`Refused ${inOneRow(request)}: no terminal to ask on (${allow})`);
+      await request.reject("there is no terminal to ask on");
       return;
     }
     this.#waiting++;
@@ -149,8 +149,8 @@ class Dialogue {
       "n  refuse it; n REASON tells the code why",
       ...scopes.map((scope) => `${KEYS[scope]}  allow such calls ${SCOPES[scope]}`),
       ...scopes.map((scope) => `n${KEYS[scope]} refuse such calls ${SCOPES[scope]}`),
-      ...(this.#isEditable ? ["e  edit what is sent"] : []),
-      "d  show all of it, and what the server says",
+      ...(this.#isEditable ? ["e  edit the arguments"] : []),
+      "d  show everything, including the server's description",
       "Ctrl-C  cancel the code",
     ].map((line) => `  ${line}`).join("\n");
   }
@@ -192,7 +192,7 @@ class Dialogue {
     const remember = await this.#remember("Allow", scope, rest);
     if (remember === null) return false;
     if (!await this.#accept({ remember })) return false;
-    if (scope === "always") this.#io.err("Remembered; `ipybox policy forget` takes it back.");
+    if (scope === "always") this.#io.err("Remembered. `ipybox policy forget` undoes it.");
     return true;
   }
 
@@ -204,7 +204,7 @@ class Dialogue {
   ): Promise<Remember | undefined | null> {
     if (scope === undefined) return undefined;
     if (!this.#request.scopes.includes(scope)) {
-      this.#io.err(`Nothing can be remembered ${SCOPES[scope]} here.`);
+      this.#io.err(`Decisions cannot be remembered ${SCOPES[scope]} here.`);
       return null;
     }
     const what = isShell(this.#request) ? "every shell command" : `${callName(this.#request)}`;
@@ -215,7 +215,7 @@ class Dialogue {
       await this.#ask(`${verb} ${what} ${SCOPES[scope]}: ${any}, or ${exact}? `);
     if (answer === "a" || answer === "any") return { scope, match: "tool" };
     if (answer === "e" || answer === "exactly") return { scope, match: "arguments" };
-    if (answer !== undefined) this.#io.err("Nothing is decided.");
+    if (answer !== undefined) this.#io.err("No decision made.");
     return null;
   }
 

@@ -99,7 +99,7 @@ async function choose(
   const chosen = answer.trim();
   if (/^j(son)?$/i.test(chosen)) return json;
   return texts.find(({ name }, at) => chosen === `${at + 1}` || chosen === name) ??
-    { problem: `there is no ${visible(chosen)} to choose` };
+    { problem: `${visible(chosen)} is not one of the choices` };
 }
 
 /** The texts, by numbers: their names are not ours. */
@@ -124,7 +124,7 @@ async function edit(
 ): Promise<EditedText> {
   const shown = template(text);
   try {
-    // What fits in a row can be typed anew. Lent right after the answer, before more is read.
+    // What fits in a row can be typed again. Lent right after the answer, before more is read.
     const edited = hasNamedEditor() || shown === ""
       ? await lend(() => editText(text, { name: file, signal }))
       : undefined;
@@ -220,14 +220,14 @@ async function editText(
       atTerminal: true,
       signal,
     });
-    if (!success) return { problem: `the editor ended with code ${code}` };
+    if (!success) return { problem: `the editor exited with code ${code}` };
     const after = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
       .decode(await Deno.readFile(path));
-    return after === text ? { problem: "the editor left it as it was" } : { text: after };
+    return after === text ? { problem: "no changes were made in the editor" } : { text: after };
   } catch (error) {
-    if (signal.aborted) return { problem: "there is nothing to decide any more" };
-    if (error instanceof Deno.errors.NotFound) return { problem: "the editor left no file" };
-    if (error instanceof TypeError) return { problem: "the editor left no UTF-8 text" };
+    if (signal.aborted) return { problem: "the request is no longer pending" };
+    if (error instanceof Deno.errors.NotFound) return { problem: "the editor removed the file" };
+    if (error instanceof TypeError) return { problem: "the edited file is not UTF-8 text" };
     throw error;
   }
 }

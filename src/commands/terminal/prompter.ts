@@ -44,7 +44,7 @@ function promptOf(
   { prompt, isPassword }: InputRequest,
   columns: number,
 ): { before: string; label: string; words: string } {
-  const label = isPassword ? "Code asks (what you type is not shown): " : "Code asks: ";
+  const label = isPassword ? "Code asks (your input is hidden): " : "Code asks: ";
   const lines = prompt.split("\n");
   const last = visible(lines.at(-1) ?? "");
   const fits = widthOf(label + last) + ROOM <= columns;

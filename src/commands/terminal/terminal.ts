@@ -42,7 +42,7 @@ export class Terminal implements CommandIo, Disposable {
       writeAll(Deno.stdout, text);
     } catch (cause) {
       if (!(cause instanceof Deno.errors.BrokenPipe)) throw cause;
-      throw new StdoutClosedError("Nobody reads the output any more", { cause });
+      throw new StdoutClosedError("The reader of the output has gone", { cause });
     }
   }
 
@@ -66,7 +66,7 @@ export class Terminal implements CommandIo, Disposable {
     for (;;) {
       this.errText(marked(question));
       if (await line.untilQuiet(stop)) break;
-      this.errText("That key came before the question was shown. Please answer again.\n");
+      this.errText("You pressed that key before the question was shown. Please answer again.\n");
     }
     const text = await answer;
     if (text === null) this.errText("\n");
@@ -120,14 +120,14 @@ function marked(question: string): string {
 
 /**
  * What is typed at the terminal: lines, each for the question that stood there when it was typed, and
- * keys for whoever takes them otherwise.
+ * keys for their usual reader.
  *
  * While it is asked, keys come one by one: the system would keep the beginning of a line, typed
  * before the question, and put it before the answer.
  *
- * Once asked, it goes on reading and drops what nobody waits for: an answer typed ahead, or after
+ * Once asked, it continues reading and drops what nobody waits for: an answer typed ahead, or after
  * its question was withdrawn, must not approve the next call. Only after an answer it waits for a
- * moment, in which whoever asked may lend the terminal to another program.
+ * moment, in which the asker may lend the terminal to another program.
  */
 class TerminalInput implements Disposable {
   #line: AnswerLine | undefined;
@@ -140,7 +140,7 @@ class TerminalInput implements Disposable {
   #lent: Promise<unknown> | undefined;
   #onResume: (() => void) | undefined;
   #resume = () => {
-    // While this was stopped, the shell had the terminal in a mode of its own.
+    // While this was stopped, the shell had the terminal in its own mode.
     this.#applyMode();
     this.#onResume?.();
   };
@@ -244,7 +244,7 @@ class TerminalInput implements Disposable {
   }
 
   async #afterAnswer(): Promise<void> {
-    await new Promise((resolve) => setTimeout(resolve)); // whoever asked goes on before that
+    await new Promise((resolve) => setTimeout(resolve)); // the asker continues before that
     await this.#lent;
   }
 }

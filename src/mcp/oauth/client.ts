@@ -50,8 +50,8 @@ export async function chooseClient(
   if (before !== undefined && isGood(before, issuer, redirectUri)) return clientOf(before);
   if (metadata !== undefined && metadata.registration_endpoint === undefined) {
     throw new OAuthHttpError(
-      "its authorization server registers no clients by itself: register one there by hand, with the " +
-        `redirect address http://127.0.0.1/callback, and give its id with --client-id`,
+      "its authorization server does not support dynamic client registration: register a client there with the " +
+        `redirect URI http://127.0.0.1/callback, and pass its id with --client-id`,
     );
   }
   const registered = await registerClient(issuer, {
@@ -128,11 +128,11 @@ function authMethod(supported: readonly string[] = ["none"]): string {
 
 /** How to log in to a remote server that asks for it. Most servers tell all of it themselves. */
 export interface OAuthParams {
-  /** The id of a client that was registered at the authorization server by hand. */
+  /** The id of a client that was manually registered with the authorization server. */
   clientId?: string;
   /** The secret of that client. Write it as `${VAR}`. */
   clientSecret?: string;
-  /** The private key of that client, as PKCS #8 in PEM, in place of a secret. Write it as `${VAR}`. */
+  /** The client's private key instead of a secret, as PKCS #8 in PEM. Write it as `${VAR}`. */
   privateKey?: string;
   /**
    * The algorithm that the private key signs with.
@@ -145,7 +145,7 @@ export interface OAuthParams {
    * needed with a secret or a key, which another one must not get.
    */
   issuer?: string;
-  /** The scopes to ask for, separated by blanks, in place of those that the server names. */
+  /** The scopes to request, separated by blanks, instead of those that the server names. */
   scope?: string;
   /** The address of a client-ID metadata document, for authorization servers that take one. */
   clientMetadataUrl?: string;
@@ -188,10 +188,10 @@ export const oauthParams: z.ZodType<OAuthParams> = z.strictObject({
   const complain = (message: string) => context.addIssue({ code: "custom", message });
   const secret = clientSecret ?? privateKey;
   if (clientSecret !== undefined && privateKey !== undefined) {
-    complain('give either "clientSecret" or "privateKey"');
+    complain('specify either "clientSecret" or "privateKey"');
   }
   if (secret !== undefined && (clientId === undefined || issuer === undefined)) {
-    complain('"clientSecret" and "privateKey" need "clientId", and "issuer": who may get them');
+    complain('"clientSecret" and "privateKey" need "clientId" and "issuer"');
   }
   if (grant === "client_credentials" && secret === undefined) {
     complain('the grant "client_credentials" needs "clientSecret" or "privateKey"');
@@ -257,7 +257,7 @@ async function protectedResource(
   if (metadata === undefined) return undefined;
   const { resource } = metadata;
   if (!checkResourceAllowed({ requestedResource: server, configuredResource: resource })) {
-    throw new OAuthHttpError("its metadata is that of another server");
+    throw new OAuthHttpError("its metadata belongs to another server");
   }
   return metadata;
 }
@@ -278,5 +278,5 @@ function wrongIssuer(named: string): never {
 /** Without it a stolen code would be worth a token, so the standard wants us to stop. */
 function requirePkce({ code_challenge_methods_supported: methods }: AuthorizationServerMetadata) {
   if (methods?.includes("S256")) return;
-  throw new OAuthHttpError("its authorization server does not say that it supports PKCE with S256");
+  throw new OAuthHttpError("its authorization server does not advertise PKCE with S256");
 }

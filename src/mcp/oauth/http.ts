@@ -50,7 +50,7 @@ async function bounded(response: Response, signal: AbortSignal): Promise<Respons
   const body = bodyOf(response, signal);
   if (body === null) return response;
   const tooLong = () =>
-    new OAuthHttpError(`the answer of its authorization server is above ${MAX_BYTES} bytes`);
+    new OAuthHttpError(`the answer of its authorization server exceeds ${MAX_BYTES} bytes`);
   const bytes = await readWhole(body, { maxBytes: MAX_BYTES, tooLong });
   const plain = new Headers(headers);
   for (const name of ["content-length", "content-encoding"]) plain.delete(name);
@@ -92,24 +92,24 @@ const CODES: readonly string[] = [
  */
 export function refusalOf(error: unknown): string {
   if (error instanceof OAuthError) {
-    return `its authorization server refuses: ${codeOf(error.code)}`;
+    return `its authorization server refused: ${codeOf(error.code)}`;
   }
   if (error instanceof RegistrationRejectedError) {
-    return `its authorization server does not register ipybox: HTTP ${error.status}` +
+    return `its authorization server did not register ipybox: HTTP ${error.status}` +
       codeInBody(error.body);
   }
   if (error instanceof IssuerMismatchError) {
     return error.kind === "metadata"
-      ? "its authorization server calls itself by another name"
-      : "the answer came from another authorization server than the one that was asked";
+      ? "its authorization server's metadata names a different issuer"
+      : "the answer came from a different authorization server than the one asked";
   }
   if (isOwnError(error)) return error.message;
-  return "its authorization server cannot be understood";
+  return "the answer of its authorization server is invalid";
 }
 
 /** An error code that a server sent, where it is one of the standards. */
 export function codeOf(code: string): string {
-  return CODES.includes(code) ? code : "for a reason that no standard knows";
+  return CODES.includes(code) ? code : "with a non-standard error code";
 }
 
 function codeInBody(body: string): string {
@@ -139,14 +139,14 @@ export function trustedUrl(what: string, text: string | URL, server: URL): URL {
   const refuse = (why: string): never => {
     throw new UntrustedUrlError(`the ${what} that it names ${why}`);
   };
-  if (url === null) return refuse("is no address");
+  if (url === null) return refuse("is not a URL");
   const place = placeOf(url.hostname);
   const own = placeOf(server.hostname);
   const isPlain = url.protocol === "http:" && place === "loopback" && own === "loopback";
   if (url.protocol !== "https:" && !isPlain) return refuse("is not https");
-  if (url.username !== "" || url.password !== "") return refuse("has a user in it");
+  if (url.username !== "" || url.password !== "") return refuse("contains a user name");
   if (url.hostname !== server.hostname && RANK[place] > Math.min(RANK[own], RANK.loopback)) {
-    return refuse("is on this machine or its network, unlike the server");
+    return refuse("is on this machine or its local network, unlike the server");
   }
   return url;
 }

@@ -20,7 +20,7 @@ import { checkTokens, type Login } from "./store.ts";
 export interface LoginRequest {
   /** The registered server. */
   readonly serverName: string;
-  /** The page: https, or on this machine where the server is. It holds no secret. */
+  /** The page: https, or on this machine where the server is. It contains no secret. */
   readonly url: URL;
   /** Aborts when nobody waits for it any more. */
   readonly signal: AbortSignal;
@@ -28,10 +28,10 @@ export interface LoginRequest {
 
 /** How a person logs in to remote servers. */
 export interface LoginOptions {
-  /** Shows a person the page. The login goes on when the browser comes back from it. */
+  /** Shows a person the page. The login continues when the browser is redirected back. */
   readonly show: (request: LoginRequest) => void | Promise<void>;
   /**
-   * Whether to log in also where there is a login already.
+   * Whether to log in even if there already is a login.
    *
    * @default {false}
    */
@@ -60,7 +60,7 @@ interface LoginContext {
   readonly login: LoginOptions;
   /** Fetches. */
   readonly fetchFn: FetchLike;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal: AbortSignal;
 }
 
@@ -105,7 +105,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
     issParameterSupported: metadata?.authorization_response_iss_parameter_supported === true,
   });
   if (code === undefined) {
-    throw new OAuthHttpError(`its authorization server refuses: ${codeOf(error ?? "")}`);
+    throw new OAuthHttpError(`its authorization server refused: ${codeOf(error ?? "")}`);
   }
   const addClientAuthentication = keyAuthentication(params);
   const tokens = await exchangeAuthorization(issuer, {
@@ -126,7 +126,7 @@ function listen(state: string, params: OAuthParams, before: Login | undefined): 
   if (callbackPort !== undefined) {
     const listener = CallbackListener.open(state, callbackPort);
     if (listener !== undefined) return listener;
-    throw new OAuthHttpError(`port ${callbackPort} of this machine is taken by another program`);
+    throw new OAuthHttpError(`port ${callbackPort} of this machine is in use by another program`);
   }
   const port = Number(URL.parse(before?.redirectUri ?? "")?.port ?? 0);
   const listener = CallbackListener.open(state, port) ?? CallbackListener.open(state, 0);
@@ -201,14 +201,14 @@ class CallbackListener implements AsyncDisposable {
     // A page of another host that its owner has made to mean this machine is not asked.
     if (request.headers.get("host") !== this.#host) return page(421, "Wrong host.");
     if (url.pathname !== PATH) return page(404, "There is nothing here.");
-    if (request.method !== "GET") return page(405, "This is for browsers.");
+    if (request.method !== "GET") return page(405, "This page is for browsers.");
     const one = (name: string): string | undefined => {
       const values = url.searchParams.getAll(name);
       return values.length === 1 ? values[0] : undefined;
     };
     const state = one("state");
     if (state === undefined || !sameToken(state, this.#state)) {
-      return page(400, "This is not the login that ipybox waits for.");
+      return page(400, "This is not the login that ipybox is waiting for.");
     }
     const ambiguous = ["code", "iss", "error"].some((name) =>
       url.searchParams.getAll(name).length > 1
@@ -218,7 +218,7 @@ class CallbackListener implements AsyncDisposable {
     this.#received.resolve({ code, iss, error });
     return page(
       200,
-      "ipybox has received the answer and goes on in the terminal. You can close this window.",
+      "ipybox has received the answer and continues in the terminal. You can close this window.",
     );
   }
 }

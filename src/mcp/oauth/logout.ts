@@ -20,7 +20,7 @@ export interface LogoutOptions {
   readonly variables?: VariableLookup;
   /** The folder of all logins, where it is not the usual one. */
   readonly loginsFolder?: string;
-  /** Gives up. */
+  /** Cancels it. */
   readonly signal?: AbortSignal;
 }
 

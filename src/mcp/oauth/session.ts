@@ -31,7 +31,7 @@ interface OAuthSessionOptions {
   readonly owner: object;
   /** Lets a person log in. Without it, a login that is needed is an error. */
   readonly login?: LoginOptions;
-  /** Told when a person is waited for, and when no longer. */
+  /** Called when waiting for a person begins and ends. */
   readonly onWaiting?: (waiting: boolean) => void;
 }
 
@@ -117,7 +117,7 @@ export class OAuthSession {
     const again = before.filter((kind) => kind === challenge.kind).length;
     // What a refresh gave may be refused where a login helps, but not what a login gave.
     const isEnd = challenge.kind === "scope" || token === this.#given || again > 1;
-    if (again > 0 && isEnd) return this.#error("refuses the login that was just made");
+    if (again > 0 && isEnd) return this.#error("rejects the login that was just made");
     if (this.#token !== token) return undefined; // another request has got one
     try {
       await this.#getToken(refusal, anySignal(signal));
@@ -136,7 +136,7 @@ export class OAuthSession {
     const { token: refused, challenge, before } = refusal;
     const { server, params, login } = this.#options;
     if (server.protocol !== "https:" && !isLoopback(server)) {
-      throw this.#error("asks for a login, but is not https: others could read the token");
+      throw this.#error("requires a login, but is not https: others could read the token");
     }
     const fetchFn = oauthFetch(server, signal);
     if (params.grant === "client_credentials") {
@@ -161,7 +161,7 @@ export class OAuthSession {
     await this.#logIn(challenge, authority, login, signal);
   }
 
-  /** Another process may have logged in or refreshed meanwhile. */
+  /** Another process may have logged in or refreshed in the meantime. */
   #takeOver(stored: Login | undefined, refused: string | undefined): boolean {
     if (stored?.accessToken === undefined || stored.accessToken === refused) return false;
     this.#token = stored.accessToken;
@@ -211,7 +211,7 @@ export class OAuthSession {
     const scope = this.#scope(challenge, authority, before);
     const isPointless = challenge.kind === "scope" &&
       !isStrictScopeSuperset(scope, before?.scope);
-    if (isPointless) throw this.#error("refuses scopes that the login has asked for");
+    if (isPointless) throw this.#error("rejected scopes that the login requested");
     const fetchFn = oauthFetch(server, signal);
     onWaiting?.(true);
     try {
@@ -255,14 +255,14 @@ export class OAuthSession {
       if (login !== undefined) await store.write({ ...login, lackingScope });
     }
     const at = workspace === undefined ? "" : ` --workspace ${shellWord(workspace)}`;
-    const what = kind === "login" ? "asks for a login" : "asks for more than the login allows";
+    const what = kind === "login" ? "requires a login" : "requires more than the login grants";
     return new McpLoginRequiredError(serverName, what, `ipybox login ${serverName}${at}`);
   }
 
   #requireStore(): LoginStore {
     if (this.#store !== undefined) return this.#store;
     throw this.#error(
-      "asks for a login, which cannot be kept: allow reading HOME and XDG_STATE_HOME, and reading " +
+      "requires a login, which cannot be stored: allow reading HOME and XDG_STATE_HOME, and reading " +
         "and writing ~/.local/state/ipybox",
     );
   }

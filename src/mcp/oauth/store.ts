@@ -56,7 +56,7 @@ export type Login = Readonly<z.infer<typeof loginSchema>>;
 
 /** Options of {@linkcode LoginStore.find}. */
 interface FindLoginOptions {
-  /** The client that the user has set, which has logins of its own. */
+  /** The client that the user has set, which has its own logins. */
   readonly clientId?: string;
   /** The folder where executed code writes. */
   readonly workspace?: string;
@@ -97,7 +97,7 @@ export class LoginStore {
     if (folder === undefined || !mayUse(folder)) return undefined;
     if (workspace !== undefined && isWithin(folder, resolve(workspace))) {
       throw new LoginFileError(
-        `Logins are kept in ${folder}, which must not be in the workspace: choose another workspace`,
+        `Logins are stored in ${folder}, which must not be in the workspace: choose another workspace`,
       );
     }
     const key = JSON.stringify([server.href, clientId ?? null]);
@@ -114,7 +114,7 @@ export class LoginStore {
     // Of the file that was opened: another process may replace it at any moment.
     const { isFile, mode, size } = await file.stat();
     if (!isFile || size > MAX_BYTES) {
-      throw new LoginFileError(`${this.path} holds no login: delete it and log in again`);
+      throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
     }
     if (mode !== null && (mode & 0o077) !== 0) {
       throw new LoginFileError(`Others can read ${this.path}: delete it and log in again`);
@@ -122,10 +122,10 @@ export class LoginStore {
     const text = await new Response(file.readable).text();
     const login = parse(text);
     if (login?.server === this.#server) return login;
-    throw new LoginFileError(`${this.path} holds no login: delete it and log in again`);
+    throw new LoginFileError(`${this.path} is not a valid login: delete it and log in again`);
   }
 
-  /** Replaces the login, at once. Whoever changes what it has read holds the lock. */
+  /** Replaces the login atomically. A caller that changes what it has read holds the lock. */
   async write(login: Login): Promise<void> {
     await Deno.mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
     await replaceHostileFile(this.path, JSON.stringify(login) + "\n");
@@ -156,7 +156,7 @@ export class LoginStore {
     } catch (error) {
       file.close();
       if (!limit.aborted) throw error;
-      throw new LoginFileError(`Another process does not let go of ${this.path}.lock`, {
+      throw new LoginFileError(`Another process does not release ${this.path}.lock`, {
         cause: error,
       });
     }
@@ -187,7 +187,7 @@ export function checkTokens(tokens: OAuthTokens): Tokens {
     text === undefined || TOKEN.test(text)
   );
   if (isBearer && areTokens) return { accessToken, refreshToken };
-  throw new OAuthHttpError("its authorization server gives no bearer token");
+  throw new OAuthHttpError("its authorization server did not return a bearer token");
 }
 
 /** Gets new tokens for old ones. */

@@ -152,10 +152,13 @@ export class RequestBudget {
   #take(owner: string, bytes: number): Disposable {
     using taken = new DisposableStack();
     if (taken.use(this.#shareOf(owner).tryAcquire(bytes)) === undefined) {
-      throw new Refused(429, "Your requests take too much memory together: wait for their answers");
+      throw new Refused(429, "Your pending requests use too much memory: wait for their answers");
     }
     if (taken.use(this.#all.tryAcquire(Math.min(bytes, this.#share))) === undefined) {
-      throw new Refused(503, "The requests of all clients take too much memory: try again later");
+      throw new Refused(
+        503,
+        "The pending requests of all clients use too much memory: try again later",
+      );
     }
     return taken.move();
   }

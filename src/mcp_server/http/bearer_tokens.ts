@@ -1,15 +1,15 @@
 import { sameToken } from "../../base/tokens.ts";
 
-/** The tokens that open an HTTP server, each for an owner of its own. */
+/** The tokens that open an HTTP server, each for its own owner. */
 export class BearerTokens {
   readonly #owners: readonly (readonly [token: string, owner: string])[];
 
   constructor(tokens: readonly string[]) {
-    if (tokens.length === 0) throw new TypeError("An HTTP server needs a bearer token at least");
+    if (tokens.length === 0) throw new TypeError("An HTTP server needs at least one bearer token");
     for (const token of tokens) {
       if (!TOKEN.test(token)) {
         throw new TypeError(
-          "A bearer token must have 16 to 1000 characters out of A-Z, a-z, 0-9 and -._~+/=",
+          "A bearer token must have 16 to 1000 characters from A-Z, a-z, 0-9 and -._~+/=",
         );
       }
     }

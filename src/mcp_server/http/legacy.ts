@@ -47,7 +47,7 @@ export class LegacySessions implements AsyncDisposable {
       use[Symbol.dispose]();
       throw error;
     } finally {
-      // Its client was not told of it, so nobody could use or close it.
+      // Its client does not know of it, so nobody could use or close it.
       if (!isNeeded) await this.#pool.close(owner, pooled.id);
     }
   }

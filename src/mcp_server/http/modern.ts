@@ -25,8 +25,8 @@ async function refuseSession(
   body: unknown,
   call: z.infer<typeof forSession>["params"] | undefined,
 ): Promise<Response> {
-  const message = `There is no session "${call?.arguments.session}": it was closed, or not used ` +
-    "for too long. Open another one with open_session; the files of the old one are in its folder";
+  const message = `There is no session "${call?.arguments.session}": it was closed, or was idle ` +
+    "for too long. Open another one with open_session; the old session's files are in its folder";
   const handler = createMcpHandler(() => {
     const server = new SdkMcpServer({ name: "ipybox", version: "0" });
     server.registerTool(
@@ -65,7 +65,7 @@ export class ModernHandlers implements AsyncDisposable {
   /** Answers a request. */
   async handle(request: Request, owner: string, body: unknown): Promise<Response> {
     if (body !== undefined && !message.safeParse(body).success) {
-      return rpcError(400, -32600, "The body is no JSON-RPC request"); // no session for that
+      return rpcError(400, -32600, "The body is not a JSON-RPC request"); // no session for that
     }
     const call = forSession.safeParse(body).data?.params;
     const named = call?.arguments.session;
@@ -133,16 +133,16 @@ interface SessionToolsOptions {
 }
 
 const OPEN = `
-Opens a session: a kernel of its own, in a folder of its own. Returns its handle, which other tools take \
-as \`session\`. Without a session, calls share one that is there for everybody with the same token.
+Opens a session with its own kernel and folder. Returns its handle, which other tools take \
+as \`session\`. Calls without a session share one with everybody who has the same token.
 
-A session that is not used for a while is closed: variables are lost, files stay in its folder.
+An idle session is closed after a while: variables are lost, files stay in its folder.
 `.trim();
 
 const opened = z.object({
   session: z.string().describe("The handle"),
   workspace: z.string().describe("The session's folder on the server"),
-  files: z.string().describe("Where its files are, for GET and PUT with the client's token"),
+  files: z.string().describe("The URL of its files, for GET and PUT with the client's token"),
 });
 
 /** Adds `open_session` and `close_session`, for clients of a protocol that knows no sessions. */
@@ -167,7 +167,7 @@ function registerSessionTools(server: SdkMcpServer, options: SessionToolsOptions
   });
   server.registerTool("close_session", {
     title: "Close a session",
-    description: "Closes a session: its kernel and its MCP servers end. Its files stay.",
+    description: "Closes a session and stops its kernel and MCP servers. Its files stay.",
     inputSchema: forClients(z.object({ session: z.string().describe("The handle") })),
     annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: false },
   }, async ({ session }) => {

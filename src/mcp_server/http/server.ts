@@ -79,7 +79,7 @@ export class HttpMcpServer implements AsyncDisposable {
       if (error instanceof Refused) return rpcError(error.status, -32600, error.message);
       if (error instanceof TooManySessionsError) return rpcError(503, -32000, error.message);
       this.#options.log.error(`MCP over HTTP: ${error}`);
-      return rpcError(500, -32603, "ipybox failed; its log says why");
+      return rpcError(500, -32603, "ipybox failed; see its log");
     }
   }
 
@@ -90,13 +90,13 @@ export class HttpMcpServer implements AsyncDisposable {
       return rpcError(
         421,
         -32000,
-        "This host is not served: see `ipybox mcp --help`, --allow-host",
+        "This host name is not allowed: see --allow-host in `ipybox mcp --help`",
       );
     }
     const origin = request.headers.get("origin");
     // No page is served here, so that nobody has this origin but clients that make it up.
     if (origin !== null && origin.toLowerCase() !== `http://${host.toLowerCase()}`) {
-      return rpcError(403, -32000, "Requests of web pages are refused");
+      return rpcError(403, -32000, "Requests from web pages are refused");
     }
     return undefined;
   }
@@ -105,9 +105,14 @@ export class HttpMcpServer implements AsyncDisposable {
     const { tokens } = this.#options;
     const owner = tokens === undefined ? EVERYBODY : tokens.ownerOf(request);
     if (owner === undefined) {
-      return rpcError(401, -32000, "A bearer token is needed: ipybox printed it when it started", {
-        "www-authenticate": 'Bearer realm="ipybox"',
-      });
+      return rpcError(
+        401,
+        -32000,
+        "A bearer token is required: ipybox printed it when it started",
+        {
+          "www-authenticate": 'Bearer realm="ipybox"',
+        },
+      );
     }
     if (new URL(request.url).pathname !== this.url.pathname) {
       const services = { pool: this.#options.pool, budget: this.#budget };

@@ -14,7 +14,7 @@ interface FileServices {
   readonly budget: RequestBudget;
 }
 
-/** The host's own state, which is no concern of clients. */
+/** The host's own state, which does not concern clients. */
 const OWN_STATE = ".ipybox";
 const GENERATED = "mcptools";
 
@@ -31,18 +31,18 @@ export async function serveFiles(
   const [, id, path] = /^\/sessions\/([^/]+)\/files\/(.*)$/.exec(pathname) ?? [];
   if (id === undefined || path === undefined) return undefined;
   const pooled = pool.find(owner, id);
-  if (pooled === undefined) throw new Refused(404, "There is no such session");
+  if (pooled === undefined) throw new Refused(404, "No such session");
   using uses = new DisposableStack();
   uses.use(pooled.use());
   try {
     uses.use(budget.forFile(owner));
     await pooled.session.filled;
     const parts = pathParts(decoded(path));
-    if (parts[0] === OWN_STATE) throw new Refused(403, `${OWN_STATE} is not for clients`);
+    if (parts[0] === OWN_STATE) throw new Refused(403, `Clients cannot access ${OWN_STATE}`);
     if (request.method !== "PUT") {
       requireMethod(request, "GET");
       const file = await openBeneath(pooled.folder, parts);
-      // Its length is not told: code may write to it meanwhile.
+      // Its length is not sent: code may write to it during the transfer.
       const response = new Response(file.bytes, { headers: DOWNLOAD });
       return untilSent(response, { use: uses.move() });
     }

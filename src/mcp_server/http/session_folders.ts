@@ -114,7 +114,7 @@ interface SessionCleanupOptions {
   readonly workspace: string;
   /** How many folders of ended sessions are kept. */
   readonly keep: number;
-  /** Told what could not be removed. */
+  /** Receives what could not be removed. */
   readonly log: Logger | undefined;
 }
 
@@ -141,7 +141,7 @@ export class SessionCleanup implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#stop.abort(new DOMException("The server ends", "AbortError"));
+    this.#stop.abort(new DOMException("The server is stopping", "AbortError"));
     await this.#pass;
   }
 
@@ -158,7 +158,7 @@ export class SessionCleanup implements AsyncDisposable {
           await removeFromWorkspace(path, workspace, signal);
         } catch (error) {
           signal.throwIfAborted();
-          log?.warn(`Cannot remove all of ${path}, of an ended session: ${error}`);
+          log?.warn(`Cannot remove all of ${path}, left by an ended session: ${error}`);
         }
       });
     } catch (error) {

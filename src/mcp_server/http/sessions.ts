@@ -11,7 +11,7 @@ import { copyWorkspace } from "./workspace_share.ts";
 /** How an MCP server over HTTP keeps its sessions. */
 export interface HttpSessionsOptions {
   /**
-   * How many sessions there may be at once. Each has a kernel. Where there are several tokens, each may
+   * How many concurrent sessions there may be. Each has a kernel. If there are several tokens, each may
    * hold an equal share of them, one at least.
    *
    * @default {8}
@@ -77,9 +77,9 @@ interface Entry extends PooledSession {
 }
 
 /**
- * The sessions of an HTTP server, each with a kernel and a folder of its own.
+ * The sessions of an HTTP server, each with a kernel and its own folder.
  *
- * A session belongs to whoever opened it: for others its handle means nothing. Its folder outlives it,
+ * A session belongs to the owner who opened it: for others its handle means nothing. Its folder outlives it,
  * as the files in there are its user's, until it is old.
  */
 export class SessionPool implements AsyncDisposable {
@@ -191,8 +191,8 @@ export class SessionPool implements AsyncDisposable {
     const all = this.#held.values().reduce((sum, held) => sum + held, 0);
     if (own >= share || all >= maxSessions) {
       const these = own >= share && share < maxSessions
-        ? `Your token has ${own} of the ${maxSessions} sessions, which is its share`
-        : `There are ${maxSessions} sessions already`;
+        ? `Your token already has its share of the sessions: ${own} of ${maxSessions}`
+        : `All ${maxSessions} sessions are in use`;
       throw new TooManySessionsError(
         `${these}: close one, or start ipybox with a higher --max-sessions`,
       );
@@ -256,7 +256,7 @@ export class SessionPool implements AsyncDisposable {
       await entry.session[Symbol.asyncDispose]();
       await PackageFolder.remove(entry.folder);
     } catch (error) {
-      entry.session.log.error(`Session ${entry.id} did not end cleanly: ${error}`);
+      entry.session.log.error(`Session ${entry.id} did not close cleanly: ${error}`);
     } finally {
       entry.place[Symbol.dispose]();
       this.#giveBack(entry.owner);
@@ -288,7 +288,7 @@ export class SessionPool implements AsyncDisposable {
     if (others.length > 0) {
       // Whoever serves others decides on servers, and not these.
       log?.warn(
-        `Left out of sessions, as you have not registered them: ${others.join(", ")} in ` +
+        `Not available in sessions because you have not registered them: ${others.join(", ")} in ` +
           `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
       );
     }

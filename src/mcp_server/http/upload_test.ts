@@ -44,6 +44,6 @@ Deno.test("uploadedPieces() refuses a body of which nothing comes, and one witho
       for await (const _piece of uploadedPieces(endless, new RateLimit(1000, 1000)));
     },
     Refused,
-    "above",
+    "exceeds",
   );
 });

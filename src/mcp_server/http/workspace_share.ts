@@ -21,13 +21,13 @@ export async function refuseUnshareable(
   if (share === "read-only") {
     if (sandbox === false) {
       throw new ConfigError(
-        "Cannot share the workspace to be read only without the sandbox: share copies of it",
+        "Cannot share the workspace read-only without the sandbox: use --share-workspace copy",
       );
     }
     if (typeof sandbox === "object" && sandbox.project !== undefined) {
       throw new ConfigError(
-        `Cannot share the workspace to be read besides the project ${sandbox.project}, which code ` +
-          "reads: leave one of them out",
+        `Cannot share the workspace read-only in addition to the project ${sandbox.project}, which code ` +
+          "reads: remove one of them",
       );
     }
   }
@@ -69,7 +69,7 @@ export async function copyWorkspace(
 
 function tooLarge(workspace: string, { limit }: CopyLimitError): ConfigError {
   const excess = {
-    bytes: `its files are larger than ${formatBytes(MAX_BYTES)} together`,
+    bytes: `its files exceed ${formatBytes(MAX_BYTES)} in total`,
     entries: `it has more than ${MAX_ENTRIES} files and folders`,
     depth: `its folders are nested more than ${MAX_COPY_DEPTH} deep`,
   }[limit];

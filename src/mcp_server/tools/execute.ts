@@ -14,7 +14,7 @@ import type { DeclareInput } from "../tool_input.ts";
 const DESCRIPTION = `
 Runs Python in a stateful, sandboxed IPython kernel; returns what it prints, its last value and images.
 
-Variables persist. Top-level \`await\`, magics and \`!commands\` work, \`input()\` does not. Code reaches \
+Variables persist. Top-level \`await\`, magics and \`!commands\` work, \`input()\` does not. Code can reach \
 the outside only through tools of registered MCP servers; find them with search_tools:
 
   from mcptools.github import search_repositories
@@ -77,7 +77,7 @@ export function registerExecute(
 const outputSchema = z.object({ state: z.literal("lost"), servers: z.array(z.string()) });
 
 const RESET_DESCRIPTION = `
-Starts a fresh kernel; a cell that runs ends as cancelled. Variables, imports and background processes \
+Restarts the kernel and cancels a running cell. Variables, imports and background processes \
 are lost; files, packages and registered servers are kept.
 `.trim();
 
@@ -101,7 +101,7 @@ export function registerReset(server: SdkMcpServer, session: Session, declare: D
       const { executor } = await work.kernel();
       await executor.reset();
       const text = "The kernel was reset: variables, imports and background processes are gone; " +
-        "files of the workspace, packages and registered servers are kept";
+        "workspace files, packages and registered servers are kept";
       return session.answers.of({ text, report: { state: "lost", servers: executor.servers } });
     } catch (error) {
       return explained(error);

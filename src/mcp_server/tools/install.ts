@@ -18,7 +18,7 @@ Installs a Python package for this workspace, such as "pandas", "httpx[http2]" o
 
 const outputSchema = z.object({
   package: z.string(),
-  output: z.string().describe("What the installer said"),
+  output: z.string().describe("The installer's output"),
 });
 
 /** Adds `install_package`. */
@@ -54,7 +54,7 @@ export function registerInstall(
             `Install this Python package from a Git repository? Its installation, in a ` +
             `sandbox, can reach ${host}:\n\n${foreignBlock([text])}`,
           what: "Installing from a Git repository",
-          byHand: "Ask the user, or install a package of the package index instead",
+          byHand: "Ask the user, or install a package from the package index instead",
           effect:
             `Installs from a Git repository. The installation, in a sandbox, can reach ${host}`,
         },

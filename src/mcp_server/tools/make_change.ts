@@ -20,7 +20,7 @@ export interface Change {
   readonly question?: ChangeQuestion;
 }
 
-/** What a user is told of a change, to decide upon it. */
+/** What a user sees of a change to decide on it. */
 export interface ChangeQuestion {
   /** What would be done, to the last parameter. */
   readonly description: string;
@@ -39,7 +39,7 @@ export interface ChangeRequest {
   /** The client's server. */
   readonly server: SdkMcpServer;
   readonly ctx: ServerContext;
-  /** What the client is told of. */
+  /** What the client sees. */
   readonly work: Preparation;
   readonly progress: RequestProgress;
 }

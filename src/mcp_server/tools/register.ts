@@ -26,8 +26,8 @@ replaces it; reset to import the new one.
 const outputSchema = z.object({
   server: z.string(),
   tools: z.array(z.object({
-    name: z.string().describe("The tool's name at its server"),
-    module: z.string().nullable().describe("Its Python module; null if it was left out"),
+    name: z.string().describe("The tool's name on its server"),
+    module: z.string().nullable().describe("Its Python module; null if it was omitted"),
     warnings: z.array(z.string()),
   })),
 });
@@ -44,7 +44,7 @@ export function registerRegister(
     inputSchema: declare(z.object({
       server_name: z.string()
         .describe("Its Python package: lower case, digits, underscores"),
-      server_params: serverParamsInput.describe("How the server is started or reached"),
+      server_params: serverParamsInput.describe("How to start or reach the server"),
     })),
     ...session.answers.declare(outputSchema),
     annotations: {
@@ -73,7 +73,7 @@ export function registerRegister(
           what: `Registering the server "${name}"`,
           byHand: byHand(name, params),
           effect:
-            `Registers this, which is started or reached outside the code's sandbox: ${launch}`,
+            `Registers this server, which runs or is reached outside the code's sandbox: ${launch}`,
         },
       };
       return await makeChange(change, { session, server, ctx, work, progress }, async () => {
@@ -117,7 +117,7 @@ const serverParamsInput: z.ZodType<Record<string, unknown>> = z.looseObject({
   command: z.string().optional().describe('Program of a local server, such as "npx"'),
   args: z.array(z.string()).optional().describe("Arguments"),
   env: pairs("=").optional().describe('Such as "API_KEY=${API_KEY}"'),
-  url: z.string().optional().describe("Remote server, in place of command"),
+  url: z.string().optional().describe("Remote server, instead of command"),
   headers: pairs(": ").optional()
     .describe('Such as "Authorization: Bearer ${TOKEN}"'),
 });

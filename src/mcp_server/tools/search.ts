@@ -33,10 +33,10 @@ const outputSchema = z.object({
   tools: z.array(z.object({
     server: z.string(),
     module: z.string().describe("Import it with: from mcptools.SERVER import MODULE"),
-    name: z.string().describe("Its name at its server"),
-    api: z.string().describe("The tool in the detail that was asked for"),
+    name: z.string().describe("Its name on its server"),
+    api: z.string().describe("The tool in the requested detail"),
   })),
-  matches: z.number().describe("How many tools match, also those that are not listed"),
+  matches: z.number().describe("How many tools match, including those not listed"),
 });
 
 /** How many tools there is room for in an answer, by detail. */
@@ -109,7 +109,7 @@ async function describeTools(
     if (whole.length > room && described.length > 0) break;
     const api = whole.length <= room
       ? whole
-      : `${whole.slice(0, room)}\n[cut: the whole is in mcptools/${server}/${module}.py]`;
+      : `${whole.slice(0, room)}\n[cut: the full text is in mcptools/${server}/${module}.py]`;
     described.push({ server, module, name, api });
     room -= api.length;
   }

@@ -9,12 +9,12 @@ import { makeChange } from "./make_change.ts";
 import { knownServers } from "./search.ts";
 
 const DESCRIPTION = `
-Removes an MCP server and its Python modules, if the user agrees. Modules imported before fail when called.
+Removes an MCP server and its Python modules, if the user agrees. Modules already imported fail when called.
 `.trim();
 
 const outputSchema = z.object({
   removed: z.string(),
-  servers: z.array(z.string()).describe("The servers that remain"),
+  servers: z.array(z.string()).describe("The remaining servers"),
 });
 
 /** Adds `unregister_mcp_server`. */

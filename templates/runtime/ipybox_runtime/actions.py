@@ -148,7 +148,7 @@ def _problems(name: str) -> typing.Iterator[str]:
     if f"{package}.impl" in sys.modules:
         yield "api.py imports impl.py: import it inside run()"
     if not (api.__doc__ or "").strip():
-        yield "api.py has no documentation: its first line is what lists show"
+        yield "api.py has no docstring: lists show its first line"
     function = getattr(api, "run", None)
     if not inspect.isfunction(function):
         yield "api.py has no function run()"

@@ -85,7 +85,7 @@ def _said(
         known = names_of(model) if len(path) == 1 else []
         return "Not an argument" + _hint(str(path[-1]), known, "; did you mean {}?")
     if kind in ("model_type", "dict_type") and not path:
-        return "Give the arguments as keywords, or all of them as Params"
+        return "Pass the arguments as keywords, or all of them as Params"
     message = str(problem["msg"]).replace(" or instance of ", " or ")
     value = problem["input"]
     if isinstance(value, (str, int, float, bool, type(None))):

@@ -1,4 +1,4 @@
-"""What MCP servers offer beside tools: resources and prompts."""
+"""What MCP servers offer in addition to tools: resources and prompts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .session import default_session
 
 
 class ResourceTemplate:
-    """The form of the addresses of some resources, as of ``file:///{path}``."""
+    """A URI template of resources, such as ``file:///{path}``."""
 
     __slots__ = ("description", "mime_type", "name", "title", "uri_template")
 
@@ -33,7 +33,7 @@ class ResourceTemplate:
 
 
 class ResourceResult:
-    """What was read: one content, or several, as of a folder."""
+    """The contents that were read: one, or several, as for a folder."""
 
     __slots__ = ("contents",)
 
@@ -45,7 +45,7 @@ class ResourceResult:
 
     @property
     def text(self) -> str:
-        """The text of all contents that have one, joined by newlines."""
+        """The text of all text contents, joined by newlines."""
         return "\n".join(item.text for item in self.contents if item.text is not None)
 
     @property
@@ -77,7 +77,7 @@ class PromptArgument:
 
 
 class Prompt:
-    """A prompt that a server has."""
+    """A prompt of a server."""
 
     __slots__ = ("arguments", "description", "name", "title")
 
@@ -165,7 +165,7 @@ class Resources(_Catalog):
     """The resources of one registered MCP server."""
 
     def list(self) -> List[ResourceLink]:
-        """List all resources. Each has its address, and reads itself."""
+        """List all resources. Each has its URI and can be read."""
         return self._links(self._ask("resources/list", {}))
 
     async def list_async(self) -> List[ResourceLink]:
@@ -173,7 +173,7 @@ class Resources(_Catalog):
         return self._links(await self._ask_async("resources/list", {}))
 
     def templates(self) -> List[ResourceTemplate]:
-        """List the forms of the addresses of further resources."""
+        """List the URI templates of further resources."""
         result = self._ask("resources/templates/list", {})
         return [ResourceTemplate(item) for item in result["items"]]
 
@@ -183,7 +183,7 @@ class Resources(_Catalog):
         return [ResourceTemplate(item) for item in result["items"]]
 
     def read(self, uri: str) -> ResourceResult:
-        """Read the resource at an address."""
+        """Read the resource with a URI."""
         return ResourceResult(self._ask("resources/read", {"uri": uri}))
 
     async def read_async(self, uri: str) -> ResourceResult:
@@ -191,7 +191,7 @@ class Resources(_Catalog):
         return ResourceResult(await self._ask_async("resources/read", {"uri": uri}))
 
     def complete(self, uri_template: str, argument: str, value: str, /, **given: str) -> List[str]:
-        """Complete a variable of a template. ``given`` are variables that are known already."""
+        """Complete a variable of a template. ``given`` contains the variables that are already known."""
         ref = {"type": "ref/resource", "uri": uri_template}
         return _values(self._ask("completion/complete", _completion(ref, argument, value, given)))
 
@@ -224,7 +224,7 @@ class Prompts(_Catalog):
         return PromptResult(await self._ask_async("prompts/get", params))
 
     def complete(self, name: str, argument: str, value: str, /, **given: str) -> List[str]:
-        """Complete an argument of a prompt. ``given`` are arguments that are known already."""
+        """Complete an argument of a prompt. ``given`` contains the arguments that are already known."""
         ref = {"type": "ref/prompt", "name": name}
         return _values(self._ask("completion/complete", _completion(ref, argument, value, given)))
 
@@ -240,7 +240,7 @@ def _completion(
 def _texts(arguments: Mapping[str, object]) -> Mapping[str, object]:
     for name, value in arguments.items():
         if not isinstance(value, str):
-            raise InvalidArgumentsError(f"{name} must be text, as all arguments of prompts are")
+            raise InvalidArgumentsError(f"{name} must be text, like all prompt arguments")
     return arguments
 
 

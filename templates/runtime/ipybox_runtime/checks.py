@@ -383,7 +383,7 @@ def _number_problem(value: float, schema: dict[str, Any], path: str) -> str | No
         return f"the number is too {'small' if too_small else 'large'} {_at(path)}"
     step = schema.get("multipleOf")
     if step is not None and not is_multiple(value, Fraction(str(step))):
-        return f"the number is no multiple of {step} {_at(path)}"
+        return f"the number is not a multiple of {step} {_at(path)}"
     return None
 
 

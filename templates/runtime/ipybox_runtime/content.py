@@ -109,7 +109,7 @@ class ToolResource(ToolContent):
 
 
 class ResourceLink(ToolContent):
-    """The address of a resource that can be read."""
+    """A link to a resource that can be read."""
 
     __slots__ = ("description", "mime_type", "name", "server", "size", "title", "uri")
     type = "resource_link"
@@ -136,7 +136,7 @@ class ResourceLink(ToolContent):
         from .catalog import Resources
 
         if self.server is None:
-            raise ValueError(f"Cannot read {self.uri}: it is not known which server has it")
+            raise ValueError(f"Cannot read {self.uri}: its server is unknown")
         return Resources(self.server).read(self.uri)
 
     def __repr__(self) -> str:
@@ -144,7 +144,7 @@ class ResourceLink(ToolContent):
 
 
 class UnknownContent(ToolContent):
-    """A block of a kind that is newer than this package."""
+    """A block of a type that is newer than this package."""
 
     __slots__ = ("block",)
 
@@ -158,7 +158,7 @@ class UnknownContent(ToolContent):
 
 
 class ToolText(str):
-    """The text of a tool's result, which also carries all else that the tool sent."""
+    """The text of a tool's result, which also carries everything else that the tool sent."""
 
     #: The content blocks in order.
     content: tuple[ToolContent, ...]
@@ -175,7 +175,7 @@ class ToolText(str):
 
     @property
     def result(self) -> str:
-        """The text, by the name that envelopes of structured results give it."""
+        """The text, under the name that envelopes of structured results use."""
         return str(self)
 
     @property

@@ -110,7 +110,7 @@ class ServerUnreachableError(ToolCallError):
 
 
 class LoginRequiredError(ServerUnreachableError):
-    """The remote MCP server asks for a login, which only the user can make."""
+    """The remote MCP server requires a login, which only the user can make."""
 
     type = "login_required"
 

@@ -141,7 +141,7 @@ class InputModel(_Input):
         for misspelt, declared in _misspellings(self):
             warnings.warn(
                 f"{type(self).__name__} has no field {misspelt!r}; did you mean {declared!r}?"
-                " It is sent as it is, since the schema allows undeclared ones",
+                " It is sent unchanged because the schema allows undeclared ones",
                 UndeclaredArgumentWarning,
                 stacklevel=5,
             )

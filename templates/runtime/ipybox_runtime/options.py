@@ -1,4 +1,4 @@
-"""How calls are made: how long they may take, and who is told how far they are."""
+"""Options of calls: how long they may take, and who receives their progress."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Callable, Mapping, Optional
 
 
 class ToolProgress:
-    """How far a call is, as its server reports it."""
+    """The progress of a call, as reported by its server."""
 
     __slots__ = ("message", "progress", "total")
 

@@ -71,9 +71,9 @@ class _WithToolResult:
 
     @property
     def tool_result(self) -> ToolResult:
-        """All that the tool sent: content blocks, images, the structured result as it came."""
+        """Everything that the tool sent: content blocks, images, the structured result as received."""
         if self._beside.result is None:
-            raise AttributeError("This result was not made by a tool")
+            raise AttributeError("This result does not come from a tool")
         return self._beside.result
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -128,7 +128,7 @@ cast("ABCMeta", Mapping).register(ResultMapping)
 
 
 class ResultValue(ResultModel):
-    """An envelope around one value, `result`. It can be used like the value, too."""
+    """An envelope around one value, `result`. It can also be used like the value."""
 
     def __str__(self) -> str:
         return str(self._value())
@@ -210,7 +210,7 @@ def _parsed(model: type[_M], answer: ToolResult) -> _M:
             return model.model_validate(answer.structured, by_alias=True, by_name=False)
         except ValidationError as error:
             message = (
-                f"The structured result does not fit the tool's own schema ({_reason(error)}). "
+                f"The structured result does not match the tool's own schema ({_reason(error)}). "
                 f"The tool sent: {_words(answer)}"
             )
             raise MismatchedResultError(message, answer) from None
@@ -250,7 +250,7 @@ def _from_text(text: str) -> Iterator[Any]:
 
 
 class MismatchedResultError(ToolOutputError):
-    """A tool ran, but its result is not what its schema says.
+    """A tool ran, but its result does not match its schema.
 
     Nothing of it is lost: `raw` is the structured result as it came, if there was one, `text` is
     the text, and `result` is all of it.

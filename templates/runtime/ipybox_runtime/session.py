@@ -174,7 +174,7 @@ class _Lines:
         try:
             return [json.loads(str(line, "utf-8")) for line in lines]
         except ValueError as error:
-            raise ToolServerError("The answer is not one of a tool server") from error
+            raise ToolServerError("The answer is not from a tool server") from error
 
 
 class _Reaching:
@@ -203,7 +203,7 @@ def default_session() -> Session:
         if not url or not token:
             raise ToolServerError(
                 "Cannot call tools here: IPYBOX_TOOL_URL and IPYBOX_TOOL_TOKEN are not set, "
-                "as they are in kernels of ipybox"
+                "as they are in ipybox kernels"
             )
         _session = Session(url, token)
     return _session

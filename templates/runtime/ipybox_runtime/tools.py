@@ -122,7 +122,7 @@ def _flexible(model: Any, function: Callable[[Any], Any]) -> Any:
                 return given
             return model.from_arguments(arguments)
         if arguments:
-            raise TypeError("Give either Params or keyword arguments, not both")
+            raise TypeError("Pass either Params or keyword arguments, not both")
         return params if isinstance(params, model) else model.from_arguments(params)
 
     # Each of the two calls `function` itself, so that a warning points at the same frame.

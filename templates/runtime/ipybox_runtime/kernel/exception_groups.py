@@ -43,7 +43,7 @@ def install(shell: Any) -> None:
             if others:
                 lines.append(f"({len(others)} more like it)")
         if len(different) > len(shown):
-            lines.append(f"({len(different) - len(shown)} different ones are left out)")
+            lines.append(f"({len(different) - len(shown)} different ones are omitted)")
         return lines
 
     def lines_of(error: Any) -> list[str]:

@@ -40,7 +40,7 @@ def _emptied(content: dict[str, Any]) -> dict[str, Any]:
     """Nothing but what says how a message is to be read."""
     emptied = {key: value for key, value in content.items() if len(str(value)) < 1000}
     if "data" in content:
-        emptied["data"] = {"text/plain": f"[ipybox: a value was left out: {_REASON}]"}
+        emptied["data"] = {"text/plain": f"[ipybox: a value was omitted: {_REASON}]"}
     return emptied
 
 
@@ -52,7 +52,7 @@ def _bundle(data: dict[str, Any]) -> dict[str, Any]:
         if mime == "text/plain" or size <= _KEPT:
             kept[mime] = value
         else:
-            notes.append(f"[ipybox: {mime} of {size} characters was left out: {_REASON}]")
+            notes.append(f"[ipybox: {mime} of {size} characters was omitted: {_REASON}]")
     lines = [_cut(kept["text/plain"])] if "text/plain" in kept else []
     if lines or notes:
         kept["text/plain"] = "\n".join(lines + notes)
@@ -65,8 +65,8 @@ def _cut(value: Any) -> Any:
     half = _KEPT // 2
     missing = len(value) - 2 * half
     # At the end, as the host may cut the middle once more.
-    note = f"[ipybox: {missing} of {len(value)} characters were left out: {_REASON}]"
+    note = f"[ipybox: {missing} of {len(value)} characters were omitted: {_REASON}]"
     return f"{value[:half]}\n…\n{value[-half:]}\n{note}"
 
 
-_REASON = f"one message may hold {_LARGEST_MESSAGE >> 20} MiB; write it to a file or print it"
+_REASON = f"the limit per message is {_LARGEST_MESSAGE >> 20} MiB; write it to a file or print it"

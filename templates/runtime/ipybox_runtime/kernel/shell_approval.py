@@ -52,7 +52,7 @@ def _approver() -> Callable[[str, dict[str, Any]], str]:
         # An approver can put another command in its place, and nothing else.
         if not isinstance(command, str) or approved != {**arguments, "cmd": command}:
             raise ApprovalRejectedError(
-                "Approved with arguments that cannot be used: only `cmd`, a text, can be edited"
+                "Approved with unusable arguments: only `cmd`, a string, can be edited"
             )
         return command
 
