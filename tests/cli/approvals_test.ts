@@ -122,7 +122,7 @@ Deno.test("Whoever listens at the port of a session that was killed is told noth
   const env = { XDG_STATE_HOME: state.path };
   const { code, output } = await ipyboxAtTerminal(["approvals", "--link"], [], { env });
   assertEquals([code, told], [1, []], output);
-  assertStringIncludes(output, "No session of `ipybox mcp` runs here");
+  assertStringIncludes(output, "No `ipybox mcp` session is running here");
 });
 
 Deno.test("Executed code cannot see what opens its session", async () => {
