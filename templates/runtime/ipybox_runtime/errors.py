@@ -9,21 +9,21 @@ if TYPE_CHECKING:
 
 
 class ToolCallError(Exception):
-    """A tool call has no result. The subclasses tell why."""
+    """A tool call has no result. The subclasses give the reason."""
 
     #: The word for it on the wire.
     type = "tool_call_error"
-    #: The registered server, where the call got that far.
+    #: The registered server, if the call got that far.
     server: Optional[str] = None
     #: The tool's name as the server knows it.
     tool: Optional[str] = None
 
 
 class ToolError(ToolCallError):
-    """The tool ran and says that it failed. What it sent is attached."""
+    """The tool ran and reported a failure. Its result is attached."""
 
     type = "tool_error"
-    #: All that the server sent.
+    #: Everything that the server sent.
     result: Optional[ToolResult] = None
 
     @property
@@ -38,7 +38,7 @@ class ToolError(ToolCallError):
 
 
 class ToolProtocolError(ToolCallError):
-    """The server answered with a JSON-RPC error, or not as the protocol says."""
+    """The server answered with a JSON-RPC error, or violated the protocol."""
 
     type = "protocol_error"
     #: The JSON-RPC error code.
@@ -54,10 +54,10 @@ class InvalidArgumentsError(ToolProtocolError):
 
 
 class ToolOutputError(ToolCallError):
-    """The tool's result is not what its output schema promises. The result is attached."""
+    """The tool's result does not match its output schema. The result is attached."""
 
     type = "invalid_output"
-    #: All that the server sent.
+    #: Everything that the server sent.
     result: Optional[ToolResult] = None
 
 
@@ -65,7 +65,7 @@ class ApprovalRejectedError(ToolCallError):
     """The call was refused: by a person, by a policy, or because nobody could be asked."""
 
     type = "approval_rejected"
-    #: Why, in the words of whoever refused it.
+    #: The reason given for the refusal.
     reason: Optional[str] = None
 
 
@@ -76,10 +76,10 @@ class ApprovalUnavailableError(ApprovalRejectedError):
 
 
 class ApprovalTimeoutError(ToolCallError):
-    """Nobody decided about the call in time."""
+    """Nobody decided on the call in time."""
 
     type = "approval_timeout"
-    #: How long it was waited for, in words.
+    #: How long the call waited, in words.
     reason: Optional[str] = None
 
 
@@ -93,7 +93,7 @@ class ServerDiedError(ToolCallError):
     """The MCP server ended during the call."""
 
     type = "server_died"
-    #: Its exit code, where it had one.
+    #: Its exit code, if any.
     exit_code: Optional[int] = None
     #: The signal that ended it.
     signal: Optional[str] = None
@@ -103,7 +103,7 @@ class ServerUnreachableError(ToolCallError):
     """The MCP server does not start or cannot be reached."""
 
     type = "server_unreachable"
-    #: The exit code of a server that ended at once.
+    #: The exit code of a server that ended immediately.
     exit_code: Optional[int] = None
     #: The signal that ended it.
     signal: Optional[str] = None
@@ -122,7 +122,7 @@ class UnknownServerError(ServerUnreachableError):
 
 
 class ToolCancelledError(ToolCallError):
-    """The application took the call back, for instance by a reset."""
+    """The application cancelled the call, for example with a reset."""
 
     type = "cancelled"
 
