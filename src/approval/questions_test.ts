@@ -5,7 +5,7 @@ import { ElicitationChannel } from "./questions.ts";
 
 const FORM = { type: "object", properties: { name: { type: "string" } } };
 
-Deno.test("ElicitationChannel keeps so many unanswered questions of a server, however slowly they come", async () => {
+Deno.test("ElicitationChannel keeps so many unanswered questions of a server, however slowly they come", () => {
   const question = parseElicitation({ message: "?", requestedSchema: FORM });
   if (typeof question === "string") throw new Error(question);
   using time = new FakeTime();
