@@ -78,8 +78,8 @@ function onTerminal(message: string): string {
   if (!Deno.stderr.isTerminal()) return indented;
   const { columns } = terminalSize();
   return indented.split("\n").map((line) => {
-    const [first = "", ...rest] = wrapped(line.replaceAll("\t", "    "), columns - 2);
-    return [first, ...rest.map((row) => `  ${row}`)].join("\n");
+    const rows = lines(line.replaceAll("\t", "    "), columns - 2);
+    return rows.map((row, at) => at === 0 ? row : `  ${row}`).join("\n");
   }).join("\n");
 }
 
@@ -91,6 +91,19 @@ export function terminalSize(): { readonly columns: number; readonly rows: numbe
   } catch {
     return { columns: 80, rows: 24 }; // it is not a terminal that has a size
   }
+}
+
+/** Breaks a text into rows, between words where it can. */
+function lines(text: string, width: number): string[] {
+  const rows: string[] = [];
+  for (let rest = text; rest !== "" || rows.length === 0;) {
+    const [row = ""] = wrapped(rest.slice(0, 2 * width), width);
+    const space = row.length < rest.length ? row.lastIndexOf(" ") : -1;
+    const end = space > row.length / 2 ? space + 1 : Math.max(row.length, 1);
+    rows.push(rest.slice(0, end).trimEnd());
+    rest = rest.slice(end);
+  }
+  return rows;
 }
 
 /** Breaks a text into rows. */

@@ -235,7 +235,8 @@ export class Kernel implements AsyncDisposable {
         signal,
       );
     } catch (cause) {
-      if (signal.aborted || await gateway.knowsKernel(this.#id, signal)) throw cause;
+      const isGone = messageOf(cause).includes("410"); // as the gateway says, which still lists it
+      if (signal.aborted || (!isGone && await gateway.knowsKernel(this.#id, signal))) throw cause;
       throw new UnansweredError("its process ended before it answered", { cause });
     }
     this.#socket.closed.then((reason) => this.#lost(reason));

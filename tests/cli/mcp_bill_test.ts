@@ -124,7 +124,7 @@ else: raise TypeError("group.create_task: 5 sub-exceptions, meant for it?, 4 mor
     const own = await cell(
       "async def fail(i): raise ValueError(f'bad {i}')\n" + together("fail(i)"),
     );
-    assertMatch(own, /ValueError: bad 0[^]*bad 2\n+\(2 different ones are left out\)|TypeError/);
+    assertMatch(own, /ValueError: bad 0[^]*bad 2\n+\(2 different ones are omitted\)|TypeError/);
   });
 
   await step("the full API of a tool is a stub", async () => {

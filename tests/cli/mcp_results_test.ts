@@ -136,7 +136,10 @@ except Exception: pass`);
     const { text, report } = await execute("print('a' * 5000 + 'b' * 5000)", {
       max_output_chars: 1000,
     });
-    assertMatch(text, /^a{500}\n\n\[Output truncated: [^\n]* 9000 of 10000 characters left out/);
+    assertMatch(
+      text,
+      /^a{500}\n\n\[Output truncated: [^\n]* 9000 of 10000 characters omitted here/,
+    );
     assertEquals([report.omitted_chars, report.output?.chars], [9000, 10000]);
     const whole = "a".repeat(5000) + "b".repeat(5000);
     assertEquals(await Deno.readTextFile(report.output?.path ?? ""), whole);

@@ -146,7 +146,7 @@ const cases: readonly Case[] = [
       "print('goes on', flush=True); until('second'); count()",
     script: [
       ["begun", "!y\ny\ny\n", "first"],
-      ["came before the question", ""],
+      ["before the question was shown", ""],
       [QUESTION, "n no\n"],
       ["goes on", "!y\n", "second"],
       [QUESTION, "n no\n"],

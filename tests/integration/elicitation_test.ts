@@ -44,7 +44,7 @@ Deno.test("a form reaches the application, with its server, and the answer is ch
     assertEquals(`${request}`, "raw asks: 'Your  [31mname ?'");
     assertThrows(() => request.accept(), TypeError, "name is missing");
     assertThrows(() => request.accept({ name: "" }), TypeError, "at least 1 characters");
-    assertThrows(() => request.accept({ name: "x", more: 1 }), TypeError, "more is no field");
+    assertThrows(() => request.accept({ name: "x", more: 1 }), TypeError, "more is not a field");
     assert(request.accept({ name: "Ada" }));
     assert(!request.decline());
   });

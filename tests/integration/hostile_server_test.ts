@@ -192,7 +192,9 @@ Deno.test("a server may have only so many requests for a model open", async () =
     times: 40,
   });
   const answers: readonly { readonly message?: string }[] = JSON.parse(said);
-  const refused = answers.filter(({ message }) => message?.includes("16 such requests are open"));
+  const refused = answers.filter(({ message }) =>
+    message?.includes("16 such requests are already open")
+  );
   assertEquals(most, 16);
   assert(refused.length > 0 && answers.length === 40, `${refused.length} of ${answers.length}`);
 });

@@ -94,7 +94,7 @@ testIf(noUser === undefined, noUser ?? "", {
     const program = new URL("../fixtures/process_limit.ts", import.meta.url).pathname;
     const printed = await runUnprivileged(program, folder.path);
     assertMatch(printed, /BlockingIOError: \[Errno 11\]/);
-    assertMatch(printed, /there may be 60 processes.*limits\.processes/);
+    assertMatch(printed, /A limit applies: 60 processes.*limits\.processes/);
     assertMatch(printed, /^afterwards 2$/m);
   },
 });

@@ -32,7 +32,7 @@ for (const sandbox of [true, false]) {
       assertEquals([error.signal, error.text], ["SIGKILL", "before"]);
       assertMatch(
         error.message,
-        /kernel died.*the system killed it \(SIGKILL\), because memory ran out/,
+        /kernel died.*the system killed it \(SIGKILL\) because memory ran out/,
       );
       assertEquals(executor.state, "lost");
       assertEquals((await executor.execute("'a' in globals()")).text, "False");

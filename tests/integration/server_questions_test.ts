@@ -74,7 +74,7 @@ browserTest(
     const form = await page.locator(".fields").innerText();
     for (
       const text of [
-        "raw gets what you fill in here",
+        "raw receives what you enter here",
         "Your name (required)",
         "As on the badge",
         "at least 2 characters",

@@ -126,12 +126,12 @@ for name in ("mine.json", "later.json"):
   for (const settings of ["mine.json", `${workspace}/mine.json`]) {
     const params = { command: "true", sandbox: settings };
     const refused = () => executor.registerServer("mine", params);
-    await assertRejects(refused, ConfigError, "mine.json is executed code can write to");
+    await assertRejects(refused, ConfigError, "executed code can write to");
   }
   const error = await rejection(executor.execute(`
 import ipybox_runtime
 ipybox_runtime.ToolRunner("later").run_sync("anything")
 `));
   assert(error instanceof CodeExecutionError);
-  assertStringIncludes(error.message, "later.json is executed code can write to");
+  assertStringIncludes(error.message, "later.json");
 });

@@ -181,7 +181,7 @@ Deno.test("answers that come at the same time take so much together, and leave r
 
   assertMatch(
     ended[0] ?? "",
-    /take more than 268435456 bytes together.*make fewer calls at a time/,
+    /exceed 268435456 bytes in total.*make fewer calls at a time/,
   );
   assertEquals(await call(modest, 1), "1 MiB");
   go.resolve();

@@ -345,7 +345,7 @@ Deno.test("a tool server ends although a request never comes whole", async () =>
 Deno.test("A14: what is too large is refused before it comes, and nobody waits for its end", async () => {
   await running(async ({ kernelDoor, applicationDoor }, started) => {
     const huge = { size: 99_999_999_999 };
-    assertMatch(`${await refusal(kernelDoor, "run", "", huge)}`, /above 1048576 bytes/);
+    assertMatch(`${await refusal(kernelDoor, "run", "", huge)}`, /exceeds 1048576 bytes/);
     const stranger = await refusal(kernelDoor, "run", "", { ...huge, token: "x" });
     assertEquals(stranger, "Wrong token", "who has no token learns no more");
     const filler = new Uint8Array(1 << 20).fill(0x20);

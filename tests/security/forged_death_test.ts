@@ -33,7 +33,7 @@ for (const spareKernel of [true, false]) {
         );
         const error = await rejection(attack);
         assertInstanceOf(error, KernelDiedError);
-        assertMatch(error.message, /it was said that it had died, but it was running/);
+        assertMatch(error.message, /it was reported dead, but was still running/);
         assertEquals([error.signal, error.exitCode], [null, null]);
         assertEquals((await executor.execute(IS_THERE)).text?.trim(), "False");
 

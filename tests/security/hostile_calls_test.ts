@@ -40,7 +40,7 @@ attempt("a part of it is another", lambda: outcome(send(DOOR, request("0\\n" + $
       for (const [name, outcome] of Object.entries(outcomes)) {
         assertMatch(outcome, /^'refused: /, name);
       }
-      assertMatch(outcomes["declared 1 GB"] ?? "", /above \d+ bytes/);
+      assertMatch(outcomes["declared 1 GB"] ?? "", /exceeds \d+ bytes/);
       assertMatch(outcomes["another behind it"] ?? "", /Wait for the answer/);
       await siege.checkDecisions(allowed);
     });

@@ -282,7 +282,7 @@ Deno.test("a .env that code plants is never used, one of the user's is once he s
     await using second = await start();
     const error = await rejection(second.executor.execute(call));
     assertStringIncludes(String(error), "${PLANTED}, which is not set");
-    assertStringIncludes(warnings.join("\n"), `${path}/.env is not used`);
+    assertStringIncludes(warnings.join("\n"), `${path}/.env is ignored`);
   }
   await Deno.remove(`${path}/.ipybox/no-dotenv`);
   await using third = await start();

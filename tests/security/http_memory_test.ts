@@ -113,7 +113,9 @@ Deno.test("cells that wait for their turn are so many, and no more", async () =>
   const calls = [start("time.sleep(100)"), ...Array.from({ length: 39 }, () => start("1"))];
 
   await until(() => ended.length === 8);
-  for (const text of ended) assertMatch(text, /^32 cells run or wait for their turn/);
+  for (const text of ended) {
+    assertMatch(text, /^32 cells are already running or queued in this session/);
+  }
   assertMatch(await bob.execute("6 * 7"), /42/);
   await alice.call("reset", {});
   await Promise.all(calls);

@@ -99,7 +99,7 @@ Deno.test("an error is only believed from the authorization server that was aske
   const denied = await attack({ redirect: redirect() });
   const forged = await attack({ redirect: redirect("https://evil.example") });
 
-  assertMatch(denied.message, /refuses: access_denied$/);
+  assertMatch(denied.message, /refused: access_denied$/);
   assertMatch(forged.message, /came from a different authorization server/);
 });
 
@@ -119,7 +119,7 @@ Deno.test("a code of another login is worth nothing", async () => {
     await visit(url);
   });
 
-  assertMatch(message, /refuses: invalid_grant$/);
+  assertMatch(message, /refused: invalid_grant$/);
   assertEquals(tokenRequests, 1);
 });
 
@@ -171,8 +171,8 @@ Deno.test("metadata without an end is not read to its end", async () => {
   const authority = await attack({ metadata: endless });
   const resource = await attack({ resourceMetadata: endless });
 
-  assertMatch(authority.message, /is above 262144 bytes/);
-  assertMatch(resource.message, /is above 262144 bytes/);
+  assertMatch(authority.message, /exceeds 262144 bytes/);
+  assertMatch(resource.message, /exceeds 262144 bytes/);
   assert(sent < 32 * 2 ** 20, `${sent} bytes were taken`);
 });
 
@@ -275,7 +275,10 @@ Deno.test("answers with tokens that are none are refused without showing them", 
   ];
   for (const tokens of answers) {
     const { message, tokenRequests } = await attack({ tokens });
-    assertMatch(message, /^MCP server "remote" cannot be logged in to: its authorization server /);
+    assertMatch(
+      message,
+      /^MCP server "remote" cannot be logged in to: .*its authorization server /,
+    );
     assertEquals(tokenRequests, 1);
   }
 });

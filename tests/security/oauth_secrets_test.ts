@@ -53,6 +53,6 @@ Deno.test("executed code calls a server that wants a login, and finds no token a
   });
 
   await t.step("the folder of the logins cannot be in a workspace", () => {
-    assertMatch(refused, /^ConfigError: Cannot use .*: logins to MCP servers are kept in /);
+    assertMatch(refused, /^ConfigError: Cannot use .*: logins to MCP servers are stored in /);
   });
 });

@@ -231,7 +231,7 @@ print([line.split()[4] for line in open("/proc/self/mountinfo") if "/sub/" in li
       assertStringIncludes(text, "sub/.env.local open\nsub/.git/config open");
       assertMatch(text, /^sub\/\.env \w+Error$/m);
       assert(!/sub\/\.(git|env\.local)'/.test(text), text);
-      assertMatch(lines.join("\n"), /Code can read .*\/sub\/\.env\.local: what appears while/);
+      assertMatch(lines.join("\n"), /Code can read .*\/sub\/\.env\.local: files that appear while/);
     }
     await using third = await TestExecutor.start(options);
     const text = (await third.executor.execute(look)).text ?? "";

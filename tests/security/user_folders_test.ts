@@ -29,7 +29,7 @@ Deno.test("no workspace has the user's folders in it, and no server's settings o
     await Deno.symlink(`${path}/dotfiles`, `${path}/linked`); // without ipybox in it
     const workspaces = [`${path}/state`, `${path}/dotfiles`, `${path}/config`];
     const { refused } = await run(`${path}/linked`, ...workspaces);
-    assertMatch(refused[0] ?? "", /^Cannot use .*: logins to MCP servers are kept in /);
+    assertMatch(refused[0] ?? "", /^Cannot use .*: logins to MCP servers are stored in /);
     assertMatch(
       refused[1] ?? "",
       /^Cannot use .*: the user's settings for all workspaces are kept/,

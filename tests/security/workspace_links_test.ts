@@ -423,9 +423,10 @@ except Exception as error:
         await using test = await TestExecutor.start(options);
         assertStringIncludes((await test.executor.execute(call)).text ?? "", "called");
       }
-      await plant(other.path, rawServer());
+      await plant(other.path, rawServer()); // no mode is a person's decision
       await using allowed = await TestExecutor.start({ workspace: other.path, approval: "allow" });
-      assertStringIncludes((await allowed.executor.execute(call)).text ?? "", "called");
+      const { text } = await allowed.executor.execute(call);
+      assertStringIncludes(text ?? "", "was not started");
     },
   );
 });

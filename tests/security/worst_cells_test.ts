@@ -58,7 +58,7 @@ raise E()`,
   ],
   "messages of five million arrays": [
     `for i in range(10): raw("display_data", b'{"data":{},"transient":{},"metadata":{"x":[' + b"[]," * 5_000_000 + b"[]]}}")`,
-    /left out: it has more than 250000 values/,
+    /omitted: it has more than 250000 values/,
   ],
   "as many objects as are taken": [
     `for i in range(100): raw("display_data", b'{"data":{"application/json":[' + b'{"a":{}},' * 60_000 + b'1]},"metadata":{},"transient":{}}')`,
