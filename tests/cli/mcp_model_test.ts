@@ -1,5 +1,5 @@
 /** What the model of a client sees: text, then images, and nothing else. */
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { CLIENT_KINDS, McpHost, type ToolEnd } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
 import { stepsOf } from "../support/steps.ts";
