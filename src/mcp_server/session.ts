@@ -388,9 +388,7 @@ class Answers {
   ): CallToolResult {
     return {
       content: [{ type: "text", text }, ...images],
-      ...(this.#structured
-        ? { structuredContent: Object.fromEntries(Object.entries(report)) }
-        : {}),
+      ...(this.#structured ? { structuredContent: { ...report } } : {}),
       ...(isError ? { isError } : {}),
     };
   }
