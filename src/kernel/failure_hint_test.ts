@@ -8,7 +8,7 @@ Deno.test("A server that is missing can be registered", () => {
     const [evalue, hint] of [
       [
         "No module named 'mcptools.github'",
-        '[ipybox] No MCP server "github" is registered here: see `ipybox servers`',
+        '[ipybox] No Python API of a server "github" here: see `ipybox register --help`',
       ],
       [
         "No module named 'mcptools'",

@@ -111,7 +111,7 @@ export class KernelGateway implements AsyncDisposable {
       if (error !== timeout.reason || !timeout.aborted) throw error;
       throw new GatewayStartError(
         `The kernel gateway did not answer within ${startTimeoutMs / 1000} s. If this machine is ` +
-          "slow or busy, increase startTimeoutMs; otherwise run `ipybox doctor`",
+          "slow or busy, try again (programs: increase startTimeoutMs); otherwise run `ipybox doctor`",
         { exitCode: null, signal: null, stderrTail: state.launched?.process.stderrTail ?? "" },
         { cause: error },
       );

@@ -79,7 +79,7 @@ export class Kernel implements AsyncDisposable {
     const given = anySignal(timeout.signal, signal);
     const timer = setTimeout(() => {
       const message = `The kernel was not ready within ${startTimeoutMs / 1000} s. If this ` +
-        "machine is slow or busy, increase startTimeoutMs; otherwise run `ipybox doctor`";
+        "machine is slow or busy, try again (programs: increase startTimeoutMs); otherwise run `ipybox doctor`";
       timeout.abort(startError(gateway, message));
     }, Math.min(startTimeoutMs, LONGEST_TIMER_MS));
     try {

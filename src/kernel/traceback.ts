@@ -179,7 +179,7 @@ function moduleHint({ ename, evalue }: RaisedException): string | undefined {
   if (name !== "mcptools") return undefined;
   return inner === undefined
     ? "[ipybox] No MCP server is registered here: see `ipybox register --help`"
-    : `[ipybox] No MCP server "${inner}" is registered here: see \`ipybox servers\``;
+    : `[ipybox] No Python API of a server "${inner}" here: see \`ipybox register --help\``;
 }
 
 function networkHint({ evalue }: RaisedException): string | undefined {

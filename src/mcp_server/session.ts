@@ -69,7 +69,7 @@ export interface McpServerOptions
    * Whether tools also return their results as structured content, for programs. Clients of models often
    * show that instead of text and images.
    *
-   * @default {false} only in `_meta`
+   * @default {false} the text alone
    */
   structured?: boolean;
   /** The version that clients are told. */
@@ -347,9 +347,6 @@ function refusal(what: string): TooManyCellsError {
   );
 }
 
-/** Under which key of `_meta` programs find the same as data. No client shows `_meta` to its model. */
-export const REPORT_KEY = "io.github.ipybox/report";
-
 /** What a tool has to say. */
 interface Answer<Report> {
   /** For the model. */
@@ -368,8 +365,9 @@ type Declared<Report> = { outputSchema?: z.ZodType<Report> };
  * The form in which tools answer: one text, then images, which is what every client shows its model.
  *
  * Structured content is sent only on request: clients that know it show it instead of the text and the
- * images, or in addition to them, and send output schemas to the model with every request. Links to
- * resources are not sent at all: some clients read them into the context, or break.
+ * images, or in addition to them, and send output schemas to the model with every request. Some also
+ * show `_meta`. Links to resources are not sent at all: some clients read them into the context, or
+ * break.
  */
 class Answers {
   readonly #structured: boolean;
@@ -388,11 +386,9 @@ class Answers {
   of<Report extends object>(
     { text, images = [], report, isError = false }: Answer<Report>,
   ): CallToolResult {
-    const data = Object.fromEntries<unknown>(Object.entries(report));
     return {
       content: [{ type: "text", text }, ...images],
-      _meta: { [REPORT_KEY]: data },
-      ...(this.#structured ? { structuredContent: data } : {}),
+      ...(this.#structured ? { structuredContent: { ...report } } : {}),
       ...(isError ? { isError } : {}),
     };
   }

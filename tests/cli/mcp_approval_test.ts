@@ -64,7 +64,7 @@ Deno.test("ipybox mcp --approve allow asks nobody, and deny refuses", async () =
   const answers = { allow: false, deny: true };
   for (const [mode, isError] of Object.entries(answers)) {
     await using host = await McpHost.start({
-      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", mode],
+      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", mode, "--structured"],
       answer: () => {
         throw new Error("nobody is to be asked");
       },
@@ -123,7 +123,7 @@ Deno.test("ipybox mcp --approve-shell ask asks for shell commands, too", async (
   await using workspace = await workspaceWithServer();
   const questions: string[] = [];
   await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--no-sandbox", "--approve-shell", "ask"],
+    args: ["--workspace", workspace.path, "--no-sandbox", "--approve-shell", "ask", "--structured"],
     answer: (question) => {
       questions.push(question);
       return question.includes("rm") ? "deny" : "allow once";
@@ -147,7 +147,7 @@ Deno.test("ipybox mcp asks once for a tool that is allowed for the session", asy
   const questions: string[] = [];
   await using host = await McpHost.start({
     kind: "2.x 2026-07-28",
-    args: ["--workspace", workspace.path, "--no-sandbox"],
+    args: ["--workspace", workspace.path, "--no-sandbox", "--structured"],
     answer: (question) => {
       questions.push(question);
       return "allow this tool with any arguments in this session";

@@ -66,7 +66,13 @@ Deno.test("Sessions over HTTP have the workspace's packages, and their own", asy
 
 Deno.test("A client of the newer era opens sessions, names them and closes them", async () => {
   await using workspace = await TempFolder.create();
-  await using server = await HttpMcp.start(["--workspace", workspace.path, "--max-sessions", "2"]);
+  await using server = await HttpMcp.start([
+    "--workspace",
+    workspace.path,
+    "--max-sessions",
+    "2",
+    "--structured",
+  ]);
   await using host = await McpHost.join(server.address, { kind: "2.x 2026-07-28" });
   await host.call(CELL, { code: "x = 'shared'" });
   const opened = await host.call("open_session");
@@ -216,7 +222,7 @@ async function statusWithHost(url: URL, host: string, token: string): Promise<nu
 for (const kind of CLIENT_KINDS) {
   Deno.test(`A ${kind} client over HTTP approves calls, and cancels a cell`, async () => {
     await using workspace = await workspaceWithServer();
-    await using server = await HttpMcp.start(["--workspace", workspace.path]);
+    await using server = await HttpMcp.start(["--workspace", workspace.path, "--structured"]);
     const asked: string[] = [];
     await using host = await McpHost.join(server.address, {
       kind,
@@ -254,6 +260,7 @@ Deno.test("A session that nobody uses is closed, and its kernel with it", async 
   await using server = await McpServer.serveHttp({
     workspace: workspace.path,
     sessionIdleMs: 500,
+    structured: true,
     spareKernel: false,
     python: testPython(),
     log: silentLogger,

@@ -13,7 +13,7 @@ for (const kind of CLIENT_KINDS) {
     let changes = 0;
     await using host = await McpHost.start({
       kind,
-      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow"],
+      args: ["--workspace", workspace.path, "--no-sandbox", "--approve", "allow", "--structured"],
       onResourcesChanged: () => void changes++,
     });
     const step = stepsOf(t);
@@ -110,7 +110,9 @@ Deno.test("search_tools answers in bounds for 500 tools", async () => {
     inputSchema: { type: "object", properties: { title: { type: "string" } } },
   }));
   await generatePackage("many", { tools }, { rootDir: `${workspace.path}/mcptools` });
-  await using host = await McpHost.start({ args: ["--workspace", workspace.path, "--no-sandbox"] });
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--no-sandbox", "--structured"],
+  });
 
   for (const detail of ["names", "signatures", "full"]) {
     for (const query of ["", "make thing"]) {

@@ -44,7 +44,7 @@ Deno.test("execute_ipython_cell reports how a cell ended", async (t) => {
   const decisions: string[] = [];
   await using host = await McpHost.start({
     kind: "2.x 2026-07-28",
-    args: ["--workspace", workspace.path],
+    args: ["--workspace", workspace.path, "--structured"],
     answer: () => decisions.shift() ?? null,
   });
   const step = stepsOf(t);

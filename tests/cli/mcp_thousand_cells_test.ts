@@ -22,7 +22,7 @@ def show():
 Deno.test("ipybox mcp needs no more memory after 1000 cells", async () => {
   await using workspace = await workspaceWithServer();
   await using host = await McpHost.start({
-    args: ["--workspace", workspace.path, "--approve", "allow"],
+    args: ["--workspace", workspace.path, "--approve", "allow", "--structured"],
   });
   await host.execute(PREPARE);
 

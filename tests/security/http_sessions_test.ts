@@ -295,7 +295,9 @@ for (const approve of ["ask", "allow"]) {
   Deno.test(`What a server writes to a session's registry is never started (--approve ${approve})`, async () => {
     await using workspace = await workspaceWithServer();
     await using outside = await TempFolder.create();
-    await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", approve]);
+    await using server = await HttpMcp.start([
+      ...["--workspace", workspace.path, "--approve", approve, "--structured"],
+    ]);
     const asked: string[] = [];
     const answer = (question: string) => {
       asked.push(question);
@@ -332,6 +334,7 @@ Deno.test("What a client may register over HTTP stays for its session, and write
     "--workspace",
     workspace.path,
     "--allow-registrations",
+    "--structured",
   ]);
   await using client = await McpHost.join(server.address, { answer: () => "allow" });
   await using other = await McpHost.join(server.address, { answer: () => "allow" });
@@ -410,7 +413,7 @@ class Siege implements AsyncDisposable {
     await Deno.writeTextFile(tokens, `${ALICE}\n${BOB}\n`);
     const args = ["--workspace", workspace, "--token-file", tokens, "--max-sessions", "20"];
     const { address: { url } } = parts.use(
-      await HttpMcp.start([...args, "--allow-registrations"]),
+      await HttpMcp.start([...args, "--allow-registrations", "--structured"]),
     );
     const answer = () => "allow";
     const alice = parts.use(await McpHost.join({ url, token: ALICE }, { answer }));

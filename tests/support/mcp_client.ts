@@ -14,7 +14,6 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { z } from "zod";
-import { REPORT_KEY } from "../../src/mcp_server/session.ts";
 import { StdioTransport } from "../../src/mcp/stdio.ts";
 import { cliArguments } from "./cli.ts";
 import { TempCache } from "./temp_cache.ts";
@@ -47,7 +46,7 @@ const resultSchema = z.object({
   isError: z.boolean().default(false),
   content: z.array(z.looseObject({ type: z.string() })),
   structuredContent: z.record(z.string(), z.unknown()).optional(),
-  _meta: z.looseObject({ [REPORT_KEY]: z.record(z.string(), z.unknown()).optional() }).optional(),
+  _meta: z.record(z.string(), z.unknown()).default({}),
 });
 const questionSchema = z.object({
   params: z.looseObject({ message: z.string() }),
@@ -83,10 +82,10 @@ export interface ToolEnd {
   /** All text blocks, a line each. */
   readonly text: string;
   readonly content: readonly Readonly<Record<string, unknown>>[];
-  /** The same as data, where the tool gives any. */
+  /** The same as data, with `--structured`. */
   readonly report: Readonly<Record<string, unknown>> | undefined;
-  /** The same as structured content. */
-  readonly structuredContent: Readonly<Record<string, unknown>> | undefined;
+  /** What the result has besides, apart from the protocol's own. */
+  readonly meta: readonly string[];
 }
 
 /** What the server tells while a tool runs. */
@@ -226,14 +225,15 @@ export class McpHost implements AsyncDisposable {
       ...(signal === undefined ? {} : { signal }),
       ...(onProgress === undefined ? {} : { onprogress: onProgress }),
     };
-    const { isError, content, structuredContent, _meta } = resultSchema.parse(
+    const { isError, content, structuredContent: report, _meta } = resultSchema.parse(
       client instanceof Client
         ? await client.callTool({ name, arguments: args }, options)
         : await client.callTool({ name, arguments: args }, undefined, options),
     );
     const text = content.map((block) => typeof block.text === "string" ? block.text : "")
       .filter((part) => part !== "").join("\n");
-    return { isError, content, text, report: _meta?.[REPORT_KEY], structuredContent };
+    const meta = Object.keys(_meta).filter((key) => !key.startsWith("io.modelcontextprotocol/"));
+    return { isError, content, text, report, meta };
   }
 
   /** Lists the resources. */
@@ -293,8 +293,8 @@ export class McpHost implements AsyncDisposable {
 
   /** Runs a cell that must not fail. */
   async execute(code: string): Promise<string> {
-    const { text, report } = await this.call("execute_ipython_cell", { code });
-    if (report?.status !== "ok") throw new Error(text);
+    const { isError, text } = await this.call("execute_ipython_cell", { code });
+    if (isError || text.includes("Traceback (most recent call last)")) throw new Error(text);
     return text;
   }
 
