@@ -125,7 +125,7 @@ Deno.test("cells that wait for their turn are so many, and no more", async () =>
   const long = [start("time.sleep(100)")];
   for (let n = 0; n < 3; n++) long.push(start(`#${"A".repeat(7 * MIB)}`));
   await until(() => ended.length === 1);
-  assertMatch(ended[0] ?? "", /^Cells with much code run or wait/);
+  assertMatch(ended[0] ?? "", /^Cells with much code are already running or queued/);
   cancel.abort();
   await Promise.all(long);
   assertMatch(await alice.execute("6 * 7"), /42/);

@@ -32,7 +32,7 @@ Deno.test("no workspace has the user's folders in it, and no server's settings o
     assertMatch(refused[0] ?? "", /^Cannot use .*: logins to MCP servers are stored in /);
     assertMatch(
       refused[1] ?? "",
-      /^Cannot use .*: the user's settings for all workspaces are kept/,
+      /^Cannot use .*: the user's settings for all workspaces are stored/,
     );
     assertEquals(refused[2], "");
     for await (const { name } of Deno.readDir(scratch.path)) {
