@@ -6,10 +6,10 @@
  *
  * @module
  */
-import { join } from "node:path";
 import { z } from "zod";
 import { bodyOf, directClient } from "../base/http.ts";
 import { isInside } from "../process/trusted_path.ts";
+import { heldRecords, holdRecord } from "../files/held_records.ts";
 import { sessionsFolder } from "../files/user_folders.ts";
 
 const recordSchema = z.object({
@@ -38,31 +38,18 @@ export async function announceSession(session: RunningSession): Promise<AsyncDis
   const folder = sessionsFolder();
   if (folder === undefined) return { [Symbol.asyncDispose]: () => Promise.resolve() };
   await prepareSessionsFolder();
-  const name = join(folder, crypto.randomUUID());
-  const path = `${name}.json`;
-  const file = await Deno.open(name, { createNew: true, write: true, mode: 0o600 });
-  await file.lock(true); // before others can see it
-  await Deno.writeTextFile(name, JSON.stringify(session));
-  await Deno.rename(name, path);
-  return {
-    async [Symbol.asyncDispose]() {
-      await forget(path);
-      file.close();
-    },
-  };
+  return await holdRecord(folder, session);
 }
 
 /** Finds the sessions of this user. Those that did not end cleanly are forgotten. */
 export async function runningSessions(workspace?: string): Promise<RunningSession[]> {
   const folder = sessionsFolder();
   if (folder === undefined) return [];
-  const found: RunningSession[] = [];
-  for (const path of await recordsIn(folder)) {
-    const session = await readRecord(path);
-    if (session === undefined) await forget(path);
-    else if (workspace === undefined || isInside(session.workspace, workspace)) found.push(session);
-  }
-  return found;
+  const sessions = (await heldRecords(folder))
+    .flatMap((text) => recordSchema.safeParse(JSON.parse(text)).data ?? []); // else not of this version
+  return sessions.filter((session) =>
+    workspace === undefined || isInside(session.workspace, workspace)
+  );
 }
 
 /** Asks a session for a link to its approval page. */
@@ -81,37 +68,5 @@ export async function pageLinkOf(session: RunningSession): Promise<string> {
   return z.object({ url: z.url() }).parse(JSON.parse(text)).url;
 }
 
-async function recordsIn(folder: string): Promise<string[]> {
-  try {
-    const entries = await Array.fromAsync(Deno.readDir(folder));
-    const files = entries.filter(({ name, isFile }) => isFile && name.endsWith(".json"));
-    return files.map(({ name }) => join(folder, name)).sort();
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return [];
-    throw error;
-  }
-}
-
-/** A record; `undefined` for one that is damaged, or whose process has ended. */
-async function readRecord(path: string): Promise<RunningSession | undefined> {
-  try {
-    using file = await Deno.open(path, { read: true, write: true });
-    if (await file.tryLock(true)) return undefined;
-    return recordSchema.parse(JSON.parse(await Deno.readTextFile(path)));
-  } catch (error) {
-    const isDamaged = error instanceof SyntaxError || error instanceof z.ZodError;
-    if (isDamaged || error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
-}
-
 /** How long a session may take to answer. */
 const ANSWER_MS = 10_000;
-
-async function forget(path: string): Promise<void> {
-  try {
-    await Deno.remove(path);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-}

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { mayUse } from "../base/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { isState } from "./protect.ts";
+import { heldRecords, holdRecord } from "../files/held_records.ts";
 import { lockUserFolder } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 
@@ -43,50 +44,17 @@ export async function settledPaths(
   const folder = join(state, "writers");
   try {
     using _lock = await lockUserFolder(folder);
-    const others = await writersIn(folder);
+    const others = (await heldRecords(folder)).map((text) => writerSchema.parse(JSON.parse(text)));
     const settled = paths.filter((path) =>
       isState(path) || others.every(({ folder, kept }) => !isInside(path, folder) || kept.has(path))
     );
     if (writes !== undefined) {
-      const kept = new Set(settled.filter((path) => isInside(path, writes)));
-      belongings.use(await announce(folder, { folder: writes, kept }));
+      const kept = settled.filter((path) => isInside(path, writes));
+      belongings.use(await holdRecord(folder, { folder: writes, kept }));
     }
     return new Set(settled);
   } catch (error) {
     if (isUnwritable(error)) return new Set(paths);
     throw error;
   }
-}
-
-/** The writers whose process still holds the lock of their file. What others have left is removed. */
-async function writersIn(folder: string): Promise<Writer[]> {
-  const writers: Writer[] = [];
-  for await (const { name, isFile } of Deno.readDir(folder)) {
-    if (!isFile || !name.endsWith(".json")) continue;
-    const path = join(folder, name);
-    try {
-      using file = await Deno.open(path, { read: true, write: true });
-      if (await file.tryLock(true)) await Deno.remove(path);
-      else writers.push(writerSchema.parse(JSON.parse(await Deno.readTextFile(path))));
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended in between
-    }
-  }
-  return writers;
-}
-
-async function announce(folder: string, writer: Writer): Promise<AsyncDisposable> {
-  const path = join(folder, `${crypto.randomUUID()}.json`);
-  await using parts = new AsyncDisposableStack();
-  const file = await Deno.open(path, { createNew: true, write: true, mode: 0o600 });
-  parts.defer(async () => {
-    file.close();
-    await Deno.remove(path).catch((error: unknown) => {
-      if (!(error instanceof Deno.errors.NotFound)) throw error; // another process was quicker
-    });
-  });
-  await file.lock(true); // the system takes it back when this process dies
-  // On a full disk nothing may stay, locked and empty, that the next sandbox could not read.
-  await Deno.writeTextFile(path, JSON.stringify({ ...writer, kept: [...writer.kept] }));
-  return parts.move();
 }
