@@ -4,6 +4,7 @@
  * @module
  */
 import { RateLimit } from "./rate_limit.ts";
+import { terminalSize, wordRows } from "./terminal.ts";
 
 /** How much a {@linkcode Logger} says, from everything to nothing. */
 export type LogLevel = "debug" | "info" | "warn" | "error" | "silent";
@@ -78,58 +79,9 @@ function onTerminal(message: string): string {
   if (!Deno.stderr.isTerminal()) return indented;
   const { columns } = terminalSize();
   return indented.split("\n").map((line) => {
-    const rows = lines(line.replaceAll("\t", "    "), columns - 2);
+    const rows = wordRows(line.replaceAll("\t", "    "), columns - 2);
     return rows.map((row, at) => at === 0 ? row : `  ${row}`).join("\n");
   }).join("\n");
-}
-
-/** How large the terminal is; as large as usual where that cannot be told. */
-export function terminalSize(): { readonly columns: number; readonly rows: number } {
-  try {
-    const { columns, rows } = Deno.consoleSize();
-    return { columns: columns || 80, rows: rows || 24 };
-  } catch {
-    return { columns: 80, rows: 24 }; // it is not a terminal that has a size
-  }
-}
-
-/** Breaks a text into rows, between words where it can. */
-function lines(text: string, width: number): string[] {
-  const rows: string[] = [];
-  for (let rest = text; rest !== "" || rows.length === 0;) {
-    const [row = ""] = wrapped(rest.slice(0, 2 * width), width);
-    const space = row.length < rest.length ? row.lastIndexOf(" ") : -1;
-    const end = space > row.length / 2 ? space + 1 : Math.max(row.length, 1);
-    rows.push(rest.slice(0, end).trimEnd());
-    rest = rest.slice(end);
-  }
-  return rows;
-}
-
-/** Breaks a text into rows. */
-export function wrapped(text: string, width: number): string[] {
-  const rows = [""];
-  let used = 0;
-  for (const character of text) {
-    const wide = widthOf(character);
-    if (used + wide > Math.max(width, 2)) {
-      rows.push("");
-      used = 0;
-    }
-    rows[rows.length - 1] += character;
-    used += wide;
-  }
-  return rows;
-}
-
-/**
- * The most columns that a text can take. Terminals differ in what they make of many characters: a
- * row that got longer than expected would continue where no mark is.
- */
-export function widthOf(text: string): number {
-  let width = 0;
-  for (const character of text) width += (character.codePointAt(0) ?? 0) < 0x1100 ? 1 : 2;
-  return width;
 }
 
 const encoder = new TextEncoder();

@@ -6,7 +6,7 @@
  */
 
 import { visible } from "../approval/call_text.ts";
-import { wrapped } from "../base/log.ts";
+import { wordRows, wrapped } from "../base/terminal.ts";
 
 /** What stands before all that others wrote. */
 export const MARK = "  | ";
@@ -18,17 +18,7 @@ export function marked(text: string, columns: number): string[] {
 
 /** Like {@linkcode marked}, for what is read and not sent: its words stay whole where they fit. */
 export function prose(text: string, columns: number): string[] {
-  const rows: string[] = [];
-  let rest = text;
-  while (rest !== "") {
-    // A description may be megabytes: only what a row can hold is looked at.
-    const [row = ""] = wrapped(rest.slice(0, 2 * columns), columns - MARK.length);
-    const space = row.length < rest.length ? row.lastIndexOf(" ") : -1;
-    const end = space > row.length / 2 ? space + 1 : row.length;
-    rows.push(MARK + rest.slice(0, end).trimEnd());
-    rest = rest.slice(end);
-  }
-  return rows.length === 0 ? [MARK] : rows;
+  return wordRows(text, columns - MARK.length).map((row) => MARK + row);
 }
 
 /** Shows a text of more than one line in marked rows. */

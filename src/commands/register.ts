@@ -22,7 +22,7 @@ import {
 } from "./command.ts";
 import { LOGIN_OPTIONS, loginAt } from "./login.ts";
 import { foreignText } from "./foreign_rows.ts";
-import { widthOf } from "../base/log.ts";
+import { widthOf } from "../base/terminal.ts";
 import { printable, terminalSize } from "./terminal/columns.ts";
 import { mcptoolsOf, readUserFile, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 import { shellWord } from "../mcp/launch.ts";

@@ -15,7 +15,7 @@ import {
   visibleCode,
 } from "../../approval/call_text.ts";
 import type { ApprovalRequest } from "../../approval/request.ts";
-import { widthOf, wrapped } from "../../base/log.ts";
+import { widthOf, wrapped } from "../../base/terminal.ts";
 import { MARK, marked, prose } from "../foreign_rows.ts";
 
 /** What is shown of a request. */

@@ -4,7 +4,8 @@
  * @module
  */
 import type { CodeExecutionError } from "../../base/errors.ts";
-import { printable, terminalSize } from "../../base/log.ts";
+import { printable } from "../../base/log.ts";
+import { terminalSize } from "../../base/terminal.ts";
 import { missingModule } from "../../kernel/traceback.ts";
 
 /** What is taken for the width where results go to no terminal, and the most for tables anyway. */

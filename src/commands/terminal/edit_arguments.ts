@@ -7,7 +7,7 @@ import { type ExactObject, isExactObject, parseExact, stringifyExact } from "../
 import { shellWord } from "../../mcp/launch.ts";
 import { findProgram, namedProgram, requireProgram } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { wrapped } from "../../base/log.ts";
+import { wrapped } from "../../base/terminal.ts";
 import { MARK } from "../foreign_rows.ts";
 import { isShell } from "./approval_text.ts";
 import { terminalSize } from "./columns.ts";

@@ -3,7 +3,7 @@ import type { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
 import type { InputRequest } from "../../kernel/execution.ts";
 import type { CommandIo } from "../command.ts";
-import { widthOf } from "../../base/log.ts";
+import { widthOf } from "../../base/terminal.ts";
 import { foreignText } from "../foreign_rows.ts";
 import { terminalSize } from "./columns.ts";
 

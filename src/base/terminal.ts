@@ -1,0 +1,55 @@
+/**
+ * The terminal's size, and texts in rows of that size.
+ *
+ * @module
+ */
+
+/** How large the terminal is; as large as usual where that cannot be told. */
+export function terminalSize(): { readonly columns: number; readonly rows: number } {
+  try {
+    const { columns, rows } = Deno.consoleSize();
+    return { columns: columns || 80, rows: rows || 24 };
+  } catch {
+    return { columns: 80, rows: 24 }; // it is not a terminal that has a size
+  }
+}
+
+/** Breaks a text into rows, between words where it can. */
+export function wordRows(text: string, width: number): string[] {
+  const rows: string[] = [];
+  for (let rest = text; rest !== "" || rows.length === 0;) {
+    // A text may be megabytes: only what a row can hold is looked at.
+    const [row = ""] = wrapped(rest.slice(0, 2 * Math.max(width, 2)), width);
+    const space = row.length < rest.length ? row.lastIndexOf(" ") : -1;
+    const end = space > row.length / 2 ? space + 1 : Math.max(row.length, 1);
+    rows.push(rest.slice(0, end).trimEnd());
+    rest = rest.slice(end);
+  }
+  return rows;
+}
+
+/** Breaks a text into rows. */
+export function wrapped(text: string, width: number): string[] {
+  const rows = [""];
+  let used = 0;
+  for (const character of text) {
+    const wide = widthOf(character);
+    if (used + wide > Math.max(width, 2)) {
+      rows.push("");
+      used = 0;
+    }
+    rows[rows.length - 1] += character;
+    used += wide;
+  }
+  return rows;
+}
+
+/**
+ * The most columns that a text can take. Terminals differ in what they make of many characters: a
+ * row that got longer than expected would continue where no mark is.
+ */
+export function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += (character.codePointAt(0) ?? 0) < 0x1100 ? 1 : 2;
+  return width;
+}
