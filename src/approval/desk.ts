@@ -89,7 +89,8 @@ type Taker<Asked> = (question: Asked) => void | Promise<void>;
  */
 export class Desk<Asked extends Question<Answer>, Answer> {
   readonly #timeoutMs: number | undefined;
-  readonly #log: Logger;
+  /** Receives the failures of handlers. */
+  protected readonly log: Logger;
   /** What is unanswered, the oldest first, and who was asked. */
   readonly #pending = new Map<Asked, Taker<Asked>>();
   readonly #counters = new Set<(pending: number) => void>();
@@ -111,7 +112,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
       throw new RangeError(`Cannot use an approval timeout of ${timeoutMs} ms: it must be above 0`);
     }
     this.#timeoutMs = timeoutMs;
-    this.#log = log;
+    this.log = log;
   }
 
   /** Whether somebody is attached. */
@@ -283,7 +284,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     try {
       await taker(question);
     } catch (error) {
-      this.#log.error(`Approver failed on ${question}: ${error}`);
+      this.log.error(`Approver failed on ${question}: ${error}`);
       question.withdraw(unavailable("Approver failed"));
     }
   }
@@ -292,7 +293,7 @@ export class Desk<Asked extends Question<Answer>, Answer> {
     try {
       watcher(question);
     } catch (error) {
-      this.#log.error(`A watcher of the approval channel failed on ${question}: ${error}`);
+      this.log.error(`A watcher of the approval channel failed on ${question}: ${error}`);
     }
   }
 

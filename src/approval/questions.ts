@@ -1,12 +1,11 @@
 import { RateLimit } from "../base/rate_limit.ts";
-import { type Logger, silentLogger } from "../base/log.ts";
 import {
   checkForm,
   type ElicitationAnswer,
   type ElicitationQuestion,
   type FormValue,
 } from "../mcp/questions.ts";
-import { Desk, type DeskOptions, Question } from "./desk.ts";
+import { Desk, Question } from "./desk.ts";
 import type { Refusal } from "./request.ts";
 
 /** Takes each question as it comes, and answers it now or later. */
@@ -161,18 +160,7 @@ const QUESTIONS_PER_SECOND = 0.2;
  * declined.
  */
 export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
-  readonly #log: Logger;
   readonly #limits = new Map<string, RateLimit>();
-
-  /**
-   * Makes a channel on which nobody answers yet.
-   *
-   * @param options The time limit and the log.
-   */
-  constructor(options: DeskOptions = {}) {
-    super(options);
-    this.#log = options.log ?? silentLogger;
-  }
 
   /**
    * Asks.
@@ -189,7 +177,7 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
   ): Promise<ElicitationAnswer> {
     const refused = this.#refusalOf(source);
     if (refused !== undefined) {
-      this.#log.debug(`Declined a question from MCP server "${source.serverName}": ${refused}`);
+      this.log.debug(`Declined a question from MCP server "${source.serverName}": ${refused}`);
       return { action: "decline" };
     }
     return await this.wait(new ElicitationRequest(source, question), { signal });

@@ -235,7 +235,8 @@ export class Kernel implements AsyncDisposable {
         signal,
       );
     } catch (cause) {
-      const isGone = messageOf(cause).includes("410"); // as the gateway says, which still lists it
+      // The gateway says that it has ended, which it may still list.
+      const isGone = /\b410\b/.test(messageOf(cause));
       if (signal.aborted || (!isGone && await gateway.knowsKernel(this.#id, signal))) throw cause;
       throw new UnansweredError("its process ended before it answered", { cause });
     }
