@@ -33,7 +33,7 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
       env: {
         IPYBOX_PYTHON: python,
         // Tests wait for other programs more than they compute.
-        DENO_JOBS: Deno.env.get("DENO_JOBS") ?? `${2 * navigator.hardwareConcurrency}`,
+        DENO_JOBS: Deno.env.get("DENO_JOBS") ?? `${navigator.hardwareConcurrency + 1}`,
         XDG_STATE_HOME: `${directory}/state`,
         XDG_DATA_HOME: `${directory}/data`,
       },
