@@ -143,7 +143,7 @@ Deno.test("what a shipped policy allows stands before the question, however it i
       const rows = stripVTControlCharacters(shown).trimEnd().split(/\r?\n/);
       assertMatch(rows.slice(-20).join("\n"), /rule 1: every call that can be judged/);
       const own =
-        /^(\S*policy\.json says:|Calls of .* that it allows without asking .*:|ipybox: warning: .*|  [^|].*)$/;
+        /^(\S*policy\.json says:|Calls of .* that it allows without asking .*:|ipybox: warning: .*| {2}[^|].*)$/;
       for (const row of rows) assertMatch(row, row.startsWith("  | ") ? /^[ -~⟨⟩]*$/ : own);
     });
   }
