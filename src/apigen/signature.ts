@@ -143,7 +143,8 @@ const LIMITS: Readonly<Record<string, string>> = {
   pattern: "matches",
 };
 
-function modelOf(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
+/** The model of a module; where its schema defeats the generator, one that takes any arguments. */
+export function modelOf(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
   try {
     return withWork(TOOL_WORK, () => buildModule(origin, definition));
   } catch (error) {

@@ -160,13 +160,19 @@ const MAX_LINES = 100_000;
 export class Cell implements Disposable {
   /** Does something as a part of the execution's span, which is the one that is running now. */
   readonly within: Within = captureTrace();
+  readonly #names: readonly string[] | undefined;
   #code: string | undefined;
   #codeHash: string | undefined;
   /** Where the lines of the code start, found once: each request names a line. */
   #lineStarts: readonly number[] | undefined;
 
-  constructor(code: string) {
+  /**
+   * @param code What is executed.
+   * @param names The tools that it names, if that is known.
+   */
+  constructor(code: string, names: readonly string[] = []) {
     this.#code = code;
+    this.#names = names.length === 0 ? undefined : names;
   }
 
   /** The SHA-256 of the code. */
@@ -182,7 +188,8 @@ export class Cell implements Disposable {
     if (start === undefined || next === undefined) return undefined;
     const length = next - 1 - start;
     const text = this.#code.slice(start, start + Math.min(length, MAX_LINE));
-    return { line, text: length > MAX_LINE ? `${text}… (${length} characters)` : text };
+    const shown = length > MAX_LINE ? `${text}… (${length} characters)` : text;
+    return { line, text: shown, names: this.#names };
   }
 
   /** The execution has ended: no line of it calls any more. */

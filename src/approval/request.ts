@@ -84,6 +84,11 @@ export interface CallSource {
   readonly line: number;
   /** The line. */
   readonly text: string;
+  /**
+   * The tools that the whole code names, such as `"github.create_issue"`: what it says of itself. It
+   * may call others.
+   */
+  readonly names?: readonly string[];
 }
 
 /**

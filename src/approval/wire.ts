@@ -69,7 +69,11 @@ const callSchema = z.object({
   title: z.string().optional(),
   description: z.string().optional(),
   server_launch: z.string().optional(),
-  source: z.object({ line: z.int().positive(), text: z.string() }).optional(),
+  source: z.object({
+    line: z.int().positive(),
+    text: z.string(),
+    names: z.array(z.string()).optional(),
+  }).optional(),
   changes: z.array(z.string()).optional(),
   scopes: z.array(scope).default([]),
 });

@@ -7,7 +7,7 @@ const templates = new URL("../../templates/", import.meta.url);
 const target = new URL("./embedded.json", import.meta.url);
 
 /** The files that are embedded: the code that runs elsewhere, not what checks or documents it. */
-const EMBEDDED = /\.(py|sh|txt|json|html|css|js|svg)$/;
+const EMBEDDED = /\.(pyi?|sh|txt|json|html|css|js|svg)$/;
 
 /** Reads `templates/` and gives the text that `embedded.json` should have. */
 export async function embedText(): Promise<string> {

@@ -4,6 +4,7 @@ import { type CallObserver, Cell, ObservedCall } from "../approval/observed_call
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import { nearestNames } from "../base/nearest.ts";
 import type { McpRequest } from "../base/telemetry.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
@@ -107,8 +108,8 @@ export class Calls {
   }
 
   /** Begins an execution. Its span is the one that is running. */
-  enterCell(code: string): Disposable {
-    const cell = new Cell(code);
+  enterCell(code: string, names: readonly string[] = []): Disposable {
+    const cell = new Cell(code, names);
     this.#cell = cell;
     const consents = this.#options.gate.consents.enterCell();
     return {
@@ -398,32 +399,4 @@ function hashOf(object: object, text: () => string): string {
   const hash = hashes.get(object) ?? sha256(text());
   hashes.set(object, hash);
   return hash;
-}
-
-/** Longer names are compared by their beginnings, and further ones not at all: servers choose both. */
-const MAX_LENGTH = 100;
-const MAX_NAMES = 2000;
-/** Below that, names have nothing to do with each other. */
-const LEAST = 0.3;
-
-/** Finds the names that look most like another one. */
-function nearestNames(name: string, names: readonly string[], count: number): string[] {
-  const wanted = pairsOf(name);
-  return names.slice(0, MAX_NAMES)
-    .map((candidate) => ({ candidate, likeness: likeness(wanted, pairsOf(candidate)) }))
-    .filter(({ likeness }) => likeness >= LEAST)
-    .sort((a, b) => b.likeness - a.likeness)
-    .slice(0, count)
-    .map(({ candidate }) => candidate);
-}
-
-/** The pairs of neighbouring letters and digits; those that begin and end a name count, too. */
-function pairsOf(name: string): ReadonlySet<string> {
-  const plain = `^${name.slice(0, MAX_LENGTH).toLowerCase().replaceAll(/[^a-z0-9]/g, "")}$`;
-  return new Set(Array.from({ length: plain.length - 1 }, (_, at) => plain.slice(at, at + 2)));
-}
-
-/** How much two sets have in common, from 0 to 1 (Dice's coefficient). */
-function likeness(one: ReadonlySet<string>, other: ReadonlySet<string>): number {
-  return 2 * one.intersection(other).size / (one.size + other.size);
 }

@@ -273,10 +273,11 @@ export class ToolRunner implements AsyncDisposable {
    * "this cell" are about. The span that is running is the execution's.
    *
    * @param code The code.
+   * @param names The tools that it names, for approvers.
    * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
    */
-  enterCell(code: string): Disposable {
-    return this.#calls.enterCell(code);
+  enterCell(code: string, names: readonly string[] = []): Disposable {
+    return this.#calls.enterCell(code, names);
   }
 
   /**

@@ -12,6 +12,8 @@ import { abortable, allDone, anySignal } from "../base/signals.ts";
 import { type Span, startSpan } from "../base/telemetry.ts";
 import { TimeBudget } from "../base/time_budget.ts";
 import type { Door, ToolServer } from "../calls/tool_server.ts";
+import type { CodeChecker } from "../check/checker.ts";
+import type { CheckReport } from "../check/report.ts";
 import type { Run } from "../kernel/execution.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
@@ -22,6 +24,8 @@ import { parseRequirement } from "../python/requirement.ts";
 import { ServerApis } from "./apis.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import type {
+  CheckEvent,
+  CheckMode,
   CodeExecutorOptions,
   ExecuteOptions,
   ExecutionEvent,
@@ -65,6 +69,8 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #tools: ToolServer;
   readonly #apis: ServerApis;
   readonly #packages: PackageFolder | undefined;
+  readonly #checker: CodeChecker | undefined;
+  readonly #checkMode: CheckMode;
   readonly #closed = new AbortController();
   #current: Run<RunEvent> | undefined;
   #state: KernelState = "kept";
@@ -76,12 +82,14 @@ export class CodeExecutor implements AsyncDisposable {
     running: RunningParts,
     options: CodeExecutorOptions,
   ) {
-    const { workspace, kernel, tools, packages } = running;
+    const { workspace, kernel, tools, packages, checker } = running;
     this.#parts = parts;
     this.workspace = workspace;
     this.#kernel = kernel;
     this.#tools = tools;
     this.#packages = packages;
+    this.#checker = checker;
+    this.#checkMode = options.check ?? "block";
     this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
   }
 
@@ -269,6 +277,37 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * Checks code as if it were about to run: nothing of it runs.
+   *
+   * @param code IPython code.
+   * @param options What stops it.
+   * @returns What is certain to fail, what may fail, and which tools the code names.
+   * @throws {EnvironmentNotReadyError} The option `check` is `"off"`.
+   * @throws {DOMException} An `AbortError` if the executor is disposed of during the call.
+   *
+   * @example
+   * ```ts
+   * import { CodeExecutor } from "@ipybox/ipybox";
+   *
+   * await using executor = await CodeExecutor.start();
+   * const { problems } = await executor.check("print(nmae)");
+   * console.error(problems[0]?.evalue); // name 'nmae' is not defined
+   * ```
+   */
+  async check(code: string, options: { readonly signal?: AbortSignal } = {}): Promise<CheckReport> {
+    const checker = this.#checker;
+    if (checker === undefined) {
+      throw new EnvironmentNotReadyError("Code is not checked", 'Remove `check: "off"`');
+    }
+    const signal = anySignal(options.signal, this.#closed.signal);
+    using _turn = await this.#kernel.turn(signal);
+    await abortable(this.#resetting, signal);
+    const report = await checker.check(code, signal);
+    checker.ended("blocked");
+    return report;
+  }
+
+  /**
    * Starts afresh: variables, what code wrote to its home directory and the processes that it started
    * are gone, and MCP servers stop. Files of the workspace, which the fresh kernel may import,
    * packages and registrations stay.
@@ -276,6 +315,7 @@ export class CodeExecutor implements AsyncDisposable {
    * fresh kernel.
    */
   async reset(): Promise<void> {
+    this.#checker?.reset();
     // The kernel is stopped immediately: its code must not live to see its calls fail.
     const reset = allDone([this.#kernel.reset(), this.#tools.reset()]);
     this.#resetting = reset.then(() => {}, () => {}); // the caller of reset() gets the error
@@ -394,12 +434,20 @@ export class CodeExecutor implements AsyncDisposable {
     });
     this.#current = execution;
     using span = startSpan("execute_code");
+    let ended: "well" | "failed" | "blocked" = "blocked";
     try {
       await abortable(this.#resetting, execution.signal); // calls of the fresh kernel are not the old one's
       await abortable(this.#kernel.ready(), execution.signal);
       // The code may import what is new.
       await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
-      const result = yield* this.#events(execution, { code, options, turn, inputs, span });
+      const report = await this.#checker?.check(code, execution.signal);
+      if (report !== undefined) yield* this.#judge(report);
+      const names = report?.tools.map(({ server, module }) =>
+        module === "" ? server : `${server}.${module}`
+      );
+      ended = "failed";
+      const result = yield* this.#events(execution, { code, names, options, turn, inputs, span });
+      ended = "well";
       yield* this.#notes();
       return result;
     } catch (error) {
@@ -410,13 +458,15 @@ export class CodeExecutor implements AsyncDisposable {
       return undefined;
     } finally {
       this.#current = undefined;
+      if (this.#state === "lost") this.#checker?.reset();
+      else this.#checker?.ended(ended);
     }
   }
 
   /** Runs code with its time limit, and with what becomes of its calls. */
   async *#events(
     execution: Run<RunEvent>,
-    { code, options, turn, inputs, span }: Turn,
+    { code, names, options, turn, inputs, span }: Turn,
   ): AsyncGenerator<ExecutionEvent, ExecutionResult, undefined> {
     const { timeoutMs, elicitations = false, calls = false } = options;
     const { runner } = this.#tools;
@@ -440,7 +490,7 @@ export class CodeExecutor implements AsyncDisposable {
         await execution.flush();
         events.add({ type: "elicitation", request });
       });
-    using _cell = span.run(() => runner.enterCell(code));
+    using _cell = span.run(() => runner.enterCell(code, names));
     const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
     try {
       for await (const event of execution) {
@@ -461,6 +511,17 @@ export class CodeExecutor implements AsyncDisposable {
     }
   }
 
+  /** Tells what the check found. What is certain to fail ends here, unless it is only warned of. */
+  *#judge(report: CheckReport): Generator<CheckEvent | NoteEvent> {
+    const error = report.error();
+    if (report.tools.length + report.notes.length > 0 || error !== undefined) {
+      yield { type: "check", report };
+    }
+    if (error === undefined) return;
+    if (this.#checkMode === "block") throw error;
+    yield { type: "note", text: `[ipybox] The check of the code says:\n${report}` };
+  }
+
   *#notes(): Generator<NoteEvent> {
     const notes = [...this.#apis.takeNews(), ...this.#tools.runner.takeNotes()];
     for (const text of notes) yield { type: "note", text };
@@ -474,6 +535,8 @@ export class CodeExecutor implements AsyncDisposable {
 /** What an execution has while it is its turn. */
 interface Turn {
   readonly code: string;
+  /** The tools that it names. */
+  readonly names: readonly string[] | undefined;
   readonly options: StreamOptions;
   readonly turn: Disposable;
   readonly inputs: CodeInputs;

@@ -1,3 +1,4 @@
+import type { CheckReport } from "../check/report.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
 import type { KernelClientOptions } from "../kernel/client.ts";
@@ -46,12 +47,25 @@ export interface CodeExecutorOptions extends
    */
   packages?: boolean | string;
   /**
+   * Whether code is checked before it runs: for names that nothing has set, and for calls and results
+   * of generated functions that do not fit their tools. With `"block"`, code that is certain to fail
+   * ends with that error, and nothing of it has run; with `"warn"` it runs, and a note says so.
+   *
+   * A check takes some milliseconds. Code that cannot be checked within 300 ms runs unchecked.
+   *
+   * @default {"block"}
+   */
+  check?: CheckMode;
+  /**
    * The path of a Python that has `jupyter_kernel_gateway`, `ipykernel` and `pydantic`.
    *
    * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
    */
   python?: string;
 }
+
+/** What becomes of code that is certain to fail. */
+export type CheckMode = "off" | "warn" | "block";
 
 /** Options of `CodeExecutor.execute()`. */
 export interface ExecuteOptions {
@@ -155,6 +169,14 @@ export interface InputEvent {
   readonly request: InputRequest;
 }
 
+/** What the check found before code runs: the tools that it names, and what may be wrong with it. */
+export interface CheckEvent {
+  /** Tells it from the other events. */
+  readonly type: "check";
+  /** What was found. */
+  readonly report: CheckReport;
+}
+
 /** Something that the code's author should know about the servers it calls. */
 export interface NoteEvent {
   /** Tells it from the other events. */
@@ -175,6 +197,7 @@ export interface ResultEvent {
 export type ExecutionEvent =
   | ChunkEvent
   | ApprovalEvent
+  | CheckEvent
   | ResultEvent
   | NoteEvent
   | ElicitationEvent

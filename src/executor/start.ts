@@ -1,6 +1,8 @@
 import { resolve } from "node:path";
 import { guardsShell } from "../approval/policy.ts";
+import { silentLogger } from "../base/log.ts";
 import { ToolServer } from "../calls/tool_server.ts";
+import { CodeChecker } from "../check/checker.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
 import { KernelHost } from "../kernel/host.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
@@ -17,6 +19,8 @@ export interface RunningParts {
   readonly tools: ToolServer;
   /** The workspace's packages, where there may be any. */
   readonly packages: PackageFolder | undefined;
+  /** Checks code before it runs, unless that is off. */
+  readonly checker: CodeChecker | undefined;
 }
 
 /** Starts the tool server, and then the kernel that it serves. */
@@ -47,7 +51,13 @@ export async function startParts(
       shell,
     }),
   );
-  return { workspace, kernel, tools, packages };
+  const { check = "block", log = silentLogger } = options;
+  const mcptools = resolve(workspace, "mcptools");
+  const checker = check === "off"
+    ? undefined
+    : parts.use(new CodeChecker({ kernel, mcptools, log }));
+  if (tools.runner.registry.names.length > 0) checker?.warm();
+  return { workspace, kernel, tools, packages, checker };
 }
 
 /** The packages that code can import, and the folder that further ones are installed into. */

@@ -1,3 +1,5 @@
+import { z } from "zod";
+
 /**
  * What holds for shell commands in a kernel: nothing, or that the host must approve them, or also
  * that code can start processes in no other way.
@@ -29,13 +31,33 @@ export function beginCode(toolToken: string | undefined): string {
   return callOf("begin", toolToken === undefined ? {} : { toolToken });
 }
 
+/** The expression that looks at code. */
+export function lookCode(code: string): string {
+  return `__import__("ipybox_runtime.kernel.check", fromlist=["look"]).look(${literal(code)})`;
+}
+
+const lookReply = z.object({
+  user_expressions: z.object({ look: z.object({ data: z.object({ "text/plain": z.string() }) }) }),
+});
+
+/** What {@linkcode lookCode} gave, which code can forge. */
+export function lookAnswer(reply: unknown): string {
+  const answer = lookReply.safeParse(reply);
+  if (!answer.success) throw new Error("The kernel did not look at the code");
+  return answer.data.user_expressions.look.data["text/plain"];
+}
+
 function callOf(name: "start" | "begin", config: unknown): string {
+  return `__import__("ipybox_runtime.kernel", fromlist=["${name}"]).${name}(${
+    literal(JSON.stringify(config))
+  })`;
+}
+
+/** A text as a literal of Python: a JSON string is one, too. */
+function literal(text: string): string {
   // IPython takes some Unicode characters for line breaks, so there are none of them in the code.
-  const json = JSON.stringify(config).replace(
+  return JSON.stringify(text).replace(
     /[^\x20-\x7e]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
-  // A JSON string is a Python string too.
-  const literal = JSON.stringify(json);
-  return `__import__("ipybox_runtime.kernel", fromlist=["${name}"]).${name}(${literal})`;
 }

@@ -23,6 +23,7 @@ import {
 } from "../sandbox/sandbox.ts";
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
+import type { CheckerProcess } from "./gateway_connection.ts";
 import { launch, type Launched, untilReady, untilUp } from "./launch.ts";
 import { locatePython, type PythonFiles } from "./python_files.ts";
 import { KERNEL_FOLDERS, SessionFolder } from "./session_folder.ts";
@@ -66,6 +67,7 @@ export class KernelGateway implements AsyncDisposable {
 
   readonly #parts: AsyncDisposableStack;
   readonly #process: ManagedProcess;
+  readonly #checker: () => CheckerProcess | undefined;
   #disposing: Promise<void> | undefined;
 
   private constructor(parts: AsyncDisposableStack, running: Running) {
@@ -78,6 +80,7 @@ export class KernelGateway implements AsyncDisposable {
     this.limits = running.limits;
     this.exited = running.exited;
     this.#process = running.process;
+    this.#checker = running.checker;
   }
 
   /** The last part of what the gateway and its kernels wrote to stderr. */
@@ -118,6 +121,11 @@ export class KernelGateway implements AsyncDisposable {
     }
   }
 
+  /** @internal */
+  openChecker(): CheckerProcess | undefined {
+    return this.#checker();
+  }
+
   /** Ends the gateway, its kernels and all they started, and removes the session's folder. */
   async [Symbol.asyncDispose](): Promise<void> {
     await (this.#disposing ??= this.#parts.disposeAsync());
@@ -142,6 +150,7 @@ interface Running {
   readonly limits: EffectiveLimits;
   readonly process: ManagedProcess;
   readonly exited: Promise<ProcessEvidence>;
+  readonly checker: () => CheckerProcess | undefined;
 }
 
 async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Running> {
@@ -172,7 +181,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
     prepared = await prepareSandbox(
       {
         session: folder.session,
-        readOnly: [folder.launcher, folder.runtime, ...inWorkspace],
+        readOnly: [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace],
         hostPrivate: folder.hostPrivate,
         workspace,
         readable,
@@ -211,7 +220,19 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const { process, exited } = launched;
   const sandboxed = prepared !== undefined;
   const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
-  return { port, token, folder, sandboxed, kernelsApart, limits, process, exited };
+  const checker = () => openChecker(launched, folder, python);
+  return { port, token, folder, sandboxed, kernelsApart, limits, process, exited, checker };
+}
+
+/** Starts a type checker in the launcher's sandbox, with a folder for its stubs. */
+function openChecker(
+  { link }: Launched,
+  { stubs }: SessionFolder,
+  { checker }: PythonFiles,
+): CheckerProcess | undefined {
+  if (checker === undefined) return undefined;
+  const stream = link.startProgram("checker");
+  return stream && { stream, stubs: Deno.makeTempDirSync({ dir: stubs }) };
 }
 
 /** Whether Linux can keep processes of one user apart; the first version of Landlock cannot be used. */
@@ -292,6 +313,16 @@ function gatewaySpec(parts: GatewayParts): unknown {
     cwd: workspace,
     env: { ...env, ...folder.environment() },
     door: options.kernelDoor !== undefined,
+    programs: python.checker === undefined ? {} : {
+      checker: [
+        python.executable,
+        "-I",
+        "-S",
+        `${folder.launcher}/checker.py`,
+        python.checker,
+        "server",
+      ],
+    },
     inherit: prepared?.proxyVariables ?? [],
     limits: limits.all,
     input: {

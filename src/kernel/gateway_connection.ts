@@ -1,9 +1,18 @@
 import { KernelDiedError, type ProcessEvidence } from "../base/errors.ts";
 import { bodyOf, directClient } from "../base/http.ts";
+import type { ByteStream } from "../base/streams.ts";
 import { LinkedSignal, settledWithin } from "../base/signals.ts";
 import type { EffectiveLimits } from "../sandbox/limits.ts";
 import { isObject, KERNEL_PROTOCOL } from "./jupyter.ts";
 import { describeExit } from "./traceback.ts";
+
+/** A type checker that runs beside kernels. */
+export interface CheckerProcess {
+  /** Its stdin and stdout. It ends when this is closed. */
+  readonly stream: ByteStream;
+  /** A folder that only it and the host see, for the stubs that it reads. */
+  readonly stubs: string;
+}
 
 /** The address of a kernel gateway, and information about its process. */
 export interface GatewayAddress {
@@ -24,6 +33,8 @@ export interface GatewayAddress {
   readonly sandboxed?: boolean;
   /** What one process of the executed code may take, so that errors can say so. */
   readonly limits?: EffectiveLimits;
+  /** Starts a type checker; `undefined` where there is none. */
+  readonly openChecker?: () => CheckerProcess | undefined;
 }
 
 /** How a gateway is ended. */

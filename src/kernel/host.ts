@@ -8,7 +8,11 @@ import { ArtifactFolder } from "../files/artifact_folder.ts";
 import type { KernelClientOptions } from "./client.ts";
 import { type ExecuteOptions, type Outcome, Run } from "./execution.ts";
 import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
-import { type GatewayAddress, GatewayConnection } from "./gateway_connection.ts";
+import {
+  type CheckerProcess,
+  type GatewayAddress,
+  GatewayConnection,
+} from "./gateway_connection.ts";
 import type { JsonObject, RequestContent } from "./jupyter.ts";
 import { Kernel } from "./kernel.ts";
 import {
@@ -178,6 +182,18 @@ export class KernelHost implements AsyncDisposable {
   ): Promise<CodeCompletions> {
     const request = { type: "complete_request", code, cursor: toCodePoints(code, cursor) } as const;
     return codeCompletions(await this.#ask(request, options), code);
+  }
+
+  /** Has the kernel look at code that its caller, who holds the turn, is about to run; JSON. */
+  async look(code: string, signal: AbortSignal): Promise<string> {
+    if (this.#untold !== undefined) throw this.#untold.reason;
+    const kernel = await abortable(this.#usable(), signal);
+    return await kernel.look(code, signal);
+  }
+
+  /** Starts a type checker beside the kernel; `undefined` where there is none. */
+  openChecker(): CheckerProcess | undefined {
+    return this.#gateway?.address.openChecker?.();
   }
 
   /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */

@@ -36,6 +36,8 @@ export type RequestContent =
     readonly storeHistory: boolean;
     /** Whether somebody answers what the code asks. */
     readonly allowStdin: boolean;
+    /** What to evaluate after it, by names; the reply has the results. */
+    readonly expressions?: Readonly<Record<string, string>>;
   }
   | { readonly type: "is_complete_request"; readonly code: string }
   | {
@@ -96,7 +98,7 @@ function messageOf(request: RequestContent, session: string): IMessage {
           code: request.code,
           silent: request.silent,
           store_history: request.storeHistory,
-          user_expressions: {},
+          user_expressions: { ...request.expressions },
           allow_stdin: request.allowStdin,
           // Else the kernel refuses the requests that follow a failed one for a moment.
           stop_on_error: false,

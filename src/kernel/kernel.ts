@@ -2,7 +2,13 @@ import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
-import { beginCode, bootstrapCode, type BootstrapConfig } from "./bootstrap.ts";
+import {
+  beginCode,
+  bootstrapCode,
+  type BootstrapConfig,
+  lookAnswer,
+  lookCode,
+} from "./bootstrap.ts";
 import { END_OF_INPUT } from "./execution.ts";
 import type { GatewayConnection } from "./gateway_connection.ts";
 import {
@@ -164,6 +170,19 @@ export class Kernel implements AsyncDisposable {
         await settledWithin(settled, graceMs);
       }
     }
+  }
+
+  /** Looks at code that it is about to run, and gives what it found as JSON. */
+  async look(code: string, signal: AbortSignal): Promise<string> {
+    const request = this.request({
+      type: "execute_request",
+      code: "",
+      silent: true,
+      storeHistory: false,
+      allowStdin: false,
+      expressions: { look: lookCode(code) },
+    });
+    return lookAnswer(await abortable(request.done, signal));
   }
 
   /** Answers what the code asks. */

@@ -9,6 +9,8 @@ export interface PythonFiles {
   readonly executable: string;
   /** Files and folders that must be readable to run it. */
   readonly readable: readonly string[];
+  /** The type checker ty, where it is installed. */
+  readonly checker: string | undefined;
 }
 
 /** Prints where it is. Python follows the links itself, so that we need not be able to read them. */
@@ -24,8 +26,10 @@ links = [in_real_folder(sys.executable)]
 while os.path.islink(links[-1]) and len(links) < 20:
     target = os.path.join(os.path.dirname(links[-1]), os.readlink(links[-1]))
     links.append(in_real_folder(target))
+ty = os.path.join(os.path.dirname(links[0]), "ty")
 print(json.dumps({
     "links": links,
+    "checker": ty if os.path.isfile(ty) and not os.path.islink(ty) else None,
     "prefixes": sorted({os.path.realpath(prefix) for prefix in prefixes}),
     "missing": [name for module, name in needed.items() if not importlib.util.find_spec(module)],
 }))
@@ -36,6 +40,7 @@ const path = z.string().startsWith("/");
 const answerSchema = z.object({
   /** The executable, and every link between it and its file. */
   links: z.tuple([path], path),
+  checker: path.nullable(),
   prefixes: z.array(path),
   missing: z.array(z.string()),
 });
@@ -49,9 +54,13 @@ export async function locatePython(python: string, signal: AbortSignal): Promise
       `${python} -m pip install ${answer.missing.join(" ")}`,
     );
   }
-  const { links, prefixes } = answer;
+  const { links, prefixes, checker } = answer;
   const outside = links.filter((link) => !prefixes.some((root) => link.startsWith(`${root}/`)));
-  return { executable: links[0], readable: [...prefixes, ...outside] };
+  return {
+    executable: links[0],
+    readable: [...prefixes, ...outside],
+    checker: checker ?? undefined,
+  };
 }
 
 async function query(python: string, signal: AbortSignal): Promise<z.infer<typeof answerSchema>> {

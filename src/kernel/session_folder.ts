@@ -14,6 +14,8 @@ export class SessionFolder implements AsyncDisposable {
   readonly launcher: string;
   /** The kernel's half of the tool runtime, which must not be changed. */
   readonly runtime: string;
+  /** What describes generated modules to the type checker. */
+  readonly stubs: string;
   /** In which each kernel gets its own folder, its home directory. */
   readonly kernels: string;
   /** What only the host sees. */
@@ -32,6 +34,7 @@ export class SessionFolder implements AsyncDisposable {
     this.session = `${root}/session`;
     this.launcher = `${this.session}/launcher`;
     this.runtime = `${this.session}/runtime`;
+    this.stubs = `${this.session}/stubs`;
     this.kernels = `${this.session}/kernels`;
     this.hostPrivate = `${root}/host`;
     this.canary = `${root}/canary`;
@@ -46,11 +49,13 @@ export class SessionFolder implements AsyncDisposable {
     }
     await allDone([
       Deno.mkdir(folder.kernels, { mode: 0o700 }),
+      Deno.mkdir(folder.stubs, { mode: 0o700 }),
       Deno.mkdir(`${folder.session}/jupyter/runtime`, { recursive: true, mode: 0o700 }),
       Deno.writeTextFile(folder.canary, "not needed inside", { mode: 0o600 }),
       folder.#write("launcher/launcher.py", asset("launcher/launcher.py")),
       folder.#write("launcher/gateway.py", asset("launcher/gateway.py")),
       folder.#write("launcher/kernel.py", asset("launcher/kernel.py")),
+      folder.#write("launcher/checker.py", asset("launcher/checker.py")),
       ...assetTree("runtime").map(({ path, text }) => folder.#write(`runtime/${path}`, text)),
     ]);
     stack.move();

@@ -88,12 +88,30 @@ export class Link implements AsyncDisposable {
    * streams, closes it.
    */
   connect(connection: Deno.TcpConn): void {
-    if (this.#ended || this.#streams.size >= MAX_STREAMS) return connection.close();
+    const tcp = new TcpStream(connection);
+    if (!this.#open((stream) => joinStreams(stream, tcp))) tcp.close();
+  }
+
+  /**
+   * Starts one of the launcher's programs, and leads to its stdin and stdout. It ends with the stream;
+   * `undefined` where there is no room for it.
+   */
+  startProgram(name: string): ByteStream | undefined {
+    let program: ByteStream | undefined;
+    this.#open((stream) => {
+      program = stream;
+      return stream.closed;
+    }, new TextEncoder().encode(name));
+    return program;
+  }
+
+  #open(use: (stream: ByteStream) => Promise<void>, program?: Uint8Array): boolean {
+    if (this.#ended || this.#streams.size >= MAX_STREAMS) return false;
     const id = this.#nextStream;
     this.#nextStream += 2;
-    this.#send(encodeFrame(FrameType.OPEN, id));
-    const tcp = new TcpStream(connection);
-    this.#add(id, (stream) => joinStreams(stream, tcp));
+    this.#send(encodeFrame(FrameType.OPEN, id, program));
+    this.#add(id, use);
+    return true;
   }
 
   /** Ends all streams and the two pipes. */
@@ -132,7 +150,7 @@ export class Link implements AsyncDisposable {
       case FrameType.START:
         throw new LinkError("The link carried a START from inside");
       case FrameType.OPEN:
-        return this.#accept(frame.stream);
+        return this.#accept(frame);
       case FrameType.DATA:
         return this.#find(frame)?.receive(frame.payload);
       case FrameType.EOF:
@@ -154,9 +172,10 @@ export class Link implements AsyncDisposable {
     return this.#streams.get(id);
   }
 
-  #accept(id: number): void {
+  #accept({ stream: id, payload }: Frame): void {
     const { accept } = this.#options;
-    if (accept === undefined || id % 2 === 0 || id <= this.#lastPeerStream) {
+    const isOwn = id % 2 === 0 || payload.length > 0;
+    if (accept === undefined || isOwn || id <= this.#lastPeerStream) {
       throw new LinkError(`The link must not open stream ${id}`);
     }
     this.#lastPeerStream = id;

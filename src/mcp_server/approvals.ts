@@ -246,6 +246,7 @@ function approvalForm(request: ApprovalRequest): InputRequests[string] {
       isChange ? (request.description ?? "").split("\n").filter((line) => line !== "") : [],
     ),
     ...about(`Line ${source?.line} of the code:`, source ? [visibleCode(source.text)] : []),
+    ...about("The whole code names:", source?.names ? [source.names.join(", ")] : []),
     ...about("Server:", server ? [server.launch] : []),
     ...about("Changed since it was allowed:", changes),
   ].join("\n\n");

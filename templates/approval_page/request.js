@@ -203,6 +203,12 @@ function facts(request) {
     const text = visible(request.source.text, { code: true });
     const line = el("code", { class: "foreign", dir: "ltr" }, text);
     add("Called by", `line ${request.source.line}: `, line, note(" (the code says)"));
+    const { names = [] } = request.source;
+    if (names.length > 0) {
+      const text = visible(names.join(", "), { code: true });
+      const shown = el("code", { class: "foreign", dir: "ltr" }, text);
+      add("This code names", shown, note(" (it may call others)"));
+    }
   }
   if (!isShell(request) && !isChange(request)) add("Server", foreign(request.server_name));
   if (request.server_launch !== undefined) {

@@ -4,8 +4,8 @@ This is the first process inside the sandbox. It uses the standard library only 
 `python -I -S`, so that nothing of the workspace is imported.
 
 A frame is `type u8, stream u32, length u32, payload`, big-endian. Even streams are opened by the
-host and lead to the server, odd ones are opened by whoever connects to the door and lead to one
-fixed address on the host. Each direction of a stream has a window: no more than WINDOW bytes may
+host and lead to the server, or to a program of START's that their OPEN names and that is started for
+them; odd ones are opened by whoever connects to the door and lead to one fixed address on the host. Each direction of a stream has a window: no more than WINDOW bytes may
 be on their way that the other side has not taken yet.
 
 The server gets a listening socket, and one JSON object on its stdin. When our stdin ends, however
@@ -239,7 +239,7 @@ def probe_process(pid):
 
 
 class Stream:
-    """One TCP connection on this side and its state on the link."""
+    """One connection on this side and its state on the link."""
 
     __slots__ = (
         "backlog",
@@ -248,16 +248,18 @@ class Stream:
         "ended_by_host",
         "ended_by_us",
         "events",
+        "process",
         "sid",
         "sock",
         "taken",
         "window",
     )
 
-    def __init__(self, sid, sock, connecting):
+    def __init__(self, sid, sock, connecting, process=None):
         self.sid = sid
         self.sock = sock
         self.connecting = connecting
+        self.process = process  # what was started for it, and ends with it
         self.credit = WINDOW  # what we may still send
         self.window = WINDOW  # what the host may still send
         self.taken = 0  # what it sent, was taken, and is not yet told to it
@@ -285,6 +287,7 @@ class Launcher:
         self.congested = False
         self.gateway = None  # the address that host-opened streams lead to
         self.server = None
+        self.programs = {}  # that streams may start, by name
         self.exit = None
         self.stopping = False
         self.wake_in, self.wake_out = os.pipe()
@@ -398,7 +401,12 @@ class Launcher:
             if sid % 2 or sid <= self.last_host_sid or self.gateway is None:
                 raise LinkError(f"OPEN of stream {sid}")
             self.last_host_sid = sid
-            self.dial(sid)
+            if len(self.streams) >= MAX_STREAMS:
+                self.send(RST, sid)
+            elif len(payload):
+                self.start_program(sid, self.programs[bytes(payload).decode()])
+            else:
+                self.dial(sid)
             return
         stream = self.streams.get(sid)
         if stream is None:
@@ -428,9 +436,6 @@ class Launcher:
 
     def dial(self, sid):
         """Leads a stream of the host's to the server."""
-        if len(self.streams) >= MAX_STREAMS:
-            self.send(RST, sid)
-            return
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         sock.setblocking(False)
         failed = sock.connect_ex(self.gateway)
@@ -439,6 +444,23 @@ class Launcher:
             self.send(RST, sid)
             return
         self.add(Stream(sid, sock, connecting=failed != 0))
+
+    def start_program(self, sid, argv):
+        """Starts a program whose stdin and stdout are a stream of the host's."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = subprocess.Popen(
+                argv, cwd="/", env={}, stdin=theirs, stdout=theirs, preexec_fn=end_with_us()
+            )
+        except OSError as error:
+            print(f"Cannot start {argv[0]}: {error.strerror}", file=sys.stderr)
+            ours.close()
+            self.send(RST, sid)
+            return
+        finally:
+            theirs.close()
+        ours.setblocking(False)
+        self.add(Stream(sid, ours, connecting=False, process=process))
 
     def on_door(self, _, door=None):
         """Leads connections to the door to the host."""
@@ -457,7 +479,8 @@ class Launcher:
             self.add(Stream(sid, sock, connecting=False))
 
     def add(self, stream):
-        stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if stream.process is None:
+            stream.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.quick_ack(stream)
         self.streams[stream.sid] = stream
         self.watch(stream)
@@ -466,7 +489,7 @@ class Launcher:
         # Delayed acknowledgements and Nagle's algorithm in the server would add 40 ms to every
         # exchange; clients of ours turn that off. The kernel forgets this option, so it is set again
         # after each read.
-        if QUICKACK is not None and stream.sid % 2 == 0:
+        if QUICKACK is not None and stream.sid % 2 == 0 and stream.process is None:
             stream.sock.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
 
     def watch(self, stream):
@@ -587,7 +610,9 @@ class Launcher:
         del self.streams[stream.sid]
         if stream.events:
             self.selector.unregister(stream.sock)
-        if abort:
+        if stream.process is not None and stream.process.returncode is None:
+            stream.process.kill()
+        if abort and stream.process is None:
             linger = struct.pack("ii", 1, 0)
             stream.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         stream.sock.close()
@@ -601,6 +626,7 @@ class Launcher:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listener.listen(128)
         self.gateway = listener.getsockname()
+        self.programs = spec["programs"]
         facts = {"listen_fd": listener.fileno(), "door_port": None}
         if spec["door"]:
             door = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -612,13 +638,6 @@ class Launcher:
         facts["inherited"] = {k: os.environ[k] for k in spec["inherit"] if k in os.environ}
         for name, value in spec["limits"].items():
             limit(getattr(resource, name), value)
-        parent = os.getpid()
-
-        def before_exec():
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent:
-                os._exit(1)
-
         try:
             self.server = subprocess.Popen(
                 spec["argv"],
@@ -627,7 +646,7 @@ class Launcher:
                 stdin=subprocess.PIPE,
                 stdout=2,
                 pass_fds=[listener.fileno()],
-                preexec_fn=before_exec,
+                preexec_fn=end_with_us(),
             )
         except OSError as error:
             print(f"Cannot start {spec['argv'][0]}: {error.strerror}", file=sys.stderr)
@@ -659,8 +678,11 @@ class Launcher:
                 return
             if pid == 0:
                 return
+            code = os.waitstatus_to_exitcode(status)
+            for stream in self.streams.values():
+                if stream.process is not None and stream.process.pid == pid:
+                    stream.process.returncode = code
             if self.server is not None and pid == self.server.pid:
-                code = os.waitstatus_to_exitcode(status)
                 self.server.returncode = code
                 self.report_exit(*((code, None) if code >= 0 else (None, -code)))
 
@@ -704,6 +726,18 @@ class Launcher:
                 except OSError:
                     pass  # it ended in between
             self.wait_until(lambda gone=children: not set(gone) & set(own_children()), 0.5)
+
+
+def end_with_us():
+    """What a child runs before its program, so that it does not outlive us."""
+    parent = os.getpid()
+
+    def before_exec():
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return before_exec
 
 
 def own_children():

@@ -41,6 +41,10 @@ export function summary(shown: ShownRequest): string {
   if (source !== undefined) {
     const at = `  line ${source.line}: `;
     rows.push(at + cut(visibleCode(source.text.trim()), columns - at.length));
+    if (source.names !== undefined) {
+      const all = "  the code names: ";
+      rows.push(all + cut(visibleCode(source.names.join(", ")), columns - all.length));
+    }
   }
   if (request.kind === "change" && request.description !== undefined) {
     rows.push("What it does:");
@@ -71,6 +75,7 @@ export function details(shown: ShownRequest): string {
   const hints = Object.entries(annotations).filter(([name]) => name !== "title");
   add("Hints from the server", hints.map(([name, value]) => `${name}: ${value}`).join("\n"));
   add("Line, according to the code", source && `${source.line}: ${source.text}`);
+  add("Tools that the code names (it may call others)", source?.names?.join("\n"));
   add("Changed since it was decided", changes?.join("\n"));
   return rows.join("\n") + "\n";
 }

@@ -1,0 +1,231 @@
+import type { Logger } from "../base/log.ts";
+import { messageOf } from "../base/message_of.ts";
+import { abortable, anySignal, settledWithin } from "../base/signals.ts";
+import type { CheckerProcess } from "../kernel/gateway_connection.ts";
+import { type Diagnostic, LanguageServer } from "./language_server.ts";
+import { type Look, parseLook } from "./look.ts";
+import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
+import { CheckReport } from "./report.ts";
+import { StubTree } from "./stub_tree.ts";
+
+/** What the check asks of the kernel. */
+export interface CheckedKernel {
+  /** Has the kernel look at code, in a turn that the caller holds; JSON. */
+  look(code: string, signal: AbortSignal): Promise<string>;
+  /** Starts a type checker beside the kernel; `undefined` where there is none. */
+  openChecker(): CheckerProcess | undefined;
+}
+
+/** What the check is about. */
+interface CheckerOptions {
+  readonly kernel: CheckedKernel;
+  /** The folder of generated modules. */
+  readonly mcptools: string;
+  readonly log: Logger;
+}
+
+/** How long a cell may be held up. */
+const MAX_DELAY_MS = 300;
+/** What does not answer by then is ended. */
+const HUNG_MS = 10_000;
+/** Longer code is not checked. */
+const MAX_CODE = 100_000;
+/** What is kept of a session: older cells' names are unknown to the checker. */
+const MAX_CELLS = 100;
+const MAX_HISTORY = 200_000;
+/** After so many ends it is not started again. */
+const MAX_ENDS = 3;
+
+/** A checker with its stubs, which know the session's cells. */
+interface Session {
+  readonly server: LanguageServer;
+  readonly stubs: StubTree;
+}
+
+/** A cell that was looked at, and runs or is about to. */
+interface Pending {
+  look?: Look;
+  /** Whether the checker has it. */
+  isAppended: boolean;
+}
+
+/**
+ * Checks cells before they run: names by the kernel, which knows them all, and calls of generated
+ * modules by a type checker that knows the cells so far.
+ */
+export class CodeChecker implements Disposable {
+  readonly #options: CheckerOptions;
+  /** Of each cell so far what the checker is to know. */
+  readonly #history: string[] = [];
+  #session: Promise<Session> | undefined;
+  /** The session, once its checker knows the history. */
+  #live: Session | undefined;
+  #pending: Pending | undefined;
+  #usesTools = false;
+  #ends = 0;
+  #isClosed = false;
+
+  constructor(options: CheckerOptions) {
+    this.#options = options;
+  }
+
+  /** Starts the type checker ahead. */
+  warm(): void {
+    this.#usesTools = true;
+    this.#open()?.catch(() => {}); // the next check says so
+  }
+
+  /** Checks code that is about to run, in its turn. Rejects only with the signal's reason. */
+  async check(code: string, signal: AbortSignal): Promise<CheckReport> {
+    const pending = this.#pending = { isAppended: false };
+    if (code.length > MAX_CODE) return this.#unchecked("it is too long");
+    const timeout = AbortSignal.timeout(MAX_DELAY_MS);
+    try {
+      return await abortable(this.#check(code, pending, anySignal(signal, timeout)), timeout);
+    } catch (error) {
+      signal.throwIfAborted();
+      return this.#unchecked(timeout.aborted ? "it took too long" : messageOf(error));
+    }
+  }
+
+  /** Takes note of how the code that was checked last ended, if it ran. */
+  ended(how: "well" | "failed" | "blocked"): void {
+    const pending = this.#pending;
+    this.#pending = undefined;
+    if (pending === undefined) return;
+    const { look, isAppended } = pending;
+    if (how === "blocked") {
+      if (isAppended) this.#edit((server) => server.remove(server.size - 1));
+    } else if (look === undefined || look.dynamic) {
+      this.reset(); // nobody knows which names are what
+    } else if (how === "well") {
+      this.#history.push(look.text);
+      if (!isAppended) this.#edit((server) => server.append(look.text));
+    } else {
+      const text = unknown(look.bound);
+      this.#history.push(text);
+      this.#edit((server) => {
+        if (isAppended) server.remove(server.size - 1);
+        server.append(text);
+      });
+    }
+    this.#forgetOldCells();
+  }
+
+  /** Forgets all cells. */
+  reset(): void {
+    this.#pending = undefined;
+    this.#history.length = 0;
+    this.#edit((server) => {
+      while (server.size > 0) server.remove(server.size - 1);
+    });
+  }
+
+  [Symbol.dispose](): void {
+    this.#isClosed = true;
+    this.#session?.then(({ server }) => server[Symbol.dispose](), () => {});
+  }
+
+  async #check(code: string, pending: Pending, signal: AbortSignal): Promise<CheckReport> {
+    const found = parseLook(await this.#options.kernel.look(code, signal));
+    if (found === undefined) return this.#unchecked("the kernel did not look at it");
+    if ("syntax" in found) return CheckReport.ofSyntax(found.syntax);
+    const { look } = found;
+    pending.look = look;
+    const problems = undefinedNames(look);
+    const tools = look.tools.map(([server, module]) => ({ server, module }));
+    this.#usesTools ||= tools.length > 0;
+    const findings = this.#usesTools ? await this.#findings(look, pending) : NOTHING;
+    if (findings === undefined) this.#unchecked("there is no type checker");
+    const { certain = [], possible = [] } = findings ?? {};
+    return new CheckReport({
+      problems: inOrder([...problems, ...certain]),
+      notes: inOrder(possible),
+      tools,
+      isComplete: findings !== undefined,
+      text: look.text,
+    });
+  }
+
+  async #findings(look: Look, pending: Pending): Promise<Findings | undefined> {
+    const session = await this.#open();
+    if (session === undefined) return undefined;
+    const { server, stubs } = session;
+    server.filesChanged(await stubs.update(new Set(look.tools.map(([name]) => name))));
+    // The code may have begun while the stubs were made.
+    if (this.#pending !== pending) return undefined;
+    server.append(look.text);
+    pending.isAppended = true;
+    return await judge(await this.#diagnose(server), look, stubs);
+  }
+
+  async #diagnose(server: LanguageServer): Promise<Diagnostic[]> {
+    const answer = server.diagnose();
+    if (!await settledWithin(answer, HUNG_MS)) server[Symbol.dispose]();
+    return await answer;
+  }
+
+  /** The type checker, which is started anew after its end; `undefined` where there is none. */
+  #open(): Promise<Session> | undefined {
+    if (this.#session !== undefined || this.#ends >= MAX_ENDS) return this.#session;
+    const process = this.#options.kernel.openChecker();
+    if (process === undefined) {
+      this.#ends = MAX_ENDS;
+      this.#options.log.warn(
+        "Tool calls in code are not checked before it runs: the type checker ty is not installed. " +
+          "Run `ipybox setup`",
+      );
+      return undefined;
+    }
+    const session = this.#session = this.#start(process);
+    session.then(({ server }) => {
+      if (this.#isClosed) server[Symbol.dispose]();
+      server.ended.addEventListener("abort", () => this.#lost(session, server.ended.reason));
+    }, (error) => this.#lost(session, error));
+    return session;
+  }
+
+  async #start({ stream, stubs: folder }: CheckerProcess): Promise<Session> {
+    const stubs = new StubTree(folder, this.#options.mcptools);
+    await stubs.begin();
+    const server = await LanguageServer.start(stream, folder);
+    for (const text of this.#history) server.append(text);
+    return this.#live = { server, stubs };
+  }
+
+  #lost(session: Promise<Session>, reason: unknown): void {
+    if (this.#session !== session || this.#isClosed) return;
+    this.#session = this.#live = undefined;
+    this.#ends++;
+    if (this.#pending !== undefined) this.#pending.isAppended = false;
+    this.#options.log.debug(`The type checker ended: ${messageOf(reason)}`);
+  }
+
+  #edit(change: (server: LanguageServer) => void): void {
+    if (this.#live !== undefined) change(this.#live.server);
+  }
+
+  #forgetOldCells(): void {
+    const size = () => this.#history.reduce((sum, text) => sum + text.length, 0);
+    while (this.#history.length > MAX_CELLS || size() > MAX_HISTORY) {
+      this.#history.shift();
+      this.#edit((server) => server.remove(0));
+    }
+  }
+
+  #unchecked(why: string): CheckReport {
+    this.#options.log.debug(`A cell was not checked before it ran: ${why}`);
+    return CheckReport.NONE;
+  }
+}
+
+const NOTHING: Findings = { certain: [], possible: [] };
+
+function inOrder(problems: readonly CodeProblem[]): CodeProblem[] {
+  return problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
+}
+
+/** A cell in which names get values of which nothing is known. */
+function unknown(names: readonly string[]): string {
+  return names.length === 0 ? "" : `from _unknown import ${names.join(", ")}\n`;
+}

@@ -1,0 +1,252 @@
+import { pathToFileURL as toFileUrl } from "node:url";
+import { z } from "zod";
+import { ByteBuffer } from "../base/bytes.ts";
+import { bytesOf, type ByteStream } from "../base/streams.ts";
+import { checkJson } from "../json/measure.ts";
+
+/** A place in a cell: lines and columns from 0, columns in UTF-16. The end is behind it. */
+export interface CellRange {
+  readonly line: number;
+  readonly column: number;
+  readonly endLine: number;
+  readonly endColumn: number;
+}
+
+/** What the checker says of a cell. */
+export interface Diagnostic extends CellRange {
+  /** Its rule, such as `unknown-argument`. */
+  readonly code: string;
+  readonly message: string;
+}
+
+/** Longer messages than any about a cell that is checked. */
+const MAX_MESSAGE = 8 << 20;
+const MAX_HEADER = 4096;
+const MAX_VALUES = 200_000;
+
+/** What code says in comments must not keep it from being checked. */
+const SETTINGS = {
+  diagnosticMode: "openFilesOnly",
+  configuration: { analysis: { "respect-type-ignore-comments": false } },
+};
+
+const CREATED = 1;
+
+const message = z.object({
+  id: z.union([z.number(), z.string()]).optional(),
+  method: z.string().optional(),
+  params: z.unknown().optional(),
+  result: z.unknown().optional(),
+  error: z.object({ message: z.string() }).optional(),
+});
+
+const position = z.object({ line: z.number().int().min(0), character: z.number().int().min(0) });
+
+const diagnostics = z.object({
+  items: z.array(z.object({
+    range: z.object({ start: position, end: position }),
+    code: z.string().catch(""),
+    message: z.string(),
+  })),
+});
+
+const configurationRequest = z.object({ items: z.array(z.unknown()) });
+
+/**
+ * A language server that knows the cells of a notebook.
+ *
+ * What it says is not trusted: what breaks the protocol ends it.
+ *
+ * @see https://microsoft.github.io/language-server-protocol/
+ */
+export class LanguageServer implements Disposable {
+  readonly #stream: ByteStream;
+  readonly #notebook: string;
+  readonly #waiting = new Map<number, PromiseWithResolvers<unknown>>();
+  readonly #end = new AbortController();
+  readonly #cells: string[] = [];
+  #writing: Promise<void> = Promise.resolve();
+  #requests = 0;
+  #version = 1;
+  #made = 0;
+
+  private constructor(stream: ByteStream, folder: URL) {
+    this.#stream = stream;
+    this.#notebook = `${folder}cells.ipynb`;
+    void this.#read();
+  }
+
+  /** Begins a notebook without cells in a folder, whose modules it can import, and no others. */
+  static async start(stream: ByteStream, folder: string): Promise<LanguageServer> {
+    const root = toFileUrl(`${folder}/`);
+    const server = new LanguageServer(stream, root);
+    await server.#request("initialize", {
+      processId: null,
+      workspaceFolders: [{ uri: root.href, name: "stubs" }],
+      capabilities: {
+        general: { positionEncodings: ["utf-16"] },
+        textDocument: { diagnostic: {} },
+        notebookDocument: { synchronization: {} },
+        workspace: { configuration: true },
+      },
+      initializationOptions: SETTINGS,
+    });
+    server.#notify("initialized", {});
+    server.#notify("notebookDocument/didOpen", {
+      notebookDocument: {
+        uri: server.#notebook,
+        notebookType: "jupyter-notebook",
+        version: 1,
+        cells: [],
+      },
+      cellTextDocuments: [],
+    });
+    return server;
+  }
+
+  /** Aborts when it can be asked no more, with the reason. */
+  get ended(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  /** How many cells there are. */
+  get size(): number {
+    return this.#cells.length;
+  }
+
+  /** Adds a cell at the end. */
+  append(text: string): void {
+    const uri = `vscode-notebook-cell:/cells#${this.#made++}`;
+    this.#change(this.#cells.length, 0, [uri], {
+      didOpen: [{ uri, languageId: "python", version: 1, text }],
+    });
+    this.#cells.push(uri);
+  }
+
+  /** Removes a cell. */
+  remove(index: number): void {
+    const [uri] = this.#cells.splice(index, 1);
+    if (uri !== undefined) this.#change(index, 1, [], { didClose: [{ uri }] });
+  }
+
+  /** Says that there are new files. */
+  filesChanged(paths: readonly string[]): void {
+    if (paths.length === 0) return;
+    const changes = paths.map((path) => ({ uri: toFileUrl(path).href, type: CREATED }));
+    this.#notify("workspace/didChangeWatchedFiles", { changes });
+  }
+
+  /** Checks the last cell. */
+  async diagnose(): Promise<Diagnostic[]> {
+    const uri = this.#cells.at(-1);
+    const answer = await this.#request("textDocument/diagnostic", { textDocument: { uri } });
+    return diagnostics.parse(answer).items.map(({ range: { start, end }, code, message }) => ({
+      line: start.line,
+      column: start.character,
+      endLine: end.line,
+      endColumn: end.character,
+      code,
+      message,
+    }));
+  }
+
+  [Symbol.dispose](): void {
+    this.#fail(new Error("The type checker was closed"));
+  }
+
+  #change(start: number, deleteCount: number, uris: readonly string[], documents: object): void {
+    const cells = uris.map((document) => ({ kind: 2, document }));
+    this.#notify("notebookDocument/didChange", {
+      notebookDocument: { uri: this.#notebook, version: ++this.#version },
+      change: { cells: { structure: { array: { start, deleteCount, cells }, ...documents } } },
+    });
+  }
+
+  #request(method: string, params: unknown): Promise<unknown> {
+    if (this.ended.aborted) return Promise.reject(this.ended.reason);
+    const id = ++this.#requests;
+    const answer = Promise.withResolvers<unknown>();
+    answer.promise.catch(() => {}); // the caller may have given up
+    this.#waiting.set(id, answer);
+    this.#send({ id, method, params });
+    return answer.promise;
+  }
+
+  #notify(method: string, params: unknown): void {
+    this.#send({ method, params });
+  }
+
+  #send(content: object): void {
+    const body = new TextEncoder().encode(JSON.stringify({ jsonrpc: "2.0", ...content }));
+    const head = new TextEncoder().encode(`Content-Length: ${body.length}\r\n\r\n`);
+    this.#writing = this.#writing
+      .then(() => this.#stream.write(head))
+      .then(() => this.#stream.write(body))
+      .catch((error: unknown) => this.#fail(error));
+  }
+
+  async #read(): Promise<void> {
+    const received = new MessageReader();
+    try {
+      for await (const bytes of bytesOf(this.#stream)) {
+        for (const body of received.push(bytes)) this.#receive(body);
+      }
+      this.#fail(new Error("The type checker ended"));
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #receive(body: Uint8Array): void {
+    checkJson(body, { maxValues: MAX_VALUES });
+    const { id, method, params, result, error } = message.parse(
+      JSON.parse(new TextDecoder().decode(body)),
+    );
+    if (method !== undefined) {
+      if (id !== undefined) this.#send({ id, result: this.#answer(method, params) });
+      return;
+    }
+    const waiting = typeof id === "number" ? this.#waiting.get(id) : undefined;
+    if (waiting === undefined) return;
+    this.#waiting.delete(Number(id));
+    if (error === undefined) waiting.resolve(result);
+    else waiting.reject(new Error(`The type checker failed: ${error.message}`));
+  }
+
+  /** What the server is told of itself. */
+  #answer(method: string, params: unknown): unknown {
+    if (method !== "workspace/configuration") return null;
+    return configurationRequest.parse(params).items.map(() => SETTINGS);
+  }
+
+  #fail(reason: unknown): void {
+    if (this.ended.aborted) return;
+    this.#end.abort(reason);
+    this.#stream.close();
+    for (const { reject } of this.#waiting.values()) reject(reason);
+    this.#waiting.clear();
+  }
+}
+
+/** Cuts bytes into messages: header lines, an empty line, and as many bytes as the header says. */
+class MessageReader {
+  readonly #buffer = new ByteBuffer();
+
+  *push(bytes: Uint8Array): Generator<Uint8Array, void, undefined> {
+    this.#buffer.add(bytes);
+    let rest = this.#buffer.take();
+    for (;;) {
+      const head = new TextDecoder("latin1").decode(rest.subarray(0, MAX_HEADER));
+      const end = head.indexOf("\r\n\r\n");
+      if (end < 0 && rest.length >= MAX_HEADER) throw new Error("The type checker sent no header");
+      if (end < 0) break;
+      const length = Number(/^content-length: *(\d{1,10})$/im.exec(head.slice(0, end))?.[1]);
+      if (!(length <= MAX_MESSAGE)) throw new Error("The type checker sent a message too long");
+      const start = end + 4;
+      if (rest.length < start + length) break;
+      yield rest.subarray(start, start + length);
+      rest = rest.subarray(start + length);
+    }
+    this.#buffer.add(rest);
+  }
+}

@@ -1,0 +1,365 @@
+/**
+ * What is wrong with a cell: which of the checker's findings are certain, and how they read.
+ *
+ * @module
+ */
+import type { StubbedTool } from "../apigen/stubs.ts";
+import { nearestNames } from "../base/nearest.ts";
+import type { CellRange, Diagnostic } from "./language_server.ts";
+import type { Look } from "./look.ts";
+
+/** Something that is wrong with code, as Python would say it when it runs. */
+export interface CodeProblem extends CellRange {
+  /** The class of the exception, such as `"TypeError"`. */
+  readonly ename: string;
+  /** Its message, with the nearest right name where there is one. */
+  readonly evalue: string;
+}
+
+/** What the names in a checker's messages stand for. */
+export interface KnownNames {
+  /** A tool by its number. */
+  tool(id: number): StubbedTool | undefined;
+  /** The names in a module of `mcptools`: servers, tools, or what a tool's module has. */
+  members(module: string): Promise<readonly string[]>;
+  /** Whether a name is in a module that the person changed. */
+  isAdded(module: string, name: string): Promise<boolean>;
+}
+
+/** What was found: `certain` fails whenever it runs, `possible` may be right. */
+export interface Findings {
+  readonly certain: readonly CodeProblem[];
+  readonly possible: readonly CodeProblem[];
+}
+
+/** Names that code used before anything set them. */
+export function undefinedNames({ undefined: names, guarded }: Look): CodeProblem[] {
+  return names.filter(({ range }) => !guarded.some((place) => isWithin(range, place)))
+    .map(({ name, near, range }) => ({
+      ...range,
+      ename: "NameError",
+      evalue: `name '${name}' is not defined${suggestion(near === null ? [] : [near])}`,
+    }));
+}
+
+/** Tells what the checker found about generated modules from all else that it said. */
+export async function judge(
+  diagnostics: readonly Diagnostic[],
+  look: Look,
+  names: KnownNames,
+): Promise<Findings> {
+  const certain: CodeProblem[] = [];
+  const possible: CodeProblem[] = [];
+  for (const diagnostic of diagnostics) {
+    if (look.loose.some((place) => isSpread(diagnostic, place))) continue;
+    const verdict = await new Reader(look, names).read(diagnostic);
+    if (verdict === undefined) continue;
+    const isGuarded = look.guarded.some((place) => isWithin(diagnostic, place));
+    const { problem, isCertain } = verdict;
+    (isCertain && !isGuarded ? certain : possible).push(problem);
+  }
+  return { certain, possible };
+}
+
+interface Verdict {
+  readonly problem: CodeProblem;
+  readonly isCertain: boolean;
+}
+
+/** A name in a stub: the number of the tool, and which of its names. */
+const NAME = /`mcp(\d+)_(\w+?)(?:\.__init__)?`/i;
+/** A module of `mcptools`. */
+const MODULE = /`(mcptools(?:\.\w+)*)`/;
+
+class Reader {
+  readonly #lines: readonly string[];
+
+  constructor(readonly look: Look, readonly names: KnownNames) {
+    this.#lines = look.text.split("\n");
+  }
+
+  async read(diagnostic: Diagnostic): Promise<Verdict | undefined> {
+    const { message } = diagnostic;
+    switch (diagnostic.code) {
+      case "unknown-argument":
+        return this.#unknownArgument(diagnostic, /^Argument `(\w+)` does not match/.exec(message));
+      case "missing-argument":
+        return this.#missingArgument(diagnostic, /parameters? (.*?) of /.exec(message));
+      case "invalid-argument-type":
+        return this.#wrongType(diagnostic, /Expected `(.*)`, found `(.*)`$/s.exec(message));
+      case "missing-attribute":
+        return await this.#missingName(diagnostic);
+      case "missing-module-member": {
+        const [, module = "", name = ""] = /^Module `(.*)` has no member `(\w+)`/.exec(message) ??
+          [];
+        return await this.#notInModule(diagnostic, { module, name, isImported: true });
+      }
+      case "import-not-found":
+        return await this.#notFound(diagnostic, MODULE.exec(message)?.[1]);
+    }
+    return undefined;
+  }
+
+  #unknownArgument(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
+    const called = this.#called(diagnostic.message);
+    const name = match?.[1];
+    if (called === undefined || name === undefined) return undefined;
+    const { text, keywords } = called;
+    const near = nearestNames(name, keywords, 1);
+    const listed = near.length > 0 ? suggestion(near) : `. Its arguments: ${listOf(keywords)}`;
+    return certain(
+      diagnostic,
+      "TypeError",
+      `${text} got an unexpected argument '${name}'${listed}`,
+    );
+  }
+
+  #missingArgument(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
+    const called = this.#called(diagnostic.message);
+    const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []].map(([, name = ""]) => `'${name}'`);
+    if (called === undefined || missing.length === 0) return undefined;
+    const what = missing.length === 1 ? "a required argument" : "required arguments";
+    return certain(
+      diagnostic,
+      "TypeError",
+      `${called.text} is missing ${what}: ${missing.join(", ")}`,
+    );
+  }
+
+  #wrongType(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
+    const called = this.#called(diagnostic.message);
+    const [, expected = "", found = ""] = match ?? [];
+    if (called === undefined || expected === "") return undefined;
+    const line = this.#lines[diagnostic.line] ?? "";
+    const name = /^(\w+)\s*=(?!=)/.exec(line.slice(diagnostic.column))?.[1];
+    const what = name === undefined ? "an argument" : `argument '${name}'`;
+    const problem = problemAt(
+      diagnostic,
+      "TypeError",
+      `${called.text}: ${what} takes ${readable(expected)}, not ${readable(found)}`,
+    );
+    return { problem, isCertain: excludes(expected, found) };
+  }
+
+  async #missingName(diagnostic: Diagnostic): Promise<Verdict | undefined> {
+    const { message } = diagnostic;
+    const [, module, member = ""] = /^Module `(.*)` has no member `(\w+)`/.exec(message) ?? [];
+    if (module !== undefined) {
+      return await this.#notInModule(diagnostic, { module, name: member, isImported: false });
+    }
+    const [, owner = "", name = ""] =
+      /^Object of type `([\w*]+)` has no attribute `(\w+)`/.exec(message) ?? [];
+    if (isSpecial(name) || this.look.written.includes(name)) return undefined;
+    if (owner === "ToolText") {
+      return certain(
+        diagnostic,
+        "AttributeError",
+        `'ToolText' object has no attribute '${name}': it is the text that the tool sent. ` +
+          "Parse it first, for example with json.loads()",
+      );
+    }
+    const named = this.#named(`\`${owner}\``);
+    if (named === undefined) return undefined;
+    const { tool, name: className } = named;
+    const path = `mcptools.${tool.server}.${tool.module}`;
+    if (className === "Tool") {
+      return await this.#notInModule(diagnostic, { module: path, name, isImported: false });
+    }
+    const fields = tool.fields.get(className);
+    if (fields === undefined) return undefined;
+    const near = nearestNames(name, fields, 1);
+    const listed = near.length > 0 ? suggestion(near) : `. Its fields: ${listOf(fields)}`;
+    const text = `'${className}' object has no attribute '${name}'${listed}`;
+    return certain(diagnostic, "AttributeError", text);
+  }
+
+  async #notInModule(
+    diagnostic: Diagnostic,
+    { module, name, isImported }: {
+      readonly module: string;
+      readonly name: string;
+      readonly isImported: boolean;
+    },
+  ): Promise<Verdict | undefined> {
+    if (!/^mcptools(\.|$)/.test(module) || name === "" || isSpecial(name)) return undefined;
+    if (await this.names.isAdded(module, name)) return undefined;
+    const near = nearestNames(name, await this.names.members(module), 1);
+    const problem = isImported
+      ? { ename: "ImportError", evalue: `cannot import name '${name}' from '${module}'` }
+      : { ename: "AttributeError", evalue: `module '${module}' has no attribute '${name}'` };
+    return certain(diagnostic, problem.ename, problem.evalue + suggestion(near));
+  }
+
+  async #notFound(
+    diagnostic: Diagnostic,
+    module: string | undefined,
+  ): Promise<Verdict | undefined> {
+    if (module === undefined) return undefined;
+    const end = module.lastIndexOf(".");
+    const parent = module.slice(0, Math.max(0, end));
+    const name = module.slice(end + 1);
+    if (parent === "" || await this.names.isAdded(parent, name)) return undefined;
+    const near = nearestNames(name, await this.names.members(parent), 1)
+      .map((near) => `${parent}.${near}`);
+    const text = `No module named '${module}'${suggestion(near)}`;
+    return certain(diagnostic, "ModuleNotFoundError", text);
+  }
+
+  /** The function or class that a message is about, and its keywords. */
+  #called(message: string): { text: string; keywords: readonly string[] } | undefined {
+    const [, callee = ""] = /(?: of (?:function )?|^Argument to (?:function )?)(`[\w.]+`)/
+      .exec(message) ?? [];
+    const named = this.#named(callee);
+    if (named === undefined) return undefined;
+    const { tool, name } = named;
+    if (name === "run" || name === "run_async") {
+      return { text: `${tool.server}.${tool.module}.${name}()`, keywords: tool.parameters };
+    }
+    const keywords = tool.fields.get(name);
+    return keywords === undefined ? undefined : { text: `${name}()`, keywords };
+  }
+
+  #named(text: string): { tool: StubbedTool; name: string } | undefined {
+    const [, id, name] = NAME.exec(text) ?? [];
+    const tool = id === undefined ? undefined : this.names.tool(Number(id));
+    return tool === undefined || name === undefined ? undefined : { tool, name };
+  }
+}
+
+/** Every object has some of these, and no tool has one. */
+function isSpecial(name: string): boolean {
+  return /^__\w*__$/.test(name);
+}
+
+function certain(range: CellRange, ename: string, evalue: string): Verdict {
+  return { problem: problemAt(range, ename, evalue), isCertain: true };
+}
+
+function problemAt(range: CellRange, ename: string, evalue: string): CodeProblem {
+  const { line, column, endLine, endColumn } = range;
+  return { line, column, endLine, endColumn, ename, evalue };
+}
+
+function suggestion(names: readonly string[]): string {
+  return names.length === 0 ? "" : `. Did you mean: '${names[0]}'?`;
+}
+
+/** More names than somebody reads in an error. */
+const MAX_LISTED = 20;
+
+function listOf(names: readonly string[]): string {
+  if (names.length === 0) return "none";
+  const more = names.length > MAX_LISTED ? ", …" : "";
+  return names.slice(0, MAX_LISTED).join(", ") + more;
+}
+
+/** A type as its tool's module names it. */
+function readable(type: string): string {
+  const text = split(type, " | ")
+    .filter((part) => part !== "None" || type === "None")
+    .map((part) =>
+      part.replace(/^Literal\[(.*)\]$/s, (_, values) => split(values, ", ").join(" | "))
+    )
+    .join(" | ")
+    .replaceAll(/\bMcp\d+_|\*$/g, "");
+  return text.length <= 200 ? text : `${text.slice(0, 199)}…`;
+}
+
+function isWithin(inner: CellRange, outer: CellRange): boolean {
+  return !isBefore(inner.line, inner.column, outer.line, outer.column) &&
+    !isBefore(outer.endLine, outer.endColumn, inner.endLine, inner.endColumn);
+}
+
+function isBefore(line: number, column: number, otherLine: number, otherColumn: number): boolean {
+  return line < otherLine || (line === otherLine && column < otherColumn);
+}
+
+/** Whether something is said of a whole call with positional arguments, or of an unpacked one. */
+function isSpread(said: CellRange, place: CellRange): boolean {
+  return said.endLine === place.endLine && said.endColumn === place.endColumn &&
+    said.line === place.line && said.column <= place.column && said.column >= place.column - 2;
+}
+
+// Types, as the checker writes them: a certain error is one that holds for each that a value may have.
+
+/** Values that no argument of another kind accepts. */
+type Kind = "str" | "int" | "float" | "bool" | "None" | "list" | "dict" | "model";
+
+/** What the runtime accepts for each kind of argument. */
+const ACCEPTED: Readonly<Record<Kind, readonly Kind[]>> = {
+  str: ["str"],
+  int: ["int", "float"], // 5.0 is an integer
+  float: ["int", "float"],
+  bool: ["bool"],
+  None: ["None"],
+  list: ["list"],
+  dict: ["dict", "model"],
+  model: ["dict", "model"],
+};
+
+/** Whether no value of one type can be given for another. */
+function excludes(expected: string, found: string): boolean {
+  const wanted = split(expected, " | ").map(parseType);
+  const given = split(found, " | ").map(parseType);
+  return given.every((one) =>
+    one !== undefined && wanted.every((want) => want !== undefined && !accepts(want, one))
+  );
+}
+
+interface ParsedType {
+  readonly kind: Kind;
+  /** The only values, as they are written. */
+  readonly values?: readonly string[];
+}
+
+function accepts(want: ParsedType, given: ParsedType): boolean {
+  if (!ACCEPTED[want.kind].includes(given.kind)) return false;
+  if (want.values === undefined || given.values === undefined) return true;
+  return given.values.some((value) => want.values?.includes(value) ?? true);
+}
+
+/** Reads a type; `undefined` is one of which nothing is known. */
+function parseType(text: string): ParsedType | undefined {
+  const plain = text.replace(/\*$/, "");
+  if (plain in ACCEPTED && plain !== "model") return { kind: plain as Kind };
+  const [, head, inner = ""] = /^(\w+)\[(.*)\]$/s.exec(plain) ?? [];
+  if (head === "list" || head === "dict") return { kind: head };
+  if (head === "Literal") return parseLiteral(split(inner, ", "));
+  if (plain === "ToolText" || plain === "LiteralString") return { kind: "str" };
+  return /^Mcp\d+_\w+$/.test(plain) ? { kind: "model" } : undefined;
+}
+
+function parseLiteral(values: readonly string[]): ParsedType | undefined {
+  const kinds = new Set(values.map(literalKind));
+  const [kind] = kinds;
+  return kinds.size === 1 && kind !== undefined ? { kind, values } : undefined;
+}
+
+function literalKind(value: string): Kind | undefined {
+  if (/^"(?:[^"\\]|\\.)*"$/s.test(value)) return "str";
+  if (/^-?\d+$/.test(value)) return "int";
+  return value === "True" || value === "False" ? "bool" : undefined;
+}
+
+/** Splits a text where it is not in brackets or quotes. */
+function split(text: string, separator: string): string[] {
+  const parts: string[] = [];
+  let depth = 0;
+  let start = 0;
+  let quoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const char = text[at] ?? "";
+    if (quoted) {
+      if (char === "\\") at++;
+      else if (char === '"') quoted = false;
+    } else if (char === '"') quoted = true;
+    else if ("[(".includes(char)) depth++;
+    else if ("])".includes(char)) depth--;
+    else if (depth === 0 && text.startsWith(separator, at)) {
+      parts.push(text.slice(start, at));
+      at += separator.length - 1;
+      start = at + 1;
+    }
+  }
+  return [...parts, text.slice(start)];
+}

@@ -1,0 +1,104 @@
+import { CodeExecutionError } from "../base/errors.ts";
+import type { BadSyntax } from "./look.ts";
+import type { CodeProblem } from "./problems.ts";
+
+/** A tool that code names. */
+export interface NamedTool {
+  /** The server's name. */
+  readonly server: string;
+  /** The tool's module in `mcptools`; empty where the code only names the server. */
+  readonly module: string;
+}
+
+/** What the check of a cell found. */
+export class CheckReport {
+  /** What fails whenever it runs. */
+  readonly problems: readonly CodeProblem[];
+  /** What may fail, such as an argument that may be `None`. */
+  readonly notes: readonly CodeProblem[];
+  /** The tools that the code names: what it says of itself, which nobody has checked. */
+  readonly tools: readonly NamedTool[];
+  /** Whether the whole check was made. */
+  readonly isComplete: boolean;
+  readonly #lines: readonly string[];
+
+  /** Nothing was checked. */
+  static readonly NONE: CheckReport = new CheckReport({
+    problems: [],
+    notes: [],
+    tools: [],
+    isComplete: false,
+    text: "",
+  });
+
+  /** Made by ipybox. */
+  constructor(
+    { problems, notes, tools, isComplete, text }:
+      & Pick<
+        CheckReport,
+        "problems" | "notes" | "tools" | "isComplete"
+      >
+      & { readonly text: string },
+  ) {
+    this.problems = problems;
+    this.notes = notes;
+    this.tools = tools;
+    this.isComplete = isComplete;
+    this.#lines = text.split("\n");
+  }
+
+  /** The report on code that Python cannot read. */
+  static ofSyntax({ name, message, line, column, source }: BadSyntax): CheckReport {
+    const at = { line: Math.max(0, line - 1), column: Math.max(0, column - 1) };
+    const problem = {
+      ...at,
+      endLine: at.line,
+      endColumn: at.column + 1,
+      ename: name,
+      evalue: message,
+    };
+    const text = "\n".repeat(at.line) + source;
+    return new CheckReport({ problems: [problem], notes: [], tools: [], isComplete: true, text });
+  }
+
+  /** The exception that the code ends with in place of running; `undefined` where nothing is wrong. */
+  error(): CodeExecutionError | undefined {
+    const [first] = this.problems;
+    if (first === undefined) return undefined;
+    const outcome = "[ipybox] Found before the code ran: none of it ran, and no tool was called";
+    return new CodeExecutionError(first.ename, first.evalue, `${this}\n${outcome}`);
+  }
+
+  /** The problems as Python would show them. */
+  toString(): string {
+    const problems = this.problems.slice(0, MAX_SHOWN);
+    const more = this.problems.length - problems.length;
+    const parts = problems.flatMap((problem, index) => [
+      ...(problem.line === problems[index - 1]?.line ? [] : [this.#sourceOf(problem)]),
+      `${problem.ename}: ${problem.evalue}`,
+    ]);
+    const rest = more > 0 ? [`… and ${more} more`] : [];
+    return ["Traceback (most recent call last):", ...parts, ...rest].join("\n");
+  }
+
+  /** A line, with a mark below the place. */
+  #sourceOf({ line, column, endLine, endColumn }: CodeProblem): string {
+    const source = this.#lines[line] ?? "";
+    const indent = source.length - source.trimStart().length;
+    // Of a long line what is around the place.
+    const start = Math.max(Math.min(indent, column), column - MAX_BEFORE);
+    const shown = source.slice(start, start + MAX_WIDTH).trimEnd();
+    const end = endLine === line ? endColumn : source.length;
+    const carets = Math.max(1, Math.min(end - column, shown.length - (column - start)));
+    return [
+      `  Cell, line ${line + 1}`,
+      `    ${shown}`,
+      `    ${" ".repeat(column - start)}${"^".repeat(carets)}`,
+    ].join("\n");
+  }
+}
+
+/** More than somebody mends at a time. */
+const MAX_SHOWN = 5;
+const MAX_WIDTH = 160;
+const MAX_BEFORE = 100;

@@ -1,0 +1,307 @@
+"""Looks at code before it runs: what only the kernel can know of it, for the check on the host."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import io
+import json
+import keyword
+import tokenize
+import types
+from collections.abc import Iterator
+from typing import Any, Optional, Union
+
+from IPython import get_ipython
+
+Range = tuple[int, int, int, int]
+_Function = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+#: What makes names that nobody can read off the code.
+_DYNAMIC = {"dir", "eval", "exec", "globals", "locals", "vars"}
+_MAGICS = {"run_line_magic", "run_cell_magic", "run_cell", "magic", "ex", "push"}
+#: Context managers whose names say that their bodies are expected to fail.
+_EXPECTING = {"suppress", "raises", "assertRaises"}
+_PACKAGE = "mcptools"
+_LIST_LIMIT = 100
+_NAMES_LIMIT = 2000
+
+#: Names that functions of earlier cells may set.
+_declared: set[str] = set()
+
+
+class Answer:
+    """JSON, which is what it is shown as."""
+
+    def __init__(self, answer: object) -> None:
+        self._text = json.dumps(answer)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def look(code: str) -> Answer:
+    """Tell what there is to know of a cell before it runs; nothing of it runs."""
+    shell: Any = get_ipython()
+    try:
+        text = shell.transform_cell(code)
+        tree = ast.parse(text)
+        compile(tree, "<cell>", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+    except SyntaxError as error:
+        syntax = {
+            "name": type(error).__name__,
+            "message": str(error.msg),
+            "line": error.lineno or 1,
+            "column": error.offset or 1,
+            "source": (error.text or "").rstrip("\n"),
+        }
+        return Answer({"syntax": syntax})
+    except (ValueError, RecursionError, MemoryError, OverflowError):
+        return Answer({})  # running it says why
+    return Answer(_Look(text, tree, shell.user_ns).report())
+
+
+class _Look:
+    """One cell, as IPython is about to run it."""
+
+    def __init__(self, text: str, tree: ast.Module, namespace: dict[str, Any]) -> None:
+        self._lines = text.splitlines()
+        self._text = text
+        self._tree = tree
+        self._namespace = namespace
+        self._nodes = list(ast.walk(tree))
+
+    def report(self) -> dict[str, Any]:
+        dynamic = any(map(_is_dynamic, self._nodes))
+        bound = set(self._bound())
+        undefined = [] if dynamic else list(self._undefined(bound | _declared))
+        tools = self._tools()
+        _declared.update(name for node in self._nodes for name in _declared_in(node))
+        return {
+            "text": _without_comments(self._text),
+            "dynamic": dynamic,
+            "bound": sorted(_top_level(self._tree))[:_NAMES_LIMIT],
+            "written": sorted(self._written_attributes())[:_LIST_LIMIT],
+            "undefined": undefined[:_LIST_LIMIT],
+            "tools": sorted(tools)[:_LIST_LIMIT],
+            "guarded": list(self._guarded()),
+            "loose": list(self._loose()),
+        }
+
+    def _bound(self) -> Iterator[str]:
+        for node in self._nodes:
+            yield from _names_set_by(node)
+
+    def _undefined(self, bound: set[str]) -> Iterator[dict[str, Any]]:
+        known = (self._namespace, vars(builtins), bound)
+        seen: set[str] = set()
+        for node in _run_at_once(self._tree):
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            if node.id in seen or any(node.id in names for names in known):
+                continue
+            if node.id.startswith("__"):  # those of classes and modules
+                continue
+            seen.add(node.id)
+            yield {"name": node.id, "range": self._range(node), "near": self._near(node.id, bound)}
+
+    def _near(self, name: str, bound: set[str]) -> Optional[str]:
+        names = [one for one in self._namespace if isinstance(one, str) and one[:1] != "_"]
+        if len(names) > _NAMES_LIMIT or len(name) > 100:
+            return None
+        every = {*names, *bound, *vars(builtins), *keyword.kwlist} - {name}
+        return next(iter(difflib.get_close_matches(name, every, 1, 0.7)), None)
+
+    def _tools(self) -> set[tuple[str, str]]:
+        imported = dict(pair for node in self._nodes for pair in _imports(node))
+        tools: set[tuple[str, str]] = set()
+        for path in imported.values():
+            _add_tool(tools, path)
+        for node in self._nodes:
+            path = self._path(node, imported)
+            if path is not None:
+                _add_tool(tools, path)
+        servers = {server for server, module in tools if module}
+        return {tool for tool in tools if tool[1] or tool[0] not in servers}
+
+    def _path(self, node: ast.AST, imported: dict[str, str]) -> Optional[str]:
+        """Where in `mcptools` an expression leads, if it is a dotted name."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return None
+        root = imported.get(node.id) or _module_of(self._namespace.get(node.id))
+        return None if root is None else ".".join([root, *reversed(parts)])
+
+    def _written_attributes(self) -> set[str]:
+        return {
+            node.attr
+            for node in self._nodes
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        }
+
+    def _guarded(self) -> Iterator[Range]:
+        """What may fail: the code goes on."""
+        for node in self._nodes:
+            if isinstance(node, _TRY) and node.handlers:
+                yield from self._body(node.body)
+            elif isinstance(node, (ast.With, ast.AsyncWith)) and any(map(_expects, node.items)):
+                yield from self._body(node.body)
+
+    def _body(self, body: list[ast.stmt]) -> Iterator[Range]:
+        first, last = self._range(body[0]), self._range(body[-1])
+        yield (*first[:2], *last[2:])
+
+    def _loose(self) -> Iterator[Range]:
+        """Calls, and arguments of them, that are not written out by keywords."""
+        for node in self._nodes:
+            if not isinstance(node, ast.Call):
+                continue
+            unpacked = [word.value for word in node.keywords if word.arg is None]
+            starred = [value for value in node.args if isinstance(value, ast.Starred)]
+            if node.args or unpacked:
+                yield self._range(node)
+            for value in [*unpacked, *starred]:
+                yield self._range(value)
+
+    def _range(self, node: Union[ast.expr, ast.stmt]) -> Range:
+        end_line, end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+        return (
+            node.lineno - 1,
+            self._column(node.lineno, node.col_offset),
+            end_line - 1,
+            self._column(end_line, end),
+        )
+
+    def _column(self, line: int, offset: int) -> int:
+        """A column as language servers count: in UTF-16."""
+        text = self._lines[line - 1] if line <= len(self._lines) else ""
+        if text.isascii():
+            return offset
+        return len(text.encode()[:offset].decode(errors="ignore").encode("utf-16-le")) // 2
+
+
+_TRY = (ast.Try, ast.TryStar) if hasattr(ast, "TryStar") else (ast.Try,)
+
+
+def _expects(item: ast.withitem) -> bool:
+    call = item.context_expr
+    function = call.func if isinstance(call, ast.Call) else None
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in _EXPECTING
+
+
+def _is_dynamic(node: ast.AST) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _DYNAMIC
+    if isinstance(node, ast.Attribute):
+        return node.attr in _MAGICS
+    return isinstance(node, ast.ImportFrom) and any(one.name == "*" for one in node.names)
+
+
+def _names_set_by(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+        yield node.id
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, (ast.Import, ast.ImportFrom)):
+        for one in node.names:
+            yield one.asname or one.name.split(".")[0]
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        yield node.name
+    elif type(node).__name__ in ("MatchAs", "MatchMapping", "MatchStar"):
+        name = getattr(node, "name", None) or getattr(node, "rest", None)
+        if name:
+            yield name
+    else:
+        yield from _declared_in(node)
+        for parameter in getattr(node, "type_params", ()):
+            yield parameter.name
+
+
+def _declared_in(node: ast.AST) -> list[str]:
+    return node.names if isinstance(node, ast.Global) else []
+
+
+def _top_level(tree: ast.Module) -> set[str]:
+    """The names that a cell sets in the session, those of its functions' `global` included."""
+    names = {name for node in _run_at_once(tree, inside=False) for name in _names_set_by(node)}
+    return names | {name for node in ast.walk(tree) for name in _declared_in(node)}
+
+
+def _run_at_once(tree: ast.AST, inside: bool = True) -> Iterator[ast.AST]:
+    """What runs with the cell itself: no bodies of functions, and no annotations."""
+    for child in ast.iter_child_nodes(tree):
+        yield child
+        if isinstance(child, _Function):
+            yield from _evaluated(child)
+        elif isinstance(child, ast.ClassDef) and not inside:
+            continue
+        elif isinstance(child, ast.AnnAssign):
+            yield from _walked([child.target, child.value])
+        elif isinstance(child, _COMPREHENSIONS) and not inside:
+            yield from (node for node in ast.walk(child) if isinstance(node, ast.NamedExpr))
+        elif child.__class__.__name__ != "TypeAlias":
+            yield from _run_at_once(child, inside)
+
+
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _evaluated(function: Any) -> Iterator[ast.AST]:
+    """The parts of a definition that run when it is defined."""
+    defaults = [*function.args.defaults, *function.args.kw_defaults]
+    yield from _walked([*getattr(function, "decorator_list", ()), *defaults])
+
+
+def _walked(nodes: list[Any]) -> Iterator[ast.AST]:
+    for node in nodes:
+        if node is not None:
+            yield node
+            yield from _run_at_once(node)
+
+
+def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """What a statement imports of `mcptools`, by the names that it gives."""
+    if isinstance(node, ast.Import):
+        for one in node.names:
+            if one.name.split(".")[0] == _PACKAGE:
+                yield (one.asname, one.name) if one.asname else (_PACKAGE, _PACKAGE)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        if node.module.split(".")[0] == _PACKAGE:
+            for one in node.names:
+                yield one.asname or one.name, f"{node.module}.{one.name}"
+
+
+def _module_of(value: Any) -> Optional[str]:
+    """Where in `mcptools` a variable leads."""
+    if isinstance(value, types.ModuleType):
+        name = value.__name__
+    elif isinstance(value, types.FunctionType):
+        name = value.__module__
+    else:
+        return None
+    return name if isinstance(name, str) and name.split(".")[0] == _PACKAGE else None
+
+
+def _add_tool(tools: set[tuple[str, str]], path: str) -> None:
+    _, *parts = path.split(".")
+    if parts:
+        tools.add((parts[0], parts[1] if len(parts) > 1 else ""))
+
+
+def _without_comments(text: str) -> str:
+    """Blank what is not meant for Python: a checker would take some of it for orders."""
+    lines = text.splitlines(keepends=True)
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return text
+    for token in tokens:
+        if token.type == tokenize.COMMENT:
+            (line, start), (_, end) = token.start, token.end
+            lines[line - 1] = lines[line - 1][:start] + lines[line - 1][end:]
+    return "".join(lines)
