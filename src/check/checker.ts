@@ -102,7 +102,7 @@ export class CodeChecker implements Disposable {
       this.#history.push(look.text);
       if (!isAppended) this.#edit((server) => server.append(look.text));
     } else {
-      const text = unknown(look.bound);
+      const text = afterFailure(look);
       this.#history.push(text);
       this.#edit((server) => {
         if (isAppended) server.remove(server.size - 1);
@@ -225,7 +225,8 @@ function inOrder(problems: readonly CodeProblem[]): CodeProblem[] {
   return problems.toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
 
-/** A cell in which names get values of which nothing is known. */
-function unknown(names: readonly string[]): string {
-  return names.length === 0 ? "" : `from _unknown import ${names.join(", ")}\n`;
+/** A cell that failed, for later ones: its names may have their values or not, or be others'. */
+function afterFailure({ bound, imports }: Look): string {
+  const unknown = bound.length === 0 ? [] : [`from _unknown import ${bound.join(", ")}`];
+  return [...unknown, ...imports].join("\n") + "\n";
 }

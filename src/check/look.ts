@@ -1,32 +1,60 @@
 import { z } from "zod";
 import type { CellRange } from "./language_server.ts";
 
+/** What the kernel knows of code before it runs. */
+export interface Look {
+  /** The code as IPython runs it, without comments. */
+  readonly text: string;
+  /** Whether it may set names that nobody can read off it. */
+  readonly dynamic: boolean;
+  /** Its imports of names that nothing else in it sets. */
+  readonly imports: readonly string[];
+  /** The names of the session that it sets. */
+  readonly bound: readonly string[];
+  /** The attributes that it sets, of whatever. */
+  readonly written: readonly string[];
+  /** Names that it uses, and that nothing has set. */
+  readonly undefined: readonly {
+    readonly name: string;
+    readonly range: CellRange;
+    readonly near: string | null;
+  }[];
+  /** The servers and modules of `mcptools` that it names; `""` for a server alone. */
+  readonly tools: readonly (readonly [server: string, module: string])[];
+  /** Where exceptions are expected. */
+  readonly guarded: readonly CellRange[];
+  /** Calls with positional or unpacked arguments, and these arguments. */
+  readonly loose: readonly CellRange[];
+}
+
+/** Code that Python cannot read. */
+export interface BadSyntax {
+  readonly name: string;
+  readonly message: string;
+  readonly line: number;
+  readonly column: number;
+  readonly source: string;
+}
+
 const name = z.string().max(1000);
 
 const range = z.tuple([z.number(), z.number(), z.number(), z.number()]).transform(
   ([line, column, endLine, endColumn]): CellRange => ({ line, column, endLine, endColumn }),
 );
 
-const look = z.object({
-  /** The code as IPython runs it, without comments. */
+const look: z.ZodType<Look> = z.object({
   text: z.string(),
-  /** Whether it may set names that nobody can read off it. */
   dynamic: z.boolean(),
-  /** The names of the session that it sets. */
+  imports: z.array(z.string()),
   bound: z.array(name),
-  /** The attributes that it sets, of whatever. */
   written: z.array(name),
-  /** Names that it uses, and that nothing has set. */
   undefined: z.array(z.object({ name, range, near: name.nullable() })),
-  /** The servers and modules of `mcptools` that it names; `""` for a server alone. */
   tools: z.array(z.tuple([name, name])),
-  /** Where exceptions are expected. */
   guarded: z.array(range),
-  /** Calls with positional or unpacked arguments, and these arguments. */
   loose: z.array(range),
 });
 
-const syntax = z.object({
+const syntax: z.ZodType<{ readonly syntax: BadSyntax }> = z.object({
   syntax: z.object({
     name: z.enum(["SyntaxError", "IndentationError", "TabError"]).catch("SyntaxError"),
     message: z.string(),
@@ -35,12 +63,6 @@ const syntax = z.object({
     source: z.string(),
   }),
 });
-
-/** What the kernel knows of code before it runs. */
-export type Look = z.infer<typeof look>;
-
-/** Code that Python cannot read. */
-export type BadSyntax = z.infer<typeof syntax>["syntax"];
 
 /** Reads the kernel's answer, in which code may have had its hand. */
 export function parseLook(answer: string): { look: Look } | { syntax: BadSyntax } | undefined {

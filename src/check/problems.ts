@@ -136,7 +136,7 @@ class Reader {
     const problem = problemAt(
       diagnostic,
       "TypeError",
-      `${called.text}: ${what} takes ${readable(expected)}, not ${readable(found)}`,
+      `${called.text}: ${what} takes ${readable(withoutNone(expected))}, not ${readable(found)}`,
     );
     return { problem, isCertain: excludes(expected, found) };
   }
@@ -253,10 +253,14 @@ function listOf(names: readonly string[]): string {
   return names.slice(0, MAX_LISTED).join(", ") + more;
 }
 
+/** What a person would say that an argument takes: it can be left out. */
+function withoutNone(type: string): string {
+  return type.replace(/ \| None$/, "");
+}
+
 /** A type as its tool's module names it. */
 function readable(type: string): string {
   const text = split(type, " | ")
-    .filter((part) => part !== "None" || type === "None")
     .map((part) =>
       part.replace(/^Literal\[(.*)\]$/s, (_, values) => split(values, ", ").join(" | "))
     )

@@ -6,7 +6,7 @@
 import { resolve } from "node:path";
 import { type ApprovalMode, type ApprovalPolicy, approvalPolicy } from "../approval/policy.ts";
 import type { ApprovalCall } from "../approval/request.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import type { CheckMode, CodeExecutorOptions } from "../executor/options.ts";
 import { readDotenv } from "../mcp/env.ts";
 import type { Logger } from "../base/log.ts";
 import { loadPolicy } from "../approval/rules/file.ts";
@@ -52,6 +52,10 @@ export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
 /** The same for commands that run code in a workspace, besides what is installed for it. */
 export const SESSION: Readonly<Record<string, OptionSpec>> = {
   ...EXECUTOR,
+  check: {
+    value: "MODE",
+    help: "Code that is certain to fail: block it before it runs, warn, or off (default: block)",
+  },
   limit: {
     value: "NAME=N",
     many: true,
@@ -86,6 +90,7 @@ export function kernelOptions(parsed: ParsedArgs, io: CommandIo, workspace: stri
     sandbox: sandboxOf(parsed),
     nestedWorkspace: parsed.has("nested-workspace"),
     limits: limitsOf(parsed),
+    check: checkOf(parsed),
     log: parsed.has("verbose") ? io.verboseLog : io.log,
   } satisfies CodeExecutorOptions;
 }
@@ -131,6 +136,12 @@ export async function approvalOf(
       decide: (call) => (isShell(call) ? shellPolicy : policy).decide(call),
     },
   };
+}
+
+function checkOf(parsed: ParsedArgs): CheckMode | undefined {
+  const mode = parsed.value("check");
+  if (mode === undefined || mode === "off" || mode === "warn" || mode === "block") return mode;
+  throw new UsageError(`Option --check takes block, warn or off: received "${mode}"`);
 }
 
 function modeOf(mode: string, option: string): ApprovalMode {

@@ -40,7 +40,7 @@ const path = z.string().startsWith("/");
 const answerSchema = z.object({
   /** The executable, and every link between it and its file. */
   links: z.tuple([path], path),
-  checker: path.nullable(),
+  checker: path.nullable().default(null),
   prefixes: z.array(path),
   missing: z.array(z.string()),
 });

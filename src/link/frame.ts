@@ -8,7 +8,7 @@ import { joinBytes } from "../base/bytes.ts";
 
 /** What a frame says. The launcher has the same numbers. */
 export const FrameType = {
-  /** A stream begins; from the host, the payload may name a program that is started for it. */
+  /** A stream begins; only from the host, its payload may name a program that is started for it. */
   OPEN: 0,
   /** Bytes of a stream. */
   DATA: 1,
@@ -55,6 +55,7 @@ const NOTHING = new Uint8Array(0);
 
 /** The exact payload lengths of the frames that have one. */
 const LENGTHS: Readonly<Record<number, number>> = {
+  [FrameType.OPEN]: 0,
   [FrameType.EOF]: 0,
   [FrameType.RST]: 0,
   [FrameType.WIN]: 4,

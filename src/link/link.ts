@@ -150,7 +150,7 @@ export class Link implements AsyncDisposable {
       case FrameType.START:
         throw new LinkError("The link carried a START from inside");
       case FrameType.OPEN:
-        return this.#accept(frame);
+        return this.#accept(frame.stream);
       case FrameType.DATA:
         return this.#find(frame)?.receive(frame.payload);
       case FrameType.EOF:
@@ -172,10 +172,9 @@ export class Link implements AsyncDisposable {
     return this.#streams.get(id);
   }
 
-  #accept({ stream: id, payload }: Frame): void {
+  #accept(id: number): void {
     const { accept } = this.#options;
-    const isOwn = id % 2 === 0 || payload.length > 0;
-    if (accept === undefined || isOwn || id <= this.#lastPeerStream) {
+    if (accept === undefined || id % 2 === 0 || id <= this.#lastPeerStream) {
       throw new LinkError(`The link must not open stream ${id}`);
     }
     this.#lastPeerStream = id;

@@ -71,7 +71,7 @@ Deno.test("ipybox actions check finds what is wrong with an interface, and where
   const cwd = workspace.path;
   await writePythonBlocks(cwd, BROKEN);
   // Settings that would hide all problems, if the checker saw them.
-  await Deno.writeTextFile(`${cwd}/pyrightconfig.json`, '{"ignore": ["**"]}');
+  await Deno.writeTextFile(`${cwd}/ty.toml`, '[src]\nexclude = ["**"]\n');
 
   const { code, stdout } = await ipybox(["actions", "check"], { cwd });
 
@@ -132,11 +132,11 @@ failed  bad.one
           __init__.py does not export run(): from .api import run
           parameter 'a' of run() has no type
           run() has the parameters ['a', 'b'] in api.py and ['a'] in impl.py
-          gentools/bad/one/api.py:6: Type "int" is not assignable to return type "str"
-          gentools/bad/one/impl.py:3: Type "Literal['x']" is not assignable to return type "int"
+          gentools/bad/one/api.py:6: Return type does not match returned value: expected \`str\`, found \`int\`
+          gentools/bad/one/impl.py:3: Return type does not match returned value: expected \`int\`, found \`Literal["x"]\`
 failed  bad.two
           cannot be imported: OSError: no such luck
-          gentools/bad/two/__init__.py:2: "run" is unknown import symbol
+          gentools/bad/two/__init__.py:2: Module \`gentools.bad.two.api\` has no member \`run\`
 ok      good.one
 `.trimStart();
 

@@ -1,10 +1,11 @@
-import { join, relative } from "node:path";
+import { dirname, join, relative, resolve } from "node:path";
 import { z } from "zod";
+import { asset } from "../../assets/mod.ts";
 import { EnvironmentNotReadyError } from "../../base/errors.ts";
 import { PrivateFolder } from "../../files/private_folder.ts";
-import { denoProgram, type ProgramPath } from "../../process/program.ts";
+import { programOf } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { isPlainFolder, readHostileBytes } from "../../files/safe.ts";
+import { ifPresent, isPlainFolder, readHostileBytes } from "../../files/safe.ts";
 
 /** Where types do not fit. */
 export interface TypeProblem {
@@ -24,8 +25,6 @@ export interface CheckTypesOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A static checker that npm has and that brings what it needs along. */
-const PYRIGHT = "npm:pyright@1.1.414/pyright";
 /** What saved actions import of a workspace. */
 const FOLDERS = ["gentools", "mcpparse", "mcptools"] as const;
 const MAX_FILES = 20_000;
@@ -47,83 +46,62 @@ export async function checkTypes(
   await using folder = await PrivateFolder.create();
   const copy = folder.path;
   for (const part of FOLDERS) await copyPython(workspace, copy, part);
-  await Deno.writeTextFile(join(copy, "pyrightconfig.json"), JSON.stringify(CONFIG));
-  const report = await runPyright(copy, python, signal);
-  return report.generalDiagnostics.filter(({ severity }) => severity === "error")
-    .map(({ file, message, range }) => ({
-      file: relative(copy, file),
-      line: range.start.line + 1,
-      message: message.split("\n")[0] ?? "",
+  await Deno.writeTextFile(join(copy, "ty.toml"), SETTINGS);
+  await using own = await PrivateFolder.create();
+  const found = await runChecker({ folder: copy, own: own.path, python, signal });
+  return found.filter(({ severity }) => severity === "major")
+    .map(({ location, description }) => ({
+      file: relative(copy, resolve(copy, location.path)),
+      line: location.positions.begin.line,
+      message: /^(?:[\w-]+: )?(.*)/.exec(description)?.[1] ?? "", // without the rule's name
     }));
 }
 
 /** Generated APIs are checked where they are generated; here they are only imported. */
-const CONFIG = {
-  include: ["gentools", "mcpparse"],
-  extraPaths: [".", "mcptools"],
-  typeCheckingMode: "standard",
-};
+const SETTINGS = `
+[src]
+include = ["gentools", "mcpparse"]
+[environment]
+root = [".", "mcptools"]
+`;
 
-const reportSchema = z.object({
-  generalDiagnostics: z.array(z.object({
-    file: z.string(),
-    severity: z.string(),
-    message: z.string(),
-    range: z.object({ start: z.object({ line: z.number() }) }),
-  })),
-});
+/** GitLab's Code Quality report, which is ty's JSON. */
+const reportSchema = z.array(z.object({
+  description: z.string(),
+  severity: z.string(),
+  location: z.object({
+    path: z.string(),
+    positions: z.object({ begin: z.object({ line: z.number() }) }),
+  }),
+}));
 
-async function runPyright(
-  folder: string,
-  python: CheckTypesOptions["python"],
-  signal: AbortSignal | undefined,
+async function runChecker(
+  { folder, own, python: { executable }, signal }: CheckTypesOptions & {
+    readonly folder: string;
+    readonly own: string;
+  },
 ): Promise<z.infer<typeof reportSchema>> {
-  const deno = await typeCheckDeno();
-  await fetchPyright(deno, signal);
-  const { code, stdout, stderr } = await runProgram(deno, {
+  const ty = join(dirname(executable), "ty");
+  if (!(await ifPresent(Deno.lstat(ty)))?.isFile) {
+    throw new EnvironmentNotReadyError(
+      `Cannot check types: the type checker ty is not installed beside ${executable}`,
+      "Run `ipybox setup`, or skip types with --no-types",
+    );
+  }
+  const launcher = join(own, "checker.py");
+  await Deno.writeTextFile(launcher, asset("launcher/checker.py"));
+  const { code, stdout, stderr } = await runProgram(await programOf(executable), {
     args: [
-      "run",
-      "--quiet",
-      "--no-prompt",
-      "--no-config",
-      "--no-lock",
-      "--cached-only",
-      "--allow-read", // its own files, and those of whatever the actions import
-      `--allow-run=${python.executable}`,
-      "--allow-env",
-      "--allow-sys",
-      PYRIGHT,
-      ...["--project", folder, "--pythonpath", python.executable, "--outputjson"],
+      ...["-I", "-S", launcher, ty, "check", "--project", folder, "--python", executable],
+      ...["--output-format", "gitlab", "--no-progress"],
     ],
     cwd: folder,
+    clearEnv: true,
     signal,
   });
   // 0: nothing found, 1: something found
-  if (code <= 1) return reportSchema.parse(JSON.parse(stdout));
-  throw new Error(`pyright failed with exit code ${code}: ${stderr.slice(-2000)}`);
-}
-
-async function typeCheckDeno(): Promise<ProgramPath> {
-  try {
-    return await denoProgram();
-  } catch (cause) {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    const message = `Cannot check types: the type checker needs Deno, and ${cause.message}`;
-    const fix = "Install Deno, or skip types with --no-types";
-    throw new EnvironmentNotReadyError(message, fix, { cause });
-  }
-}
-
-async function fetchPyright(deno: ProgramPath, signal: AbortSignal | undefined): Promise<void> {
-  const { success } = await runProgram(deno, {
-    args: ["cache", "--quiet", "--no-config", "--no-lock", PYRIGHT],
-    signal,
-  });
-  if (success) return;
-  throw new EnvironmentNotReadyError(
-    "Cannot check types: the type checker pyright is not installed and cannot be downloaded",
-    "Connect to the network once, or skip types with --no-types",
-  );
+  if (code <= 1 && stdout !== "") return reportSchema.parse(JSON.parse(stdout));
+  throw new Error(`ty failed with exit code ${code}: ${stderr.slice(-2000)}`);
 }
 
 /** Copies a tree's plain Python files. Links are left out, as they may lead anywhere. */

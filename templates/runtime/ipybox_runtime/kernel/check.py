@@ -10,6 +10,7 @@ import json
 import keyword
 import tokenize
 import types
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Optional, Union
 
@@ -81,12 +82,23 @@ class _Look:
         return {
             "text": _without_comments(self._text),
             "dynamic": dynamic,
+            "imports": sorted(self._imports()),
             "bound": sorted(_top_level(self._tree))[:_NAMES_LIMIT],
             "written": sorted(self._written_attributes())[:_LIST_LIMIT],
             "undefined": undefined[:_LIST_LIMIT],
             "tools": sorted(tools)[:_LIST_LIMIT],
             "guarded": list(self._guarded()),
             "loose": list(self._loose()),
+        }
+
+    def _imports(self) -> set[str]:
+        """The imports that stand for themselves, whatever becomes of the rest of the cell."""
+        imports = [node for node in self._tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        counts = Counter(self._bound())
+        return {
+            ast.unparse(node)
+            for node in imports
+            if all(counts[name] == 1 for name in _names_set_by(node))
         }
 
     def _bound(self) -> Iterator[str]:
