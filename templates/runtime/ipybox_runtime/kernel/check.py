@@ -66,7 +66,7 @@ def look(code: str) -> Answer:
 class _Look:
     """One cell, as IPython is about to run it."""
 
-    def __init__(self, text: str, tree: ast.Module, namespace: dict[str, Any]) -> None:
+    def __init__(self, text: str, tree: ast.Module, namespace: dict[Any, Any]) -> None:
         self._lines = text.splitlines()
         self._text = text
         self._tree = tree
@@ -291,7 +291,7 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
 def _module_of(value: Any) -> Optional[str]:
     """Where in `mcptools` a variable leads."""
     if isinstance(value, types.ModuleType):
-        name = value.__name__
+        name: Any = value.__name__  # code can set it to anything
     elif isinstance(value, types.FunctionType):
         name = value.__module__
     else:
