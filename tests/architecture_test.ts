@@ -20,7 +20,8 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   servers: ["approval", "files", "mcp", "process"],
   calls: ["approval", "approval/audit", "approval/page", "approval/rules", "mcp", "servers"],
   apigen: ["assets", "files", "mcp"],
-  executor: ["apigen", "approval", "calls", "kernel", "mcp", "python", "sandbox"],
+  check: ["apigen", "assets", "files"],
+  executor: ["apigen", "approval", "calls", "check", "kernel", "mcp", "python", "sandbox"],
   mcp_server: [
     "apigen",
     "approval",

@@ -4,12 +4,17 @@ const MAX_NAMES = 2000;
 /** Below that, names have nothing to do with each other. */
 const LEAST = 0.3;
 
-/** Finds the names that look most like another one. */
-export function nearestNames(name: string, names: readonly string[], count: number): string[] {
+/** Finds the names that look most like another one, by a likeness of 0 to 1. */
+export function nearestNames(
+  name: string,
+  names: readonly string[],
+  count: number,
+  least: number = LEAST,
+): string[] {
   const wanted = pairsOf(name);
   return names.slice(0, MAX_NAMES)
     .map((candidate) => ({ candidate, likeness: likeness(wanted, pairsOf(candidate)) }))
-    .filter(({ likeness }) => likeness >= LEAST)
+    .filter(({ likeness }) => likeness >= least)
     .sort((a, b) => b.likeness - a.likeness)
     .slice(0, count)
     .map(({ candidate }) => candidate);

@@ -1,12 +1,12 @@
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
-import { abortable, anySignal, settledWithin } from "../base/signals.ts";
+import { abortable, settledWithin } from "../base/signals.ts";
 import type { CheckerProcess } from "../kernel/gateway_connection.ts";
 import { type Diagnostic, LanguageServer } from "./language_server.ts";
 import { type Look, parseLook } from "./look.ts";
 import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
 import { CheckReport } from "./report.ts";
-import { StubTree } from "./stub_tree.ts";
+import type { StubTree } from "./stub_tree.ts";
 
 /** What the check asks of the kernel. */
 export interface CheckedKernel {
@@ -76,12 +76,17 @@ export class CodeChecker implements Disposable {
   }
 
   /** Checks code that is about to run, in its turn. Rejects only with the signal's reason. */
-  async check(code: string, signal: AbortSignal): Promise<CheckReport> {
+  async check(
+    code: string,
+    signal: AbortSignal,
+    limitMs: number = MAX_DELAY_MS,
+  ): Promise<CheckReport> {
     const pending = this.#pending = { isAppended: false };
     if (code.length > MAX_CODE) return this.#unchecked("it is too long");
-    const timeout = AbortSignal.timeout(MAX_DELAY_MS);
+    const timeout = AbortSignal.timeout(limitMs);
     try {
-      return await abortable(this.#check(code, pending, anySignal(signal, timeout)), timeout);
+      // What the kernel says late, but before it runs the code, is noted all the same.
+      return await abortable(this.#check(code, pending, signal), timeout);
     } catch (error) {
       signal.throwIfAborted();
       return this.#unchecked(timeout.aborted ? "it took too long" : messageOf(error));
@@ -186,6 +191,7 @@ export class CodeChecker implements Disposable {
   }
 
   async #start({ stream, stubs: folder }: CheckerProcess): Promise<Session> {
+    const { StubTree } = await import("./stub_tree.ts"); // and the generator: few sessions need it
     const stubs = new StubTree(folder, this.#options.mcptools);
     await stubs.begin();
     const server = await LanguageServer.start(stream, folder);

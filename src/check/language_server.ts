@@ -16,6 +16,7 @@ export interface CellRange {
 export interface Diagnostic extends CellRange {
   /** Its rule, such as `unknown-argument`. */
   readonly code: string;
+  /** What it says, without explanations. */
   readonly message: string;
 }
 
@@ -30,7 +31,13 @@ const SETTINGS = {
   configuration: { analysis: { "respect-type-ignore-comments": false } },
 };
 
-const CREATED = 1;
+const CHANGES = { created: 1, changed: 2, deleted: 3 } as const;
+
+/** A file that the server may have read, or not found. */
+export interface ChangedFile {
+  readonly path: string;
+  readonly change: keyof typeof CHANGES;
+}
 
 const message = z.object({
   id: z.union([z.number(), z.string()]).optional(),
@@ -129,10 +136,13 @@ export class LanguageServer implements Disposable {
     if (uri !== undefined) this.#change(index, 1, [], { didClose: [{ uri }] });
   }
 
-  /** Says that there are new files. */
-  filesChanged(paths: readonly string[]): void {
-    if (paths.length === 0) return;
-    const changes = paths.map((path) => ({ uri: toFileUrl(path).href, type: CREATED }));
+  /** Says which files are there, others or gone since the last time. */
+  filesChanged(files: readonly ChangedFile[]): void {
+    if (files.length === 0) return;
+    const changes = files.map(({ path, change }) => ({
+      uri: toFileUrl(path).href,
+      type: CHANGES[change],
+    }));
     this.#notify("workspace/didChangeWatchedFiles", { changes });
   }
 
@@ -146,7 +156,7 @@ export class LanguageServer implements Disposable {
       endLine: end.line,
       endColumn: end.character,
       code,
-      message,
+      message: message.split("\n")[0] ?? "",
     }));
   }
 

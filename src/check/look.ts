@@ -25,6 +25,8 @@ export interface Look {
   readonly guarded: readonly CellRange[];
   /** Calls with positional or unpacked arguments, and these arguments. */
   readonly loose: readonly CellRange[];
+  /** The line and the column at which the first call begins. */
+  readonly calls: readonly [line: number, column: number] | null;
 }
 
 /** Code that Python cannot read. */
@@ -52,6 +54,7 @@ const look: z.ZodType<Look> = z.object({
   tools: z.array(z.tuple([name, name])),
   guarded: z.array(range),
   loose: z.array(range),
+  calls: z.tuple([z.number(), z.number()]).nullable(),
 });
 
 const syntax: z.ZodType<{ readonly syntax: BadSyntax }> = z.object({

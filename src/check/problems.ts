@@ -183,11 +183,34 @@ class Reader {
   ): Promise<Verdict | undefined> {
     if (!/^mcptools(\.|$)/.test(module) || name === "" || isSpecial(name)) return undefined;
     if (await this.names.isAdded(module, name)) return undefined;
-    const near = nearestNames(name, await this.names.members(module), 1);
+    const members = await this.names.members(module);
     const problem = isImported
       ? { ename: "ImportError", evalue: `cannot import name '${name}' from '${module}'` }
       : { ename: "AttributeError", evalue: `module '${module}' has no attribute '${name}'` };
-    return certain(diagnostic, problem.ename, problem.evalue + suggestion(near));
+    return this.#unlisted(diagnostic, { ...problem, module, name, members });
+  }
+
+  /**
+   * A server or a tool that is not there. A tool can come while the code runs, by what that calls: so
+   * it is certain only where nothing was called before, or where the name looks like another one.
+   */
+  #unlisted(
+    diagnostic: Diagnostic,
+    { ename, evalue, module, name, members }: {
+      readonly ename: string;
+      readonly evalue: string;
+      readonly module: string;
+      readonly name: string;
+      readonly members: readonly string[];
+    },
+  ): Verdict {
+    const [line, column] = this.look.calls ?? [Infinity, 0];
+    const isFirst = !isBefore(line, column, diagnostic.line, diagnostic.column);
+    const isMisspelt = nearestNames(name, members, 1, MISSPELT).length > 0;
+    const isCertain = module === "mcptools" || isFirst || isMisspelt;
+    const near = nearestNames(name, members, 1)
+      .map((near) => ename === "ModuleNotFoundError" ? `${module}.${near}` : near);
+    return { problem: problemAt(diagnostic, ename, evalue + suggestion(near)), isCertain };
   }
 
   async #notFound(
@@ -199,10 +222,15 @@ class Reader {
     const parent = module.slice(0, Math.max(0, end));
     const name = module.slice(end + 1);
     if (parent === "" || await this.names.isAdded(parent, name)) return undefined;
-    const near = nearestNames(name, await this.names.members(parent), 1)
-      .map((near) => `${parent}.${near}`);
-    const text = `No module named '${module}'${suggestion(near)}`;
-    return certain(diagnostic, "ModuleNotFoundError", text);
+    const members = await this.names.members(parent);
+    const evalue = `No module named '${module}'`;
+    return this.#unlisted(diagnostic, {
+      ename: "ModuleNotFoundError",
+      evalue,
+      module: parent,
+      name,
+      members,
+    });
   }
 
   /** The function or class that a message is about, and its keywords. */
@@ -243,6 +271,9 @@ function problemAt(range: CellRange, ename: string, evalue: string): CodeProblem
 function suggestion(names: readonly string[]): string {
   return names.length === 0 ? "" : `. Did you mean: '${names[0]}'?`;
 }
+
+/** How much a name looks like another one that it is likely to be misspelt from. */
+const MISSPELT = 0.6;
 
 /** More names than somebody reads in an error. */
 const MAX_LISTED = 20;

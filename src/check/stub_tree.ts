@@ -1,8 +1,9 @@
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { readPackage } from "../apigen/package.ts";
 import { type StubbedTool, stubOfModule, stubOfPackage } from "../apigen/stubs.ts";
 import { assetTree } from "../assets/mod.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
+import type { ChangedFile } from "./language_server.ts";
 import type { KnownNames } from "./problems.ts";
 
 /** Further tools of a server are not looked at: they could keep the host busy. */
@@ -35,21 +36,37 @@ export class StubTree implements KnownNames {
 
   /** Writes what does not depend on servers. */
   async begin(): Promise<void> {
-    for (const { path, text } of assetTree("stubs")) await this.#write(path, text);
-    await this.#write("mcptools/__init__.pyi", "");
+    for (const { path, text } of assetTree("stubs")) {
+      await writeStub(join(this.#folder, path), text);
+    }
+    await writeStub(join(this.#folder, "mcptools", "__init__.pyi"), "");
   }
 
-  /** Brings the stubs of servers up to date, and gives the paths of the files that are new. */
-  async update(servers: Iterable<string>): Promise<string[]> {
-    const paths: string[] = [];
+  /** Brings the stubs of servers up to date, and says what is different. */
+  async update(servers: Iterable<string>): Promise<ChangedFile[]> {
+    const files: ChangedFile[] = [];
     for (const server of servers) {
       const version = await this.#versionOf(server);
       const known = this.#servers.get(server);
       if (known?.version === version) continue;
+      const before = new Set(known === undefined ? [] : this.#pathsOf(server, known));
       if (known !== undefined) await this.#remove(server);
-      if (version !== undefined) paths.push(...await this.#add(server, version));
+      const written = version === undefined ? undefined : await this.#add(server, version);
+      const after = new Set(written === undefined ? [] : this.#pathsOf(server, written));
+      for (const path of after) {
+        files.push({ path, change: before.has(path) ? "changed" : "created" });
+      }
+      for (const path of before.difference(after)) files.push({ path, change: "deleted" });
     }
-    return paths;
+    return files;
+  }
+
+  #pathsOf(server: string, { modules }: Written): string[] {
+    return ["__init__", ...modules.keys()].map((name) => this.#pathOf(server, name));
+  }
+
+  #pathOf(server: string, module: string): string {
+    return join(this.#folder, "mcptools", server, `${module}.pyi`);
   }
 
   tool(id: number): StubbedTool | undefined {
@@ -88,31 +105,29 @@ export class StubTree implements KnownNames {
     return info?.isFile ? `${info.ino} ${info.size} ${info.mtime?.getTime()}` : undefined;
   }
 
-  async #add(server: string, version: string): Promise<string[]> {
+  async #add(server: string, version: string): Promise<Written> {
     const definitions = await readPackage(this.#mcptools, server) ?? [];
-    const paths: string[] = [];
     const modules = new Map<string, number>();
     for (const { name: tool, module, definition } of definitions.slice(0, MAX_TOOLS)) {
       const id = this.#tools.length;
       const stub = stubOfModule({ server, tool, module }, definition, id);
       this.#tools.push(stub.tool);
       modules.set(module, id);
-      paths.push(await this.#write(`mcptools/${server}/${module}.pyi`, stub.text));
+      await writeStub(this.#pathOf(server, module), stub.text);
     }
-    paths.push(await this.#write(`mcptools/${server}/__init__.pyi`, stubOfPackage(modules)));
-    this.#servers.set(server, { version, modules });
-    return paths;
+    await writeStub(this.#pathOf(server, "__init__"), stubOfPackage(modules));
+    const written = { version, modules };
+    this.#servers.set(server, written);
+    return written;
   }
 
   async #remove(server: string): Promise<void> {
     this.#servers.delete(server);
     await Deno.remove(join(this.#folder, "mcptools", basename(server)), { recursive: true });
   }
+}
 
-  async #write(path: string, text: string): Promise<string> {
-    const target = join(this.#folder, path);
-    await Deno.mkdir(join(target, ".."), { recursive: true });
-    await Deno.writeTextFile(target, text);
-    return target;
-  }
+async function writeStub(path: string, text: string): Promise<void> {
+  await Deno.mkdir(dirname(path), { recursive: true });
+  await Deno.writeTextFile(path, text);
 }

@@ -302,7 +302,7 @@ export class CodeExecutor implements AsyncDisposable {
     const signal = anySignal(options.signal, this.#closed.signal);
     using _turn = await this.#kernel.turn(signal);
     await abortable(this.#resetting, signal);
-    const report = await checker.check(code, signal);
+    const report = await checker.check(code, signal, CHECK_TIMEOUT_MS);
     checker.ended("blocked");
     return report;
   }
@@ -531,6 +531,9 @@ export class CodeExecutor implements AsyncDisposable {
     return { ...options, signal: anySignal(options.signal, this.#closed.signal) };
   }
 }
+
+/** How long a check may take that nothing waits behind. */
+const CHECK_TIMEOUT_MS = 20_000;
 
 /** What an execution has while it is its turn. */
 interface Turn {

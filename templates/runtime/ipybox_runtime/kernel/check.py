@@ -89,6 +89,7 @@ class _Look:
             "tools": sorted(tools)[:_LIST_LIMIT],
             "guarded": list(self._guarded()),
             "loose": list(self._loose()),
+            "calls": self._first_call(),
         }
 
     def _imports(self) -> set[str]:
@@ -178,6 +179,11 @@ class _Look:
                 yield self._range(node)
             for value in [*unpacked, *starred]:
                 yield self._range(value)
+
+    def _first_call(self) -> Optional[tuple[int, int]]:
+        """Where the first call begins that runs with the cell itself."""
+        calls = (node for node in _run_at_once(self._tree) if isinstance(node, ast.Call))
+        return min((self._range(node)[:2] for node in calls), default=None)
 
     def _range(self, node: Union[ast.expr, ast.stmt]) -> Range:
         end_line, end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
