@@ -265,7 +265,6 @@ Deno.test("calls and results of generated functions stop a cell where they do no
     "from mcptools.tracker.create_issue import run, run_async, Params\nrun(title='a')",
     "def g(x: str | None):\n    return create_issue(title=x)\ng('a')",
     "try:\n    create_issue(title=3)\nexcept Exception as error:\n    print(type(error).__name__)",
-    "import mcptools.tracker.create_issue as module\nmodule.run(title='a')",
     "getattr(tracker, 'create_issue').run(title='a')",
     "hasattr(tracker, 'nothing') and tracker.nothing.run()",
   ];
@@ -282,7 +281,7 @@ Deno.test("calls and results of generated functions stop a cell where they do no
     );
     assertEquals(calls.length, 1);
     assertEquals(report.notes.map(({ evalue }) => evalue), [
-      "tracker.create_issue.run(): argument 'title' takes str, not str | None",
+      "tracker.create_issue.run(): argument 'title' takes str, not \"a\" | None",
     ]);
   });
 
@@ -295,6 +294,15 @@ Deno.test("calls and results of generated functions stop a cell where they do no
       await event.request.accept();
     }
     assertEquals(names, ["tracker.create_issue", "tracker.list_issues"]);
+  });
+
+  await step("a tool's module by its own name", async () => {
+    await passes(executor, "import mcptools.tracker.create_issue as module\nmodule.run(title='a')");
+    await wrong(
+      executor,
+      "module.run(title=3)",
+      "TypeError: tracker.create_issue.run(): argument 'title' takes str, not 3",
+    );
   });
 
   await step("a server that is registered anew is known as it is now", async () => {
