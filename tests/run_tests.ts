@@ -62,6 +62,7 @@ const ALL = [
   "tests/interop/agents_test.ts",
   "tests/cli/setup_test.ts",
   "tests/integration/approval_page_test.ts",
+  "tests/security/regex_test.ts",
   "tests/security/worst_cells_test.ts",
   "src/python/build_test.ts",
   "tests/cli/mcp_page_test.ts",
