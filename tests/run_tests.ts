@@ -7,6 +7,7 @@
  */
 import { setUp } from "../src/commands/setup.ts";
 import { EnvironmentNotReadyError } from "../src/base/errors.ts";
+import { allDone } from "../src/base/signals.ts";
 import { type EnvironmentRecipe, KERNEL_MODULES } from "../src/python/managed.ts";
 import { installChromium } from "./support/browser.ts";
 import { closingLine, summarize, type TestSummary } from "./support/test_summary.ts";
@@ -53,7 +54,28 @@ async function runTests(args: readonly string[], python: string): Promise<TestSu
 /** A run that takes longer hangs; what it printed last names the test. */
 const LONGEST_MS = 40 * 60_000;
 
-const ALL = ["src", "tests"];
+/**
+ * What takes longest comes first, or one processor would be left with it in the end: the two that may
+ * have much to download, then by the time they take. The small files of `src` come last.
+ */
+const ALL = [
+  "tests/interop/agents_test.ts",
+  "tests/cli/setup_test.ts",
+  "tests/integration/approval_page_test.ts",
+  "tests/security/regex_test.ts",
+  "tests/security/worst_cells_test.ts",
+  "tests/integration/conformance_server_test.ts",
+  "src/python/build_test.ts",
+  "tests/cli/mcp_page_test.ts",
+  "tests/cli/repl_test.ts",
+  "tests/security/http_sessions_test.ts",
+  "tests/cli/run_test.ts",
+  "tests/cli/terminal_test.ts",
+  "tests/security/workspace_links_test.ts",
+  "tests/integration/apigen_corpus_test.ts",
+  "tests",
+  "src",
+];
 
 /** What tests run from npm beside the imports, such as MCP servers. */
 const PROGRAMS = [
@@ -104,9 +126,14 @@ async function main(): Promise<number> {
       onProgress: (line: string) => console.error(line),
       signal: interrupt.signal,
     };
-    const { python } = await setUp({ ...options, recipe: await testRecipe() });
-    await installChromium(options);
-    await cachePrograms();
+    const recipe = await testRecipe();
+    const [python] = await allDone([
+      setUp({ ...options, recipe }).then(async ({ python }) => {
+        await installChromium(options); // by the package manager, which setUp() may use, too
+        return python;
+      }),
+      cachePrograms(),
+    ]);
     const summary = await runTests(Deno.args, python.executable);
     for (const { name, reason } of summary.skipped) {
       console.log(

@@ -53,11 +53,18 @@ function looksGenerated(statement: Statement, isKnown: boolean): boolean {
   if (/^\w+\.model_rebuild\(\)$/.test(statement.text)) return true;
   if (/^from __future__ import/.test(statement.text)) return true;
   if (isKnown) return false;
-  return /^class \w+\((?:InputModel|OutputModel|CheckedModel|StrEnum|RootModel\[)/.test(
-    statement.text,
-  ) ||
-    /^\w+ = TypeAliasType\(/.test(statement.text);
+  const base = /^class \w+\((\w+\[?)/.exec(statement.text)?.[1] ?? "";
+  return BASES.has(base) || /^\w+ = TypeAliasType\(/.test(statement.text);
 }
+
+/** What the classes in generated modules derive from. */
+const BASES: ReadonlySet<string> = new Set([
+  "InputModel",
+  "OutputModel",
+  "CheckedModel",
+  "StrEnum",
+  "RootModel[",
+]);
 
 /** Splits a module into its statements. */
 function statementsOf(source: string): Statement[] {

@@ -205,12 +205,18 @@ function assertComplete({ missing }: Interpreter): void {
 }
 
 /** Variables that would make an installer put packages elsewhere, or other packages in. */
-const MISLEADING =
-  /^(PYTHON.*|VIRTUAL_ENV|CONDA_PREFIX|__PYVENV_LAUNCHER__|(PIP|UV)_(TARGET|PREFIX|ROOT|USER|CONSTRAINT|OVERRIDE|PYTHON|DRY_RUN|REQUIREMENT|EXCLUDE|EDITABLE|BREAK_SYSTEM_PACKAGES))$/;
+const MISLEADING: ReadonlySet<string> = new Set([
+  ...["VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"],
+  ...[
+    ...["TARGET", "PREFIX", "ROOT", "USER", "CONSTRAINT", "OVERRIDE", "PYTHON", "DRY_RUN"],
+    ...["REQUIREMENT", "EXCLUDE", "EDITABLE", "BREAK_SYSTEM_PACKAGES"],
+  ].flatMap((option) => [`PIP_${option}`, `UV_${option}`]),
+]);
 
 /** The user's environment, whose proxies, certificates and package indexes installers need. */
 async function installerEnv(): Promise<Record<string, string>> {
-  const own = Object.entries(Deno.env.toObject()).filter(([name]) => !MISLEADING.test(name));
+  const own = Object.entries(Deno.env.toObject())
+    .filter(([name]) => !MISLEADING.has(name) && !name.startsWith("PYTHON"));
   return { ...Object.fromEntries(own), PATH: await trustedPath(hostPath()) };
 }
 

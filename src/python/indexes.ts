@@ -282,8 +282,18 @@ export function indexInHelp(help: string): string | undefined {
 
 /** What an installer may know: where it finds its configuration, the index and the network. */
 export function installerEnvironment(): Record<string, string> {
-  const wanted =
-    /^(PATH|HOME|USER|LANG|LC_.*|TMPDIR|XDG_.*|PIP_.*|UV_.*|SSL_CERT_.*|(HTTPS?|ALL|NO)_PROXY)$/i;
   const all = hostEnv("PATH") === undefined ? {} : Deno.env.toObject();
-  return Object.fromEntries(Object.entries(all).filter(([name]) => wanted.test(name)));
+  return Object.fromEntries(
+    Object.entries(all).filter(([name]) => {
+      const upper = name.toUpperCase();
+      return FOR_INSTALLERS.has(upper) ||
+        KINDS_FOR_INSTALLERS.some((kind) => upper.startsWith(kind));
+    }),
+  );
 }
+
+const FOR_INSTALLERS: ReadonlySet<string> = new Set([
+  ...["PATH", "HOME", "USER", "LANG", "TMPDIR"],
+  ...["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"],
+]);
+const KINDS_FOR_INSTALLERS = ["LC_", "XDG_", "PIP_", "UV_", "SSL_CERT_"];

@@ -51,8 +51,21 @@ const GENERATED = "mcptools";
 /** `srt` lets every sandbox of this user write there: their common place to meet. */
 export const SHARED_BY_SANDBOXES = "/tmp/claude";
 
-const SECRET =
-  /^\.(env|dev\.vars)(\..*)?$|^\.(envrc|npmrc|pypirc|netrc|git-credentials|pgpass|my\.cnf|s3cfg|boto|vault-token)$|^credentials\.toml$|^id_(rsa|dsa|ecdsa|ed25519)(_sk)?$/;
+const SECRET_FILES: ReadonlySet<string> = new Set([
+  ".boto",
+  ".envrc",
+  ".git-credentials",
+  ".my.cnf",
+  ".netrc",
+  ".npmrc",
+  ".pgpass",
+  ".pypirc",
+  ".s3cfg",
+  ".vault-token",
+  "credentials.toml",
+  ...["dsa", "ecdsa", "ed25519", "rsa"].flatMap((kind) => [`id_${kind}`, `id_${kind}_sk`]),
+]);
+const DOTENV = /^\.(?:env|dev\.vars)(?:\.|$)/;
 const EXAMPLE = /\.(example|sample|template)$/;
 
 const OBEYED: ReadonlySet<string> = new Set([
@@ -292,7 +305,7 @@ type Guard = "unreadable" | "read-only";
 function guardOf(entry: Deno.DirEntry, isTop: boolean): Guard | undefined {
   const { name, isFile, isSymlink } = entry;
   if (name === STATE_FOLDER) return "unreadable";
-  if ((isFile || isSymlink) && SECRET.test(name) && !EXAMPLE.test(name)) return "unreadable";
+  if ((isFile || isSymlink) && isSecret(name)) return "unreadable";
   return OBEYED.has(name) || (isTop && name === GENERATED) ? "read-only" : undefined;
 }
 
@@ -421,7 +434,12 @@ async function exists(path: string): Promise<boolean> {
 
 /** Whether a file or folder of this name is out of the sight of executed code. */
 export function isHiddenName(name: string): boolean {
-  return name === STATE_FOLDER || SECRET.test(name) && !EXAMPLE.test(name);
+  return name === STATE_FOLDER || isSecret(name);
+}
+
+/** Whether files of this name usually have secrets in them. */
+function isSecret(name: string): boolean {
+  return (SECRET_FILES.has(name) || DOTENV.test(name)) && !EXAMPLE.test(name);
 }
 
 /** What a workspace had when code first could write there, and has had ever since. */

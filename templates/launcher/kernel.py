@@ -14,6 +14,7 @@ import sys
 sys.path.pop(0)  # the folder of this file
 
 import faulthandler
+import gc
 import importlib
 import json
 import logging
@@ -77,6 +78,8 @@ for name, value in SETTINGS["limits"].items():
 # the kernel's passes through a thread, which does not live to pass it on.
 faulthandler.enable(os.dup(2), all_threads=False)
 
+gc.disable()  # until all is imported: none of that is garbage, and looking for some takes its time
+
 # Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
 sys.modules["debugpy"] = None
 import zmq  # noqa: E402
@@ -84,6 +87,7 @@ from ipykernel import debugger, kernelapp  # noqa: E402, F401
 from traitlets.config import Config  # noqa: E402
 
 del sys.modules["debugpy"]
+gc.enable()
 
 
 class KernelApp(kernelapp.IPKernelApp):

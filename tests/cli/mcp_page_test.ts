@@ -17,6 +17,7 @@ import { HttpMcp } from "../support/http_mcp.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { writeAcceptedPolicy } from "../support/policy.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const CELL = "execute_ipython_cell";
@@ -25,17 +26,16 @@ const ASK = `${RAW}
 schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 params = {"message": "Which one?", "requestedSchema": schema}
 print(raw.run_sync("ask", {"method": "elicitation/create", "params": params}).text)`;
+const ASKING_IS_ALLOWED = '{"rules": [{"effect": "allow", "server": "raw", "tool": "ask"}]}';
 const CODE = /\b(?:[0-9A-Z]{4}-){3}[0-9A-Z]{4}\b/g;
 
 for (const kind of CLIENT_KINDS) {
   browserTest(
-    `A ${kind} client without elicitation leaves approvals to the page`,
+    `A ${kind} client without elicitation leaves approvals and servers' questions to the page`,
     async (browser) => {
       await using workspace = await workspaceWithServer();
-      await using host = await McpHost.start({
-        kind,
-        args: ["--workspace", workspace.path, "--no-sandbox"],
-      });
+      await writeAcceptedPolicy(workspace.path, ASKING_IS_ALLOWED);
+      await using host = await McpHost.start({ kind, args: ["--workspace", workspace.path] });
 
       const refused = await host.call(CELL, { code: COUNT });
       assertStringIncludes(refused.text, "Traceback");
@@ -70,20 +70,7 @@ for (const kind of CLIENT_KINDS) {
       await page.close();
       assertStringIncludes((await left).text, "no approval page is open");
       assertEquals(new Set(host.stderr.match(CODE)).size, 2); // and another code was written
-      assertEquals(browser.problems, []);
-    },
-  );
-}
 
-for (const kind of CLIENT_KINDS) {
-  browserTest(
-    `A ${kind} client without elicitation leaves servers' questions to the page`,
-    async (browser) => {
-      await using workspace = await workspaceWithServer();
-      await using host = await McpHost.start({
-        kind,
-        args: ["--workspace", workspace.path, "--approve", "allow"],
-      });
       const declined = await host.call(CELL, { code: ASK });
       assertStringIncludes(declined.text, '[{"action":"decline"}]');
       assertMatch(
@@ -91,19 +78,19 @@ for (const kind of CLIENT_KINDS) {
         /A question from MCP server "raw" was declined: the user's answer is needed/,
       );
       assertNotMatch(JSON.stringify(declined), CODE);
-      const page = await enter(browser, addressIn(declined.text), codeIn(host.stderr));
+      const next = await enter(browser, addressIn(declined.text), codeIn(host.stderr));
 
       const answered = host.call(CELL, { code: ASK });
-      await page.getByRole("heading", { name: "raw asks" }).waitFor();
-      await untilReady(page);
-      await page.getByLabel("name").fill("Ada");
-      await page.getByLabel("name").press("Control+Enter");
+      await next.getByRole("heading", { name: "raw asks" }).waitFor();
+      await untilReady(next);
+      await next.getByLabel("name").fill("Ada");
+      await next.getByLabel("name").press("Control+Enter");
       assertEquals((await answered).text, '[{"action":"accept","content":{"name":"Ada"}}]');
 
-      const left = host.call(CELL, { code: ASK });
-      await page.getByRole("heading", { name: "raw asks" }).waitFor();
-      await page.close();
-      assertMatch((await left).text, /"decline"[^]*no approval page is open/);
+      const unanswered = host.call(CELL, { code: ASK });
+      await next.getByRole("heading", { name: "raw asks" }).waitFor();
+      await next.close();
+      assertMatch((await unanswered).text, /"decline"[^]*no approval page is open/);
       assertEquals(browser.problems, []);
     },
   );

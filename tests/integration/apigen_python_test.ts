@@ -178,14 +178,15 @@ Deno.test("type checkers know the parameters of run(), as keywords and as Params
   await Deno.writeTextFile(`${path}/caller.py`, CALLER);
   await Deno.writeTextFile(`${path}/wrong.py`, WRONG_CALLS);
   await Deno.writeTextFile(`${path}/pyrightconfig.json`, '{"typeCheckingMode": "strict"}');
-  const mypy = (file: string) =>
-    runPython(["-m", "mypy", "--strict", "--cache-dir=/dev/null", file], { cwd: path });
+  const files = ["caller.py", "wrong.py"];
 
-  const good = [await mypy("caller.py"), await runPyright(path, ["caller.py"])];
-  const wrong = [await mypy("wrong.py"), await runPyright(path, ["wrong.py"])];
+  const checked = [
+    await runPython(["-m", "mypy", "--strict", "--cache-dir=/dev/null", ...files], { cwd: path }),
+    await runPyright(path, files),
+  ];
 
-  for (const { stdout } of good) assertEquals(linesWithErrors(stdout, "caller.py"), []);
-  for (const { stdout } of wrong) {
+  for (const { stdout } of checked) {
+    assertEquals(linesWithErrors(stdout, "caller.py"), []);
     assertEquals(linesWithErrors(stdout, "wrong.py"), [4, 5, 6, 7, 8, 9, 10]);
   }
 });

@@ -3,7 +3,13 @@
  *
  * @module
  */
-import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from "playwright-core";
 import { findPackageManager, installPackages } from "../../src/sandbox/system_packages.ts";
 import { testIf } from "./skip.ts";
 
@@ -26,49 +32,60 @@ export async function installChromium(
   }
 }
 
+/** What the tests of a file share. It starts before the first of them, and ends after the last. */
+let shared: Promise<Browser> | undefined;
+
 /**
  * A test that needs a browser. It is left out, and says so, where there is none.
  *
  * @param name The test's name.
  * @param fn The test.
- * @param args Further options of Chromium.
+ * @param args Further options of Chromium, which is then started for this test alone.
  */
 export function browserTest(
   name: string,
   fn: (browser: TestBrowser) => Promise<void>,
-  args: readonly string[] = [],
+  args?: readonly string[],
 ): void {
-  testIf(findChromium() !== undefined, "there is no Chromium: apt-get install chromium", {
+  const program = findChromium();
+  if (program !== undefined && args === undefined) share(program);
+  testIf(program !== undefined, "there is no Chromium: apt-get install chromium", {
     name,
     fn: async () => {
-      await using browser = await TestBrowser.launch(args);
-      await fn(browser);
+      await using parts = new AsyncDisposableStack();
+      let running = await shared;
+      if (program !== undefined && args !== undefined) {
+        running = parts.adopt(await launch(program, args), (own) => own.close());
+      }
+      if (running === undefined) throw new Error("There is no Chromium");
+      await fn(parts.use(new TestBrowser(running)));
     },
   });
 }
 
-/** A browser of a test's own. Disposing closes it. */
+function share(program: string): void {
+  if (sharing) return;
+  sharing = true;
+  Deno.test.beforeAll(async () => void await (shared = launch(program, [])));
+  Deno.test.afterAll(async () => await (await shared)?.close());
+}
+
+let sharing = false;
+
+async function launch(executablePath: string, args: readonly string[]): Promise<Browser> {
+  const sandbox = Deno.uid() === 0 ? ["--no-sandbox"] : []; // it refuses to run as root with it
+  return await chromium.launch({ executablePath, args: [...sandbox, ...args] });
+}
+
+/** A browser as one test has it. Disposing closes the test's pages. */
 export class TestBrowser implements AsyncDisposable {
   /** What pages complained of: errors, uncaught exceptions, violations of their policy. */
   readonly problems: string[] = [];
   readonly #browser: Browser;
+  readonly #contexts: BrowserContext[] = [];
 
-  private constructor(browser: Browser) {
+  constructor(browser: Browser) {
     this.#browser = browser;
-  }
-
-  /**
-   * Starts it.
-   *
-   * @param args Further options of Chromium.
-   * @returns The running browser.
-   */
-  static async launch(args: readonly string[]): Promise<TestBrowser> {
-    const executablePath = findChromium();
-    if (executablePath === undefined) throw new Error("There is no Chromium");
-    const sandbox = Deno.uid() === 0 ? ["--no-sandbox"] : []; // it refuses to run as root with it
-    const browser = await chromium.launch({ executablePath, args: [...sandbox, ...args] });
-    return new TestBrowser(browser);
   }
 
   /**
@@ -80,6 +97,7 @@ export class TestBrowser implements AsyncDisposable {
    */
   async open(url: URL | string, options: BrowserContextOptions = {}): Promise<Page> {
     const context = await this.#browser.newContext(options);
+    this.#contexts.push(context);
     context.on("weberror", (error) => void this.problems.push(String(error.error())));
     context.on("console", (message) => {
       if (message.type() === "error" || message.type() === "warning") {
@@ -92,7 +110,7 @@ export class TestBrowser implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.#browser.close();
+    await Promise.all(this.#contexts.map((context) => context.close()));
   }
 }
 
