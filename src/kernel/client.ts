@@ -195,8 +195,8 @@ export interface KernelClientOptions
   readonly interruptGraceMs?: number;
   /**
    * Whether a second kernel is kept ready, so that `reset()` takes milliseconds and a kernel that died
-   * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started two
-   * seconds after the one in use.
+   * is replaced immediately. It costs the memory of one idle kernel, some 45 MB, and is started half a
+   * second after the one in use.
    *
    * @default {true}
    */
