@@ -39,9 +39,8 @@ for (const spareKernel of [true, false]) {
     await using test = await TestExecutor.start({ spareKernel });
     const { executor } = test;
     for (let round = 0; round < 3; round++) {
-      // The spare kernel starts two seconds after the other, and what is planted waits for it.
-      const waits = spareKernel ? 3.5 : 0;
-      await executor.execute(`${PLANT}\nimport time; time.sleep(${waits})\n${PLANT}`);
+      // The spare kernel starts half a second after the other, and what is planted waits for it.
+      await executor.execute(`${PLANT}\nimport time; time.sleep(${spareKernel ? 2 : 0})\n${PLANT}`);
       await executor.reset();
       assertEquals((await executor.execute(STATE)).text?.trim(), "False False []");
     }
