@@ -29,8 +29,14 @@
  * @module
  */
 export { CodeExecutor } from "./src/executor/code_executor.ts";
+export { CheckReport } from "./src/check/report.ts";
+export type { NamedTool } from "./src/check/report.ts";
+export type { CodeProblem } from "./src/check/problems.ts";
+export type { CellRange } from "./src/check/language_server.ts";
 export type {
   ApprovalEvent,
+  CheckEvent,
+  CheckMode,
   ChunkEvent,
   CodeExecutorOptions,
   ElicitationEvent,

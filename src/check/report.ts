@@ -10,19 +10,34 @@ export interface NamedTool {
   readonly module: string;
 }
 
-/** What the check of a cell found. */
+/**
+ * What the check of code found.
+ *
+ * @example
+ * ```ts
+ * import { CodeExecutor } from "@ipybox/ipybox";
+ *
+ * await using executor = await CodeExecutor.start();
+ * const report = await executor.check("print(nmae)");
+ * if (report.problems.length > 0) console.error(`${report}`); // as Python would show it
+ * ```
+ */
 export class CheckReport {
-  /** What fails whenever it runs. */
+  /** What fails whenever it runs, in the order of the code. */
   readonly problems: readonly CodeProblem[];
   /** What may fail, such as an argument that may be `None`. */
   readonly notes: readonly CodeProblem[];
   /** The tools that the code names: what it says of itself, which nobody has checked. */
   readonly tools: readonly NamedTool[];
-  /** Whether the whole check was made. */
+  /** Whether the whole check was made: not where it took too long, or where ty is not installed. */
   readonly isComplete: boolean;
   readonly #lines: readonly string[];
 
-  /** Nothing was checked. */
+  /**
+   * Nothing was checked.
+   *
+   * @internal
+   */
   static readonly NONE: CheckReport = new CheckReport({
     problems: [],
     notes: [],
@@ -31,7 +46,12 @@ export class CheckReport {
     text: "",
   });
 
-  /** Made by ipybox. */
+  /**
+   * Made by ipybox; not for direct construction.
+   *
+   * @param parts What was found.
+   * @param parts.text The code that was checked.
+   */
   constructor(
     { problems, notes, tools, isComplete, text }:
       & Pick<
@@ -47,7 +67,13 @@ export class CheckReport {
     this.#lines = text.split("\n");
   }
 
-  /** The report on code that Python cannot read. */
+  /**
+   * The report on code that Python cannot read.
+   *
+   * @param syntax What Python says.
+   * @returns The report.
+   * @internal
+   */
   static ofSyntax({ name, message, line, column, source }: BadSyntax): CheckReport {
     const at = { line: Math.max(0, line - 1), column: Math.max(0, column - 1) };
     const problem = {
@@ -61,7 +87,11 @@ export class CheckReport {
     return new CheckReport({ problems: [problem], notes: [], tools: [], isComplete: true, text });
   }
 
-  /** The exception that the code ends with in place of running; `undefined` where nothing is wrong. */
+  /**
+   * The exception with which the code ends in place of running.
+   *
+   * @returns It, or `undefined` where nothing is certain to fail.
+   */
   error(): CodeExecutionError | undefined {
     const [first] = this.problems;
     if (first === undefined) return undefined;
@@ -69,7 +99,11 @@ export class CheckReport {
     return new CodeExecutionError(first.ename, first.evalue, `${this}\n${outcome}`);
   }
 
-  /** The problems as Python would show them. */
+  /**
+   * The problems, as Python would show them.
+   *
+   * @returns A traceback of several lines.
+   */
   toString(): string {
     const problems = this.problems.slice(0, MAX_SHOWN);
     const more = this.problems.length - problems.length;
