@@ -6,9 +6,13 @@ import { checkJson } from "../json/measure.ts";
 
 /** A place in a cell: lines and columns from 0, columns in UTF-16. The end is behind it. */
 export interface CellRange {
+  /** The line in which it begins. */
   readonly line: number;
+  /** Where in that line. */
   readonly column: number;
+  /** The line in which it ends. */
   readonly endLine: number;
+  /** Behind its last character. */
   readonly endColumn: number;
 }
 

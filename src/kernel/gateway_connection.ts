@@ -33,16 +33,16 @@ export interface GatewayAddress {
   readonly sandboxed?: boolean;
   /** What one process of the executed code may take, so that errors can say so. */
   readonly limits?: EffectiveLimits;
-  /** Starts a type checker; `undefined` where there is none. */
-  readonly openChecker?: () => CheckerProcess | undefined;
 }
 
-/** How a gateway is ended. */
-interface GatewayEnd {
+/** What can be done with a gateway besides asking it. */
+interface GatewayControl {
   /** Ends it with all its kernels. */
   readonly end?: (() => Promise<void>) | undefined;
   /** Whether it ends with the connection, too. */
   readonly owned?: boolean;
+  /** Starts a type checker beside its kernels. */
+  readonly openChecker?: () => CheckerProcess | undefined;
 }
 
 /** How long a gateway may take to answer whether it is still there. */
@@ -55,11 +55,11 @@ const EVIDENCE_TIMEOUT_MS = 5000;
 export class GatewayConnection implements AsyncDisposable {
   readonly address: GatewayAddress;
   readonly #client: Deno.HttpClient;
-  readonly #options: GatewayEnd;
+  readonly #options: GatewayControl;
   readonly #end = new AbortController();
 
   /** Makes no connection yet. */
-  constructor(address: GatewayAddress, options: GatewayEnd = {}) {
+  constructor(address: GatewayAddress, options: GatewayControl = {}) {
     this.address = address;
     this.#client = directClient(address.url.hostname);
     this.#options = options;
@@ -83,6 +83,11 @@ export class GatewayConnection implements AsyncDisposable {
     if (this.ended.aborted) noticed.resolve();
     await settledWithin(noticed.promise, EVIDENCE_TIMEOUT_MS);
     return this.ended.reason;
+  }
+
+  /** Starts a type checker beside its kernels; `undefined` where there is none. */
+  openChecker(): CheckerProcess | undefined {
+    return this.#options.openChecker?.();
   }
 
   /** Ends it, where that is possible. */

@@ -193,7 +193,7 @@ export class KernelHost implements AsyncDisposable {
 
   /** Starts a type checker beside the kernel; `undefined` where there is none. */
   openChecker(): CheckerProcess | undefined {
-    return this.#gateway?.address.openChecker?.();
+    return this.#gateway?.openChecker();
   }
 
   /** Resolves when there is a gateway: a fresh one, where the loss of the last has been told. */
@@ -420,7 +420,11 @@ export class KernelHost implements AsyncDisposable {
       await own[Symbol.asyncDispose]();
       await own.exited; // and so its connection says
     };
-    return this.#gateway = new GatewayConnection(own, { end, owned: true });
+    return this.#gateway = new GatewayConnection(own, {
+      end,
+      owned: true,
+      openChecker: () => own.openChecker(),
+    });
   }
 
   /** Ends a kernel, also one that is yet to start. */
