@@ -1,9 +1,10 @@
 import { unicodeWidth } from "@std/cli";
-import { resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { HeldFolder } from "../files/private_folder.ts";
+import { ifPresent } from "../files/safe.ts";
 import { wantedSandbox } from "../mcp/launch.ts";
 import {
   fillVariables,
@@ -188,7 +189,20 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
     detail,
     fix,
   }));
-  return [python, ...present, ...missing];
+  return [python, ...present, ...missing, await checker(executable, managed)];
+}
+
+/** What code runs without, but is not checked before. */
+async function checker(python: string, managed: boolean): Promise<Prerequisite> {
+  const path = join(dirname(python), "ty");
+  const isThere = (await ifPresent(Deno.lstat(path)))?.isFile === true;
+  return {
+    name: "ty",
+    state: isThere ? "ok" : "warn",
+    version: null,
+    detail: isThere ? path : "not installed: tool calls in code are not checked before it runs",
+    fix: isThere ? null : managed ? "ipybox setup --rebuild" : `${python} -m pip install ty`,
+  };
 }
 
 /**
