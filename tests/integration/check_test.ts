@@ -5,7 +5,9 @@ import { CodeExecutionError, EnvironmentNotReadyError } from "../../src/base/err
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { ServerParams } from "../../src/mcp/params.ts";
 import { rejection, TestExecutor } from "../support/executor.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { stepsOf } from "../support/steps.ts";
+import { TempFolder } from "../support/temp_folder.ts";
 
 const CREATE = {
   name: "create_issue",
@@ -368,4 +370,30 @@ Deno.test("cells that are too large or too many are run, checked or not", async 
   for (let n = 0; n < 150; n++) await run(executor, `v${n} = ${n}\nw = v${n}`);
   assertEquals((await passes(executor, "print(v0, v149)")).text, "0 149");
   await passes(executor, "wide(p3='a')");
+});
+
+Deno.test("a model hears what is wrong, and mends its code without a call in between", async () => {
+  await using workspace = await TempFolder.create();
+  await using host = await McpHost.start({
+    args: ["--workspace", workspace.path, "--approve", "allow"],
+  });
+  const cell = (code: string) => host.call("execute_ipython_cell", { code });
+  const server_params = tracker(CREATE);
+  await host.call("register_mcp_server", { server_name: "tracker", server_params });
+  await cell("from mcptools.tracker import create_issue\nmade = []");
+
+  const code = "made.append(create_issue(title='a'))\nmade.append(create_issue(titel='b'))";
+  // On a busy machine the check may take longer than a cell waits for it.
+  let { text, isError } = await cell(code);
+  while (!text.includes("[ipybox] Found before")) {
+    ({ text, isError } = await cell(`made = []\n${code}`));
+  }
+  assertMatch(
+    text,
+    /line \d[^]*\^{5}\nTypeError: .*\nTypeError: .*'titel'. Did you mean: 'title'\?\n/,
+  );
+  assertEquals(isError ?? false, false);
+
+  const mended = await cell("made = []\n" + code.replace("titel", "title") + "\nprint(len(made))");
+  assertEquals(mended.text, "2");
 });
