@@ -99,6 +99,18 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const lines = stdout.trimEnd().split("\n");
     assert(/^ {2}everything {2}\S+/.test(lines[0] ?? ""), stdout);
     assertStringIncludes(stdout, "  raw         ");
+    assertStringIncludes(stdout.replaceAll(/\s+/g, " "), " stdio (15 tools) ");
+
+    await Deno.rename(`${cwd}/mcptools/raw`, `${cwd}/raw`);
+    const bare = (await ipybox(["servers"], { cwd })).stdout;
+    assertStringIncludes(bare.replaceAll(/\s+/g, " "), "(no Python API: register it again)");
+    await Deno.mkdir(`${cwd}/mcptools/raw`);
+    await Deno.writeTextFile(`${cwd}/mcptools/raw/schema.json`, "[");
+    const damaged = await ipybox(["servers"], { cwd });
+    assertEquals([damaged.code, damaged.stdout.includes("  raw         ")], [0, true]);
+    assertStringIncludes(damaged.stderr, "raw/schema.json is damaged: register the server again");
+    await Deno.remove(`${cwd}/mcptools/raw`, { recursive: true });
+    await Deno.rename(`${cwd}/raw`, `${cwd}/mcptools/raw`);
   });
 
   await step("policy explain knows a tool by its Python name, too", async () => {
