@@ -6,7 +6,7 @@ import { launchText } from "../servers/facets.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { listColumns, printable } from "./terminal/columns.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine, table } from "./command.ts";
-import { mcptoolsOf, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, REGISTER_AGAIN, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox servers`: lists the registered servers. */
 export const servers: Command = {
@@ -59,7 +59,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
 async function statesOf(name: string, params: ServerParams, workspace: string): Promise<string[]> {
   const tools = await readPackage(mcptoolsOf(workspace), name);
   const states = tools === undefined
-    ? ["no Python API: register it again"]
+    ? [`no Python API: ${REGISTER_AGAIN}`]
     : [tools.length === 1 ? "1 tool" : `${tools.length} tools`];
   if ("command" in params) {
     if (params.sandbox !== undefined && params.sandbox !== false) states.push("in a sandbox");

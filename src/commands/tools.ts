@@ -12,7 +12,7 @@ import {
 } from "./command.ts";
 import { listActions } from "./actions/saved_actions.ts";
 import { listColumns } from "./terminal/columns.ts";
-import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, REGISTER_AGAIN, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox tools`: lists or searches the tools of the registered servers. */
 export const tools: Command = {
@@ -48,7 +48,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const { tools: found, missing } = await index.search(query, names);
   for (const server of missing) {
     if (!registered.includes(server)) throw unknownServer(server, registered);
-    io.err(`No Python API for server "${server}": register it again`);
+    io.err(`No Python API for server "${server}": ${REGISTER_AGAIN}`);
   }
   const code = missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
   if (parsed.has("json")) {

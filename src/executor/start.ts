@@ -1,4 +1,6 @@
 import { resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+import { ifPresent } from "../files/safe.ts";
 import { guardsShell } from "../approval/policy.ts";
 import { silentLogger } from "../base/log.ts";
 import { ToolServer } from "../calls/tool_server.ts";
@@ -7,6 +9,7 @@ import type { ShellGuard } from "../kernel/bootstrap.ts";
 import { KernelHost } from "../kernel/host.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
+import { makeOwnFolders } from "../sandbox/protect.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { refuseNested } from "../sandbox/workspace.ts";
 import type { CodeExecutorOptions } from "./options.ts";
@@ -29,8 +32,13 @@ export async function startParts(
   options: CodeExecutorOptions,
 ): Promise<RunningParts> {
   const shell = shellGuard(options);
-  const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
+  const folder = resolve(options.workspace ?? ".");
+  const workspace = await ifPresent(Deno.realPath(folder));
+  if (workspace === undefined) {
+    throw new ConfigError(`Workspace "${folder}" does not exist: create it or name another`);
+  }
   if (!options.nestedWorkspace) await refuseNested(workspace);
+  await makeOwnFolders(workspace);
   const python = await findPython({ ...options, workspace });
   const tools = parts.use(await ToolServer.start({ ...options, workspace, kernelPort: false }));
   const { packages, importable } = await openPackages(options, workspace, python);

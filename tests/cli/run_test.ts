@@ -100,6 +100,13 @@ const cases: readonly Case[] = [
     stderr: ["Refused raw.count(): no terminal to ask on", "ApprovalRejectedError"],
   },
   {
+    name: "text that is cut in results is in a file, which is named",
+    args: ["-c", "print('a' * 2_000_000, end='')"],
+    code: 0,
+    stdout: "a".repeat(2_000_000) + "\n",
+    stderr: ["Whole output: ", ".txt\n"],
+  },
+  {
     name: "--approve allow allows calls",
     args: ["--approve=allow", "-c", CALL],
     code: 0,

@@ -103,7 +103,10 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
 
     await Deno.rename(`${cwd}/mcptools/raw`, `${cwd}/raw`);
     const bare = (await ipybox(["servers"], { cwd })).stdout;
-    assertStringIncludes(bare.replaceAll(/\s+/g, " "), "(no Python API: register it again)");
+    assertStringIncludes(
+      bare.replaceAll(/\s+/g, " "),
+      "(no Python API: register it again, or all of them with `ipybox register --from",
+    );
     await Deno.mkdir(`${cwd}/mcptools/raw`);
     await Deno.writeTextFile(`${cwd}/mcptools/raw/schema.json`, "[");
     const damaged = await ipybox(["servers"], { cwd });
@@ -197,8 +200,20 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
       assertStringIncludes(stdout, "other_server: ");
       assertStringIncludes(stderr, '"Other-server" is named other_server in Python\n');
       assertStringIncludes(stderr, "no-such-command");
+      assertMatch(stderr, /^2 of 3 servers registered\n/m);
       const { stdout: json } = await ipybox(["servers", "--json"], { cwd });
       assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other_server", "raw"]);
+
+      // So does the registry itself, into which a person may have written servers.
+      await Deno.remove(`${cwd}/mcptools`, { recursive: true });
+      const lost = await ipybox(["tools"], { cwd });
+      assertStringIncludes(lost.stderr, "with `ipybox register --from .ipybox/mcp.json`\n");
+      const again = await ipybox(["register", "--from", ".ipybox/mcp.json", "--yes"], {
+        cwd,
+        env: { IPYBOX_TEST_KEY: "the secret" },
+      });
+      assertEquals(again.code, 0, again.stderr);
+      assertMatch(again.stderr, /^3 of 3 servers registered\n/m);
     },
   );
 });
