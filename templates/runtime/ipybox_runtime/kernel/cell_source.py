@@ -44,7 +44,8 @@ def name_next(shell: Any, path: str) -> None:
     def format_code_name(name: str) -> Any:
         return None if name == path else label(name)  # without a label it is shown as a file
 
-    vars(compiler).update(get_code_name=get_code_name, format_code_name=format_code_name)
+    vars(compiler)["get_code_name"] = get_code_name
+    vars(compiler)["format_code_name"] = format_code_name
 
 
 def _keep_line_numbers(shell: Any) -> None:
