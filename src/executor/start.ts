@@ -1,6 +1,4 @@
 import { resolve } from "node:path";
-import { ConfigError } from "../base/errors.ts";
-import { ifPresent } from "../files/safe.ts";
 import { guardsShell } from "../approval/policy.ts";
 import { silentLogger } from "../base/log.ts";
 import { ToolServer } from "../calls/tool_server.ts";
@@ -11,7 +9,7 @@ import { findPython, type PythonEnvironment } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { refuseNested } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
 /** What an executor consists of, running. */
@@ -32,11 +30,7 @@ export async function startParts(
   options: CodeExecutorOptions,
 ): Promise<RunningParts> {
   const shell = shellGuard(options);
-  const folder = resolve(options.workspace ?? ".");
-  const workspace = await ifPresent(Deno.realPath(folder));
-  if (workspace === undefined) {
-    throw new ConfigError(`Workspace "${folder}" does not exist: create it or name another`);
-  }
+  const workspace = await realWorkspace(options.workspace ?? ".");
   if (!options.nestedWorkspace) await refuseNested(workspace);
   await makeOwnFolders(workspace);
   const python = await findPython({ ...options, workspace });
