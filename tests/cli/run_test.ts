@@ -258,7 +258,6 @@ const failures: readonly [code: string, places: readonly string[]][] = [
     ":5, in f(x)",
     "----> 5     return 1 / x",
   ]],
-  ["\nfor\n", [":2\n    for\n"]],
   [
     "async def f(n):\n    raise KeyError(n)\nimport asyncio\nawait asyncio.gather(f(1))",
     [":4", ":2, in f(n)"],
