@@ -26,7 +26,7 @@ export const tools: Command = {
   },
   notes: [
     "Lists first the tools that match most words of the query in their names,",
-    "descriptions and parameters. Without a query, lists all tools. Saved code actions",
+    "descriptions and parameters. Without a query, lists all tools. Saved actions",
     "follow as gentools.CATEGORY.NAME, but not with --server or --json.",
     "",
     "Example:",
