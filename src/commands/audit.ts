@@ -64,7 +64,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   for await (const _change of auditChanges(folder, io.signal)) {
     for await (const fields of tail.read()) log.take(fields).ended.forEach(print);
   }
-  return io.signal.aborted ? EXIT.interrupted : EXIT.ok;
+  return io.signal.aborted ? io.signal.reason.exitCode : EXIT.ok;
 }
 
 async function verify(workspace: string, io: CommandIo, json: boolean): Promise<number> {

@@ -16,11 +16,17 @@ export const EXIT = {
   usage: 2,
   /** This machine lacks something; the message says what and how to get it. */
   notReady: 3,
-  /** Ctrl-C, as shells report it. */
-  interrupted: 130,
   /** Whoever read stdout has gone, as shells report it. */
   stdoutClosed: 141,
 } as const;
+
+/** The signal that ends a command: the reason of `CommandIo.signal`. */
+export class EndSignal extends DOMException {
+  /** `exitCode` is what shells report for the signal. */
+  constructor(readonly exitCode: number) {
+    super("Interrupted", "AbortError");
+  }
+}
 
 /** A command of `ipybox`. */
 export interface Command {
@@ -71,7 +77,7 @@ export interface CommandIo {
   /** Whether stderr may carry colour. */
   readonly color: boolean;
   /** Aborts at the first Ctrl-C or SIGTERM. */
-  readonly signal: AbortSignal;
+  readonly signal: AbortSignal & { readonly reason: EndSignal };
   /** Asks the person at the terminal and resolves to the line, or to `null` at its end. */
   ask(question: string, signal?: AbortSignal): Promise<string | null>;
   /** Has the person type a line for the code, and resolves to it, or to `null` at its end. */

@@ -81,7 +81,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const generated = tools.filter(({ module }) => module !== null).length;
   io.err(`Generated the Python API of ${generated} tools in ${join("mcptools", "everything")}`);
   io.err(`Running this code action:\n\n${ACTION.replaceAll(/^(?=.)/gm, "  ")}`);
-  return await runAction(executor, ACTION, {
+  const code = await runAction(executor, ACTION, {
     io,
     decide: async (request) => {
       if (!yes) return await approver.decide(request);
@@ -89,4 +89,6 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       await request.accept();
     },
   });
+  io.err('Next: "Use it" in README.md, with your own servers, code and agents');
+  return code;
 }

@@ -25,7 +25,7 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { outputColumns, printable, printableTraceback } from "./terminal/columns.ts";
+import { outputColumns, printable, printableEnd, printableTraceback } from "./terminal/columns.ts";
 
 const HELP: ReadonlySet<string> = new Set(["--help", "-h"]);
 
@@ -169,7 +169,7 @@ export async function runCommandLine(
   } catch (error) {
     if (io.signal.aborted) {
       io.err("ipybox: interrupted");
-      return EXIT.interrupted;
+      return io.signal.reason.exitCode;
     }
     return report(error, name, io);
   }
@@ -249,6 +249,10 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     say(`ipybox: ${error.message}`);
     return EXIT.notReady;
   }
+  if (error instanceof ExecutionTimeoutError || error instanceof KernelDiedError) {
+    io.err(printableEnd(error));
+    return EXIT.failed;
+  }
   if (isExpected(error)) {
     say(`ipybox: ${error.message}`);
     return EXIT.failed;
@@ -277,8 +281,6 @@ function isMachineTrouble(error: unknown): error is Error {
 
 function isExpected(error: unknown): error is Error {
   return [
-    ExecutionTimeoutError,
-    KernelDiedError,
     McpConnectionError,
     PackageInstallError,
     ToolCallError,

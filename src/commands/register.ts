@@ -104,7 +104,8 @@ export const register: Command = {
     '--from takes files with {"mcpServers": {…}}, such as those of Claude, Cursor and',
     'Windsurf, and {"servers": {…}}, as VS Code has them. ${env:VAR} becomes ${VAR}.',
     "It shows how each server starts and asks before starting it. Without a terminal,",
-    "check the file yourself and add --yes.",
+    "check the file yourself and add --yes. For servers that you wrote into the",
+    "workspace's .ipybox/mcp.json by hand, name that file.",
     "",
     "Examples:",
     "",
@@ -137,6 +138,8 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       failed++;
     }
   }
+  const all = servers.size + unusable.length;
+  if (all > 1) io.err(`${all - failed} of ${all} servers registered`);
   return failed === 0 ? EXIT.ok : EXIT.failed;
 
   /** What is registered, where the person wants that: another server of that name may be there. */

@@ -43,6 +43,10 @@ export const run: Command = {
   run: runCommand,
 };
 
+/** Has tracebacks of the code that is run next name its file. */
+const NAME_NEXT =
+  `__import__("ipybox_runtime.kernel.cell_source").kernel.cell_source.name_next(get_ipython(), __file__)`;
+
 async function runCommand(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(run, args, { max: 1 });
   const timeoutMs = parsed.milliseconds("timeout");
@@ -54,7 +58,7 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
     spareKernel: false, // one execution needs no second kernel
   });
   // A separate execution, so that the lines of the code keep their numbers.
-  const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}`;
+  const names = file === undefined ? "" : `; __file__ = ${JSON.stringify(file)}; ${NAME_NEXT}`;
   const setUp = `__import__("sys").argv = ${JSON.stringify(argv)}${names}`;
   for await (const event of executor.stream(setUp, { signal: io.signal })) {
     // It calls nothing. Code that the workspace's files smuggled in might.

@@ -53,6 +53,10 @@ export async function readUserFile(path: string): Promise<string> {
   }
 }
 
+/** What to do about servers without a Python API, such as those written into the registry by hand. */
+export const REGISTER_AGAIN =
+  "register it again, or all of them with `ipybox register --from .ipybox/mcp.json`";
+
 /** The folder of the generated Python APIs. */
 export function mcptoolsOf(workspace: string): string {
   return join(workspace, "mcptools");

@@ -1,5 +1,5 @@
 import { firstSentence } from "../apigen/package.ts";
-import { ToolIndex } from "../apigen/search.ts";
+import { type IndexedTool, ToolIndex, ToolRanking } from "../apigen/search.ts";
 import { visible } from "../approval/call_text.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import {
@@ -10,8 +10,9 @@ import {
   table,
   UsageError,
 } from "./command.ts";
+import { listActions } from "./actions/saved_actions.ts";
 import { listColumns } from "./terminal/columns.ts";
-import { mcptoolsOf, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
+import { mcptoolsOf, REGISTER_AGAIN, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
 /** `ipybox tools`: lists or searches the tools of the registered servers. */
 export const tools: Command = {
@@ -25,7 +26,8 @@ export const tools: Command = {
   },
   notes: [
     "Lists first the tools that match most words of the query in their names,",
-    "descriptions and parameters. Without a query, lists all tools.",
+    "descriptions and parameters. Without a query, lists all tools. Saved actions",
+    "follow as gentools.CATEGORY.NAME, but not with --server or --json.",
     "",
     "Example:",
     "",
@@ -42,11 +44,13 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const { names: registered } = await ServerRegistry.open({ workspace });
   const names = only === undefined ? registered : [only];
   const index = new ToolIndex(mcptoolsOf(workspace));
-  const { tools: found, missing } = await index.search(parsed.positional.join(" "), names);
+  const query = parsed.positional.join(" ");
+  const { tools: found, missing } = await index.search(query, names);
   for (const server of missing) {
     if (!registered.includes(server)) throw unknownServer(server, registered);
-    io.err(`No Python API for server "${server}": register it again`);
+    io.err(`No Python API for server "${server}": ${REGISTER_AGAIN}`);
   }
+  const code = missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
   if (parsed.has("json")) {
     const rows = found.map(({ server, name, module, description }) => ({
       server,
@@ -55,17 +59,33 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
       description,
     }));
     io.out(JSON.stringify(rows, null, 2) + "\n");
-  } else if (names.length === 0) {
-    io.err("No servers are registered: see `ipybox register --help`");
-  } else if (found.length === 0) io.err("No tools found");
-  else {
-    const rows = found.map(({ server, module, description }): [string, string] => [
+    return code;
+  }
+  const saved = only === undefined ? await savedActions(workspace, query) : [];
+  const all = [...found, ...saved];
+  if (all.length > 0) {
+    const rows = all.map(({ server, module, description }): [string, string] => [
       `${server}.${module}`,
       visible(firstSentence(description)),
     ]);
     io.out(table(rows, listColumns(io)).join("\n") + "\n");
-  }
-  return missing.length === 0 || only === undefined ? EXIT.ok : EXIT.failed;
+  } else if (names.length === 0) {
+    io.err("No servers are registered: see `ipybox register --help`");
+  } else io.err("No tools found");
+  return code;
+}
+
+/** The saved actions that a query finds, as if they were tools of a server. */
+async function savedActions(workspace: string, query: string): Promise<readonly IndexedTool[]> {
+  const actions = (await listActions(workspace)).map(({ name, summary }): IndexedTool => ({
+    server: "gentools",
+    name,
+    module: name,
+    description: summary,
+    annotations: {},
+    definition: new Map(),
+  }));
+  return query.trim() === "" ? actions : new ToolRanking(actions).search(query);
 }
 
 function unknownServer(name: string, registered: readonly string[]): UsageError {

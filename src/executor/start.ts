@@ -7,8 +7,9 @@ import type { ShellGuard } from "../kernel/bootstrap.ts";
 import { KernelHost } from "../kernel/host.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
+import { makeOwnFolders } from "../sandbox/protect.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
-import { refuseNested } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
 /** What an executor consists of, running. */
@@ -29,8 +30,9 @@ export async function startParts(
   options: CodeExecutorOptions,
 ): Promise<RunningParts> {
   const shell = shellGuard(options);
-  const workspace = await Deno.realPath(options.workspace ?? Deno.cwd());
+  const workspace = await realWorkspace(options.workspace ?? ".");
   if (!options.nestedWorkspace) await refuseNested(workspace);
+  await makeOwnFolders(workspace);
   const python = await findPython({ ...options, workspace });
   const tools = parts.use(await ToolServer.start({ ...options, workspace, kernelPort: false }));
   const { packages, importable } = await openPackages(options, workspace, python);

@@ -1,6 +1,7 @@
 import { basename, dirname, join, relative } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
 import { FairTurns } from "../base/signals.ts";
 import { mayRead, mayUse } from "../base/permission.ts";
 import { lockUserFolder } from "../files/safe.ts";
@@ -227,8 +228,11 @@ export async function makeOwnFolders(workspace: string): Promise<void> {
     const path = `${workspace}/${name}`;
     try {
       await Deno.mkdir(path, { mode });
-    } catch (error) {
-      if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+    } catch (cause) {
+      if (!(cause instanceof Deno.errors.AlreadyExists)) {
+        const why = `Workspace "${workspace}" cannot be written to: ${messageOf(cause)}`;
+        throw new ConfigError(why, { cause });
+      }
     }
     if (!(await Deno.lstat(path)).isDirectory) {
       throw new ConfigError(`${path} must be a folder, not a file or a symbolic link: remove it`);

@@ -187,4 +187,5 @@ Deno.test("makeOwnFolders() makes the host's folders, and accepts nothing else i
   await Deno.remove(`${workspace.path}/mcptools`);
   await Deno.symlink("/tmp", `${workspace.path}/mcptools`);
   await assertRejects(() => makeOwnFolders(workspace.path), ConfigError, "symbolic link");
+  await assertRejects(() => makeOwnFolders("/proc"), ConfigError, '"/proc" cannot be written to');
 });

@@ -1,6 +1,7 @@
 import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { hostEnv, mayRead } from "../base/permission.ts";
+import { ifPresent } from "../files/safe.ts";
 import { dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInReach, isInside, lstatIfAllowed, reliablePath } from "../process/trusted_path.ts";
@@ -20,6 +21,15 @@ async function workspacesAbove(path: string): Promise<string[]> {
     if (await hasState(folder, owner)) found.push(folder);
   }
   return found;
+}
+
+/** The path of a workspace, without links. */
+export async function realWorkspace(path: string): Promise<string> {
+  const workspace = await ifPresent(Deno.realPath(path));
+  if (workspace !== undefined) return workspace;
+  throw new ConfigError(
+    `Workspace "${resolve(path)}" does not exist: create it or name another`,
+  );
 }
 
 /**

@@ -167,6 +167,11 @@ Deno.test("ipybox actions shows and runs one, and says what it cannot find or us
     ],
   );
 
+  const found = await ipybox(["tools", "double", "numbers"], { cwd });
+  assertEquals([found.code, found.stdout], [0, "  gentools.good.one  Doubles a number.\n"]);
+  assertStringIncludes((await ipybox(["tools"], { cwd })).stdout, "  gentools.good.one ");
+  assertEquals(JSON.parse((await ipybox(["tools", "--json"], { cwd })).stdout), []);
+
   for (
     const [args, message] of [
       [["run", "good.two"], 'No saved action "good.two": see `ipybox actions list`'],

@@ -16,6 +16,7 @@ Deno.test("ipybox demo --yes calls real tools in a loop and prints their results
 
   assertEquals({ code, stdout }, { code: 0, stdout: OUTPUT.join("\n") + "\n" }, stderr);
   const approved = [...stderr.matchAll(/^Approved everything\.(\S+)\(/gm)].map(([, tool]) => tool);
+  assertMatch(stderr, /^Next: .*README\.md/m);
   assertEquals(approved, Array(3).fill(["get-structured-content", "get-sum"]).flat());
 });
 

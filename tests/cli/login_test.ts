@@ -71,6 +71,12 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertEquals(code, 0);
   });
 
+  const listed = async () => (await ipybox(["servers", ...at], { env })).stdout;
+
+  await step("servers tells that there is a login, and how many tools", async () => {
+    assertEquals(await listed(), `  remote  ${servers.url} (2 tools, logged in)\n`);
+  });
+
   await step("login makes a new one", async () => {
     const { code, stdout, stderr } = await withPerson(["login", "remote", ...at], env);
     assertEquals({ code, stdout }, { code: 0, stdout: "remote: logged in, 2 tools\n" }, stderr);
@@ -100,6 +106,7 @@ Deno.test("a person logs in by register and login, and out by logout", async (t)
     assertEquals(first, { code: 0, stdout: "remote: logged out\n", stderr: "" });
     assertEquals(second, { code: 0, stdout: "", stderr: "remote: not logged in\n" });
     assertEquals(servers.revoked.length, 2);
+    assertEquals(await listed(), `  remote  ${servers.url} (2 tools, no login stored)\n`);
   });
 
   await step("unregister ends the login, too", async () => {

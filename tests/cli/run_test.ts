@@ -73,10 +73,10 @@ const cases: readonly Case[] = [
   },
   {
     name: "--timeout ends the code",
-    args: ["--timeout", "0.5", "-c", "print('begun', flush=True); import time; time.sleep(60)"],
+    args: ["--timeout", "0.5", "-c", "print('begun', flush=True)\nimport time\ntime.sleep(60)"],
     code: 1,
     stdout: "begun\n",
-    stderr: ["timeout of 0.50s"],
+    stderr: ["Cell In[1], line 3\n", "ipybox: Code execution exceeded timeout of 0.50s"],
   },
   {
     name: "--timeout -1 is refused for what it is",
@@ -98,6 +98,13 @@ const cases: readonly Case[] = [
     code: 1,
     stdout: "",
     stderr: ["Refused raw.count(): no terminal to ask on", "ApprovalRejectedError"],
+  },
+  {
+    name: "text that is cut in results is in a file, which is named",
+    args: ["-c", "print('a' * 2_000_000, end='')"],
+    code: 0,
+    stdout: "a".repeat(2_000_000) + "\n",
+    stderr: ["Whole output: ", ".txt\n"],
   },
   {
     name: "--approve allow allows calls",
@@ -244,7 +251,35 @@ Deno.test("ipybox run gives the code its arguments and its file's name", async (
   assertEquals(given.stdout, "['-c', 'x'] -\n", given.stderr);
 });
 
-for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 130]] as const) {
+/** Code that fails, and where its traceback says so. */
+const failures: readonly [code: string, places: readonly string[]][] = [
+  ["\n \n# 3\ndef f(x):\n    return 1 / x\n\nf(0)\n", [
+    ":7",
+    ":5, in f(x)",
+    "----> 5     return 1 / x",
+  ]],
+  [
+    "async def f(n):\n    raise KeyError(n)\nimport asyncio\nawait asyncio.gather(f(1))",
+    [":4", ":2, in f(n)"],
+  ],
+  // What the code writes there is not what runs.
+  ["open(__file__, 'w').write('pass\\n' * 9)\n1 / 0", [":2\n", "----> 2 1 / 0"]],
+];
+
+Deno.test("tracebacks of a file that ipybox runs name it, and its lines", async () => {
+  await using workspace = await TempFolder.create();
+  const file = `${workspace.path}/fails.py`;
+  for (const [code, places] of failures) {
+    await Deno.writeTextFile(file, code);
+    const { stderr } = await ipybox(["run", "fails.py"], { cwd: workspace.path });
+    for (const place of places) {
+      assertStringIncludes(stderr, place.startsWith(":") ? `File ${file}${place}` : place);
+    }
+    assert(!stderr.includes("ipykernel"), stderr);
+  }
+});
+
+for (const [signal, code] of [["SIGINT", 130], ["SIGTERM", 143], ["SIGHUP", 129]] as const) {
   Deno.test(`ipybox run ends at ${signal} and leaves no process`, async () => {
     await using workspace = await TempFolder.create();
     const mark = `mark-${crypto.randomUUID()}`;

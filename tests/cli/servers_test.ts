@@ -99,6 +99,21 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
     const lines = stdout.trimEnd().split("\n");
     assert(/^ {2}everything {2}\S+/.test(lines[0] ?? ""), stdout);
     assertStringIncludes(stdout, "  raw         ");
+    assertStringIncludes(stdout.replaceAll(/\s+/g, " "), " stdio (15 tools) ");
+
+    await Deno.rename(`${cwd}/mcptools/raw`, `${cwd}/raw`);
+    const bare = (await ipybox(["servers"], { cwd })).stdout;
+    assertStringIncludes(
+      bare.replaceAll(/\s+/g, " "),
+      "(no Python API: register it again, or all of them with `ipybox register --from",
+    );
+    await Deno.mkdir(`${cwd}/mcptools/raw`);
+    await Deno.writeTextFile(`${cwd}/mcptools/raw/schema.json`, "[");
+    const damaged = await ipybox(["servers"], { cwd });
+    assertEquals([damaged.code, damaged.stdout.includes("  raw         ")], [0, true]);
+    assertStringIncludes(damaged.stderr, "raw/schema.json is damaged: register the server again");
+    await Deno.remove(`${cwd}/mcptools/raw`, { recursive: true });
+    await Deno.rename(`${cwd}/raw`, `${cwd}/mcptools/raw`);
   });
 
   await step("policy explain knows a tool by its Python name, too", async () => {
@@ -185,8 +200,20 @@ Deno.test("ipybox registers, lists, shows and forgets MCP servers", async (t) =>
       assertStringIncludes(stdout, "other_server: ");
       assertStringIncludes(stderr, '"Other-server" is named other_server in Python\n');
       assertStringIncludes(stderr, "no-such-command");
+      assertMatch(stderr, /^2 of 3 servers registered\n/m);
       const { stdout: json } = await ipybox(["servers", "--json"], { cwd });
       assertEquals(Object.keys(JSON.parse(json).mcpServers), ["good", "other_server", "raw"]);
+
+      // So does the registry itself, into which a person may have written servers.
+      await Deno.remove(`${cwd}/mcptools`, { recursive: true });
+      const lost = await ipybox(["tools"], { cwd });
+      assertStringIncludes(lost.stderr, "with `ipybox register --from .ipybox/mcp.json`\n");
+      const again = await ipybox(["register", "--from", ".ipybox/mcp.json", "--yes"], {
+        cwd,
+        env: { IPYBOX_TEST_KEY: "the secret" },
+      });
+      assertEquals(again.code, 0, again.stderr);
+      assertMatch(again.stderr, /^3 of 3 servers registered\n/m);
     },
   );
 });

@@ -1,6 +1,7 @@
 import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
 import {
   CodeExecutionError,
+  ConfigError,
   ExecutionTimeoutError,
   KernelDiedError,
 } from "../../src/base/errors.ts";
@@ -232,6 +233,16 @@ async function sizeOfFilesIn(folder: string): Promise<number> {
   const stats = await Promise.all(entries.map(({ name }) => Deno.stat(`${folder}/${name}`)));
   return stats.reduce((sum, { size }) => sum + size, 0);
 }
+
+Deno.test("CodeExecutor.start() says that there is no such workspace", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = `${folder.path}/none`;
+  await assertRejects(
+    () => CodeExecutor.start({ workspace, python: testPython(), log: silentLogger }),
+    ConfigError,
+    `Workspace "${workspace}" does not exist`,
+  );
+});
 
 Deno.test("CodeExecutor.start() refuses numbers that no limit can be", async (t) => {
   await using workspace = await TempFolder.create();

@@ -68,6 +68,7 @@ export async function runAction(
   if (json) io.out(JSON.stringify({ ...outcome, result }, null, 2) + "\n");
   else {
     for (const image of outcome.images) io.err(`Image: ${image}`);
+    if (outcome.wholeText !== undefined) io.err(`Whole output: ${outcome.wholeText.path}`);
     if (result !== undefined) {
       const text = typeof result === "string" ? result : JSON.stringify(result, null, 2);
       io.out(`${io.stdoutIsTerminal ? printable(text) : text}\n`);

@@ -10,7 +10,7 @@ import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../../kernel
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
 import { type CommandIo, table, UsageError } from "../command.ts";
 import { servers } from "../servers.ts";
-import { printable, printableTraceback, terminalSize } from "../terminal/columns.ts";
+import { printable, printableEnd, printableTraceback, terminalSize } from "../terminal/columns.ts";
 import { tools } from "../tools.ts";
 import type { InputHistory } from "./input_history.ts";
 import { LineEditor } from "./line_editor.ts";
@@ -231,7 +231,7 @@ export class ReplSession implements Disposable {
       );
     } else if (error instanceof ExecutionTimeoutError || error instanceof KernelDiedError) {
       for (const image of error.images) io.err(`Image: ${printable(image)}`);
-      io.err(printable(error.message));
+      io.err(printableEnd(error));
     } else throw error;
   }
 }

@@ -3,7 +3,11 @@
  *
  * @module
  */
-import type { CodeExecutionError } from "../../base/errors.ts";
+import type {
+  CodeExecutionError,
+  ExecutionTimeoutError,
+  KernelDiedError,
+} from "../../base/errors.ts";
 import { printable } from "../../base/log.ts";
 import { terminalSize } from "../../base/terminal.ts";
 import { missingModule } from "../../kernel/traceback.ts";
@@ -29,6 +33,15 @@ export { printable, terminalSize };
  */
 export function printableOutput(text: string): string {
   return text.split("\r").map(printable).join("\r");
+}
+
+/** Why code was ended, and where it was then, made safe for a terminal. */
+export function printableEnd(
+  { message, outputs }: ExecutionTimeoutError | KernelDiedError,
+): string {
+  const last = outputs.at(-1);
+  const place = last?.type === "error" ? `${last.traceback.join("\n").trimEnd()}\n` : "";
+  return printable(`${place}ipybox: ${message}`);
 }
 
 /** The traceback of an error, made safe for a terminal, with the command that may help. */

@@ -6,7 +6,13 @@
 import { anySignal } from "../../base/signals.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { AnswerLine } from "./answerer.ts";
-import { type CodeLine, type CommandIo, type KeyInput, StdoutClosedError } from "../command.ts";
+import {
+  type CodeLine,
+  type CommandIo,
+  EndSignal,
+  type KeyInput,
+  StdoutClosedError,
+} from "../command.ts";
 
 /** The I/O of a running command line; disposing it gives the signals back. */
 export class Terminal implements CommandIo, Disposable {
@@ -18,19 +24,21 @@ export class Terminal implements CommandIo, Disposable {
   #interrupt = new AbortController();
   #input = new TerminalInput();
   #onInterrupt: (() => void) | undefined;
-  #onSignal = () => {
+  #onSignal = (exitCode: number) => {
     // The first Ctrl-C asks for a clean end; who asks twice does not want to wait for it.
     if (this.#interrupt.signal.aborted) {
       this.#input[Symbol.dispose]();
-      Deno.exit(130);
+      Deno.exit(exitCode);
     }
-    this.#interrupt.abort(new DOMException("Interrupted", "AbortError"));
+    this.#interrupt.abort(new EndSignal(exitCode));
   };
-  #onSigint = () => (this.#onInterrupt ?? this.#onSignal)();
+  readonly #listeners: readonly (readonly [Deno.Signal, () => void])[] = [
+    ["SIGINT", () => this.#onInterrupt === undefined ? this.#onSignal(130) : this.#onInterrupt()],
+    ...END_SIGNALS.map(([signal, code]) => [signal, () => this.#onSignal(code)] as const),
+  ];
 
   constructor() {
-    Deno.addSignalListener("SIGINT", this.#onSigint);
-    for (const signal of END_SIGNALS) Deno.addSignalListener(signal, this.#onSignal);
+    for (const [signal, listener] of this.#listeners) Deno.addSignalListener(signal, listener);
   }
 
   get signal(): AbortSignal {
@@ -98,15 +106,14 @@ export class Terminal implements CommandIo, Disposable {
 
   [Symbol.dispose](): void {
     this.#input[Symbol.dispose]();
-    Deno.removeSignalListener("SIGINT", this.#onSigint);
-    for (const signal of END_SIGNALS) Deno.removeSignalListener(signal, this.#onSignal);
+    for (const [signal, listener] of this.#listeners) Deno.removeSignalListener(signal, listener);
   }
 }
 
-/** Signals that end the command; a terminal that is closed sends SIGHUP. */
-const END_SIGNALS: readonly Deno.Signal[] = Deno.build.os === "windows"
+/** Signals that end the command, and its exit code then; a terminal that is closed sends SIGHUP. */
+const END_SIGNALS: readonly (readonly [Deno.Signal, number])[] = Deno.build.os === "windows"
   ? []
-  : ["SIGTERM", "SIGHUP"];
+  : [["SIGTERM", 143], ["SIGHUP", 129]];
 
 /**
  * A question's last line in bold, which nothing else here is: code and servers cannot write it, as

@@ -12,7 +12,7 @@ import { type Login, LoginStore } from "./store.ts";
 /** What became of a login that was to end. */
 export type LogoutEnd = "none" | "revoked" | "deleted" | "refused";
 
-/** Options of {@linkcode forgetLogin}. */
+/** Options of {@linkcode forgetLogin} and {@linkcode hasLogin}. */
 export interface LogoutOptions {
   /** The folder where executed code writes; its `.env` fills `${VAR}`. */
   readonly workspace?: string;
@@ -33,28 +33,52 @@ export async function forgetLogin(
   params: HttpServerParams,
   options: LogoutOptions = {},
 ): Promise<LogoutEnd> {
-  const { workspace, loginsFolder, signal } = options;
-  const lookup = options.variables ?? await variableLookup(workspace);
-  const { url, oauth } = params;
-  const own = oauth === false || oauth === undefined ? {} : oauth;
-  const { clientSecret, privateKey, ...known } = own;
-  // A secret that is not set any more must not keep the login from being deleted.
-  const filled = fillVariables(serverName, { url, oauth: known }, lookup);
-  const server = new URL(filled.url);
-  const { clientId } = filled.oauth;
-  const store = await LoginStore.find(server, { clientId, workspace, folder: loginsFolder });
+  const { signal } = options;
+  const { store, server, lookup, oauth } = await findLogin(serverName, params, options);
+  const { clientSecret, privateKey } = ownOf(params);
   using _lock = await store?.lock(signal);
   const login = await store?.read();
   if (store === undefined || login === undefined) return "none";
   await store.remove(); // first: whatever comes, it is gone from here
   try {
-    const secrets = fillVariables(serverName, { url, oauth: { clientSecret, privateKey } }, lookup);
-    const client = { ...filled.oauth, ...secrets.oauth };
+    const own = { url: params.url, oauth: { clientSecret, privateKey } };
+    const secrets = fillVariables(serverName, own, lookup);
+    const client = { ...oauth, ...secrets.oauth };
     return await revoke(login, { server, params: client, signal }) ? "revoked" : "deleted";
   } catch {
     signal?.throwIfAborted();
     return "refused"; // what went wrong at an authorization server may quote the token
   }
+}
+
+/** Whether a server's login is stored here. Only the server knows whether it is still valid. */
+export async function hasLogin(
+  serverName: string,
+  params: HttpServerParams,
+  options: LogoutOptions = {},
+): Promise<boolean> {
+  const login = await (await findLogin(serverName, params, options)).store?.read();
+  return login?.accessToken !== undefined || login?.refreshToken !== undefined;
+}
+
+/** Finds the place of a server's login, and what it takes to end it, without its secrets. */
+async function findLogin(
+  serverName: string,
+  params: HttpServerParams,
+  { workspace, loginsFolder: folder, variables }: LogoutOptions,
+) {
+  const lookup = variables ?? await variableLookup(workspace);
+  // A secret that is not set any more must not keep the login from being deleted.
+  const { clientSecret: _secret, privateKey: _key, ...known } = ownOf(params);
+  const { url, oauth } = fillVariables(serverName, { url: params.url, oauth: known }, lookup);
+  const server = new URL(url);
+  const store = await LoginStore.find(server, { clientId: oauth.clientId, workspace, folder });
+  return { store, server, lookup, oauth };
+}
+
+/** What the user has set of the login. */
+function ownOf({ oauth }: HttpServerParams): OAuthParams {
+  return oauth === false || oauth === undefined ? {} : oauth;
 }
 
 interface RevocationContext {

@@ -10,6 +10,8 @@ from traceback import walk_tb
 from types import TracebackType
 from typing import Optional
 
+from .source import is_running
+
 __all__ = ["HEADER", "call_frames", "frames_in_cells"]
 
 #: What a traceback begins with, as IPython writes it, for the name of the exception.
@@ -45,4 +47,4 @@ def _frames(traceback: Optional[TracebackType]) -> Iterator[tuple[bool, str]]:
             where += f", in {name}"
         text = linecache.getline(file, line, frame.f_globals).strip()
         shown = text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + "…"
-        yield cell is not None, f"{where}\n----> {line} {shown}\n"
+        yield cell is not None or is_running(file), f"{where}\n----> {line} {shown}\n"

@@ -7,17 +7,17 @@ from types import FrameType
 from typing import Optional
 
 _running: Optional[str] = None
-_skipped = 0
 
 
-def set_running(file_name: Optional[str], skipped: int = 0) -> None:
-    """Tell under which file name the code that is executed now was compiled.
-
-    ``skipped`` is how many of its first lines were left out.
-    """
-    global _running, _skipped
+def set_running(file_name: Optional[str]) -> None:
+    """Tell under which file name the code that is executed now was compiled."""
+    global _running
     _running = file_name
-    _skipped = skipped
+
+
+def is_running(file_name: str) -> bool:
+    """Tell whether code of that file name is what is executed now."""
+    return file_name == _running
 
 
 def calling_line() -> Optional[int]:
@@ -26,7 +26,7 @@ def calling_line() -> Optional[int]:
         return None
     frame: Optional[FrameType] = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename == _running:
-            return frame.f_lineno + _skipped
+        if is_running(frame.f_code.co_filename):
+            return frame.f_lineno
         frame = frame.f_back
     return None

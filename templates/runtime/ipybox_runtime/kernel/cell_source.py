@@ -1,6 +1,6 @@
 """Tells the runtime which code is executed, so that calls can say from which line they come."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from ..source import set_running
 
@@ -17,8 +17,7 @@ def install(shell: "InteractiveShell") -> None:
         depth += 1
         if depth == 1:
             raw = info.raw_cell
-            name = shell.compile.get_code_name(raw, raw, shell.execution_count)
-            set_running(name, _leading_empty_lines(raw))
+            set_running(shell.compile.get_code_name(raw, raw, shell.execution_count))
 
     def leave(_result: object = None) -> None:
         nonlocal depth
@@ -28,8 +27,33 @@ def install(shell: "InteractiveShell") -> None:
 
     shell.events.register("pre_run_cell", enter)
     shell.events.register("post_run_cell", leave)
+    _keep_line_numbers(shell)
 
 
-def _leading_empty_lines(code: str) -> int:
-    """Count the lines that IPython leaves out at the start."""
-    return code[: len(code) - len(code.lstrip())].count("\n")
+def name_next(shell: Any, path: str) -> None:
+    """Have the cell that is run next known as the file that its code was read from."""
+    compiler = shell.compile
+    name_of_cell, label = compiler.get_code_name, compiler.format_code_name
+    script: Optional[str] = None
+
+    def get_code_name(raw: str, code: str, number: int) -> str:
+        nonlocal script
+        script = raw if script is None else script
+        return path if raw == script else name_of_cell(raw, code, number)
+
+    def format_code_name(name: str) -> Any:
+        return None if name == path else label(name)  # without a label it is shown as a file
+
+    vars(compiler)["get_code_name"] = get_code_name
+    vars(compiler)["format_code_name"] = format_code_name
+
+
+def _keep_line_numbers(shell: Any) -> None:
+    """Put back the empty lines that IPython leaves out at the start of a cell."""
+    transform = shell.transform_cell
+
+    def transform_cell(raw: str) -> str:
+        start = raw[: len(raw) - len(raw.lstrip())]
+        return "\n" * start.count("\n") + transform(raw)
+
+    vars(shell)["transform_cell"] = transform_cell
