@@ -149,6 +149,7 @@ export class CodeChecker implements Disposable {
       tools,
       isComplete: findings !== undefined,
       text: look.text,
+      file: look.file,
     });
   }
 

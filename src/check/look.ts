@@ -3,6 +3,8 @@ import type { CellRange } from "./language_server.ts";
 
 /** What the kernel knows of code before it runs. */
 export interface Look {
+  /** The file that it was read from. */
+  readonly file: string | null;
   /** The code as IPython runs it, without comments. */
   readonly text: string;
   /** Whether it may set names that nobody can read off it. */
@@ -31,6 +33,7 @@ export interface Look {
 
 /** Code that Python cannot read. */
 export interface BadSyntax {
+  readonly file: string | null;
   readonly name: string;
   readonly message: string;
   readonly line: number;
@@ -45,6 +48,7 @@ const range = z.tuple([z.number(), z.number(), z.number(), z.number()]).transfor
 );
 
 const look: z.ZodType<Look> = z.object({
+  file: z.string().nullable(),
   text: z.string(),
   dynamic: z.boolean(),
   imports: z.array(z.string()),
@@ -57,7 +61,8 @@ const look: z.ZodType<Look> = z.object({
   calls: z.tuple([z.number(), z.number()]).nullable(),
 });
 
-const syntax: z.ZodType<{ readonly syntax: BadSyntax }> = z.object({
+const syntax = z.object({
+  file: z.string().nullable(),
   syntax: z.object({
     name: z.enum(["SyntaxError", "IndentationError", "TabError"]).catch("SyntaxError"),
     message: z.string(),
@@ -71,7 +76,7 @@ const syntax: z.ZodType<{ readonly syntax: BadSyntax }> = z.object({
 export function parseLook(answer: string): { look: Look } | { syntax: BadSyntax } | undefined {
   const json: unknown = JSON.parse(answer);
   const bad = syntax.safeParse(json);
-  if (bad.success) return { syntax: bad.data.syntax };
+  if (bad.success) return { syntax: { file: bad.data.file, ...bad.data.syntax } };
   const good = look.safeParse(json);
   return good.success ? { look: good.data } : undefined;
 }

@@ -32,6 +32,7 @@ export class CheckReport {
   /** Whether the whole check was made: not where it took too long, or where ty is not installed. */
   readonly isComplete: boolean;
   readonly #lines: readonly string[];
+  readonly #file: string | null;
 
   /**
    * Nothing was checked.
@@ -51,20 +52,22 @@ export class CheckReport {
    *
    * @param parts What was found.
    * @param parts.text The code that was checked.
+   * @param parts.file The file that it was read from.
    */
   constructor(
-    { problems, notes, tools, isComplete, text }:
+    { problems, notes, tools, isComplete, text, file = null }:
       & Pick<
         CheckReport,
         "problems" | "notes" | "tools" | "isComplete"
       >
-      & { readonly text: string },
+      & { readonly text: string; readonly file?: string | null },
   ) {
     this.problems = problems;
     this.notes = notes;
     this.tools = tools;
     this.isComplete = isComplete;
     this.#lines = text.split("\n");
+    this.#file = file;
   }
 
   /**
@@ -74,7 +77,7 @@ export class CheckReport {
    * @returns The report.
    * @internal
    */
-  static ofSyntax({ name, message, line, column, source }: BadSyntax): CheckReport {
+  static ofSyntax({ file, name, message, line, column, source }: BadSyntax): CheckReport {
     const at = { line: Math.max(0, line - 1), column: Math.max(0, column - 1) };
     const problem = {
       ...at,
@@ -84,7 +87,14 @@ export class CheckReport {
       evalue: message,
     };
     const text = "\n".repeat(at.line) + source;
-    return new CheckReport({ problems: [problem], notes: [], tools: [], isComplete: true, text });
+    return new CheckReport({
+      problems: [problem],
+      notes: [],
+      tools: [],
+      isComplete: true,
+      text,
+      file,
+    });
   }
 
   /**
@@ -125,7 +135,7 @@ export class CheckReport {
     const end = endLine === line ? endColumn : source.length;
     const carets = Math.max(1, Math.min(end - column, shown.length - (column - start)));
     return [
-      `  Cell, line ${line + 1}`,
+      this.#file === null ? `  Cell, line ${line + 1}` : `  File ${this.#file}:${line + 1}`,
       `    ${shown}`,
       `    ${" ".repeat(column - start)}${"^".repeat(carets)}`,
     ].join("\n");

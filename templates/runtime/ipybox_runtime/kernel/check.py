@@ -45,6 +45,7 @@ class Answer:
 def look(code: str) -> Answer:
     """Tell what there is to know of a cell before it runs; nothing of it runs."""
     shell: Any = get_ipython()
+    file = _file_of(shell, code)
     try:
         text = shell.transform_cell(code)
         tree = ast.parse(text)
@@ -57,10 +58,16 @@ def look(code: str) -> Answer:
             "column": error.offset or 1,
             "source": (error.text or "").rstrip("\n"),
         }
-        return Answer({"syntax": syntax})
+        return Answer({"syntax": syntax, "file": file})
     except (ValueError, RecursionError, MemoryError, OverflowError):
         return Answer({})  # running it says why
-    return Answer(_Look(text, tree, shell.user_ns).report())
+    return Answer({**_Look(text, tree, shell.user_ns).report(), "file": file})
+
+
+def _file_of(shell: Any, code: str) -> Optional[str]:
+    """Tell the file that code was read from, as its tracebacks would name it."""
+    name: str = shell.compile.get_code_name(code, code, 0)
+    return name if shell.compile.format_code_name(name) is None else None
 
 
 class _Look:
