@@ -518,7 +518,10 @@ export class CodeExecutor implements AsyncDisposable {
       yield { type: "check", report };
     }
     if (error === undefined) return;
-    if (this.#checkMode === "block") throw error;
+    if (this.#checkMode === "block") {
+      this.#state = "kept";
+      throw error;
+    }
     yield { type: "note", text: `[ipybox] The check of the code says:\n${report}` };
   }
 

@@ -67,7 +67,8 @@ def look(code: str) -> Answer:
 def _file_of(shell: Any, code: str) -> Optional[str]:
     """Tell the file that code was read from, as its tracebacks would name it."""
     name: str = shell.compile.get_code_name(code, code, 0)
-    return name if shell.compile.format_code_name(name) is None else None
+    name_of_cell: str = type(shell.compile).get_code_name(shell.compile, code, code, 0)
+    return None if name == name_of_cell else name
 
 
 class _Look:
