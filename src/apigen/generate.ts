@@ -4,16 +4,25 @@
  * @module
  */
 import { assetTree } from "../assets/mod.ts";
-import { McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
+import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
 import { shellWord } from "../mcp/launch.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
+import { type ObservedResults, resultsToJson } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, keyOf, toJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
-import { type Files, firstSentence, writeFolder, writeStubs } from "./package.ts";
+import {
+  declaresResult,
+  type Files,
+  firstSentence,
+  parseListing,
+  readListing,
+  writeFolder,
+  writeStubs,
+} from "./package.ts";
 import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
 import {
   LIST_WORK,
@@ -45,6 +54,8 @@ interface ToolListing {
   readonly serverInfo?: unknown;
   /** The server's instructions for its users. */
   readonly instructions?: string;
+  /** What the results of tools have been like, by the tools' names. */
+  readonly results?: ReadonlyMap<string, ObservedResults>;
 }
 
 /** Options for {@linkcode generatePackage}. */
@@ -55,7 +66,8 @@ interface GeneratePackageOptions {
 
 /**
  * Generates the Python package for a server's tools. It takes the place of an older one as a whole;
- * what a user has added to a module stays.
+ * what a user has added to a module stays, and so does what is known of the results of tools whose
+ * definition is the same.
  */
 export async function generatePackage(
   serverName: string,
@@ -63,7 +75,8 @@ export async function generatePackage(
   options: GeneratePackageOptions,
 ): Promise<GeneratedTool[]> {
   checkServerName(serverName);
-  const { files, tools } = renderFiles(serverName, listing);
+  const results = listing.results ?? await knownResults(serverName, listing, options);
+  const { files, tools } = renderFiles(serverName, { ...listing, results });
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   await writeStubs(options.rootDir);
   let former: Files | undefined;
@@ -76,6 +89,30 @@ export async function generatePackage(
     },
   });
   return tools;
+}
+
+/** What the package that is there knows of the results of tools that have not changed. */
+async function knownResults(
+  serverName: string,
+  listing: ToolListing,
+  { rootDir }: GeneratePackageOptions,
+): Promise<ReadonlyMap<string, ObservedResults>> {
+  const before = await readListing(rootDir, serverName).catch((error: unknown) => {
+    if (error instanceof ConfigError) return undefined; // it is replaced
+    throw error;
+  });
+  if (before === undefined || before.results.size === 0) return new Map();
+  const now = new Map(
+    withWork(READ_LIST_WORK, () => readTools(listing)).flatMap((entry) =>
+      "reason" in entry ? [] : [[entry.name, keyOf(entry.definition)]]
+    ),
+  );
+  const same = before.tools.map((tool) => ({ name: textOf(tool.get("name")), key: keyOf(tool) }))
+    .filter(({ name, key }) => now.get(name) === key);
+  return new Map(same.flatMap(({ name }) => {
+    const results = before.results.get(name);
+    return results === undefined ? [] : [[name, results]];
+  }));
 }
 
 /** A package that is not written yet. */
@@ -92,16 +129,23 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
   const about = aboutServer(listing);
   const { files, summaries, definitions, tools } = withWork(
     LIST_WORK,
-    () => renderTools(serverName, entries),
+    () => renderTools(serverName, entries, listing.results),
   );
   files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
-  files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
+  const object = listingOf(serverName, about, definitions);
+  const results = resultsOf(definitions, listing.results);
+  if (results !== undefined) object.set("results", results);
+  files.set("schema.json", renderDefinitions(object));
   files.set("py.typed", "");
   return { files, tools };
 }
 
 /** The modules of all tools for which there is work left. */
-function renderTools(serverName: string, entries: readonly ToolEntry[]) {
+function renderTools(
+  serverName: string,
+  entries: readonly ToolEntry[],
+  results: ToolListing["results"],
+) {
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
   const modules = moduleNames(names);
   const files = new Map<string, string>();
@@ -111,7 +155,7 @@ function renderTools(serverName: string, entries: readonly ToolEntry[]) {
     if ("reason" in entry) return { tool: entry.name, module: null, warnings: [entry.reason] };
     const module = modules.get(entry.name) ?? "";
     const origin: ModuleOrigin = { server: serverName, tool: entry.name, module };
-    const rendered = renderTool(origin, entry.definition);
+    const rendered = renderTool(origin, entry.definition, results?.get(entry.name));
     if (rendered === undefined) return { tool: entry.name, module: null, warnings: [LEFT_OUT] };
     const { model, text } = rendered;
     definitions.push(entry.definition);
@@ -156,6 +200,7 @@ const LEFT_OUT =
 function renderTool(
   origin: ModuleOrigin,
   definition: JsonObject,
+  results: ObservedResults | undefined,
 ): { model: ModuleModel; text: string } | undefined {
   const render = (build: () => ModuleModel) =>
     withWork(workLeft() / 4, () => { // so that some tools do not take all of it
@@ -164,7 +209,7 @@ function renderTool(
       return { model, text: renderModule(model) };
     });
   try {
-    return render(() => buildModule(origin, definition));
+    return render(() => buildModule(origin, definition, results));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     const reason =
@@ -262,12 +307,25 @@ function listingOf(
   serverName: string,
   { info, instructions }: ServerWords,
   definitions: readonly JsonObject[],
-): JsonObject {
+): Map<string, Json> {
   const object = new Map<string, Json>([["server", serverName]]);
   if (info !== undefined) object.set("serverInfo", info);
   if (instructions !== "") object.set("instructions", instructions);
   object.set("tools", definitions);
   return object;
+}
+
+/** What is known of the results of tools that do not declare them. */
+function resultsOf(
+  definitions: readonly JsonObject[],
+  results: ToolListing["results"] = new Map(),
+): Json | undefined {
+  const known = definitions.filter((definition) => !declaresResult(definition)).flatMap((tool) => {
+    const name = textOf(tool.get("name"));
+    const found = results.get(name);
+    return found === undefined ? [] : [[name, toJson(resultsToJson(found)) ?? null] as const];
+  });
+  return known.length === 0 ? undefined : new Map(known);
 }
 
 /** Whether a file in a package is one of ours, so that it goes when its tool does. */
@@ -280,9 +338,7 @@ function isGeneratedFile(name: string, text: string | undefined): boolean {
 /** What had been generated before, made again from the definitions beside it. */
 function formerFiles(serverName: string, old: Files): Files {
   try {
-    const json = toJson(JSON.parse(old.get("schema.json") ?? ""));
-    const tools = isObject(json) ? json.get("tools") : undefined;
-    return isArray(tools) ? renderFiles(serverName, { tools }).files : new Map();
+    return renderFiles(serverName, parseListing("", old.get("schema.json") ?? "")).files;
   } catch {
     return new Map(); // without them, generated code is told by its looks
   }
