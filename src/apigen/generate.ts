@@ -3,27 +3,28 @@
  *
  * @module
  */
+import { join } from "node:path";
 import { assetTree } from "../assets/mod.ts";
 import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
 import { shellWord } from "../mcp/launch.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
-import { type ObservedResults, resultsToJson } from "../json/shape.ts";
+import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isObject, type Json, type JsonObject, keyOf, toJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, toJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
 import {
-  declaresResult,
   type Files,
+  findStaleTools,
   firstSentence,
   parseListing,
   readListing,
   writeFolder,
   writeStubs,
 } from "./package.ts";
-import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
+import { renderDefinitions, renderModule, renderPackage, renderResults } from "./render.ts";
 import {
   LIST_WORK,
   READ_LIST_WORK,
@@ -44,6 +45,9 @@ export interface GeneratedTool {
   readonly warnings: readonly string[];
 }
 
+/** What the results of tools have been like, by the tools' names. */
+type Results = ReadonlyMap<string, ObservedResults>;
+
 /** What a server says of itself and of its tools. */
 interface ToolListing {
   /** The tools of all pages of `tools/list`, as they came. */
@@ -54,8 +58,8 @@ interface ToolListing {
   readonly serverInfo?: unknown;
   /** The server's instructions for its users. */
   readonly instructions?: string;
-  /** What the results of tools have been like, by the tools' names. */
-  readonly results?: ReadonlyMap<string, ObservedResults>;
+  /** What is known of results; what the package that is there knows where nothing is given. */
+  readonly results?: Results;
 }
 
 /** Options for {@linkcode generatePackage}. */
@@ -75,7 +79,7 @@ export async function generatePackage(
   options: GeneratePackageOptions,
 ): Promise<GeneratedTool[]> {
   checkServerName(serverName);
-  const results = listing.results ?? await knownResults(serverName, listing, options);
+  const results = limited(listing.results ?? await knownResults(serverName, listing, options));
   const { files, tools } = renderFiles(serverName, { ...listing, results });
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   await writeStubs(options.rootDir);
@@ -94,25 +98,25 @@ export async function generatePackage(
 /** What the package that is there knows of the results of tools that have not changed. */
 async function knownResults(
   serverName: string,
-  listing: ToolListing,
+  { tools }: ToolListing,
   { rootDir }: GeneratePackageOptions,
-): Promise<ReadonlyMap<string, ObservedResults>> {
+): Promise<Results> {
   const before = await readListing(rootDir, serverName).catch((error: unknown) => {
     if (error instanceof ConfigError) return undefined; // it is replaced
     throw error;
   });
   if (before === undefined || before.results.size === 0) return new Map();
-  const now = new Map(
-    withWork(READ_LIST_WORK, () => readTools(listing)).flatMap((entry) =>
-      "reason" in entry ? [] : [[entry.name, keyOf(entry.definition)]]
-    ),
-  );
-  const same = before.tools.map((tool) => ({ name: textOf(tool.get("name")), key: keyOf(tool) }))
-    .filter(({ name, key }) => now.get(name) === key);
-  return new Map(same.flatMap(({ name }) => {
-    const results = before.results.get(name);
-    return results === undefined ? [] : [[name, results]];
-  }));
+  const { changed, removed } = await findStaleTools(join(rootDir, serverName), tools);
+  const stale = new Set([...changed, ...removed]);
+  return new Map([...before.results].filter(([name]) => !stale.has(name)));
+}
+
+/** Characters of what a package keeps of results. */
+const MAX_RESULTS = 2 ** 20;
+
+function limited(results: Results): Results {
+  let room = MAX_RESULTS;
+  return new Map([...results].filter((entry) => (room -= renderResults([entry]).length) >= 0));
 }
 
 /** A package that is not written yet. */
@@ -132,10 +136,10 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
     () => renderTools(serverName, entries, listing.results),
   );
   files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
-  const object = listingOf(serverName, about, definitions);
-  const results = resultsOf(definitions, listing.results);
-  if (results !== undefined) object.set("results", results);
-  files.set("schema.json", renderDefinitions(object));
+  files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
+  if (listing.results !== undefined && listing.results.size > 0) {
+    files.set("observed.json", renderResults(listing.results));
+  }
   files.set("py.typed", "");
   return { files, tools };
 }
@@ -144,7 +148,7 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
 function renderTools(
   serverName: string,
   entries: readonly ToolEntry[],
-  results: ToolListing["results"],
+  results: Results | undefined,
 ) {
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
   const modules = moduleNames(names);
@@ -307,7 +311,7 @@ function listingOf(
   serverName: string,
   { info, instructions }: ServerWords,
   definitions: readonly JsonObject[],
-): Map<string, Json> {
+): JsonObject {
   const object = new Map<string, Json>([["server", serverName]]);
   if (info !== undefined) object.set("serverInfo", info);
   if (instructions !== "") object.set("instructions", instructions);
@@ -315,22 +319,16 @@ function listingOf(
   return object;
 }
 
-/** What is known of the results of tools that do not declare them. */
-function resultsOf(
-  definitions: readonly JsonObject[],
-  results: ToolListing["results"] = new Map(),
-): Json | undefined {
-  const known = definitions.filter((definition) => !declaresResult(definition)).flatMap((tool) => {
-    const name = textOf(tool.get("name"));
-    const found = results.get(name);
-    return found === undefined ? [] : [[name, toJson(resultsToJson(found)) ?? null] as const];
-  });
-  return known.length === 0 ? undefined : new Map(known);
-}
+const DATA_FILES: ReadonlySet<string> = new Set([
+  "__init__.py",
+  "schema.json",
+  "observed.json",
+  "py.typed",
+]);
 
 /** Whether a file in a package is one of ours, so that it goes when its tool does. */
 function isGeneratedFile(name: string, text: string | undefined): boolean {
-  if (name === "__init__.py" || name === "schema.json" || name === "py.typed") return true;
+  if (DATA_FILES.has(name)) return true;
   if (name === "__pycache__") return true;
   return name.endsWith(".py") && (text?.slice(0, 1_000).includes("(generated by ipybox") ?? false);
 }
@@ -338,7 +336,8 @@ function isGeneratedFile(name: string, text: string | undefined): boolean {
 /** What had been generated before, made again from the definitions beside it. */
 function formerFiles(serverName: string, old: Files): Files {
   try {
-    return renderFiles(serverName, parseListing("", old.get("schema.json") ?? "")).files;
+    const schema = old.get("schema.json") ?? "";
+    return renderFiles(serverName, parseListing("", schema, old.get("observed.json"))).files;
   } catch {
     return new Map(); // without them, generated code is told by its looks
   }

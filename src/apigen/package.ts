@@ -231,11 +231,12 @@ export async function readListing(
 ): Promise<PackageListing | undefined> {
   const path = join(root, server, "schema.json");
   const text = await readHostileFile(path);
-  return text === undefined ? undefined : parseListing(path, text);
+  if (text === undefined) return undefined;
+  return parseListing(path, text, await readHostileFile(join(root, server, "observed.json")));
 }
 
-/** Parses the text of a `schema.json`. */
-export function parseListing(path: string, text: string): PackageListing {
+/** Parses the texts of a `schema.json` and an `observed.json`. */
+export function parseListing(path: string, text: string, observed = "{}"): PackageListing {
   const damaged = (cause?: unknown) =>
     new ConfigError(`${path} is damaged: register the server again`, { cause });
   let raw: unknown;
@@ -248,7 +249,7 @@ export function parseListing(path: string, text: string): PackageListing {
   }
   const tools = isObject(json) ? json.get("tools") : undefined;
   if (!isArray(tools) || !isRecord(raw)) throw damaged();
-  const { serverInfo, instructions, results } = raw;
+  const { serverInfo, instructions } = raw;
   return {
     tools: tools.map((tool) => {
       if (isObject(tool) && typeof tool.get("name") === "string") return tool;
@@ -256,11 +257,20 @@ export function parseListing(path: string, text: string): PackageListing {
     }),
     serverInfo,
     instructions: typeof instructions === "string" ? instructions : "",
-    results: new Map(
-      Object.entries(isRecord(results) ? results : {})
-        .map(([name, observed]) => [name, resultsFromJson(observed)]),
-    ),
+    results: parseResults(observed),
   };
+}
+
+/** One that is damaged says nothing: it is made again of what calls show. */
+function parseResults(text: string): Map<string, ObservedResults> {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    return new Map();
+  }
+  const results = isRecord(json) ? Object.entries(json) : [];
+  return new Map(results.map(([name, observed]) => [name, resultsFromJson(observed)]));
 }
 
 function hintsOf(annotations: Json | undefined): Record<string, boolean> {

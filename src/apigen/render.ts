@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { type ObservedResults, resultsToJson } from "../json/shape.ts";
 import { asset, type AssetPath } from "../assets/mod.ts";
 import { writeJson } from "./json.ts";
 import { breakable, docstring, laidOut, literal, WIDTH } from "./python.ts";
@@ -205,6 +206,14 @@ function importOf(name: string): string {
 /** The text of a package's `schema.json`. */
 export function renderDefinitions(definitions: Parameters<typeof writeJson>[0]): string {
   return writeJson(definitions, 2) + "\n";
+}
+
+/** The text of a package's `observed.json`, a line for each tool. */
+export function renderResults(results: Iterable<readonly [string, ObservedResults]>): string {
+  const lines = [...results].map(([name, observed]) =>
+    `${JSON.stringify(name)}: ${JSON.stringify(resultsToJson(observed))}`
+  );
+  return `{\n${lines.join(",\n")}\n}\n`;
 }
 
 // Fills the templates of `templates/package/`, which are Python whose holes are names.
