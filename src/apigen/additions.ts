@@ -25,8 +25,10 @@ export function withAdditions(
 ): string {
   const ours = [...statementsOf(generated), ...statementsOf(former ?? "")];
   const texts = new Set(ours.map((statement) => statement.text));
+  // What was not generated before is the user's, also where it has the name of something new.
   const names = new Set(
-    ours.filter((statement) => !statement.isImport).flatMap((statement) => statement.names),
+    statementsOf(former ?? generated).filter((statement) => !statement.isImport)
+      .flatMap((statement) => statement.names),
   );
   const added = statementsOf(present).filter((statement) =>
     !texts.has(statement.text) && !statement.names.some((name) => names.has(name)) &&

@@ -52,7 +52,7 @@ export async function learn(server: string, options: LearnOptions): Promise<numb
     if (results === undefined) io.err(`${server}.${module}: its result is not JSON`);
     else {
       const signature = signatureOf({ server, module, tool: name }, definition, results);
-      io.out(`${server}.${printable(signature)}\n`);
+      io.out(`from mcptools.${server} import ${module}\n${printable(signature)}\n`);
     }
   }
   return failed.size === 0 ? EXIT.ok : EXIT.failed;

@@ -212,7 +212,7 @@ def parse_json(answer: ToolResult) -> Any:
     try:
         return json.loads(answer.text)
     except (ValueError, RecursionError):
-        message = f"The result is not JSON; run() returns it as text. The tool sent: {_words(answer)}"
+        message = f"The result is not JSON; run() gives its text. The tool sent: {_words(answer)}"
         raise MismatchedResultError(message, answer) from None
 
 
