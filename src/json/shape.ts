@@ -53,8 +53,8 @@ const MAX_FIELDS = 100;
 const MAX_NODES = 300;
 /** Items of a list that are looked at. */
 const MAX_ITEMS = 100;
-/** Values that one look takes in. */
-const MAX_VISITS = 20_000;
+/** Values that one look takes in, or somewhat more. */
+const MAX_VISITS = 10_000;
 /** A name that is longer is data. */
 const MAX_NAME = 64;
 /** Counts stop there. */
@@ -87,15 +87,16 @@ function look(value: ExactJson, depth: number, left: { visits: number }): Shape 
       return { scalars: [Number.isInteger(value) ? "int" : "float"] };
   }
   if (isRawNumber(value)) return { scalars: [/[.eE]/.test(value.rawJSON) ? "float" : "int"] };
-  left.visits--;
-  const isTooMuch = depth === 0 || left.visits < 0;
+  const isTooMuch = depth === 0 || left.visits <= 0;
   const lookAt = (inner: ExactJson) => look(inner, depth - 1, left);
   if (isList(value)) {
-    const items = isTooMuch ? [] : value.slice(0, MAX_ITEMS).map(lookAt);
-    return { scalars: [], items: items.reduce(merge, NOTHING) };
+    const items = isTooMuch ? [] : value.slice(0, MAX_ITEMS);
+    left.visits -= items.length;
+    return { scalars: [], items: items.map(lookAt).reduce(merge, NOTHING) };
   }
   if (isTooMuch) return { scalars: [], object: ANY_MAPPING };
   const names = Object.keys(value);
+  left.visits -= Math.min(names.length, MAX_ITEMS);
   const shapes = names.slice(0, MAX_ITEMS).map((name) => lookAt(value[name] ?? null));
   const isMapping = names.length > MAX_FIELDS || names.some(isData) || areAlike(shapes);
   const object: ObjectShape = isMapping

@@ -9,6 +9,7 @@ import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
 import { Alarm } from "../base/alarm.ts";
 import type { Logger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
+import { RateLimit } from "../base/rate_limit.ts";
 import {
   isPlainFile,
   lockPlainFolder,
@@ -37,7 +38,12 @@ export interface ToolShape {
 }
 
 /** A text that is longer is not parsed again for its shape. */
-const MAX_TEXT = 2 ** 20;
+const MAX_TEXT = 2 ** 19;
+/** How many characters of results are looked at: so many at once, and so many a second. */
+const BURST = 2 ** 22;
+const PER_SECOND = 2 ** 18;
+/** What looking at a result takes that is parsed already. */
+const PARSED = 2 ** 13;
 /** How long results are gathered before they are written down. */
 const GATHER_MS = 5000;
 /** How large the file may be, in characters. The tools that were called last stay. */
@@ -49,6 +55,8 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   readonly #log: Logger;
   readonly #writing = new Mutex();
   readonly #gathering = new Alarm(() => void this.flush());
+  /** One process serves all sessions, and looking takes its time. */
+  readonly #looks = new RateLimit(PER_SECOND, BURST);
   #fresh = new Map<string, ToolShape>();
   #failed = false;
 
@@ -66,7 +74,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     const hash = target?.toolHash;
     if (status !== "ok" || result === undefined || hash === undefined) return;
     if (tool?.outputSchema !== undefined) return;
-    const json = jsonOf(result);
+    const json = this.#jsonOf(result);
     if (json === undefined) return;
     const { serverName: server, toolName } = call;
     const results = { calls: 1, shape: shapeOf(json) };
@@ -96,6 +104,24 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.flush();
     this.#gathering[Symbol.dispose]();
+  }
+
+  /** The JSON that a result is, which the runtime's `run_json()` gives to the code. */
+  #jsonOf({ structuredContent, content }: ToolResult): ExactJson | undefined {
+    if (structuredContent !== undefined) {
+      return this.#looks.take(PARSED) ? structuredContent : undefined;
+    }
+    const texts = content.flatMap(({ type, text }) => type === "text" ? [String(text)] : []);
+    const size = texts.reduce((sum, { length }) => sum + length, 0);
+    if (size > MAX_TEXT) return undefined;
+    const text = texts.join("\n");
+    if (!/^\s*[[{]/.test(text) || !this.#looks.take(size)) return undefined;
+    try {
+      return JSON.parse(text); // how numbers are spelled does not matter here
+    } catch (error) {
+      if (error instanceof SyntaxError) return undefined; // it only begins like JSON
+      throw error;
+    }
   }
 }
 
@@ -131,21 +157,6 @@ function add(all: Map<string, ToolShape>, shape: ToolShape): void {
   all.delete(key);
   const isSame = known?.hash === shape.hash;
   all.set(key, isSame ? { ...shape, results: mergeResults(known.results, shape.results) } : shape);
-}
-
-/** The JSON that a result is, which the runtime's `run_json()` gives to the code. */
-function jsonOf({ structuredContent, content }: ToolResult): ExactJson | undefined {
-  if (structuredContent !== undefined) return structuredContent;
-  const texts = content.flatMap(({ type, text }) => type === "text" ? [String(text)] : []);
-  if (texts.reduce((sum, { length }) => sum + length, 0) > MAX_TEXT) return undefined;
-  const text = texts.join("\n");
-  if (!/^\s*[[{]/.test(text)) return undefined;
-  try {
-    return JSON.parse(text); // how numbers are spelled does not matter here
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined; // it only begins like JSON
-    throw error;
-  }
 }
 
 /** Reads the file. One that is damaged says nothing, and is replaced. */
