@@ -56,7 +56,8 @@ function looksGenerated(statement: Statement, isKnown: boolean): boolean {
   if (/^from __future__ import/.test(statement.text)) return true;
   if (isKnown) return false;
   const base = /^class \w+\((\w+\[?)/.exec(statement.text)?.[1] ?? "";
-  return BASES.has(base) || /^\w+ = TypeAliasType\(/.test(statement.text);
+  return BASES.has(base) || /^\w+ = (?:TypeAliasType|TypedDict)\(/.test(statement.text) ||
+    /^(?:@tool\(Params\)\ndef run_json\(|run_json_async = )/.test(statement.text);
 }
 
 /** What the classes in generated modules derive from. */
