@@ -52,6 +52,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const workspace = await workspaceOf(parsed);
   const learnt = parsed.value("learn");
   if (learnt !== undefined) {
+    if (parsed.positional.length > 0) throw new UsageError("Option --learn takes no query");
     requireServerName(learnt);
     return await learn(learnt, { workspace, parsed, io });
   }

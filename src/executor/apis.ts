@@ -2,7 +2,6 @@ import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { learnResults } from "../apigen/learn.ts";
 import { findStaleTools, readPackage, removePackage, type StaleTools } from "../apigen/package.ts";
-import { ConfigError } from "../base/errors.ts";
 import { stderrLogger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import type { ToolRunner } from "../calls/runner.ts";
@@ -68,11 +67,10 @@ export class ServerApis {
       using _turn = await this.#writing.acquire();
       for (const [name, known] of Map.groupBy(shapes, ({ server }) => server)) {
         if (runner.registry.get(name) === undefined) continue;
-        await learnResults(this.#mcptools, name, known).catch((error: unknown) => {
-          if (!(error instanceof ConfigError)) throw error;
-          log.warn(`Cannot show what results of ${name} are like: ${error.message}`);
-        });
+        await learnResults(this.#mcptools, name, known);
       }
+    }).catch((error: unknown) => { // without it, sessions are as they were
+      log.warn(`Cannot add the types of results to the Python APIs: ${error}`);
     });
   }
 
