@@ -5,7 +5,7 @@
  */
 import { join } from "node:path";
 import { assetTree } from "../assets/mod.ts";
-import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
+import { McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
 import { shellWord } from "../mcp/launch.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
@@ -101,10 +101,8 @@ async function knownResults(
   { tools }: ToolListing,
   { rootDir }: GeneratePackageOptions,
 ): Promise<Results> {
-  const before = await readListing(rootDir, serverName).catch((error: unknown) => {
-    if (error instanceof ConfigError) return undefined; // it is replaced
-    throw error;
-  });
+  // What cannot be read is replaced, or nothing is written, for a reason that is said then.
+  const before = await readListing(rootDir, serverName).catch(() => undefined);
   if (before === undefined || before.results.size === 0) return new Map();
   const { changed, removed } = await findStaleTools(join(rootDir, serverName), tools);
   const stale = new Set([...changed, ...removed]);
