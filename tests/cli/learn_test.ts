@@ -68,6 +68,22 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
     }
   });
 
+  await step("code is checked as for run(); what results were like blocks nothing", async () => {
+    const cell = (code: string) =>
+      ipybox(["run", "--approve", "allow", "-c", `from mcptools.raw import look\n${code}`], {
+        cwd,
+      });
+    const right = await cell('print(look.run_json(id=3)["found"][0]["id"] + 4)');
+    assertEquals([right.code, right.stdout], [0, "7\n"], right.stderr);
+    const before = await called();
+    const wrong = await cell("look.run_json(idd=5)");
+    assertStringIncludes(wrong.stderr, "TypeError: raw.look.run_json() got an unexpected argument");
+    assertEquals(await called(), before);
+    const other = await cell('look.run(id=look.run_json(id=6)["other"])\n');
+    assertStringIncludes(other.stderr, "KeyError: 'other'");
+    assertEquals(await called(), [...before, 'called look {"id":6}']);
+  });
+
   await step("a server without an API cannot be learnt from", async () => {
     const { code, stderr } = await ipybox(["tools", "--learn", "nothing"], { cwd });
     assertEquals(code, 2);
