@@ -1,6 +1,6 @@
-import { assertEquals } from "@std/assert";
-import { isObject, toJson } from "./json.ts";
+import { assertEquals, assertStringIncludes } from "@std/assert";
 import { shapeOf } from "../json/shape.ts";
+import { isObject, type Json, toJson } from "./json.ts";
 import { signatureOf, stubOf } from "./signature.ts";
 import { stubOfModule } from "./stubs.ts";
 
@@ -90,7 +90,7 @@ Deno.test("run_json() is shown with how often its type was seen, where the tool 
   const results = { calls: 3, shape: shapeOf([{ id: 1, tags: ["a"], by: { id: 2 } }, { id: 1 }]) };
   const open = new Map([["name", "search"]]);
   const shown = [
-    "search.run(**others) -> str",
+    "search.run() -> str",
     "search.run_json(...) -> list[JsonItem]  # observed in 3 calls, not declared",
     '  JsonItem: {"id": int, "tags": NotRequired[list[str]], "by": NotRequired[By]}',
     '  By: {"id": int}',

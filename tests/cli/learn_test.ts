@@ -78,7 +78,10 @@ Deno.test("ipybox tools --learn calls what only reads and has examples", async (
     const before = await called();
     const wrong = await cell("look.run_json(idd=5)");
     // The type checker says it, where there is one, or else the function itself.
-    assertMatch(wrong.stderr, /TypeError: raw\.look\.run_json\(\) got an|ValidationError: .*'idd'/s);
+    assertMatch(
+      wrong.stderr,
+      /TypeError: raw\.look\.run_json\(\) got an|ValidationError: .*'idd'/s,
+    );
     assertEquals(await called(), before);
     const other = await cell('look.run(id=look.run_json(id=6)["other"])\n');
     assertStringIncludes(other.stderr, "KeyError: 'other'");
