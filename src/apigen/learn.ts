@@ -15,7 +15,7 @@ interface KnownResults {
 
 /**
  * Generates a package again of what it was made of, if more is known of its tools' results than it
- * shows: another type, or twice as many calls. No server is started.
+ * shows: another type, or ten times as many calls. No server is started.
  */
 export async function learnResults(
   root: string,
@@ -39,7 +39,7 @@ export async function learnResults(
 
 /** A package may have come with the results of more calls than this workspace has seen. */
 function saysMore(known: ObservedResults, shown: ObservedResults | undefined): boolean {
-  if (shown === undefined || known.calls >= 2 * shown.calls) return true;
+  if (shown === undefined || known.calls >= 10 * shown.calls) return true;
   return known.calls > shown.calls && !isSameShape(known.shape, shown.shape);
 }
 
