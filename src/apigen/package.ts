@@ -216,7 +216,7 @@ export function declaresResult(definition: JsonObject): boolean {
 }
 
 /** What a package was made of. */
-export interface PackageListing {
+interface PackageListing {
   readonly tools: readonly JsonObject[];
   readonly serverInfo?: unknown;
   readonly instructions: string;

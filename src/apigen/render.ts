@@ -17,7 +17,7 @@ import {
   type PyType,
 } from "./model.ts";
 import { observedIn, typedDicts } from "./observed.ts";
-import { callExample } from "./signature.ts";
+import { callExample, observedClasses } from "./signature.ts";
 import { hasLiteralBase, typeLayout, typeText } from "./value_types.ts";
 
 /** Renders the module of a tool. */
@@ -83,6 +83,7 @@ function header(model: ModuleModel): string {
   const { observed } = model;
   if (observed !== undefined) {
     lines.push("", `${observedIn(observed, "Observed")}: run_json() -> ${typeText(observed.type)}`);
+    lines.push(...observedClasses(observed));
   }
   return lines.join("\n");
 }

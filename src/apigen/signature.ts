@@ -13,6 +13,7 @@ import type {
   Field,
   ModuleModel,
   ObservedField,
+  ObservedResult,
   PyType,
 } from "./model.ts";
 import { observedIn } from "./observed.ts";
@@ -46,21 +47,26 @@ export function signatureOf(
     if (room < 0) break;
     nested.push(line);
   }
-  return [head, ...nested, ...observedLines(model, MAX_OBSERVED)].join("\n");
+  return [head, ...nested, ...observedLines(model)].join("\n");
 }
 
-/** What `run_json()` gives, the outermost objects first, as far as there is room. */
-function observedLines({ module, observed }: ModuleModel, room: number): string[] {
+/** What `run_json()` gives. */
+function observedLines({ module, observed }: ModuleModel, room?: number): string[] {
   if (observed === undefined) return [];
-  const lines = [
-    `${module}.run_json(...) -> ${typeText(observed.type)}  # ${
-      observedIn(observed)
-    }, not declared`,
+  const type = typeText(observed.type);
+  return [
+    `${module}.run_json(...) -> ${type}  # ${observedIn(observed)}, not declared`,
+    ...observedClasses(observed, room),
   ];
-  for (const { name, fields } of observed.classes.toReversed()) {
+}
+
+/** The objects in results, the outermost first, as far as there is room. */
+export function observedClasses({ classes }: ObservedResult, room = MAX_OBSERVED): string[] {
+  const lines: string[] = [];
+  for (const { name, fields } of classes.toReversed()) {
     const line = `  ${name}: {${fields.map(observedField).join(", ")}}`;
     room -= line.length;
-    if (room < 0 && lines.length > 1) break;
+    if (room < 0 && lines.length > 0) break;
     lines.push(room < 0 ? `${line.slice(0, room).toWellFormed()}…` : line);
   }
   return lines;

@@ -28,7 +28,7 @@ export interface ObservedResults {
 }
 
 /** What objects have been like. */
-export type ObjectShape =
+type ObjectShape =
   | {
     readonly kind: "record";
     /** How many objects were seen. */

@@ -27,7 +27,7 @@ import {
 import type { ToolResult } from "../mcp/results.ts";
 
 /** What is known of a tool's results. */
-export interface ToolShape {
+interface ToolShape {
   /** The server's name. */
   readonly server: string;
   /** The tool's name on the wire. */
