@@ -21,7 +21,17 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   calls: ["approval", "approval/audit", "approval/page", "approval/rules", "mcp", "servers"],
   apigen: ["assets", "files", "mcp"],
   check: ["apigen", "assets", "files"],
-  executor: ["apigen", "approval", "calls", "check", "kernel", "mcp", "python", "sandbox"],
+  executor: [
+    "apigen",
+    "approval",
+    "calls",
+    "check",
+    "kernel",
+    "mcp",
+    "python",
+    "sandbox",
+    "servers",
+  ],
   mcp_server: [
     "apigen",
     "approval",

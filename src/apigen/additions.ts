@@ -25,8 +25,10 @@ export function withAdditions(
 ): string {
   const ours = [...statementsOf(generated), ...statementsOf(former ?? "")];
   const texts = new Set(ours.map((statement) => statement.text));
+  // What was not generated before is the user's, also where it has the name of something new.
   const names = new Set(
-    ours.filter((statement) => !statement.isImport).flatMap((statement) => statement.names),
+    statementsOf(former ?? generated).filter((statement) => !statement.isImport)
+      .flatMap((statement) => statement.names),
   );
   const added = statementsOf(present).filter((statement) =>
     !texts.has(statement.text) && !statement.names.some((name) => names.has(name)) &&
@@ -54,7 +56,8 @@ function looksGenerated(statement: Statement, isKnown: boolean): boolean {
   if (/^from __future__ import/.test(statement.text)) return true;
   if (isKnown) return false;
   const base = /^class \w+\((\w+\[?)/.exec(statement.text)?.[1] ?? "";
-  return BASES.has(base) || /^\w+ = TypeAliasType\(/.test(statement.text);
+  return BASES.has(base) || /^\w+ = (?:TypeAliasType|TypedDict)\(/.test(statement.text) ||
+    /^(?:@tool\(Params\)\ndef run_json\(|run_json_async = )/.test(statement.text);
 }
 
 /** What the classes in generated modules derive from. */

@@ -1,4 +1,6 @@
 import { assertEquals } from "@std/assert";
+import type { ExactJson } from "../json/exact.ts";
+import { shapeOf } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
 import { renderFiles } from "./generate.ts";
 
@@ -86,4 +88,22 @@ Deno.test("withAdditions() knows generated code by its looks where the old defin
   assertEquals(text.slice(NEW.length).match(/^(?:def|class|from|import) \w+/gm), [
     "def run_parsed",
   ]);
+});
+
+Deno.test("withAdditions() keeps a user's function of a name that is generated later", () => {
+  const tool = { name: "search", inputSchema: { type: "object" } };
+  const moduleOf = (value?: ExactJson) => {
+    const results = new Map(
+      value === undefined ? [] : [["search", { calls: 1, shape: shapeOf(value) }]],
+    );
+    return renderFiles("demo", { tools: [tool], results }).files.get("search.py") ?? "";
+  };
+  const own = "def run_json(params: Params) -> list[int]:\n    return parse(run(params))\n";
+  const [before, after, later] = [moduleOf(), moduleOf({ a: { b: 1 } }), moduleOf({ c: 1 })];
+  const kept = withAdditions(after, `${before}\n\n${own}`, before);
+  assertEquals(kept.startsWith(after) && kept.endsWith(own), true);
+  // What was learnt before is not the user's.
+  assertEquals(withAdditions(later, after, after), later);
+  assertEquals(withAdditions(later, after, undefined), later);
+  assertEquals(withAdditions(before, after, undefined), before);
 });

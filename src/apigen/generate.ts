@@ -3,18 +3,28 @@
  *
  * @module
  */
+import { join } from "node:path";
 import { assetTree } from "../assets/mod.ts";
 import { McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
 import { shellWord } from "../mcp/launch.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
+import type { ObservedResults } from "../json/shape.ts";
 import { withAdditions } from "./additions.ts";
-import { isArray, isObject, type Json, type JsonObject, toJson } from "./json.ts";
+import { isObject, type Json, type JsonObject, toJson } from "./json.ts";
 import type { ModuleModel } from "./model.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { moduleNames } from "./names.ts";
-import { type Files, firstSentence, writeFolder, writeStubs } from "./package.ts";
-import { renderDefinitions, renderModule, renderPackage } from "./render.ts";
+import {
+  type Files,
+  findStaleTools,
+  firstSentence,
+  parseListing,
+  readListing,
+  writeFolder,
+  writeStubs,
+} from "./package.ts";
+import { renderDefinitions, renderModule, renderPackage, renderResults } from "./render.ts";
 import {
   LIST_WORK,
   READ_LIST_WORK,
@@ -35,6 +45,9 @@ export interface GeneratedTool {
   readonly warnings: readonly string[];
 }
 
+/** What the results of tools have been like, by the tools' names. */
+type Results = ReadonlyMap<string, ObservedResults>;
+
 /** What a server says of itself and of its tools. */
 interface ToolListing {
   /** The tools of all pages of `tools/list`, as they came. */
@@ -45,6 +58,8 @@ interface ToolListing {
   readonly serverInfo?: unknown;
   /** The server's instructions for its users. */
   readonly instructions?: string;
+  /** What is known of results; what the package that is there knows where nothing is given. */
+  readonly results?: Results;
 }
 
 /** Options for {@linkcode generatePackage}. */
@@ -55,7 +70,8 @@ interface GeneratePackageOptions {
 
 /**
  * Generates the Python package for a server's tools. It takes the place of an older one as a whole;
- * what a user has added to a module stays.
+ * what a user has added to a module stays, and so does what is known of the results of tools whose
+ * definition is the same.
  */
 export async function generatePackage(
   serverName: string,
@@ -63,7 +79,8 @@ export async function generatePackage(
   options: GeneratePackageOptions,
 ): Promise<GeneratedTool[]> {
   checkServerName(serverName);
-  const { files, tools } = renderFiles(serverName, listing);
+  const results = limited(listing.results ?? await knownResults(serverName, listing, options));
+  const { files, tools } = renderFiles(serverName, { ...listing, results });
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   await writeStubs(options.rootDir);
   let former: Files | undefined;
@@ -76,6 +93,28 @@ export async function generatePackage(
     },
   });
   return tools;
+}
+
+/** What the package that is there knows of the results of tools that have not changed. */
+async function knownResults(
+  serverName: string,
+  { tools }: ToolListing,
+  { rootDir }: GeneratePackageOptions,
+): Promise<Results> {
+  // What cannot be read is replaced, or nothing is written, for a reason that is said then.
+  const before = await readListing(rootDir, serverName).catch(() => undefined);
+  if (before === undefined || before.results.size === 0) return new Map();
+  const { changed, removed } = await findStaleTools(join(rootDir, serverName), tools);
+  const stale = new Set([...changed, ...removed]);
+  return new Map([...before.results].filter(([name]) => !stale.has(name)));
+}
+
+/** Characters of what a package keeps of results. */
+const MAX_RESULTS = 2 ** 20;
+
+function limited(results: Results): Results {
+  let room = MAX_RESULTS;
+  return new Map([...results].filter((entry) => (room -= renderResults([entry]).length) >= 0));
 }
 
 /** A package that is not written yet. */
@@ -92,16 +131,23 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
   const about = aboutServer(listing);
   const { files, summaries, definitions, tools } = withWork(
     LIST_WORK,
-    () => renderTools(serverName, entries),
+    () => renderTools(serverName, entries, listing.results),
   );
   files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
   files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
+  if (listing.results !== undefined && listing.results.size > 0) {
+    files.set("observed.json", renderResults(listing.results));
+  }
   files.set("py.typed", "");
   return { files, tools };
 }
 
 /** The modules of all tools for which there is work left. */
-function renderTools(serverName: string, entries: readonly ToolEntry[]) {
+function renderTools(
+  serverName: string,
+  entries: readonly ToolEntry[],
+  results: Results | undefined,
+) {
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
   const modules = moduleNames(names);
   const files = new Map<string, string>();
@@ -111,7 +157,7 @@ function renderTools(serverName: string, entries: readonly ToolEntry[]) {
     if ("reason" in entry) return { tool: entry.name, module: null, warnings: [entry.reason] };
     const module = modules.get(entry.name) ?? "";
     const origin: ModuleOrigin = { server: serverName, tool: entry.name, module };
-    const rendered = renderTool(origin, entry.definition);
+    const rendered = renderTool(origin, entry.definition, results?.get(entry.name));
     if (rendered === undefined) return { tool: entry.name, module: null, warnings: [LEFT_OUT] };
     const { model, text } = rendered;
     definitions.push(entry.definition);
@@ -156,6 +202,7 @@ const LEFT_OUT =
 function renderTool(
   origin: ModuleOrigin,
   definition: JsonObject,
+  results: ObservedResults | undefined,
 ): { model: ModuleModel; text: string } | undefined {
   const render = (build: () => ModuleModel) =>
     withWork(workLeft() / 4, () => { // so that some tools do not take all of it
@@ -164,7 +211,7 @@ function renderTool(
       return { model, text: renderModule(model) };
     });
   try {
-    return render(() => buildModule(origin, definition));
+    return render(() => buildModule(origin, definition, results));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     const reason =
@@ -270,9 +317,16 @@ function listingOf(
   return object;
 }
 
+const DATA_FILES: ReadonlySet<string> = new Set([
+  "__init__.py",
+  "schema.json",
+  "observed.json",
+  "py.typed",
+]);
+
 /** Whether a file in a package is one of ours, so that it goes when its tool does. */
 function isGeneratedFile(name: string, text: string | undefined): boolean {
-  if (name === "__init__.py" || name === "schema.json" || name === "py.typed") return true;
+  if (DATA_FILES.has(name)) return true;
   if (name === "__pycache__") return true;
   return name.endsWith(".py") && (text?.slice(0, 1_000).includes("(generated by ipybox") ?? false);
 }
@@ -280,9 +334,8 @@ function isGeneratedFile(name: string, text: string | undefined): boolean {
 /** What had been generated before, made again from the definitions beside it. */
 function formerFiles(serverName: string, old: Files): Files {
   try {
-    const json = toJson(JSON.parse(old.get("schema.json") ?? ""));
-    const tools = isObject(json) ? json.get("tools") : undefined;
-    return isArray(tools) ? renderFiles(serverName, { tools }).files : new Map();
+    const schema = old.get("schema.json") ?? "";
+    return renderFiles(serverName, parseListing("", schema, old.get("observed.json"))).files;
   } catch {
     return new Map(); // without them, generated code is told by its looks
   }

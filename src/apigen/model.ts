@@ -105,6 +105,30 @@ export interface ValuesDefinition {
 /** Something that a module defines. */
 export type Definition = ClassDefinition | RootDefinition | AliasDefinition | ValuesDefinition;
 
+/** What a tool's results have been like, where its server does not say it. */
+export interface ObservedResult {
+  /** In how many calls. */
+  readonly calls: number;
+  readonly type: PyType;
+  /** The objects in it, each after those that it holds. */
+  readonly classes: readonly ObservedClass[];
+}
+
+/** A `TypedDict`. */
+export interface ObservedClass {
+  readonly name: string;
+  readonly fields: readonly ObservedField[];
+}
+
+/** A name that objects had. */
+export interface ObservedField {
+  /** Its name on the wire. */
+  readonly wire: string;
+  readonly type: PyType;
+  /** Whether every object had it. */
+  readonly always: boolean;
+}
+
 /** All that a module holds. */
 export interface ModuleModel {
   /** The server's name. */
@@ -121,6 +145,8 @@ export interface ModuleModel {
   readonly definitions: readonly Definition[];
   /** What a call gives: the text that the tool sends, that in an envelope, or a `Result`. */
   readonly returns: "text" | "envelope" | "result";
+  /** What `run_json` gives, if that is known though there is no `Result`. */
+  readonly observed?: ObservedResult;
   /** Classes with a cycle, which Pydantic has to be told to finish. */
   readonly rebuild: readonly ("Params" | "Result")[];
   readonly warnings: readonly string[];

@@ -3,11 +3,14 @@
  *
  * @module
  */
+import type { ObservedResults } from "../json/shape.ts";
 import { checkSchema } from "./check_schema.ts";
 import { isTextEnvelope } from "./class_builder.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf } from "./json.ts";
 import { type ClassDefinition, type Definition, type ModuleModel, unionOf } from "./model.ts";
 import { ClassNames } from "./names.ts";
+import { observedResult } from "./observed.ts";
+import { declaresResult } from "./package.ts";
 import { omit, type Schema, type SchemaNode } from "./schema.ts";
 import { SchemaReader } from "./schema_reader.ts";
 import { settled } from "./settle.ts";
@@ -25,8 +28,12 @@ export interface ModuleOrigin {
   readonly module: string;
 }
 
-/** Makes the model of a module. */
-export function buildModule(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
+/** Makes the model of a module. What results were like counts where the tool does not declare it. */
+export function buildModule(
+  origin: ModuleOrigin,
+  definition: JsonObject,
+  results?: ObservedResults,
+): ModuleModel {
   const warnings = new Set<string>();
   const input = definition.get("inputSchema");
   const output = definition.get("outputSchema") ?? undefined;
@@ -37,12 +44,17 @@ export function buildModule(origin: ModuleOrigin, definition: JsonObject): Modul
     ...(params.recursive ? ["Params" as const] : []),
     ...(result?.recursive ? ["Result" as const] : []),
   ];
+  const definitions = settled([...params.definitions, ...result?.definitions ?? []], names);
+  const observed = results === undefined || declaresResult(definition)
+    ? undefined
+    : observedResult(results, names);
   return {
     ...origin,
     title: text(definition, "title") || titleIn(definition),
     description: text(definition, "description"),
     hints: hintsOf(definition),
-    definitions: settled([...params.definitions, ...result?.definitions ?? []], names),
+    definitions,
+    ...(observed === undefined ? {} : { observed }),
     returns: returnsOf(result),
     rebuild,
     warnings: [...warnings],

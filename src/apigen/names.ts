@@ -33,7 +33,7 @@ const CLASS_RESERVED = new Set([
   ...KEYWORDS,
   ...CLASS_BODY_NAMES,
   ...("Params Result CLIENT TypeAliasType InputModel CheckedModel OutputModel ResultModel " +
-    "ResultMapping ResultValue ResultRoot ToolText Ellipsis NotImplemented Exception BaseException Warning " +
+    "ResultMapping ResultValue ResultRoot ToolText TypedDict NotRequired Ellipsis NotImplemented Exception BaseException Warning " +
     "ArithmeticError AssertionError AttributeError BaseExceptionGroup BlockingIOError " +
     "BrokenPipeError BufferError BytesWarning ChildProcessError ConnectionAbortedError " +
     "ConnectionError ConnectionRefusedError ConnectionResetError DeprecationWarning EOFError " +

@@ -11,6 +11,8 @@ import { mayUse } from "../base/permission.ts";
 import { writeBeneath } from "../files/beneath.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { ifPresent, readHostileBytes, readHostileFile, replaceHostileFile } from "../files/safe.ts";
+import { isRecord } from "../json/exact.ts";
+import { type ObservedResults, resultsFromJson } from "../json/shape.ts";
 import { isArray, isObject, type Json, type JsonObject, keyOf, toJson } from "./json.ts";
 import { moduleNames } from "./names.ts";
 
@@ -181,6 +183,8 @@ export interface PackageTool {
   readonly annotations: Readonly<Record<string, boolean>>;
   /** Its whole definition. */
   readonly definition: JsonObject;
+  /** What its results have been like, as far as it does not declare that. */
+  readonly results?: ObservedResults;
 }
 
 /** Reads which tools a generated package has, from the definitions that it keeps. */
@@ -188,18 +192,85 @@ export async function readPackage(
   root: string,
   server: string,
 ): Promise<PackageTool[] | undefined> {
+  const listing = await readListing(root, server);
+  if (listing === undefined) return undefined;
+  const { tools: definitions, results } = listing;
+  const modules = moduleNames(definitions.map(nameOf));
+  return definitions.map((definition) => {
+    const name = nameOf(definition);
+    const observed = results.get(name);
+    return {
+      name,
+      module: modules.get(name) ?? "",
+      description: textOf(definition.get("description")),
+      annotations: hintsOf(definition.get("annotations")),
+      definition,
+      ...(observed === undefined ? {} : { results: observed }),
+    };
+  });
+}
+
+/** Whether a tool says what its results are like. */
+export function declaresResult(definition: JsonObject): boolean {
+  return (definition.get("outputSchema") ?? undefined) !== undefined;
+}
+
+/** What a package was made of. */
+interface PackageListing {
+  readonly tools: readonly JsonObject[];
+  readonly serverInfo?: unknown;
+  readonly instructions: string;
+  /** What the results of tools have been like, by the tools' names. */
+  readonly results: ReadonlyMap<string, ObservedResults>;
+}
+
+/** Reads what a package was made of. */
+export async function readListing(
+  root: string,
+  server: string,
+): Promise<PackageListing | undefined> {
   const path = join(root, server, "schema.json");
   const text = await readHostileFile(path);
   if (text === undefined) return undefined;
-  const definitions = parse(path, text);
-  const modules = moduleNames(definitions.map(nameOf));
-  return definitions.map((definition) => ({
-    name: nameOf(definition),
-    module: modules.get(nameOf(definition)) ?? "",
-    description: textOf(definition.get("description")),
-    annotations: hintsOf(definition.get("annotations")),
-    definition,
-  }));
+  return parseListing(path, text, await readHostileFile(join(root, server, "observed.json")));
+}
+
+/** Parses the texts of a `schema.json` and an `observed.json`. */
+export function parseListing(path: string, text: string, observed = "{}"): PackageListing {
+  const damaged = (cause?: unknown) =>
+    new ConfigError(`${path} is damaged: register the server again`, { cause });
+  let raw: unknown;
+  let json: Json | undefined;
+  try {
+    raw = JSON.parse(text);
+    json = toJson(raw);
+  } catch (cause) {
+    throw damaged(cause);
+  }
+  const tools = isObject(json) ? json.get("tools") : undefined;
+  if (!isArray(tools) || !isRecord(raw)) throw damaged();
+  const { serverInfo, instructions } = raw;
+  return {
+    tools: tools.map((tool) => {
+      if (isObject(tool) && typeof tool.get("name") === "string") return tool;
+      throw damaged();
+    }),
+    serverInfo,
+    instructions: typeof instructions === "string" ? instructions : "",
+    results: parseResults(observed),
+  };
+}
+
+/** One that is damaged says nothing: it is made again of what calls show. */
+function parseResults(text: string): Map<string, ObservedResults> {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    return new Map();
+  }
+  const results = isRecord(json) ? Object.entries(json) : [];
+  return new Map(results.map(([name, observed]) => [name, resultsFromJson(observed)]));
 }
 
 function hintsOf(annotations: Json | undefined): Record<string, boolean> {
@@ -207,23 +278,6 @@ function hintsOf(annotations: Json | undefined): Record<string, boolean> {
   return Object.fromEntries(
     [...annotations].filter((entry): entry is [string, boolean] => typeof entry[1] === "boolean"),
   );
-}
-
-function parse(path: string, text: string): JsonObject[] {
-  const damaged = (cause?: unknown) =>
-    new ConfigError(`${path} is damaged: register the server again`, { cause });
-  let json: Json | undefined;
-  try {
-    json = toJson(JSON.parse(text));
-  } catch (cause) {
-    throw damaged(cause);
-  }
-  const tools = isObject(json) ? json.get("tools") : undefined;
-  if (!isArray(tools)) throw damaged();
-  return tools.map((tool) => {
-    if (isObject(tool) && typeof tool.get("name") === "string") return tool;
-    throw damaged();
-  });
 }
 
 function nameOf(definition: JsonObject): string {

@@ -4,15 +4,27 @@
  *
  * @module
  */
+import type { ObservedResults } from "../json/shape.ts";
 import { buildModule, type ModuleOrigin, openModule } from "./module_builder.ts";
 import { type Json, JsonNumber, type JsonObject } from "./json.ts";
-import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
+import type {
+  ClassDefinition,
+  Definition,
+  Field,
+  ModuleModel,
+  ObservedField,
+  ObservedResult,
+  PyType,
+} from "./model.ts";
+import { observedIn } from "./observed.ts";
 import { breakable, laidOut, type Layout, literal } from "./python.ts";
 import { typeText } from "./value_types.ts";
 import { spend, TOOL_WORK, withWork } from "./work.ts";
 
 /** How much of a result's classes a signature shows, beside the fields of the result itself. */
 const MAX_NESTED = 300;
+/** How much of the objects in results whose type is not declared a signature shows. */
+const MAX_OBSERVED = 600;
 /** How much is shown of the description of one argument or field. */
 const MAX_DESCRIPTION = 240;
 
@@ -20,8 +32,12 @@ const MAX_DESCRIPTION = 240;
  * A tool's function as one line of Python, with the fields of its result and, as far as there is room,
  * the classes in these on their own lines. Restrictions of arguments are left out.
  */
-export function signatureOf(origin: ModuleOrigin, definition: JsonObject): string {
-  const model = modelOf(origin, definition);
+export function signatureOf(
+  origin: ModuleOrigin,
+  definition: JsonObject,
+  results?: ObservedResults,
+): string {
+  const model = modelOf(origin, definition, results);
   const head = `${model.module}.run(${argumentsOf(model).join(", ")}) -> ${resultOf(model)}`;
   const nested: string[] = [];
   let room = MAX_NESTED;
@@ -31,15 +47,46 @@ export function signatureOf(origin: ModuleOrigin, definition: JsonObject): strin
     if (room < 0) break;
     nested.push(line);
   }
-  return [head, ...nested].join("\n");
+  return [head, ...nested, ...observedLines(model)].join("\n");
+}
+
+/** What `run_json()` gives. */
+function observedLines({ module, observed }: ModuleModel, room?: number): string[] {
+  if (observed === undefined) return [];
+  const type = typeText(observed.type);
+  return [
+    `${module}.run_json(...) -> ${type}  # ${observedIn(observed)}, not declared`,
+    ...observedClasses(observed, room),
+  ];
+}
+
+/** The objects in results, the outermost first, as far as there is room. */
+export function observedClasses({ classes }: ObservedResult, room = MAX_OBSERVED): string[] {
+  const lines: string[] = [];
+  for (const { name, fields } of classes.toReversed()) {
+    const line = `  ${name}: {${fields.map(observedField).join(", ")}}`;
+    room -= line.length;
+    if (room < 0 && lines.length > 0) break;
+    lines.push(room < 0 ? `${line.slice(0, room).toWellFormed()}…` : line);
+  }
+  return lines;
+}
+
+function observedField({ wire, type, always }: ObservedField): string {
+  const text = typeText(type);
+  return `${literal(wire)}: ${always ? text : `NotRequired[${text}]`}`;
 }
 
 /**
  * All that one needs to know of a tool: its function with its arguments, and the classes of these and
  * of its result, with their descriptions.
  */
-export function stubOf(origin: ModuleOrigin, definition: JsonObject): string {
-  const model = modelOf(origin, definition);
+export function stubOf(
+  origin: ModuleOrigin,
+  definition: JsonObject,
+  results?: ObservedResults,
+): string {
+  const model = modelOf(origin, definition, results);
   const params = paramsOf(model);
   const fields = params?.fields ?? [];
   const open = params?.extra === undefined ? [] : ["    **others,"];
@@ -54,7 +101,7 @@ export function stubOf(origin: ModuleOrigin, definition: JsonObject): string {
   const others = model.definitions.flatMap((part) =>
     part.name === "Params" ? [] : [stubOfDefinition(part)]
   );
-  return [head, ...others].join("\n");
+  return [head, ...others, ...observedLines(model, Infinity)].join("\n");
 }
 
 function stubOfDefinition(definition: Definition): string {
@@ -144,9 +191,13 @@ const LIMITS: Readonly<Record<string, string>> = {
 };
 
 /** The model of a module; where its schema defeats the generator, one that takes any arguments. */
-export function modelOf(origin: ModuleOrigin, definition: JsonObject): ModuleModel {
+export function modelOf(
+  origin: ModuleOrigin,
+  definition: JsonObject,
+  results?: ObservedResults,
+): ModuleModel {
   try {
-    return withWork(TOOL_WORK, () => buildModule(origin, definition));
+    return withWork(TOOL_WORK, () => buildModule(origin, definition, results));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     return openModule(origin, definition, error.message);

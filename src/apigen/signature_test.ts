@@ -1,6 +1,8 @@
-import { assertEquals } from "@std/assert";
-import { isObject, toJson } from "./json.ts";
+import { assertEquals, assertStringIncludes } from "@std/assert";
+import { shapeOf } from "../json/shape.ts";
+import { isObject, type Json, toJson } from "./json.ts";
 import { signatureOf, stubOf } from "./signature.ts";
+import { stubOfModule } from "./stubs.ts";
 
 function signature(tool: unknown): string {
   const definition = toJson(tool);
@@ -81,4 +83,27 @@ class Where:
 class Result:
     count: int  # How many`.trim(),
   );
+});
+
+Deno.test("run_json() is shown with how often its type was seen, where the tool declares none", () => {
+  const origin = { server: "web", tool: "search", module: "search" };
+  const results = { calls: 3, shape: shapeOf([{ id: 1, tags: ["a"], by: { id: 2 } }, { id: 1 }]) };
+  const open = new Map([["name", "search"]]);
+  const shown = [
+    "search.run() -> str",
+    "search.run_json(...) -> list[JsonItem]  # observed in 3 calls, not declared",
+    '  JsonItem: {"id": int, "tags": NotRequired[list[str]], "by": NotRequired[By]}',
+    '  By: {"id": int}',
+  ];
+  assertEquals(signatureOf(origin, open, results), shown.join("\n"));
+  assertStringIncludes(stubOf(origin, open, results), shown.slice(1).join("\n"));
+  const closed = new Map<string, Json>([...open, ["outputSchema", new Map([["type", "object"]])]]);
+  for (const text of [signatureOf(origin, closed, results), stubOf(origin, closed, results)]) {
+    assertEquals(text.includes("run_json"), false);
+  }
+  // For a type checker, what was seen proves nothing of what comes.
+  const { text } = stubOfModule(origin, { definition: open, results }, 7);
+  assertStringIncludes(text, "def mcp7_run_json(_: Any = ..., /, **others: Any) -> Any: ...");
+  assertStringIncludes(text, "    run_json_async = staticmethod(mcp7_run_json_async)");
+  assertEquals(stubOfModule(origin, { definition: open }, 7).text.includes("run_json"), false);
 });

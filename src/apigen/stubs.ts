@@ -7,6 +7,7 @@
 import { isObject, type JsonObject } from "./json.ts";
 import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import type { ModuleOrigin } from "./module_builder.ts";
+import type { PackageTool } from "./package.ts";
 import { literal } from "./python.ts";
 import { modelOf } from "./signature.ts";
 import { hasLiteralBase } from "./value_types.ts";
@@ -26,8 +27,12 @@ export interface Stub {
 }
 
 /** Renders the stub of a tool's module. Its names begin with `Mcp` and its number. */
-export function stubOfModule(origin: ModuleOrigin, definition: JsonObject, id: number): Stub {
-  const model = modelOf(origin, definition);
+export function stubOfModule(
+  origin: ModuleOrigin,
+  { definition, results }: Pick<PackageTool, "definition" | "results">,
+  id: number,
+): Stub {
+  const model = modelOf(origin, definition, results);
   const stub = new ModuleStub(model, `Mcp${id}_`, isClosed(definition));
   return { text: stub.text(), tool: { ...origin, ...stub.names() } };
 }
@@ -73,13 +78,19 @@ class ModuleStub {
   }
 
   text(): string {
-    const { definitions, returns } = this.#model;
-    const run = `${this.#prefix.toLowerCase()}run`;
+    const { definitions, returns, observed } = this.#model;
+    const prefix = this.#prefix.toLowerCase();
+    const run = `${prefix}run`;
     const result = returns === "result" ? `${this.#prefix}Result` : "ToolText";
-    const signature = `(${this.#keywords(this.#params(), !this.#isClosed)}) -> ${result}: ...`;
+    // What results were like proves nothing: code that expects another one may be right.
+    const functions = new Map([
+      ["run", result],
+      ...observed === undefined ? [] : [["run_json", "Any"] as const],
+    ]);
+    const keywords = this.#keywords(this.#params(), !this.#isClosed);
+    const names = [...functions.keys()].flatMap((name) => [name, `${name}_async`]);
     const members = [
-      ["run", `staticmethod(${run})`],
-      ["run_async", `staticmethod(${run}_async)`],
+      ...names.map((name) => [name, `staticmethod(${prefix}${name})`]),
       ...definitions.map(({ name }) => [name, this.#prefix + name]),
     ];
     return [
@@ -89,10 +100,11 @@ class ModuleStub {
       ")",
       "from . import CLIENT as CLIENT",
       ...definitions.map((definition) => this.#definition(definition)),
-      `def ${run}${signature}`,
-      `async def ${run}_async${signature}`,
-      `run = ${run}`,
-      `run_async = ${run}_async`,
+      ...[...functions].flatMap(([name, result]) => [
+        `def ${prefix}${name}(${keywords}) -> ${result}: ...`,
+        `async def ${prefix}${name}_async(${keywords}) -> ${result}: ...`,
+      ]),
+      ...names.map((name) => `${name} = ${prefix}${name}`),
       ...definitions.map(({ name }) => `${name} = ${this.#prefix}${name}`),
       `class ${this.#prefix}Tool:`,
       "    CLIENT: Any",

@@ -8,6 +8,8 @@ import {
   type Within,
 } from "../base/telemetry.ts";
 import { sha256 } from "../json/digest.ts";
+import type { ToolResult } from "../mcp/results.ts";
+import type { Tool } from "../mcp/tools.ts";
 import { type GateDecision, refusalOf } from "./gate.ts";
 import type { ApprovalCall, CallSource } from "./request.ts";
 
@@ -53,6 +55,10 @@ export class ObservedCall {
   readonly time: Date = new Date();
   /** What it would reach, once that is known. */
   target: CallTarget | undefined;
+  /** The tool as its server describes it, once that is known. */
+  tool: Tool | undefined;
+  /** What the tool returned. */
+  result: ToolResult | undefined;
   /** Does its work as a part of a trace. An observer that begins a span puts that in its place. */
   within: Within;
   /** What was decided, if anything was. */

@@ -6,14 +6,14 @@ import { ToolCallError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { nearestNames } from "../base/nearest.ts";
 import type { McpRequest } from "../base/telemetry.ts";
-import { canonicalJson, sha256 } from "../json/digest.ts";
+import { sha256 } from "../json/digest.ts";
 import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import { checkArguments } from "../mcp/arguments_check.ts";
 import { type CatalogMethod, checkCatalogParams, isListMethod } from "../mcp/catalog.ts";
 import type { CallToolOptions, ToolProgress } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
-import type { Tool } from "../mcp/tools.ts";
+import { type Tool, toolHash } from "../mcp/tools.ts";
 import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
 import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
@@ -83,8 +83,8 @@ interface ServerRequest<T> {
   readonly findTool?: () => Promise<Tool | undefined>;
   /** Says what is wrong with arguments that an approver edited. */
   readonly check: (edited: ExactObject, tool: Tool | undefined) => string | undefined;
-  /** Sends it. */
-  readonly send: (args: ExactObject, tool: Tool | undefined) => Promise<T>;
+  /** Sends it, as a part of the call. */
+  readonly send: (args: ExactObject, observed: ObservedCall) => Promise<T>;
   /** Whether a result says that the request failed. */
   readonly hasFailed?: (result: T) => boolean;
 }
@@ -153,7 +153,8 @@ export class Calls {
       // Describe.
       const params = pool.requireRegistered(serverName);
       const tool = await findTool?.();
-      observed.target = { serverHash: serverHash(params), toolHash: toolHash(tool) };
+      observed.tool = tool;
+      observed.target = { serverHash: serverHash(params), toolHash: tool && toolHash(tool) };
 
       let args = call.arguments;
       if (needsApproval) {
@@ -179,7 +180,7 @@ export class Calls {
         requireSameTool(serverName, tool, await findTool?.());
         requireSameServer(serverName, params, registry.get(serverName));
       }
-      return await request.send(args, tool);
+      return await request.send(args, observed);
     }, (result) => request.hasFailed?.(result) === true ? "tool_error" : "ok"); // End.
   }
 
@@ -205,7 +206,8 @@ export class Calls {
     const { serverName, toolName } = call;
     const { signal, onProgress } = options;
     const callId = crypto.randomUUID();
-    const send = async (args: ExactObject, tool: Tool | undefined): Promise<ToolResult> => {
+    const send = async (args: ExactObject, observed: ObservedCall): Promise<ToolResult> => {
+      const { tool } = observed;
       using _running = events.track(serverName, callId);
       const result = await pool.callTool(serverName, toolName, args, {
         signal,
@@ -214,6 +216,7 @@ export class Calls {
       }).catch((error: unknown) => {
         throw tool === undefined ? this.#withoutTool(serverName, toolName, error) : error;
       });
+      observed.result = result;
       await changes.settled(serverName); // the next line may import what this call has brought
       await this.#noteOwnFile(serverName, result);
       const missing = tool === undefined && result.isError === true
@@ -367,7 +370,7 @@ function problemOf(check: () => unknown): string | undefined {
 
 /** What was approved is for the tool as its server described it. */
 function requireSameTool(serverName: string, shown: Tool, current: Tool | undefined): void {
-  if (current === shown || toolHash(current) === toolHash(shown)) return;
+  if (current === shown || current !== undefined && toolHash(current) === toolHash(shown)) return;
   const name = quoted(shown.name.slice(0, 100));
   const message = `MCP server "${serverName}" changed its tool ${name} before the call was sent`;
   throw new ToolCallError("cancelled", message);
@@ -384,19 +387,11 @@ function requireSameServer(
   throw new ToolCallError("cancelled", message);
 }
 
-/** By the objects that were hashed, which stay the same from call to call. */
-const hashes = new WeakMap<object, string>();
+/** By the parameters, which stay the same from call to call. */
+const hashes = new WeakMap<ServerParams, string>();
 
 function serverHash(params: ServerParams): string {
-  return hashOf(params, () => launchText(params));
-}
-
-function toolHash(tool: Tool | undefined): string | undefined {
-  return tool && hashOf(tool, () => canonicalJson(toExact(tool)));
-}
-
-function hashOf(object: object, text: () => string): string {
-  const hash = hashes.get(object) ?? sha256(text());
-  hashes.set(object, hash);
+  const hash = hashes.get(params) ?? sha256(launchText(params));
+  hashes.set(params, hash);
   return hash;
 }

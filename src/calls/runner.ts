@@ -23,6 +23,7 @@ import { ToolChanges } from "../servers/changes.ts";
 import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
+import { ResultShapes } from "../servers/shapes.ts";
 import { ElicitationChannel } from "../approval/questions.ts";
 import { type GivenServers, ServerRegistry } from "../servers/registry.ts";
 import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
@@ -67,6 +68,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly #pool: McpPool;
   readonly #consents: Consents;
   readonly #audit: AuditLog | undefined;
+  readonly #shapes: ResultShapes | undefined;
   readonly #calls: Calls;
   readonly #changes: ToolChanges;
 
@@ -119,6 +121,8 @@ export class ToolRunner implements AsyncDisposable {
     });
     const observers: CallObserver[] = [new CallSpans(), new CallEvents(events)];
     if (this.#audit !== undefined) observers.unshift(new AuditTrail(this.#audit));
+    this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
+    if (this.#shapes !== undefined) observers.push(this.#shapes);
     this.#calls = new Calls({
       registry,
       pool: this.#pool,
@@ -313,6 +317,7 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ConfigError} The file is not a registry.
    */
   async unregisterServer(serverName: string): Promise<boolean> {
+    await this.#shapes?.flush(); // so that these are forgotten, too
     const removed = await this.registry.unregister(serverName);
     await this.#pool.drop(serverName);
     this.#changes.forget(serverName);
@@ -326,6 +331,7 @@ export class ToolRunner implements AsyncDisposable {
     await this.#pool.reset();
     await this.registry.reload();
     await this.#consents.reset();
+    await this.#shapes?.flush();
   }
 
   /** Refuses what waits for approval and stops the servers. */
@@ -335,6 +341,7 @@ export class ToolRunner implements AsyncDisposable {
     const followed = this.#changes[Symbol.asyncDispose](); // the end of the servers ends it
     await this.#pool[Symbol.asyncDispose]();
     await followed;
+    await this.#shapes?.[Symbol.asyncDispose]();
     await this.#audit?.[Symbol.asyncDispose]();
   }
 }

@@ -240,7 +240,7 @@ class Reader {
     const named = this.#named(callee);
     if (named === undefined) return undefined;
     const { tool, name } = named;
-    if (name === "run" || name === "run_async") {
+    if (/^run(_json)?(_async)?$/.test(name)) {
       return { text: `${tool.server}.${tool.module}.${name}()`, keywords: tool.parameters };
     }
     const keywords = tool.fields.get(name);

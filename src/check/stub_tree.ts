@@ -108,7 +108,8 @@ export class StubTree implements KnownNames {
   async #add(server: string, version: string): Promise<Written> {
     const definitions = await readPackage(this.#mcptools, server) ?? [];
     const modules = new Map<string, number>();
-    for (const { name: tool, module, definition } of definitions.slice(0, MAX_TOOLS)) {
+    for (const definition of definitions.slice(0, MAX_TOOLS)) {
+      const { name: tool, module } = definition;
       const id = this.#tools.length;
       const stub = stubOfModule({ server, tool, module }, definition, id);
       this.#tools.push(stub.tool);

@@ -11,6 +11,8 @@ import {
   UsageError,
 } from "./command.ts";
 import { listActions } from "./actions/saved_actions.ts";
+import { APPROVE } from "./executor_options.ts";
+import { learn } from "./learn.ts";
 import { listColumns } from "./terminal/columns.ts";
 import { mcptoolsOf, REGISTER_AGAIN, requireServerName, WORKSPACE, workspaceOf } from "./shared.ts";
 
@@ -18,10 +20,15 @@ import { mcptoolsOf, REGISTER_AGAIN, requireServerName, WORKSPACE, workspaceOf }
 export const tools: Command = {
   name: "tools",
   summary: "List or search the tools of the registered servers",
-  usage: "[QUERY…] [OPTIONS]",
+  usage: "[QUERY…] [OPTIONS]\n--learn SERVER [OPTIONS]",
   options: {
     server: { value: "NAME", help: "Only the tools of this server" },
     json: { help: "Print the tools as JSON" },
+    learn: {
+      value: "SERVER",
+      help: "Call read-only tools with the server's examples, to learn what they return",
+    },
+    approve: APPROVE,
     workspace: WORKSPACE,
   },
   notes: [
@@ -29,9 +36,13 @@ export const tools: Command = {
     "descriptions and parameters. Without a query, lists all tools. Saved actions",
     "follow as gentools.CATEGORY.NAME, but not with --server or --json.",
     "",
-    "Example:",
+    "--learn calls read-only tools that have no output schema, if they need no",
+    "arguments or the server gives examples. Each call needs approval.",
+    "",
+    "Examples:",
     "",
     "  ipybox tools search repositories --server github",
+    "  ipybox tools --learn github",
   ].join("\n"),
   run,
 };
@@ -39,6 +50,12 @@ export const tools: Command = {
 async function run(args: readonly string[], io: CommandIo): Promise<number> {
   const parsed = parseCommandLine(tools, args, { max: Infinity });
   const workspace = await workspaceOf(parsed);
+  const learnt = parsed.value("learn");
+  if (learnt !== undefined) {
+    if (parsed.positional.length > 0) throw new UsageError("Option --learn takes no query");
+    requireServerName(learnt);
+    return await learn(learnt, { workspace, parsed, io });
+  }
   const only = parsed.value("server");
   if (only !== undefined) requireServerName(only);
   const { names: registered } = await ServerRegistry.open({ workspace });

@@ -1,10 +1,13 @@
 import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
+import { learnResults } from "../apigen/learn.ts";
 import { findStaleTools, readPackage, removePackage, type StaleTools } from "../apigen/package.ts";
+import { stderrLogger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import type { ToolRunner } from "../calls/runner.ts";
 import type { ConnectOptions } from "../mcp/connect.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
+import { withShapes } from "../servers/shapes.ts";
 
 /** Options of {@linkcode ServerApis}. */
 interface ServerApisOptions extends ConnectOptions {
@@ -52,6 +55,23 @@ export class ServerApis {
     using _turn = await this.#writing.acquire();
     const registered = await this.#options.runner.unregisterServer(name);
     return await removePackage(this.#mcptools, name) || registered;
+  }
+
+  /**
+   * Has the APIs show what earlier calls have taught of results. It is done before a kernel runs code,
+   * never between its cells: what code has imported would no longer be what it reads.
+   */
+  async learn(): Promise<void> {
+    const { workspace, runner, log = stderrLogger() } = this.#options;
+    await withShapes(workspace, async (shapes) => {
+      using _turn = await this.#writing.acquire();
+      for (const [name, known] of Map.groupBy(shapes, ({ server }) => server)) {
+        if (runner.registry.get(name) === undefined) continue;
+        await learnResults(this.#mcptools, name, known);
+      }
+    }).catch((error: unknown) => { // without it, sessions are as they were
+      log.warn(`Cannot add the types of results to the Python APIs: ${error}`);
+    });
   }
 
   /** Compares a server's tools with its API. */

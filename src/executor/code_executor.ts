@@ -79,18 +79,17 @@ export class CodeExecutor implements AsyncDisposable {
 
   private constructor(
     parts: AsyncDisposableStack,
-    running: RunningParts,
-    options: CodeExecutorOptions,
+    running: RunningParts & { readonly checkMode: CheckMode; readonly apis: ServerApis },
   ) {
-    const { workspace, kernel, tools, packages, checker } = running;
+    const { workspace, kernel, tools, packages, checker, checkMode, apis } = running;
     this.#parts = parts;
     this.workspace = workspace;
     this.#kernel = kernel;
     this.#tools = tools;
     this.#packages = packages;
     this.#checker = checker;
-    this.#checkMode = options.check ?? "block";
-    this.#apis = new ServerApis({ ...options, workspace, runner: tools.runner });
+    this.#checkMode = checkMode;
+    this.#apis = apis;
   }
 
   /**
@@ -110,7 +109,11 @@ export class CodeExecutor implements AsyncDisposable {
     await using parts = new AsyncDisposableStack();
     const logged = { ...options, log: options.log ?? stderrLogger() };
     const running = await startParts(parts, logged);
-    return new CodeExecutor(parts.move(), running, logged);
+    const { workspace, tools: { runner } } = running;
+    const apis = new ServerApis({ ...logged, workspace, runner });
+    await apis.learn();
+    const checkMode = logged.check ?? "block";
+    return new CodeExecutor(parts.move(), { ...running, checkMode, apis });
   }
 
   /** The door at which an `ApprovalClient` in another process decides on approvals. */
@@ -317,7 +320,8 @@ export class CodeExecutor implements AsyncDisposable {
   async reset(): Promise<void> {
     this.#checker?.reset();
     // The kernel is stopped immediately: its code must not live to see its calls fail.
-    const reset = allDone([this.#kernel.reset(), this.#tools.reset()]);
+    const reset = allDone([this.#kernel.reset(), this.#tools.reset()])
+      .then(() => this.#apis.learn());
     this.#resetting = reset.then(() => {}, () => {}); // the caller of reset() gets the error
     await reset;
   }

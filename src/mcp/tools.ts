@@ -6,6 +6,8 @@
  */
 import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
+import { canonicalJson, sha256 } from "../json/digest.ts";
+import { toExact } from "../json/exact.ts";
 import type { Client, JSONRPCMessage, RequestOptions, Transport } from "./sdk.ts";
 
 /** A tool of a server's list, with what it says in the types that it should have. */
@@ -55,6 +57,16 @@ export function readTool(entry: unknown): Tool | undefined {
     ...(isObject(outputSchema) ? { outputSchema } : {}),
     ...(isObject(annotations) ? { annotations: readAnnotations(annotations) } : {}),
   };
+}
+
+/** By the definitions, which stay the same from call to call. */
+const hashes = new WeakMap<Tool, string>();
+
+/** The SHA-256 of a tool's definition, with the names in its objects sorted. */
+export function toolHash(tool: Tool): string {
+  const hash = hashes.get(tool) ?? sha256(canonicalJson(toExact(tool)));
+  hashes.set(tool, hash);
+  return hash;
 }
 
 function readAnnotations(annotations: JsonObject): ToolAnnotations {

@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { Mutex } from "../base/mutex.ts";
 import { ConfigError } from "../base/errors.ts";
 import { parseFile } from "../json/document.ts";
@@ -11,6 +11,7 @@ import {
 } from "../files/safe.ts";
 import { checkServerName, parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { OwnEntries } from "../files/own_entries.ts";
+import { forgetShapes } from "./shapes.ts";
 
 /** Options of {@linkcode ServerRegistry.open}. */
 export interface ServerRegistryOptions {
@@ -159,7 +160,7 @@ export class ServerRegistry {
   }
 
   /**
-   * Removes a server, from the file too.
+   * Removes a server, from the file too, and what is known of its results.
    *
    * @param name Its name.
    * @returns Whether it was registered.
@@ -168,6 +169,7 @@ export class ServerRegistry {
   async unregister(name: string): Promise<boolean> {
     await this.#edit(name, undefined);
     await this.#own?.set(name, undefined);
+    if (this.#folder !== undefined) await forgetShapes(dirname(this.#folder), name);
     this.#given.delete(name);
     return this.#servers.delete(name);
   }

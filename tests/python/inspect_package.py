@@ -22,7 +22,7 @@ IMPORTS = {
     "__future__": {"annotations"},
     "typing": {"TYPE_CHECKING", "Annotated", "Any", "ClassVar", "Literal"},
     "pydantic": {"Field"},
-    "typing_extensions": {"TypeAliasType"},
+    "typing_extensions": {"NotRequired", "TypeAliasType", "TypedDict"},
     "ipybox_runtime": {"ToolRunner"},
     "ipybox_runtime.models": None,  # all of ours
     "ipybox_runtime.packages": {"attributes"},
@@ -44,14 +44,16 @@ CALLS = {
     "pattern",
     "multiple_of",
     "TypeAliasType",
+    "TypedDict",
     "invoke",
+    "invoke_json",
     "tool",
     "ToolRunner",
     "_attributes",
     "model_rebuild",
 }
 TOP = (ast.ImportFrom, ast.ClassDef, ast.FunctionDef, ast.Assign, ast.Expr)
-FUNCTIONS = {"run"}
+FUNCTIONS = {"run", "run_json"}
 
 
 def is_for_type_checkers(node: ast.stmt) -> bool:

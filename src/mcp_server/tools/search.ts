@@ -120,19 +120,19 @@ async function describeTools(
 const signatures = () => import("../../apigen/signature.ts");
 
 async function describe(tool: IndexedTool, detail: Detail): Promise<string> {
-  const { server, module, name, description, definition } = tool;
+  const { server, module, name, description, definition, results } = tool;
   switch (detail) {
     case "names":
       return `${server}.${module}: ${firstSentence(description)}`;
     case "signatures": {
       const { signatureOf } = await signatures();
-      const signature = signatureOf({ server, module, tool: name }, definition);
+      const signature = signatureOf({ server, module, tool: name }, definition, results);
       return `from mcptools.${server} import ${module}\n${signature}\n` +
         indented(shortened(description.trim()));
     }
     case "full": {
       const { stubOf } = await signatures();
-      const stub = stubOf({ server, module, tool: name }, definition);
+      const stub = stubOf({ server, module, tool: name }, definition, results);
       return [`from mcptools.${server} import ${module}`, stub, comment(description.trim())]
         .filter((part) => part !== "").join("\n");
     }

@@ -34,7 +34,7 @@ from .results import (
     ResultRoot,
     ResultValue,
 )
-from .tools import invoke, tool
+from .tools import invoke, invoke_json, tool
 from .values import (
     Bool,
     Int,
@@ -70,6 +70,7 @@ __all__ = [
     "ToolText",
     "UndeclaredArgumentWarning",
     "invoke",
+    "invoke_json",
     "multiple_of",
     "one_of",
     "pattern",

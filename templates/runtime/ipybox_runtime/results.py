@@ -25,6 +25,7 @@ __all__ = [
     "ResultModel",
     "ResultRoot",
     "ResultValue",
+    "parse_json",
     "parse_result",
     "parse_text",
 ]
@@ -204,6 +205,17 @@ def parse_text(model: type[BaseModel], answer: ToolResult) -> ToolText:
     return ToolText(text, answer.content, answer.structured)
 
 
+def parse_json(answer: ToolResult) -> Any:
+    """A tool's answer as the JSON that it is."""
+    if answer.has_structured:
+        return answer.structured
+    try:
+        return json.loads(answer.text)
+    except (ValueError, RecursionError):
+        message = f"The result is not JSON; run() gives its text. The tool sent: {_words(answer)}"
+        raise MismatchedResultError(message, answer) from None
+
+
 def _parsed(model: type[_M], answer: ToolResult) -> _M:
     if answer.has_structured:
         try:
@@ -250,7 +262,7 @@ def _from_text(text: str) -> Iterator[Any]:
 
 
 class MismatchedResultError(ToolOutputError):
-    """A tool ran, but its result does not match its schema.
+    """A tool ran, but its result does not match its schema, or is not the JSON that was asked for.
 
     Nothing of it is lost: `raw` is the structured result as it came, if there was one, `text` is
     the text, and `result` is all of it.

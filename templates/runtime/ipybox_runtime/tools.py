@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .models import InputModel
     from .tool_runner import ToolRunner
 
-__all__ = ["invoke", "tool"]
+__all__ = ["invoke", "invoke_json", "tool"]
 
 _P = ParamSpec("_P")
 _M = TypeVar("_M", bound="InputModel")
@@ -93,6 +93,13 @@ def invoke(
         return answer.text if text is None else parse_text(text, answer)
 
     return _Call(runner, tool, params.to_arguments(), finish)
+
+
+def invoke_json(runner: ToolRunner, tool: str, params: InputModel) -> Any:
+    """Calls a tool that declares no result, like `invoke`, for the JSON that it sends."""
+    from .results import parse_json
+
+    return _Call(runner, tool, params.to_arguments(), parse_json)
 
 
 def tool(

@@ -1,0 +1,198 @@
+/**
+ * What the results of tools have been like, as far as servers do not say it: names and broad types,
+ * in the workspace's `.ipybox/shapes.json`, which executed code can neither read nor write.
+ *
+ * @module
+ */
+import { join } from "node:path";
+import type { CallObserver, ObservedCall } from "../approval/observed_call.ts";
+import { Alarm } from "../base/alarm.ts";
+import type { Logger } from "../base/log.ts";
+import { Mutex } from "../base/mutex.ts";
+import { RateLimit } from "../base/rate_limit.ts";
+import {
+  isPlainFile,
+  lockPlainFolder,
+  readHostileFile,
+  replaceHostileFile,
+} from "../files/safe.ts";
+import { type ExactJson, isRecord } from "../json/exact.ts";
+import {
+  mergeResults,
+  type ObservedResults,
+  resultsFromJson,
+  resultsToJson,
+  shapeOf,
+} from "../json/shape.ts";
+import type { ToolResult } from "../mcp/results.ts";
+
+/** What is known of a tool's results. */
+interface ToolShape {
+  /** The server's name. */
+  readonly server: string;
+  /** The tool's name on the wire. */
+  readonly tool: string;
+  /** The hash of the tool's definition: of another one nothing is known. */
+  readonly hash: string;
+  readonly results: ObservedResults;
+}
+
+/** A text that is longer is not parsed again for its shape. */
+const MAX_TEXT = 2 ** 19;
+/** How many characters of results are looked at: so many at once, and so many a second. */
+const BURST = 2 ** 22;
+const PER_SECOND = 2 ** 18;
+/** What looking at a result takes that is parsed already. */
+const PARSED = 2 ** 13;
+/** How long results are gathered before they are written down. */
+const GATHER_MS = 5000;
+/** How large the file may be, in characters. The tools that were called last stay. */
+const MAX_FILE = 2 ** 20;
+
+/** Learns from each call what results are like. Disposing it writes down what is not written yet. */
+export class ResultShapes implements CallObserver, AsyncDisposable {
+  readonly #folder: string;
+  readonly #log: Logger;
+  readonly #writing = new Mutex();
+  readonly #gathering = new Alarm(() => void this.flush());
+  /** One process serves all sessions, and looking takes its time. */
+  readonly #looks = new RateLimit(PER_SECOND, BURST);
+  #fresh = new Map<string, ToolShape>();
+  #failed = false;
+
+  /**
+   * @param workspace The workspace.
+   * @param log Receives why nothing can be written.
+   */
+  constructor(workspace: string, log: Logger) {
+    this.#folder = join(workspace, ".ipybox");
+    this.#log = log;
+  }
+
+  /** Takes the shape of a result of a tool that declares none. */
+  ended({ call, tool, target, result, status }: Readonly<ObservedCall>): void {
+    const hash = target?.toolHash;
+    if (status !== "ok" || result === undefined || hash === undefined) return;
+    if (tool?.outputSchema !== undefined) return;
+    const json = this.#jsonOf(result);
+    if (json === undefined) return;
+    const { serverName: server, toolName } = call;
+    const results = { calls: 1, shape: shapeOf(json) };
+    add(this.#fresh, { server, tool: toolName, hash, results });
+    if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
+  }
+
+  /** Writes down what is not written yet. What cannot be written is told to the log. */
+  async flush(): Promise<void> {
+    this.#gathering.unset();
+    using _turn = await this.#writing.acquire();
+    const fresh = [...this.#fresh.values()];
+    if (fresh.length === 0) return;
+    this.#fresh = new Map();
+    try {
+      using _lock = await lockPlainFolder(this.#folder, LOCK);
+      const all = new Map<string, ToolShape>();
+      for (const shape of [...await read(this.#folder), ...fresh]) add(all, shape);
+      await write(this.#folder, [...all.values()]);
+      this.#failed = false;
+    } catch (error) {
+      if (!this.#failed) this.#log.warn(`Cannot save what results are like: ${error}`);
+      this.#failed = true;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.flush();
+    this.#gathering[Symbol.dispose]();
+  }
+
+  /** The JSON that a result is, which the runtime's `run_json()` gives to the code. */
+  #jsonOf({ structuredContent, content }: ToolResult): ExactJson | undefined {
+    if (structuredContent !== undefined) {
+      return this.#looks.take(PARSED) ? structuredContent : undefined;
+    }
+    const texts = content.flatMap(({ type, text }) => type === "text" ? [String(text)] : []);
+    const size = texts.reduce((sum, { length }) => sum + length, 0);
+    if (size > MAX_TEXT) return undefined;
+    const text = texts.join("\n");
+    if (!/^\s*[[{]/.test(text) || !this.#looks.take(size)) return undefined;
+    try {
+      return JSON.parse(text); // how numbers are spelled does not matter here
+    } catch (error) {
+      if (error instanceof SyntaxError) return undefined; // it only begins like JSON
+      throw error;
+    }
+  }
+}
+
+/**
+ * Does something with what a workspace knows of results, if that is anything. Other processes wait
+ * until it is done.
+ */
+export async function withShapes(
+  workspace: string,
+  use: (shapes: readonly ToolShape[]) => Promise<void>,
+): Promise<void> {
+  const folder = join(workspace, ".ipybox");
+  if (!await isPlainFile(join(folder, FILE))) return;
+  using _lock = await lockPlainFolder(folder, LOCK);
+  await use(await read(folder));
+}
+
+/** Forgets what a server's results were like. */
+export async function forgetShapes(workspace: string, server: string): Promise<void> {
+  await withShapes(workspace, async (shapes) => {
+    const others = shapes.filter((shape) => shape.server !== server);
+    if (others.length < shapes.length) await write(join(workspace, ".ipybox"), others);
+  });
+}
+
+const FILE = "shapes.json";
+const LOCK = "shapes.lock";
+
+/** Adds what is known of a tool to what was known before, at the end. */
+function add(all: Map<string, ToolShape>, shape: ToolShape): void {
+  const key = JSON.stringify([shape.server, shape.tool]);
+  const known = all.get(key);
+  all.delete(key);
+  const isSame = known?.hash === shape.hash;
+  all.set(key, isSame ? { ...shape, results: mergeResults(known.results, shape.results) } : shape);
+}
+
+/** Reads the file. One that is damaged says nothing, and is replaced. */
+async function read(folder: string): Promise<ToolShape[]> {
+  const text = await readHostileFile(join(folder, FILE)) ?? "{}";
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return [];
+    throw error;
+  }
+  const tools = isRecord(json) && Array.isArray(json.tools) ? json.tools : [];
+  return tools.flatMap((entry: unknown): ToolShape[] => {
+    if (!isRecord(entry)) return [];
+    const { server, tool, hash } = entry;
+    const isNamed = [server, tool, hash].every((name) => typeof name === "string");
+    if (!isNamed) return [];
+    return [{
+      server: String(server),
+      tool: String(tool),
+      hash: String(hash),
+      results: resultsFromJson(entry),
+    }];
+  });
+}
+
+async function write(folder: string, shapes: readonly ToolShape[]): Promise<void> {
+  const lines: string[] = [];
+  let room = MAX_FILE;
+  for (const { server, tool, hash, results } of shapes.toReversed()) {
+    const line = JSON.stringify({ server, tool, hash, ...resultsToJson(results) });
+    if (line.length > room) continue;
+    room -= line.length;
+    lines.unshift(line);
+  }
+  const text = `{"version":1,"tools":[\n${lines.join(",\n")}\n]}\n`;
+  await replaceHostileFile(join(folder, FILE), text);
+}
