@@ -4,19 +4,20 @@
  *
  * @module
  */
-import { isObject, type JsonObject } from "./json.ts";
+import type { JsonObject } from "./json.ts";
 import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import type { ModuleOrigin } from "./module_builder.ts";
+import { KEYWORDS } from "./names.ts";
 import { literal } from "./python.ts";
 import { modelOf } from "./signature.ts";
 import { hasLiteralBase } from "./value_types.ts";
 
 /** What a checker's messages can name of a tool. */
 export interface StubbedTool extends ModuleOrigin {
-  /** The keywords of its function. */
-  readonly parameters: readonly string[];
-  /** The fields of its classes. */
+  /** The fields of its classes. Those of `Params` are the keywords of its function. */
   readonly fields: ReadonlyMap<string, readonly string[]>;
+  /** Those of its classes that refuse others. */
+  readonly closed: ReadonlySet<string>;
 }
 
 /** A module's stub, and what is in it. */
@@ -28,7 +29,7 @@ export interface Stub {
 /** Renders the stub of a tool's module. Its names begin with `Mcp` and its number. */
 export function stubOfModule(origin: ModuleOrigin, definition: JsonObject, id: number): Stub {
   const model = modelOf(origin, definition);
-  const stub = new ModuleStub(model, `Mcp${id}_`, isClosed(definition));
+  const stub = new ModuleStub(model, `Mcp${id}_`);
   return { text: stub.text(), tool: { ...origin, ...stub.names() } };
 }
 
@@ -45,38 +46,30 @@ export function stubOfPackage(modules: ReadonlyMap<string, number>): string {
   return lines.join("\n") + "\n";
 }
 
-/** Whether a tool says which arguments it has. One that says nothing takes any. */
-function isClosed(definition: JsonObject): boolean {
-  const schema = definition.get("inputSchema");
-  if (!isObject(schema) || !isObject(schema.get("properties"))) return false;
-  return schema.get("additionalProperties") !== true && !schema.has("patternProperties");
-}
-
 /** Bases whose values behave like something else, and have its names. */
 const OPEN_BASES: ReadonlySet<string> = new Set(["ResultMapping", "ResultValue"]);
 
 class ModuleStub {
   readonly #model: ModuleModel;
   readonly #prefix: string;
-  readonly #isClosed: boolean;
 
-  constructor(model: ModuleModel, prefix: string, closed: boolean) {
+  constructor(model: ModuleModel, prefix: string) {
     this.#model = model;
     this.#prefix = prefix;
-    this.#isClosed = closed;
   }
 
-  names(): Pick<StubbedTool, "parameters" | "fields"> {
+  names(): Pick<StubbedTool, "fields" | "closed"> {
     const classes = this.#model.definitions.filter((part) => part.kind === "class");
     const fields = classes.map((part) => [part.name, part.fields.map(({ name }) => name)] as const);
-    return { parameters: this.#params().map(({ name }) => name), fields: new Map(fields) };
+    const closed = classes.filter((part) => part.closed).map(({ name }) => name);
+    return { fields: new Map(fields), closed: new Set(closed) };
   }
 
   text(): string {
     const { definitions, returns } = this.#model;
     const run = `${this.#prefix.toLowerCase()}run`;
     const result = returns === "result" ? `${this.#prefix}Result` : "ToolText";
-    const signature = `(${this.#keywords(this.#params(), !this.#isClosed)}) -> ${result}: ...`;
+    const signature = `(${this.#keywords(this.#params())}) -> ${result}: ...`;
     const members = [
       ["run", `staticmethod(${run})`],
       ["run_async", `staticmethod(${run}_async)`],
@@ -101,9 +94,9 @@ class ModuleStub {
     ].join("\n") + "\n";
   }
 
-  #params(): readonly Field[] {
+  #params(): ClassDefinition | undefined {
     const params = this.#model.definitions.find(({ name }) => name === "Params");
-    return params?.kind === "class" ? params.fields : [];
+    return params?.kind === "class" ? params : undefined;
   }
 
   #definition(definition: Definition): string {
@@ -120,14 +113,14 @@ class ModuleStub {
     }
   }
 
-  #class(name: string, { base, fields, extra }: ClassDefinition): string {
+  #class(name: string, definition: ClassDefinition): string {
+    const { base, fields, open } = definition;
     if (OPEN_BASES.has(base)) return `${name} = ${base}`;
     const isInput = base === "InputModel" || base === "CheckedModel";
     const lines = fields.map((field) => `${field.name}: ${this.#optional(field)}`);
     if (isInput) {
-      const isOpen = extra !== undefined || (definedBy(name, "Params") && !this.#isClosed);
-      lines.push(`def __init__(self, ${this.#keywords(fields, isOpen)}) -> None: ...`);
-    } else if (extra !== undefined) {
+      lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
+    } else if (open) {
       lines.push("def __getattr__(self, name: str) -> Any: ...");
     }
     const head = `class ${name}(${isInput ? "InputModel" : base}):`;
@@ -135,17 +128,22 @@ class ModuleStub {
   }
 
   /** Also one object, for what is not given by keywords is not looked at here. */
-  #keywords(fields: readonly Field[], isOpen: boolean): string {
-    const keywords = fields.map((field) =>
-      `${field.name}: ${this.#optional(field)}${field.required ? "" : " = ..."}`
-    );
-    // A field whose own name Python takes, too, can be given by either.
-    const takesOther = isOpen || fields.some(({ name, wire }) => name !== wire);
+  #keywords(definition: ClassDefinition | undefined): string {
+    const { fields, open, closed } = definition ?? { fields: [], open: true, closed: false };
+    const names = new Set(fields.map(({ name }) => name));
+    const keywords = fields.flatMap((field) => {
+      // A field whose own name Python takes, too, can be given by either.
+      const isEither = !names.has(field.wire) && isKeyword(field.wire);
+      const rest = `: ${this.#optional(field)}${field.required && !isEither ? "" : " = ..."}`;
+      return isEither ? [field.name + rest, field.wire + rest] : [field.name + rest];
+    });
+    // One that declares nothing takes anything.
+    const takesOthers = open || (fields.length === 0 && !closed);
     return [
       "_: Any = ...",
       "/",
       ...(keywords.length > 0 ? ["*", ...keywords] : []),
-      ...(takesOther ? ["**others: Any"] : []),
+      ...(takesOthers ? ["**others: Any"] : []),
     ].join(", ");
   }
 
@@ -188,8 +186,9 @@ class ModuleStub {
   }
 }
 
-function definedBy(name: string, own: string): boolean {
-  return name.endsWith(`_${own}`);
+/** Whether Python takes a name for an argument. Others are not looked at. */
+function isKeyword(name: string): boolean {
+  return /^[A-Za-z]\w*$/.test(name) && name !== "self" && !KEYWORDS.has(name);
 }
 
 const NAMES = {

@@ -61,6 +61,14 @@ export async function judge(
   return { certain, possible };
 }
 
+/** A function or class of a tool's module. */
+interface Called {
+  readonly text: string;
+  readonly keywords: readonly string[];
+  /** Whether it refuses other arguments. */
+  readonly isClosed: boolean;
+}
+
 interface Verdict {
   readonly problem: CodeProblem;
   readonly isCertain: boolean;
@@ -104,14 +112,23 @@ class Reader {
     const called = this.#called(diagnostic.message);
     const name = match?.[1];
     if (called === undefined || name === undefined) return undefined;
-    const { text, keywords } = called;
-    const near = nearestNames(name, keywords, 1);
+    const { text, keywords, isClosed } = called;
+    const given = this.#callAround(diagnostic)?.given;
+    const near = nearestNames(name, keywords.filter((other) => !given?.has(other)), 1);
     const listed = near.length > 0 ? suggestion(near) : `. Its arguments: ${listOf(keywords)}`;
-    return certain(
-      diagnostic,
-      "TypeError",
-      `${text} got an unexpected argument '${name}'${listed}`,
-    );
+    const evalue = `${text} got an unexpected argument '${name}'${listed}`;
+    // Where the schema does not refuse others, only one that looks like a misspelt one is certain.
+    const isCertain = isClosed || (given !== undefined && near.length > 0);
+    return { problem: problemAt(diagnostic, "TypeError", evalue), isCertain };
+  }
+
+  /** The call whose argument something is said of. */
+  #callAround(argument: CellRange): Look["keywords"][number] | undefined {
+    return this.look.keywords.filter(({ range }) => isWithin(argument, range))
+      .reduce<Look["keywords"][number] | undefined>(
+        (inner, call) => inner && isWithin(inner.range, call.range) ? inner : call,
+        undefined,
+      );
   }
 
   #missingArgument(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
@@ -138,7 +155,14 @@ class Reader {
       "TypeError",
       `${called.text}: ${what} takes ${readable(withoutNone(expected))}, not ${readable(found)}`,
     );
-    return { problem, isCertain: excludes(expected, found) };
+    const items = this.#callAround(diagnostic)?.given.get(name ?? "") ?? [];
+    // A list that is given may be empty, whatever its type; what is written out in it is there.
+    const types = split(found, " | ").map(parseType).map((type) =>
+      type && { ...type, item: undefined }
+    );
+    const isCertain = excludes(expected, types) ||
+      items.some((item) => excludes(expected, [{ kind: "list", item }]));
+    return { problem, isCertain };
   }
 
   async #missingName(diagnostic: Diagnostic): Promise<Verdict | undefined> {
@@ -148,8 +172,22 @@ class Reader {
       return await this.#notInModule(diagnostic, { module, name: member, isImported: false });
     }
     const [, owner = "", name = ""] =
-      /^Object of type `([\w*]+)` has no attribute `(\w+)`/.exec(message) ?? [];
+      /^Object of type `([\w*| ]+)` has no attribute `(\w+)`/.exec(message) ?? [];
     if (isSpecial(name) || this.look.written.includes(name)) return undefined;
+    // None has no such name either.
+    const owners = owner.split(" | ").filter((type) => type !== "None");
+    const verdicts = await Promise.all(
+      owners.map((type) => this.#missingIn(diagnostic, type.replace(/\*$/, ""), name)),
+    );
+    return verdicts.includes(undefined) ? undefined : verdicts[0];
+  }
+
+  /** A name that values of a type do not have; `undefined` where the type is not of a generated module. */
+  async #missingIn(
+    diagnostic: Diagnostic,
+    owner: string,
+    name: string,
+  ): Promise<Verdict | undefined> {
     if (owner === "ToolText") {
       return certain(
         diagnostic,
@@ -234,17 +272,18 @@ class Reader {
   }
 
   /** The function or class that a message is about, and its keywords. */
-  #called(message: string): { text: string; keywords: readonly string[] } | undefined {
+  #called(message: string): Called | undefined {
     const [, callee = ""] = /(?: of (?:function )?|^Argument to (?:function )?)(`[\w.]+`)/
       .exec(message) ?? [];
     const named = this.#named(callee);
     if (named === undefined) return undefined;
     const { tool, name } = named;
-    if (name === "run" || name === "run_async") {
-      return { text: `${tool.server}.${tool.module}.${name}()`, keywords: tool.parameters };
-    }
-    const keywords = tool.fields.get(name);
-    return keywords === undefined ? undefined : { text: `${name}()`, keywords };
+    const isTool = name === "run" || name === "run_async";
+    const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
+    const className = isTool ? "Params" : name;
+    const keywords = tool.fields.get(className);
+    const isClosed = tool.closed.has(className);
+    return keywords === undefined ? undefined : { text, keywords, isClosed };
   }
 
   #named(text: string): { tool: StubbedTool; name: string } | undefined {
@@ -332,10 +371,9 @@ const ACCEPTED: Readonly<Record<Kind, readonly Kind[]>> = {
   model: ["dict", "model"],
 };
 
-/** Whether no value of one type can be given for another. */
-function excludes(expected: string, found: string): boolean {
+/** Whether a type takes no value of any of others. */
+function excludes(expected: string, given: readonly (ParsedType | undefined)[]): boolean {
   const wanted = split(expected, " | ").map(parseType);
-  const given = split(found, " | ").map(parseType);
   return given.every((one) =>
     one !== undefined && wanted.every((want) => want !== undefined && !accepts(want, one))
   );
@@ -345,10 +383,15 @@ interface ParsedType {
   readonly kind: Kind;
   /** The only values, as they are written. */
   readonly values?: readonly string[];
+  /** Of a list's items the type that all must have, or that one has. */
+  readonly item?: string;
 }
 
 function accepts(want: ParsedType, given: ParsedType): boolean {
   if (!ACCEPTED[want.kind].includes(given.kind)) return false;
+  if (want.item !== undefined && given.item !== undefined) {
+    return !excludes(want.item, [parseType(given.item)]);
+  }
   if (want.values === undefined || given.values === undefined) return true;
   return given.values.some((value) => want.values?.includes(value) ?? true);
 }
@@ -358,7 +401,8 @@ function parseType(text: string): ParsedType | undefined {
   const plain = text.replace(/\*$/, "");
   if (plain in ACCEPTED && plain !== "model") return { kind: plain as Kind };
   const [, head, inner = ""] = /^(\w+)\[(.*)\]$/s.exec(plain) ?? [];
-  if (head === "list" || head === "dict") return { kind: head };
+  if (head === "list") return { kind: head, item: inner };
+  if (head === "dict") return { kind: head };
   if (head === "Literal") return parseLiteral(split(inner, ", "));
   if (plain === "ToolText" || plain === "LiteralString") return { kind: "str" };
   return /^Mcp\d+_\w+$/.test(plain) ? { kind: "model" } : undefined;

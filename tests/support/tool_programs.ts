@@ -12,6 +12,7 @@ import {
   type JsonObject,
 } from "../../src/apigen/json.ts";
 import type { ClassDefinition, Field, ModuleModel, PyType } from "../../src/apigen/model.ts";
+import { KEYWORDS } from "../../src/apigen/names.ts";
 import { literal } from "../../src/apigen/python.ts";
 import { modelOf } from "../../src/apigen/signature.ts";
 
@@ -429,12 +430,6 @@ function itemOf(type: PyType): PyType | undefined {
   const plain = plainOf(type);
   return plain.kind === "list" ? plain.item : undefined;
 }
-
-const KEYWORDS = new Set(
-  ("False None True and as assert async await break class continue def del elif else except finally " +
-    "for from global if import in is lambda nonlocal not or pass raise return try while with yield")
-    .split(" "),
-);
 
 function isPlainKeyword(name: string): boolean {
   return /^[\p{XID_Start}_][\p{XID_Continue}]*$/u.test(name) && !KEYWORDS.has(name);

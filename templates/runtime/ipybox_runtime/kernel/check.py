@@ -97,6 +97,7 @@ class _Look:
             "guarded": list(self._guarded()),
             "loose": list(self._loose()),
             "calls": self._first_call(),
+            "keywords": list(self._keywords())[:_NAMES_LIMIT],
         }
 
     def _imports(self) -> set[str]:
@@ -192,6 +193,14 @@ class _Look:
         calls = (node for node in _run_at_once(self._tree) if isinstance(node, ast.Call))
         return min((self._range(node)[:2] for node in calls), default=None)
 
+    def _keywords(self) -> Iterator[dict[str, Any]]:
+        """Calls with arguments by keywords, and what is written out in lists there."""
+        for node in self._nodes:
+            if isinstance(node, ast.Call):
+                words = [(word.arg, _item_types(word.value)) for word in node.keywords if word.arg]
+                if words:
+                    yield {"range": self._range(node), "given": words}
+
     def _range(self, node: Union[ast.expr, ast.stmt]) -> Range:
         end_line, end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return (
@@ -217,6 +226,27 @@ def _expects(item: ast.withitem) -> bool:
     function = call.func if isinstance(call, ast.Call) else None
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name in _EXPECTING
+
+
+def _item_types(node: ast.expr) -> list[str]:
+    """The types of the items in a list, as far as they are written out."""
+    items = node.elts if isinstance(node, ast.List) else []
+    return sorted({name for item in items if (name := _type_of(item))})
+
+
+def _type_of(node: ast.expr) -> Optional[str]:
+    if isinstance(node, ast.Constant):
+        return "None" if node.value is None else type(node.value).__name__
+    return _DISPLAYS.get(type(node))
+
+
+_DISPLAYS: dict[type[ast.expr], str] = {
+    ast.Dict: "dict",
+    ast.DictComp: "dict",
+    ast.JoinedStr: "str",
+    ast.List: "list",
+    ast.ListComp: "list",
+}
 
 
 def _is_dynamic(node: ast.AST) -> bool:
