@@ -15,9 +15,17 @@ import { hasLiteralBase } from "./value_types.ts";
 /** What a checker's messages can name of a tool. */
 export interface StubbedTool extends ModuleOrigin {
   /** The fields of its classes. Those of `Params` are the keywords of its function. */
-  readonly fields: ReadonlyMap<string, readonly string[]>;
+  readonly fields: ReadonlyMap<string, ReadonlyMap<string, StubbedField>>;
   /** Those of its classes that refuse others. */
   readonly closed: ReadonlySet<string>;
+}
+
+/** A field of a class, or an argument. */
+export interface StubbedField {
+  /** Its name on the wire, by which Python takes it, too. */
+  readonly wire: string;
+  /** Its type as the stub has it. */
+  readonly type: string;
 }
 
 /** A module's stub, and what is in it. */
@@ -60,9 +68,15 @@ class ModuleStub {
 
   names(): Pick<StubbedTool, "fields" | "closed"> {
     const classes = this.#model.definitions.filter((part) => part.kind === "class");
-    const fields = classes.map((part) => [part.name, part.fields.map(({ name }) => name)] as const);
+    const fields = classes.map((part) => [part.name, this.#stubbed(part)] as const);
     const closed = classes.filter((part) => part.closed).map(({ name }) => name);
     return { fields: new Map(fields), closed: new Set(closed) };
+  }
+
+  #stubbed({ fields }: ClassDefinition): Map<string, StubbedField> {
+    return new Map(
+      fields.map((field) => [field.name, { wire: field.wire, type: this.#optional(field) }]),
+    );
   }
 
   text(): string {
@@ -104,7 +118,7 @@ class ModuleStub {
     switch (definition.kind) {
       case "values":
         return `${name} = ${this.#type(definition.type)}`;
-      case "alias": // it refers to itself
+      case "alias":
         return `${name} = Any`;
       case "root":
         return `class ${name}(ResultRoot[${this.#type(definition.type)}]): ...`;
@@ -132,10 +146,11 @@ class ModuleStub {
     const { fields, open, closed } = definition ?? { fields: [], open: true, closed: false };
     const names = new Set(fields.map(({ name }) => name));
     const keywords = fields.flatMap((field) => {
-      // A field whose own name Python takes, too, can be given by either.
+      const type = this.#optional(field);
+      const keyword = `${field.name}: ${type}${field.required ? "" : " = ..."}`;
+      // A field can be given by its own name, too, where Python can take that.
       const isEither = !names.has(field.wire) && isKeyword(field.wire);
-      const rest = `: ${this.#optional(field)}${field.required && !isEither ? "" : " = ..."}`;
-      return isEither ? [field.name + rest, field.wire + rest] : [field.name + rest];
+      return isEither ? [keyword, `${field.wire}: ${type} = ...`] : [keyword];
     });
     // One that declares nothing takes anything.
     const takesOthers = open || (fields.length === 0 && !closed);
@@ -179,6 +194,8 @@ class ModuleStub {
   /** What takes the place of a class: of arguments, also a dictionary. */
   #named(name: string): string {
     const definition = this.#model.definitions.find((part) => part.name === name);
+    if (definition?.kind === "values") return this.#type(definition.type);
+    if (definition?.kind === "alias") return "Any"; // it refers to itself
     if (definition?.kind === "class" && /^(Input|Checked)Model$/.test(definition.base)) {
       return `${this.#prefix}${name} | dict[str, Any]`;
     }

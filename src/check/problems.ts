@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { StubbedTool } from "../apigen/stubs.ts";
+import type { StubbedField, StubbedTool } from "../apigen/stubs.ts";
 import { nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
 import type { Look } from "./look.ts";
@@ -64,7 +64,8 @@ export async function judge(
 /** A function or class of a tool's module. */
 interface Called {
   readonly text: string;
-  readonly keywords: readonly string[];
+  /** Its keywords. */
+  readonly fields: ReadonlyMap<string, StubbedField>;
   /** Whether it refuses other arguments. */
   readonly isClosed: boolean;
 }
@@ -94,7 +95,7 @@ class Reader {
       case "missing-argument":
         return this.#missingArgument(diagnostic, /parameters? (.*?) of /.exec(message));
       case "invalid-argument-type":
-        return this.#wrongType(diagnostic, /Expected `(.*)`, found `(.*)`$/s.exec(message));
+        return this.#wrongType(diagnostic, /Expected `(.*)`, found `(.*)`$/.exec(message));
       case "missing-attribute":
         return await this.#missingName(diagnostic);
       case "missing-module-member": {
@@ -112,7 +113,8 @@ class Reader {
     const called = this.#called(diagnostic.message);
     const name = match?.[1];
     if (called === undefined || name === undefined) return undefined;
-    const { text, keywords, isClosed } = called;
+    const { text, fields, isClosed } = called;
+    const keywords = [...fields.keys()];
     const given = this.#callAround(diagnostic)?.given;
     const near = nearestNames(name, keywords.filter((other) => !given?.has(other)), 1);
     const listed = near.length > 0 ? suggestion(near) : `. Its arguments: ${listOf(keywords)}`;
@@ -133,23 +135,24 @@ class Reader {
 
   #missingArgument(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
     const called = this.#called(diagnostic.message);
-    const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []].map(([, name = ""]) => `'${name}'`);
+    const given = this.#callAround(diagnostic)?.given;
+    const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []]
+      .flatMap(([, name = ""]) => given?.has(called?.fields.get(name)?.wire ?? "") ? [] : [name]);
     if (called === undefined || missing.length === 0) return undefined;
     const what = missing.length === 1 ? "a required argument" : "required arguments";
-    return certain(
-      diagnostic,
-      "TypeError",
-      `${called.text} is missing ${what}: ${missing.join(", ")}`,
-    );
+    const names = missing.map((name) => `'${name}'`).join(", ");
+    return certain(diagnostic, "TypeError", `${called.text} is missing ${what}: ${names}`);
   }
 
   #wrongType(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
     const called = this.#called(diagnostic.message);
-    const [, expected = "", found = ""] = match ?? [];
-    if (called === undefined || expected === "") return undefined;
+    const [, shown = "", found = ""] = match ?? [];
+    if (called === undefined || shown === "") return undefined;
     const line = this.#lines[diagnostic.line] ?? "";
     const name = /^(\w+)\s*=(?!=)/.exec(line.slice(diagnostic.column))?.[1];
     const what = name === undefined ? "an argument" : `argument '${name}'`;
+    // What the checker says of a type leaves out the most of a long one.
+    const expected = called.fields.get(name ?? "")?.type ?? shown;
     const problem = problemAt(
       diagnostic,
       "TypeError",
@@ -157,9 +160,7 @@ class Reader {
     );
     const items = this.#callAround(diagnostic)?.given.get(name ?? "") ?? [];
     // A list that is given may be empty, whatever its type; what is written out in it is there.
-    const types = split(found, " | ").map(parseType).map((type) =>
-      type && { ...type, item: undefined }
-    );
+    const types = parseTypes(found).map((type) => type && { ...type, item: undefined });
     const isCertain = excludes(expected, types) ||
       items.some((item) => excludes(expected, [{ kind: "list", item }]));
     return { problem, isCertain };
@@ -205,8 +206,9 @@ class Reader {
     }
     const fields = tool.fields.get(className);
     if (fields === undefined) return undefined;
-    const near = nearestNames(name, fields, 1);
-    const listed = near.length > 0 ? suggestion(near) : `. Its fields: ${listOf(fields)}`;
+    const declared = [...fields.keys()];
+    const near = nearestNames(name, declared, 1);
+    const listed = near.length > 0 ? suggestion(near) : `. Its fields: ${listOf(declared)}`;
     const text = `'${className}' object has no attribute '${name}'${listed}`;
     return certain(diagnostic, "AttributeError", text);
   }
@@ -281,9 +283,8 @@ class Reader {
     const isTool = name === "run" || name === "run_async";
     const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
     const className = isTool ? "Params" : name;
-    const keywords = tool.fields.get(className);
-    const isClosed = tool.closed.has(className);
-    return keywords === undefined ? undefined : { text, keywords, isClosed };
+    const fields = tool.fields.get(className);
+    return fields && { text, fields, isClosed: tool.closed.has(className) };
   }
 
   #named(text: string): { tool: StubbedTool; name: string } | undefined {
@@ -373,7 +374,7 @@ const ACCEPTED: Readonly<Record<Kind, readonly Kind[]>> = {
 
 /** Whether a type takes no value of any of others. */
 function excludes(expected: string, given: readonly (ParsedType | undefined)[]): boolean {
-  const wanted = split(expected, " | ").map(parseType);
+  const wanted = parseTypes(expected);
   return given.every((one) =>
     one !== undefined && wanted.every((want) => want !== undefined && !accepts(want, one))
   );
@@ -390,28 +391,35 @@ interface ParsedType {
 function accepts(want: ParsedType, given: ParsedType): boolean {
   if (!ACCEPTED[want.kind].includes(given.kind)) return false;
   if (want.item !== undefined && given.item !== undefined) {
-    return !excludes(want.item, [parseType(given.item)]);
+    return !excludes(want.item, [...parseTypes(given.item)]);
   }
   if (want.values === undefined || given.values === undefined) return true;
   return given.values.some((value) => want.values?.includes(value) ?? true);
 }
 
-/** Reads a type; `undefined` is one of which nothing is known. */
-function parseType(text: string): ParsedType | undefined {
-  const plain = text.replace(/\*$/, "");
-  if (plain in ACCEPTED && plain !== "model") return { kind: plain as Kind };
-  const [, head, inner = ""] = /^(\w+)\[(.*)\]$/s.exec(plain) ?? [];
+/** Reads the members of a type; `undefined` is one of which nothing is known. */
+function parseTypes(text: string): (ParsedType | undefined)[] {
+  return split(text, " | ").flatMap((part) => parseType(part.replace(/\*$/, "")));
+}
+
+function parseType(text: string): ParsedType | undefined | (ParsedType | undefined)[] {
+  if (text in ACCEPTED && text !== "model") return { kind: text as Kind };
+  const [, head, inner = ""] = /^(\w+)\[(.*)\]$/s.exec(text) ?? [];
   if (head === "list") return { kind: head, item: inner };
   if (head === "dict") return { kind: head };
   if (head === "Literal") return parseLiteral(split(inner, ", "));
-  if (plain === "ToolText" || plain === "LiteralString") return { kind: "str" };
-  return /^Mcp\d+_\w+$/.test(plain) ? { kind: "model" } : undefined;
+  if (text === "ToolText" || text === "LiteralString") return { kind: "str" };
+  return /^Mcp\d+_\w+$/.test(text) ? { kind: "model" } : undefined;
 }
 
-function parseLiteral(values: readonly string[]): ParsedType | undefined {
-  const kinds = new Set(values.map(literalKind));
-  const [kind] = kinds;
-  return kinds.size === 1 && kind !== undefined ? { kind, values } : undefined;
+/** Reads listed values. Those that can be spelled in several ways stand for all of their kind. */
+function parseLiteral(values: readonly string[]): (ParsedType | undefined)[] {
+  return [...Map.groupBy(values, literalKind)].map(([kind, values]) =>
+    kind &&
+    (values.every((value) => /^[ !#-[\]-~]*$/.test(value.replaceAll(/^"|"$/g, "")))
+      ? { kind, values }
+      : { kind })
+  );
 }
 
 function literalKind(value: string): Kind | undefined {
