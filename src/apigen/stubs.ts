@@ -14,10 +14,15 @@ import { hasLiteralBase } from "./value_types.ts";
 
 /** What a checker's messages can name of a tool. */
 export interface StubbedTool extends ModuleOrigin {
-  /** The fields of its classes. Those of `Params` are the keywords of its function. */
-  readonly fields: ReadonlyMap<string, ReadonlyMap<string, StubbedField>>;
-  /** Those of its classes that refuse others. */
-  readonly closed: ReadonlySet<string>;
+  /** Its classes. The fields of `Params` are the keywords of its function. */
+  readonly classes: ReadonlyMap<string, StubbedClass>;
+}
+
+/** A class for an object. */
+export interface StubbedClass {
+  readonly fields: ReadonlyMap<string, StubbedField>;
+  /** What its schema says of undeclared fields. */
+  readonly undeclared: "refused" | "allowed" | "unsaid";
 }
 
 /** A field of a class, or an argument. */
@@ -38,7 +43,7 @@ export interface Stub {
 export function stubOfModule(origin: ModuleOrigin, definition: JsonObject, id: number): Stub {
   const model = modelOf(origin, definition);
   const stub = new ModuleStub(model, `Mcp${id}_`);
-  return { text: stub.text(), tool: { ...origin, ...stub.names() } };
+  return { text: stub.text(), tool: { ...origin, classes: stub.classes() } };
 }
 
 /** Renders the stub of a server's package, with the numbers of its modules. */
@@ -66,17 +71,17 @@ class ModuleStub {
     this.#prefix = prefix;
   }
 
-  names(): Pick<StubbedTool, "fields" | "closed"> {
+  classes(): Map<string, StubbedClass> {
     const classes = this.#model.definitions.filter((part) => part.kind === "class");
-    const fields = classes.map((part) => [part.name, this.#stubbed(part)] as const);
-    const closed = classes.filter((part) => part.closed).map(({ name }) => name);
-    return { fields: new Map(fields), closed: new Set(closed) };
+    return new Map(classes.map((part) => [part.name, this.#stubbed(part)]));
   }
 
-  #stubbed({ fields }: ClassDefinition): Map<string, StubbedField> {
-    return new Map(
-      fields.map((field) => [field.name, { wire: field.wire, type: this.#optional(field) }]),
+  #stubbed({ fields, closed, open }: ClassDefinition): StubbedClass {
+    const undeclared = closed ? "refused" : open ? "allowed" : "unsaid";
+    const stubbed = fields.map((field) =>
+      [field.name, { wire: field.wire, type: this.#optional(field) }] as const
     );
+    return { fields: new Map(stubbed), undeclared };
   }
 
   text(): string {
@@ -128,14 +133,12 @@ class ModuleStub {
   }
 
   #class(name: string, definition: ClassDefinition): string {
-    const { base, fields, open } = definition;
+    const { base, fields } = definition;
     if (OPEN_BASES.has(base)) return `${name} = ${base}`;
     const isInput = base === "InputModel" || base === "CheckedModel";
     const lines = fields.map((field) => `${field.name}: ${this.#optional(field)}`);
     if (isInput) {
       lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
-    } else if (open) {
-      lines.push("def __getattr__(self, name: str) -> Any: ...");
     }
     const head = `class ${name}(${isInput ? "InputModel" : base}):`;
     return [head, ...lines.map((line) => `    ${line}`), "    ..."].join("\n");
@@ -143,7 +146,7 @@ class ModuleStub {
 
   /** Also one object, for what is not given by keywords is not looked at here. */
   #keywords(definition: ClassDefinition | undefined): string {
-    const { fields, open, closed } = definition ?? { fields: [], open: true, closed: false };
+    const { fields, closed } = definition ?? { fields: [], closed: false };
     const names = new Set(fields.map(({ name }) => name));
     const keywords = fields.flatMap((field) => {
       const type = this.#optional(field);
@@ -153,7 +156,7 @@ class ModuleStub {
       return isEither ? [keyword, `${field.wire}: ${type} = ...`] : [keyword];
     });
     // One that declares nothing takes anything.
-    const takesOthers = open || (fields.length === 0 && !closed);
+    const takesOthers = fields.length === 0 && !closed;
     return [
       "_: Any = ...",
       "/",

@@ -3,8 +3,8 @@
  *
  * @module
  */
-import type { StubbedField, StubbedTool } from "../apigen/stubs.ts";
-import { nearestNames } from "../base/nearest.ts";
+import type { StubbedClass, StubbedTool } from "../apigen/stubs.ts";
+import { isMisspelt, nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
 import type { Look } from "./look.ts";
 
@@ -62,12 +62,8 @@ export async function judge(
 }
 
 /** A function or class of a tool's module. */
-interface Called {
+interface Called extends StubbedClass {
   readonly text: string;
-  /** Its keywords. */
-  readonly fields: ReadonlyMap<string, StubbedField>;
-  /** Whether it refuses other arguments. */
-  readonly isClosed: boolean;
 }
 
 interface Verdict {
@@ -113,14 +109,16 @@ class Reader {
     const called = this.#called(diagnostic.message);
     const name = match?.[1];
     if (called === undefined || name === undefined) return undefined;
-    const { text, fields, isClosed } = called;
+    const { text, fields, undeclared } = called;
     const keywords = [...fields.keys()];
     const given = this.#callAround(diagnostic)?.given;
-    const near = nearestNames(name, keywords.filter((other) => !given?.has(other)), 1);
+    const others = keywords.filter((other) => !given?.has(other));
+    const near = nearestNames(name, others, 1);
     const listed = near.length > 0 ? suggestion(near) : `. Its arguments: ${listOf(keywords)}`;
     const evalue = `${text} got an unexpected argument '${name}'${listed}`;
-    // Where the schema does not refuse others, only one that looks like a misspelt one is certain.
-    const isCertain = isClosed || (given !== undefined && near.length > 0);
+    const isCertain = undeclared === "refused" ||
+      (given !== undefined && isMisspelt(name, others));
+    if (!isCertain && undeclared === "allowed") return undefined;
     return { problem: problemAt(diagnostic, "TypeError", evalue), isCertain };
   }
 
@@ -204,9 +202,10 @@ class Reader {
     if (className === "Tool") {
       return await this.#notInModule(diagnostic, { module: path, name, isImported: false });
     }
-    const fields = tool.fields.get(className);
-    if (fields === undefined) return undefined;
-    const declared = [...fields.keys()];
+    const stubbed = tool.classes.get(className);
+    if (stubbed === undefined) return undefined;
+    const declared = [...stubbed.fields.keys()];
+    if (stubbed.undeclared === "allowed" && !isMisspelt(name, declared)) return undefined;
     const near = nearestNames(name, declared, 1);
     const listed = near.length > 0 ? suggestion(near) : `. Its fields: ${listOf(declared)}`;
     const text = `'${className}' object has no attribute '${name}'${listed}`;
@@ -246,8 +245,7 @@ class Reader {
   ): Verdict {
     const [line, column] = this.look.calls ?? [Infinity, 0];
     const isFirst = !isBefore(line, column, diagnostic.line, diagnostic.column);
-    const isMisspelt = nearestNames(name, members, 1, MISSPELT).length > 0;
-    const isCertain = module === "mcptools" || isFirst || isMisspelt;
+    const isCertain = module === "mcptools" || isFirst || isMisspelt(name, members);
     const near = nearestNames(name, members, 1)
       .map((near) => ename === "ModuleNotFoundError" ? `${module}.${near}` : near);
     return { problem: problemAt(diagnostic, ename, evalue + suggestion(near)), isCertain };
@@ -283,8 +281,8 @@ class Reader {
     const isTool = name === "run" || name === "run_async";
     const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
     const className = isTool ? "Params" : name;
-    const fields = tool.fields.get(className);
-    return fields && { text, fields, isClosed: tool.closed.has(className) };
+    const stubbed = tool.classes.get(className);
+    return stubbed && { ...stubbed, text };
   }
 
   #named(text: string): { tool: StubbedTool; name: string } | undefined {
@@ -311,9 +309,6 @@ function problemAt(range: CellRange, ename: string, evalue: string): CodeProblem
 function suggestion(names: readonly string[]): string {
   return names.length === 0 ? "" : `. Did you mean: '${names[0]}'?`;
 }
-
-/** How much a name looks like another one that it is likely to be misspelt from. */
-const MISSPELT = 0.6;
 
 /** More names than somebody reads in an error. */
 const MAX_LISTED = 20;

@@ -75,7 +75,7 @@ export class LocalCheck implements AsyncDisposable {
     if ("syntax" in found) return { certain: [atLine(found.syntax)], possible: [] };
     const { look } = found;
     const named = servers ?? look.tools.map(([server]) => server);
-    this.#server.foldersChanged(await this.#stubs.update(new Set(named)));
+    this.#server.filesChanged(await this.#stubs.update(new Set(named)));
     this.#server.append(look.text);
     const { certain, possible } = await judge(await this.#server.diagnose(), look, this.#stubs);
     this.#server.remove(0);
