@@ -166,7 +166,8 @@ class ModuleStub {
   }
 
   #optional({ type, required }: Field): string {
-    return required ? this.#type(type) : `${this.#type(type)} | None`;
+    const text = this.#type(type);
+    return required || / \| None$/.test(text) ? text : `${text} | None`;
   }
 
   #type(type: PyType): string {

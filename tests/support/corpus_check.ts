@@ -50,8 +50,12 @@ export async function* checkTools(
         ? new ToolPrograms(tool, 0).right()
         : new ToolPrograms(tool, which.seed).wrong()
     );
-    for (let at = 0; at < programs.length; at += PROGRAMS_IN_A_CELL) {
-      yield* checkCell(check, programs.slice(at, at + PROGRAMS_IN_A_CELL), server);
+    // A program that imports a tool that is not there cannot stand behind calls: they may make one.
+    const importing = programs.filter(({ mistake }) => mistake === "wrong tool");
+    for (const program of importing) yield* checkCell(check, [program], server);
+    const calling = programs.filter(({ mistake }) => mistake !== "wrong tool");
+    for (let at = 0; at < calling.length; at += PROGRAMS_IN_A_CELL) {
+      yield* checkCell(check, calling.slice(at, at + PROGRAMS_IN_A_CELL), server);
     }
   }
 }

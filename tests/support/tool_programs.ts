@@ -101,7 +101,7 @@ export class ToolPrograms {
         return this.#wrongField();
       case "field of a text": {
         const field = this.#random.of(["id", "status", "items", "results", "data"]);
-        return this.#model.returns === "text"
+        return this.#model.returns !== "result"
           ? [...this.#firstCall(), `print(result.${field})`]
           : undefined;
       }
