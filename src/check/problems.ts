@@ -50,9 +50,10 @@ export async function judge(
 ): Promise<Findings> {
   const certain: CodeProblem[] = [];
   const possible: CodeProblem[] = [];
-  for (const diagnostic of diagnostics) {
-    if (look.loose.some((place) => isSpread(diagnostic, place))) continue;
-    const verdict = await new Reader(look, names).read(diagnostic);
+  const said = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
+  const reader = new Reader(said, look, names);
+  for (const diagnostic of said) {
+    const verdict = await reader.read(diagnostic);
     if (verdict === undefined) continue;
     const isGuarded = look.guarded.some((place) => isWithin(diagnostic, place));
     const { problem, isCertain } = verdict;
@@ -79,7 +80,11 @@ const MODULE = /`(mcptools(?:\.\w+)*)`/;
 class Reader {
   readonly #lines: readonly string[];
 
-  constructor(readonly look: Look, readonly names: KnownNames) {
+  constructor(
+    readonly diagnostics: readonly Diagnostic[],
+    readonly look: Look,
+    readonly names: KnownNames,
+  ) {
     this.#lines = look.text.split("\n");
   }
 
@@ -89,7 +94,7 @@ class Reader {
       case "unknown-argument":
         return this.#unknownArgument(diagnostic, /^Argument `(\w+)` does not match/.exec(message));
       case "missing-argument":
-        return this.#missingArgument(diagnostic, /parameters? (.*?) of /.exec(message));
+        return this.#missingArgument(diagnostic);
       case "invalid-argument-type":
         return this.#wrongType(diagnostic, /Expected `(.*)`, found `(.*)`$/.exec(message));
       case "missing-attribute":
@@ -111,18 +116,28 @@ class Reader {
     if (called === undefined || name === undefined) return undefined;
     const { text, fields, undeclared } = called;
     const keywords = [...fields.keys()];
-    const given = this.#callAround(diagnostic)?.given;
-    const others = keywords.filter((other) => !given?.has(other));
+    const call = this.#callAround(diagnostic);
+    const others = [...fields].flatMap(([other, { wire }]) =>
+      call === undefined || call.given.has(other) || call.given.has(wire) ? [] : [other]
+    );
     const near = nearestNames(name, others, 1);
     const listed = near.length > 0 ? suggestion(near) : `. Its arguments: ${listOf(keywords)}`;
     const evalue = `${text} got an unexpected argument '${name}'${listed}`;
-    const isCertain = undeclared === "refused" ||
-      (given !== undefined && isMisspelt(name, others));
+    const isCertain = undeclared === "refused" || isMisspelt(name, others) ||
+      (call !== undefined && this.#isIncomplete(call));
     if (!isCertain && undeclared === "allowed") return undefined;
     return { problem: problemAt(diagnostic, "TypeError", evalue), isCertain };
   }
 
-  /** The call whose argument something is said of. */
+  /** Whether a call lacks an argument, in the place of which there may be another. */
+  #isIncomplete(call: Look["keywords"][number]): boolean {
+    return this.diagnostics.some((one) =>
+      one.code === "missing-argument" && this.#callAround(one) === call &&
+      this.#missingArgument(one) !== undefined
+    );
+  }
+
+  /** The call that something is said of, or of an argument of which. */
   #callAround(argument: CellRange): Look["keywords"][number] | undefined {
     return this.look.keywords.filter(({ range }) => isWithin(argument, range))
       .reduce<Look["keywords"][number] | undefined>(
@@ -131,7 +146,8 @@ class Reader {
       );
   }
 
-  #missingArgument(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
+  #missingArgument(diagnostic: Diagnostic): Verdict | undefined {
+    const match = /parameters? (.*?) of /.exec(diagnostic.message);
     const called = this.#called(diagnostic.message);
     const given = this.#callAround(diagnostic)?.given;
     const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []]

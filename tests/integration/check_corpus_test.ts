@@ -199,8 +199,8 @@ Deno.test("what schemas rule out is stopped", async () => {
       "'Hit' object has no attribute 'idd'. Did you mean: 'id'?",
     'search.run(query="a", json=True).hits[0].owner.nmae':
       "'Owner' object has no attribute 'nmae'. Did you mean: 'name'?",
-    "search.Options(dep=True, deep=True)":
-      "Options() got an unexpected argument 'dep'. Did you mean: 'depth'?",
+    "search.Options(dpeth=5, deep=True)":
+      "Options() got an unexpected argument 'dpeth'. Did you mean: 'depth'?",
   };
   for (const [code, message] of Object.entries(wrong)) {
     const { certain } = await check.check(`from mcptools.odd import search\n${code}`);
@@ -229,7 +229,7 @@ Deno.test("a server that was registered while the checker ran is known, and one 
     "cannot import name 'find' from 'mcptools.two'",
   ]);
   await Deno.remove(`${directory.path}/two`, { recursive: true });
-  assertEquals(await problems("import mcptools.two"), ["No module named 'mcptools.two'"]);
+  assertEquals(await problems("from mcptools.two import seek"), ["No module named 'mcptools.two'"]);
 });
 
 Deno.test("no Python of the tests, the documents and the templates is stopped", async () => {
@@ -249,13 +249,14 @@ Deno.test("no Python of the tests, the documents and the templates is stopped", 
   }
 
   assertEquals(found, []);
-  assert(cells > 60, `${cells} cells`);
+  assert(cells > 40, `${cells} cells`);
 });
 
 /** All Python that is meant to be right, and where it is. Cells of one document follow each other. */
 async function rightCode(): Promise<[string, string][]> {
   const found: [string, string][] = [];
   for (const path of await filesBelow(ROOT)) {
+    if (path.startsWith("templates/package/")) continue; // what modules are rendered from
     const text = await Deno.readTextFile(new URL(path, ROOT));
     if (path.endsWith(".py")) found.push([path, text]);
     else {
