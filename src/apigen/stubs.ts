@@ -23,6 +23,8 @@ export interface StubbedClass {
   readonly fields: ReadonlyMap<string, StubbedField>;
   /** What its schema says of undeclared fields. */
   readonly undeclared: "refused" | "allowed" | "unsaid";
+  /** The type of the one value that it stands for. */
+  readonly envelops: string | undefined;
 }
 
 /** A field of a class, or an argument. */
@@ -59,9 +61,6 @@ export function stubOfPackage(modules: ReadonlyMap<string, number>): string {
   return lines.join("\n") + "\n";
 }
 
-/** Bases whose values behave like something else, and have its names. */
-const OPEN_BASES: ReadonlySet<string> = new Set(["ResultMapping", "ResultValue"]);
-
 class ModuleStub {
   readonly #model: ModuleModel;
   readonly #prefix: string;
@@ -76,12 +75,13 @@ class ModuleStub {
     return new Map(classes.map((part) => [part.name, this.#stubbed(part)]));
   }
 
-  #stubbed({ fields, closed, open }: ClassDefinition): StubbedClass {
+  #stubbed({ base, fields, closed, open }: ClassDefinition): StubbedClass {
     const undeclared = closed ? "refused" : open ? "allowed" : "unsaid";
     const stubbed = fields.map((field) =>
       [field.name, { wire: field.wire, type: this.#optional(field) }] as const
     );
-    return { fields: new Map(stubbed), undeclared };
+    const [value] = base === "ResultValue" ? fields : [];
+    return { fields: new Map(stubbed), undeclared, envelops: value && this.#type(value.type) };
   }
 
   text(): string {
@@ -97,7 +97,8 @@ class ModuleStub {
     return [
       "from typing import Any, Literal",
       "from ipybox_runtime.models import (",
-      "    InputModel, OutputModel, ResultMapping, ResultModel, ResultRoot, ResultValue, ToolText,",
+      "    InputModel, KnownValue, OutputModel, ResultMapping, ResultModel, ResultRoot, ResultValue,",
+      "    ToolText,",
       ")",
       "from . import CLIENT as CLIENT",
       ...definitions.map((definition) => this.#definition(definition)),
@@ -134,7 +135,8 @@ class ModuleStub {
 
   #class(name: string, definition: ClassDefinition): string {
     const { base, fields } = definition;
-    if (OPEN_BASES.has(base)) return `${name} = ${base}`;
+    if (base === "ResultMapping") return `${name} = ${base}`;
+    if (base === "ResultValue") return this.#value(name, fields);
     const isInput = base === "InputModel" || base === "CheckedModel";
     const lines = fields.map((field) => `${field.name}: ${this.#optional(field)}`);
     if (isInput) {
@@ -142,6 +144,39 @@ class ModuleStub {
     }
     const head = `class ${name}(${isInput ? "InputModel" : base}):`;
     return [head, ...lines.map((line) => `    ${line}`), "    ..."].join("\n");
+  }
+
+  /** An envelope, which has the names of what is in it. */
+  #value(name: string, [field]: readonly Field[]): string {
+    const bases = field === undefined
+      ? []
+      : membersOf(field.type).map((type) => this.#baseOf(type));
+    const isKnown = field !== undefined && bases.every((base) => base !== undefined);
+    if (!isKnown) return `${name} = ResultValue`;
+    const parts = bases.map((base, at) => [
+      `class ${name}__${at}(KnownValue, ${base}):`,
+      `    ${field.name}: ${this.#type(field.type)}`,
+    ]);
+    const names = parts.map((_, at) => `${name}__${at}`);
+    return [...parts.flat(), `${name} = ${names.join(" | ")}`].join("\n");
+  }
+
+  /** The class of all values of a type, if there is one. */
+  #baseOf(type: PyType): string | undefined {
+    switch (type.kind) {
+      case "list":
+      case "dict":
+        return this.#type(type);
+      case "name":
+        return { str: "str", Int: "int", Bool: "int" }[type.name as string];
+      case "class": {
+        const definition = this.#model.definitions.find((part) => part.name === type.name);
+        const isKnown = definition?.kind === "class" && !definition.open;
+        return isKnown ? this.#prefix + type.name : undefined;
+      }
+      default:
+        return undefined;
+    }
   }
 
   /** Also one object, for what is not given by keywords is not looked at here. */
@@ -210,6 +245,11 @@ class ModuleStub {
 /** Whether Python takes a name for an argument. Others are not looked at. */
 function isKeyword(name: string): boolean {
   return /^[A-Za-z]\w*$/.test(name) && name !== "self" && !KEYWORDS.has(name);
+}
+
+function membersOf(type: PyType): readonly PyType[] {
+  if (type.kind === "annotated") return membersOf(type.base);
+  return type.kind === "union" ? type.members.flatMap(membersOf) : [type];
 }
 
 const NAMES = {

@@ -73,7 +73,7 @@ interface Verdict {
 }
 
 /** A name in a stub: the number of the tool, and which of its names. */
-const NAME = /`mcp(\d+)_(\w+?)(?:\.__init__)?`/i;
+const NAME = /`mcp(\d+)_(\w+?)(?:__\d+)?(?:\.__init__)?`/i;
 /** A module of `mcptools`. */
 const MODULE = /`(mcptools(?:\.\w+)*)`/;
 
@@ -222,8 +222,13 @@ class Reader {
     if (stubbed === undefined) return undefined;
     const declared = [...stubbed.fields.keys()];
     if (stubbed.undeclared === "allowed" && !isMisspelt(name, declared)) return undefined;
+    const value = stubbed.envelops;
     const near = nearestNames(name, declared, 1);
-    const listed = near.length > 0 ? suggestion(near) : `. Its fields: ${listOf(declared)}`;
+    const listed = near.length > 0
+      ? suggestion(near)
+      : value === undefined
+      ? `. Its fields: ${listOf(declared)}`
+      : `. It can be used like the value in it: ${readable(value)}`;
     const text = `'${className}' object has no attribute '${name}'${listed}`;
     return certain(diagnostic, "AttributeError", text);
   }
@@ -310,7 +315,7 @@ class Reader {
 
 /** Every object has some of these, and no tool has one. */
 function isSpecial(name: string): boolean {
-  return /^__\w*__$/.test(name);
+  return name.startsWith("_");
 }
 
 function certain(range: CellRange, ename: string, evalue: string): Verdict {

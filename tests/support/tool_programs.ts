@@ -20,7 +20,7 @@ import { modelOf } from "../../src/apigen/signature.ts";
 export const MISTAKES = [
   "wrong argument",
   "wrong field",
-  "field of a text",
+  "field of a value",
   "wrong tool",
   "wrong type",
   "wrong item",
@@ -99,9 +99,9 @@ export class ToolPrograms {
         return this.#wrongArgument();
       case "wrong field":
         return this.#wrongField();
-      case "field of a text": {
-        const field = this.#random.of(["id", "status", "items", "results", "data"]);
-        return this.#model.returns !== "result"
+      case "field of a value": {
+        const field = this.#random.of(["id", "status", "name", "results", "data"]);
+        return this.#model.returns !== "result" || this.#isPlainValue()
           ? [...this.#firstCall(), `print(result.${field})`]
           : undefined;
       }
@@ -114,6 +114,12 @@ export class ToolPrograms {
       case "missing argument":
         return this.#missingArgument();
     }
+  }
+
+  /** Whether the result is an envelope around what has no fields. */
+  #isPlainValue(): boolean {
+    const [value] = this.#result?.base === "ResultValue" ? this.#result.fields : [];
+    return value !== undefined && ["list", "dict", "name"].includes(plainOf(value.type).kind);
   }
 
   #wrongArgument(): string[] | undefined {
@@ -158,7 +164,7 @@ export class ToolPrograms {
 
   /** A use of a field of a result, at whatever depth, that has no such name. */
   #wrongField(): string[] | undefined {
-    if (this.#result === undefined || this.#result.base !== "ResultModel") return undefined;
+    if (this.#model.returns !== "result") return undefined;
     const paths = [...this.#tool.results.flatMap((result) => [...this.#paths(result)])]
       .flatMap(({ at, owner, field }) => {
         const wrong = this.#random.misspelt(field, owner);
@@ -237,7 +243,11 @@ export class ToolPrograms {
     }
     const uses = [...this.#paths(result)].map(({ at, field }) => `print(${at}.${field})`);
     const lists = [...this.#lists("result", RESULT, result, 0)];
-    return [...uses, ...lists, ...this.#ownUses(result)];
+    // An envelope can be used like what is in it.
+    const short = this.#result?.base === "ResultValue"
+      ? [...uses, ...lists].map((use) => use.replace("result.result", "result"))
+      : [];
+    return [...uses, ...lists, ...short, ...this.#ownUses(result)];
   }
 
   /** What results of some kinds offer besides. */
