@@ -13,7 +13,7 @@ export interface Look {
   readonly imports: readonly string[];
   /** The names of the session that it sets. */
   readonly bound: readonly string[];
-  /** The attributes that it sets, of whatever. */
+  /** The attributes that it and earlier code set, of whatever. */
   readonly written: readonly string[];
   /** Names that it uses, and that nothing has set. */
   readonly undefined: readonly {

@@ -219,7 +219,7 @@ class Reader {
       return await this.#notInModule(diagnostic, { module: path, name, isImported: false });
     }
     const stubbed = tool.classes.get(className);
-    if (stubbed === undefined) return undefined;
+    if (stubbed === undefined || this.#isWritten(tool)) return undefined;
     const declared = [...stubbed.fields.keys()];
     if (stubbed.undeclared === "allowed" && !isMisspelt(name, declared)) return undefined;
     const value = stubbed.envelops;
@@ -231,6 +231,13 @@ class Reader {
       : `. It can be used like the value in it: ${readable(value)}`;
     const text = `'${className}' object has no attribute '${name}'${listed}`;
     return certain(diagnostic, "AttributeError", text);
+  }
+
+  /** Whether code may have put other values in the fields of a tool's classes. */
+  #isWritten({ classes }: StubbedTool): boolean {
+    return this.look.written.some((name) =>
+      [...classes.values()].some(({ fields }) => fields.has(name))
+    );
   }
 
   async #notInModule(
@@ -300,6 +307,7 @@ class Reader {
     if (named === undefined) return undefined;
     const { tool, name } = named;
     const isTool = name === "run" || name === "run_async";
+    if (this.look.written.includes(name)) return undefined; // it may be another function
     const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
     const className = isTool ? "Params" : name;
     const stubbed = tool.classes.get(className);

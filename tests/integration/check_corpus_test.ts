@@ -168,6 +168,18 @@ empty: "list[int]" = []
 search.run(query="a", json=True, tags=empty)
 `;
 
+/** Code that makes of generated names what their stubs do not know. */
+const CHANGING = [
+  "search.run = lambda **given: given\nsearch.run(qery='a')",
+  "result = search.run(query='a', json=True)\nresult.meta = json\nresult.meta.dumps({})",
+  "class Mine(search.Options):\n    extra: int\nMine(deep=True, extra=1)",
+  "from functools import partial\nfind = partial(search.run, query='a')\nfind(json=True)",
+  "import asyncio\nawait asyncio.to_thread(search.run, query='a', json=True)",
+  "def search(text): return text\nsearch('a').upper(), search.name",
+  "result = search.run(query='a', json=True).model_dump()\nresult['hits'], result.get('hits')",
+  "text = raw.run() or {}\nisinstance(text, dict) and text.get('a')",
+];
+
 Deno.test("right code is not stopped, whatever schemas say", async () => {
   await using directory = await TempDirectory.create();
   await generatePackage("odd", { tools: ODD_TOOLS }, { rootDir: directory.path });
@@ -176,6 +188,12 @@ Deno.test("right code is not stopped, whatever schemas say", async () => {
   const { certain } = await check.check(RIGHT);
 
   assertEquals(certain.map(({ line, evalue }) => [RIGHT.split("\n")[line], evalue]), []);
+  for (const code of CHANGING) {
+    const findings = await check.check(
+      `import json\nfrom mcptools.odd import raw, search\n${code}`,
+    );
+    assertEquals(findings.certain.map(({ evalue }) => evalue), [], code);
+  }
 });
 
 Deno.test("what schemas rule out is stopped", async () => {

@@ -20,6 +20,8 @@ def main() -> None:
     from ipybox_runtime.kernel import check
 
     for line in sys.stdin:
+        check._written.clear()  # each is of another session
+        check._declared.clear()
         print(repr(check.look(json.loads(line))), flush=True)
 
 

@@ -30,6 +30,8 @@ _NAMES_LIMIT = 2000
 
 #: Names that functions of earlier cells may set.
 _declared: set[str] = set()
+#: Attributes that cells so far may have set, of whatever.
+_written: set[str] = set()
 
 
 class Answer:
@@ -85,13 +87,14 @@ class _Look:
         bound = set(self._bound())
         undefined = [] if dynamic else list(self._undefined(bound | _declared))
         tools = self._tools()
+        _written.update(self._written_attributes())
         _declared.update(name for node in self._nodes for name in _declared_in(node))
         return {
             "text": _without_comments(self._text),
             "dynamic": dynamic,
             "imports": sorted(self._imports()),
             "bound": sorted(_top_level(self._tree))[:_NAMES_LIMIT],
-            "written": sorted(self._written_attributes())[:_LIST_LIMIT],
+            "written": sorted(_written)[:_NAMES_LIMIT],
             "undefined": undefined[:_LIST_LIMIT],
             "tools": sorted(tools)[:_LIST_LIMIT],
             "guarded": list(self._guarded()),
