@@ -72,6 +72,8 @@ export class ClassBuilder {
       description,
       fields,
       closed,
+      open: schema.patternProperties !== undefined ||
+        (schema.additionalProperties ?? false) !== false,
       extra: extra === ANY ? undefined : extra,
       schema: undefined,
     };

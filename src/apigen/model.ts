@@ -75,6 +75,8 @@ export interface ClassDefinition {
   readonly fields: readonly Field[];
   /** Whether undeclared fields are refused. */
   readonly closed: boolean;
+  /** Whether its schema says that there may be undeclared fields; most say nothing. */
+  readonly open: boolean;
   /** The type of undeclared fields, if they have one. */
   readonly extra: PyType | undefined;
   /** The schema for the check of the whole, in JSON; only with the base `CheckedModel`. */

@@ -6,7 +6,8 @@
 import { sha256 } from "../json/digest.ts";
 import { spend, spendText } from "./work.ts";
 
-const KEYWORDS = new Set(
+/** Words that are no names in Python. */
+export const KEYWORDS: ReadonlySet<string> = new Set(
   ("False None True and as assert async await break class continue def del elif else except " +
     "finally for from global if import in is lambda nonlocal not or pass raise return try while " +
     "with yield").split(" "),

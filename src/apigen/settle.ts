@@ -66,9 +66,9 @@ function unite(definitions: readonly Definition[], names: ClassNames) {
 }
 
 /** What makes a class what it is: in types alone, and with what is said of its fields. */
-function keyOf({ base, closed, extra, fields }: ClassDefinition) {
+function keyOf({ base, closed, open, extra, fields }: ClassDefinition) {
   for (const { type } of fields) spendText(typeText(type));
-  const head = [base, closed, extra && typeText(extra)];
+  const head = [base, closed, open, extra && typeText(extra)];
   const shape = fields.map((field) => [
     field.name,
     field.wire,

@@ -4,9 +4,10 @@
  *
  * @module
  */
-import { isObject, type JsonObject } from "./json.ts";
+import type { JsonObject } from "./json.ts";
 import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import type { ModuleOrigin } from "./module_builder.ts";
+import { KEYWORDS } from "./names.ts";
 import type { PackageTool } from "./package.ts";
 import { literal } from "./python.ts";
 import { modelOf } from "./signature.ts";
@@ -14,10 +15,25 @@ import { hasLiteralBase } from "./value_types.ts";
 
 /** What a checker's messages can name of a tool. */
 export interface StubbedTool extends ModuleOrigin {
-  /** The keywords of its function. */
-  readonly parameters: readonly string[];
-  /** The fields of its classes. */
-  readonly fields: ReadonlyMap<string, readonly string[]>;
+  /** Its classes. The fields of `Params` are the keywords of its function. */
+  readonly classes: ReadonlyMap<string, StubbedClass>;
+}
+
+/** A class for an object. */
+export interface StubbedClass {
+  readonly fields: ReadonlyMap<string, StubbedField>;
+  /** What its schema says of undeclared fields. */
+  readonly undeclared: "refused" | "allowed" | "unsaid";
+  /** The type of the one value that it stands for. */
+  readonly envelops: string | undefined;
+}
+
+/** A field of a class, or an argument. */
+export interface StubbedField {
+  /** Its name on the wire, by which Python takes it, too. */
+  readonly wire: string;
+  /** Its type as the stub has it. */
+  readonly type: string;
 }
 
 /** A module's stub, and what is in it. */
@@ -33,8 +49,8 @@ export function stubOfModule(
   id: number,
 ): Stub {
   const model = modelOf(origin, definition, results);
-  const stub = new ModuleStub(model, `Mcp${id}_`, isClosed(definition));
-  return { text: stub.text(), tool: { ...origin, ...stub.names() } };
+  const stub = new ModuleStub(model, `Mcp${id}_`);
+  return { text: stub.text(), tool: { ...origin, classes: stub.classes() } };
 }
 
 /** Renders the stub of a server's package, with the numbers of its modules. */
@@ -50,31 +66,27 @@ export function stubOfPackage(modules: ReadonlyMap<string, number>): string {
   return lines.join("\n") + "\n";
 }
 
-/** Whether a tool says which arguments it has. One that says nothing takes any. */
-function isClosed(definition: JsonObject): boolean {
-  const schema = definition.get("inputSchema");
-  if (!isObject(schema) || !isObject(schema.get("properties"))) return false;
-  return schema.get("additionalProperties") !== true && !schema.has("patternProperties");
-}
-
-/** Bases whose values behave like something else, and have its names. */
-const OPEN_BASES: ReadonlySet<string> = new Set(["ResultMapping", "ResultValue"]);
-
 class ModuleStub {
   readonly #model: ModuleModel;
   readonly #prefix: string;
-  readonly #isClosed: boolean;
 
-  constructor(model: ModuleModel, prefix: string, closed: boolean) {
+  constructor(model: ModuleModel, prefix: string) {
     this.#model = model;
     this.#prefix = prefix;
-    this.#isClosed = closed;
   }
 
-  names(): Pick<StubbedTool, "parameters" | "fields"> {
+  classes(): Map<string, StubbedClass> {
     const classes = this.#model.definitions.filter((part) => part.kind === "class");
-    const fields = classes.map((part) => [part.name, part.fields.map(({ name }) => name)] as const);
-    return { parameters: this.#params().map(({ name }) => name), fields: new Map(fields) };
+    return new Map(classes.map((part) => [part.name, this.#stubbed(part)]));
+  }
+
+  #stubbed({ base, fields, closed, open }: ClassDefinition): StubbedClass {
+    const undeclared = closed ? "refused" : open ? "allowed" : "unsaid";
+    const stubbed = fields.map((field) =>
+      [field.name, { wire: field.wire, type: this.#optional(field) }] as const
+    );
+    const [value] = base === "ResultValue" ? fields : [];
+    return { fields: new Map(stubbed), undeclared, envelops: value && this.#type(value.type) };
   }
 
   text(): string {
@@ -87,7 +99,7 @@ class ModuleStub {
       ["run", result],
       ...observed === undefined ? [] : [["run_json", "Any"] as const],
     ]);
-    const keywords = this.#keywords(this.#params(), !this.#isClosed);
+    const keywords = this.#keywords(this.#params());
     const names = [...functions.keys()].flatMap((name) => [name, `${name}_async`]);
     const members = [
       ...names.map((name) => [name, `staticmethod(${prefix}${name})`]),
@@ -96,7 +108,8 @@ class ModuleStub {
     return [
       "from typing import Any, Literal",
       "from ipybox_runtime.models import (",
-      "    InputModel, OutputModel, ResultMapping, ResultModel, ResultRoot, ResultValue, ToolText,",
+      "    InputModel, KnownValue, OutputModel, ResultMapping, ResultModel, ResultRoot, ResultValue,",
+      "    ToolText,",
       ")",
       "from . import CLIENT as CLIENT",
       ...definitions.map((definition) => this.#definition(definition)),
@@ -113,9 +126,9 @@ class ModuleStub {
     ].join("\n") + "\n";
   }
 
-  #params(): readonly Field[] {
+  #params(): ClassDefinition | undefined {
     const params = this.#model.definitions.find(({ name }) => name === "Params");
-    return params?.kind === "class" ? params.fields : [];
+    return params?.kind === "class" ? params : undefined;
   }
 
   #definition(definition: Definition): string {
@@ -123,7 +136,7 @@ class ModuleStub {
     switch (definition.kind) {
       case "values":
         return `${name} = ${this.#type(definition.type)}`;
-      case "alias": // it refers to itself
+      case "alias":
         return `${name} = Any`;
       case "root":
         return `class ${name}(ResultRoot[${this.#type(definition.type)}]): ...`;
@@ -132,37 +145,76 @@ class ModuleStub {
     }
   }
 
-  #class(name: string, { base, fields, extra }: ClassDefinition): string {
-    if (OPEN_BASES.has(base)) return `${name} = ${base}`;
+  #class(name: string, definition: ClassDefinition): string {
+    const { base, fields } = definition;
+    if (base === "ResultMapping") return `${name} = ${base}`;
+    if (base === "ResultValue") return this.#value(name, fields);
     const isInput = base === "InputModel" || base === "CheckedModel";
     const lines = fields.map((field) => `${field.name}: ${this.#optional(field)}`);
     if (isInput) {
-      const isOpen = extra !== undefined || (definedBy(name, "Params") && !this.#isClosed);
-      lines.push(`def __init__(self, ${this.#keywords(fields, isOpen)}) -> None: ...`);
-    } else if (extra !== undefined) {
-      lines.push("def __getattr__(self, name: str) -> Any: ...");
+      lines.push(`def __init__(self, ${this.#keywords(definition)}) -> None: ...`);
     }
     const head = `class ${name}(${isInput ? "InputModel" : base}):`;
     return [head, ...lines.map((line) => `    ${line}`), "    ..."].join("\n");
   }
 
+  /** An envelope, which has the names of what is in it. */
+  #value(name: string, [field]: readonly Field[]): string {
+    const bases = field === undefined
+      ? []
+      : membersOf(field.type).map((type) => this.#baseOf(type));
+    const isKnown = field !== undefined && bases.every((base) => base !== undefined);
+    if (!isKnown) return `${name} = ResultValue`;
+    const parts = bases.map((base, at) => [
+      `class ${name}__${at}(KnownValue, ${base}):`,
+      `    ${field.name}: ${this.#type(field.type)}`,
+    ]);
+    const names = parts.map((_, at) => `${name}__${at}`);
+    return [...parts.flat(), `${name} = ${names.join(" | ")}`].join("\n");
+  }
+
+  /** The class of all values of a type, if there is one. */
+  #baseOf(type: PyType): string | undefined {
+    switch (type.kind) {
+      case "list":
+      case "dict":
+        return this.#type(type);
+      case "name":
+        return { str: "str", Int: "int", Bool: "int" }[type.name as string];
+      case "class": {
+        const definition = this.#model.definitions.find((part) => part.name === type.name);
+        const isKnown = definition?.kind === "class" && !definition.open;
+        return isKnown ? this.#prefix + type.name : undefined;
+      }
+      default:
+        return undefined;
+    }
+  }
+
   /** Also one object, for what is not given by keywords is not looked at here. */
-  #keywords(fields: readonly Field[], isOpen: boolean): string {
-    const keywords = fields.map((field) =>
-      `${field.name}: ${this.#optional(field)}${field.required ? "" : " = ..."}`
-    );
-    // A field whose own name Python takes, too, can be given by either.
-    const takesOther = isOpen || fields.some(({ name, wire }) => name !== wire);
+  #keywords(definition: ClassDefinition | undefined): string {
+    const { fields, closed } = definition ?? { fields: [], closed: false };
+    const names = new Set(fields.map(({ name }) => name));
+    const keywords = fields.flatMap((field) => {
+      const type = this.#optional(field);
+      const keyword = `${field.name}: ${type}${field.required ? "" : " = ..."}`;
+      // A field can be given by its own name, too, where Python can take that.
+      const isEither = !names.has(field.wire) && isKeyword(field.wire);
+      return isEither ? [keyword, `${field.wire}: ${type} = ...`] : [keyword];
+    });
+    // One that declares nothing takes anything.
+    const takesOthers = fields.length === 0 && !closed;
     return [
       "_: Any = ...",
       "/",
       ...(keywords.length > 0 ? ["*", ...keywords] : []),
-      ...(takesOther ? ["**others: Any"] : []),
+      ...(takesOthers ? ["**others: Any"] : []),
     ].join(", ");
   }
 
   #optional({ type, required }: Field): string {
-    return required ? this.#type(type) : `${this.#type(type)} | None`;
+    const text = this.#type(type);
+    return required || / \| None$/.test(text) ? text : `${text} | None`;
   }
 
   #type(type: PyType): string {
@@ -193,6 +245,8 @@ class ModuleStub {
   /** What takes the place of a class: of arguments, also a dictionary. */
   #named(name: string): string {
     const definition = this.#model.definitions.find((part) => part.name === name);
+    if (definition?.kind === "values") return this.#type(definition.type);
+    if (definition?.kind === "alias") return "Any"; // it refers to itself
     if (definition?.kind === "class" && /^(Input|Checked)Model$/.test(definition.base)) {
       return `${this.#prefix}${name} | dict[str, Any]`;
     }
@@ -200,8 +254,14 @@ class ModuleStub {
   }
 }
 
-function definedBy(name: string, own: string): boolean {
-  return name.endsWith(`_${own}`);
+/** Whether Python takes a name for an argument. Others are not looked at. */
+function isKeyword(name: string): boolean {
+  return /^[A-Za-z]\w*$/.test(name) && name !== "self" && !KEYWORDS.has(name);
+}
+
+function membersOf(type: PyType): readonly PyType[] {
+  if (type.kind === "annotated") return membersOf(type.base);
+  return type.kind === "union" ? type.members.flatMap(membersOf) : [type];
 }
 
 const NAMES = {

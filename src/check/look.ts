@@ -13,7 +13,7 @@ export interface Look {
   readonly imports: readonly string[];
   /** The names of the session that it sets. */
   readonly bound: readonly string[];
-  /** The attributes that it sets, of whatever. */
+  /** The attributes that it and earlier code set, of whatever. */
   readonly written: readonly string[];
   /** Names that it uses, and that nothing has set. */
   readonly undefined: readonly {
@@ -29,6 +29,12 @@ export interface Look {
   readonly loose: readonly CellRange[];
   /** The line and the column at which the first call begins. */
   readonly calls: readonly [line: number, column: number] | null;
+  /** Calls with arguments by keywords. */
+  readonly keywords: readonly {
+    readonly range: CellRange;
+    /** For each keyword the types of what is written out in the list that is given. */
+    readonly given: ReadonlyMap<string, readonly string[]>;
+  }[];
 }
 
 /** Code that Python cannot read. */
@@ -59,6 +65,10 @@ const look: z.ZodType<Look> = z.object({
   guarded: z.array(range),
   loose: z.array(range),
   calls: z.tuple([z.number(), z.number()]).nullable(),
+  keywords: z.array(z.object({
+    range,
+    given: z.array(z.tuple([name, z.array(name)])).transform((pairs) => new Map(pairs)),
+  })),
 });
 
 const syntax = z.object({

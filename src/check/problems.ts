@@ -3,8 +3,8 @@
  *
  * @module
  */
-import type { StubbedTool } from "../apigen/stubs.ts";
-import { nearestNames } from "../base/nearest.ts";
+import type { StubbedClass, StubbedTool } from "../apigen/stubs.ts";
+import { isMisspelt, nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
 import type { Look } from "./look.ts";
 
@@ -50,9 +50,10 @@ export async function judge(
 ): Promise<Findings> {
   const certain: CodeProblem[] = [];
   const possible: CodeProblem[] = [];
-  for (const diagnostic of diagnostics) {
-    if (look.loose.some((place) => isSpread(diagnostic, place))) continue;
-    const verdict = await new Reader(look, names).read(diagnostic);
+  const said = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
+  const reader = new Reader(said, look, names);
+  for (const diagnostic of said) {
+    const verdict = await reader.read(diagnostic);
     if (verdict === undefined) continue;
     const isGuarded = look.guarded.some((place) => isWithin(diagnostic, place));
     const { problem, isCertain } = verdict;
@@ -61,20 +62,29 @@ export async function judge(
   return { certain, possible };
 }
 
+/** A function or class of a tool's module. */
+interface Called extends StubbedClass {
+  readonly text: string;
+}
+
 interface Verdict {
   readonly problem: CodeProblem;
   readonly isCertain: boolean;
 }
 
 /** A name in a stub: the number of the tool, and which of its names. */
-const NAME = /`mcp(\d+)_(\w+?)(?:\.__init__)?`/i;
+const NAME = /`mcp(\d+)_(\w+?)(?:__\d+)?(?:\.__init__)?`/i;
 /** A module of `mcptools`. */
 const MODULE = /`(mcptools(?:\.\w+)*)`/;
 
 class Reader {
   readonly #lines: readonly string[];
 
-  constructor(readonly look: Look, readonly names: KnownNames) {
+  constructor(
+    readonly diagnostics: readonly Diagnostic[],
+    readonly look: Look,
+    readonly names: KnownNames,
+  ) {
     this.#lines = look.text.split("\n");
   }
 
@@ -84,9 +94,9 @@ class Reader {
       case "unknown-argument":
         return this.#unknownArgument(diagnostic, /^Argument `(\w+)` does not match/.exec(message));
       case "missing-argument":
-        return this.#missingArgument(diagnostic, /parameters? (.*?) of /.exec(message));
+        return this.#missingArgument(diagnostic);
       case "invalid-argument-type":
-        return this.#wrongType(diagnostic, /Expected `(.*)`, found `(.*)`$/s.exec(message));
+        return this.#wrongType(diagnostic, /Expected `(.*)`, found `(.*)`$/.exec(message));
       case "missing-attribute":
         return await this.#missingName(diagnostic);
       case "missing-module-member": {
@@ -104,41 +114,70 @@ class Reader {
     const called = this.#called(diagnostic.message);
     const name = match?.[1];
     if (called === undefined || name === undefined) return undefined;
-    const { text, keywords } = called;
-    const near = nearestNames(name, keywords, 1);
+    const { text, fields, undeclared } = called;
+    const keywords = [...fields.keys()];
+    const call = this.#callAround(diagnostic);
+    const others = [...fields].flatMap(([other, { wire }]) =>
+      call === undefined || call.given.has(other) || call.given.has(wire) ? [] : [other]
+    );
+    const near = nearestNames(name, others, 1);
     const listed = near.length > 0 ? suggestion(near) : `. Its arguments: ${listOf(keywords)}`;
-    return certain(
-      diagnostic,
-      "TypeError",
-      `${text} got an unexpected argument '${name}'${listed}`,
+    const evalue = `${text} got an unexpected argument '${name}'${listed}`;
+    const isCertain = undeclared === "refused" || isMisspelt(name, others) ||
+      (call !== undefined && this.#isIncomplete(call));
+    if (!isCertain && undeclared === "allowed") return undefined;
+    return { problem: problemAt(diagnostic, "TypeError", evalue), isCertain };
+  }
+
+  /** Whether a call lacks an argument, in the place of which there may be another. */
+  #isIncomplete(call: Look["keywords"][number]): boolean {
+    return this.diagnostics.some((one) =>
+      one.code === "missing-argument" && this.#callAround(one) === call &&
+      this.#missingArgument(one) !== undefined
     );
   }
 
-  #missingArgument(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
+  /** The call that something is said of, or of an argument of which. */
+  #callAround(argument: CellRange): Look["keywords"][number] | undefined {
+    return this.look.keywords.filter(({ range }) => isWithin(argument, range))
+      .reduce<Look["keywords"][number] | undefined>(
+        (inner, call) => inner && isWithin(inner.range, call.range) ? inner : call,
+        undefined,
+      );
+  }
+
+  #missingArgument(diagnostic: Diagnostic): Verdict | undefined {
+    const match = /parameters? (.*?) of /.exec(diagnostic.message);
     const called = this.#called(diagnostic.message);
-    const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []].map(([, name = ""]) => `'${name}'`);
+    const given = this.#callAround(diagnostic)?.given;
+    const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []]
+      .flatMap(([, name = ""]) => given?.has(called?.fields.get(name)?.wire ?? "") ? [] : [name]);
     if (called === undefined || missing.length === 0) return undefined;
     const what = missing.length === 1 ? "a required argument" : "required arguments";
-    return certain(
-      diagnostic,
-      "TypeError",
-      `${called.text} is missing ${what}: ${missing.join(", ")}`,
-    );
+    const names = missing.map((name) => `'${name}'`).join(", ");
+    return certain(diagnostic, "TypeError", `${called.text} is missing ${what}: ${names}`);
   }
 
   #wrongType(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
     const called = this.#called(diagnostic.message);
-    const [, expected = "", found = ""] = match ?? [];
-    if (called === undefined || expected === "") return undefined;
+    const [, shown = "", found = ""] = match ?? [];
+    if (called === undefined || shown === "") return undefined;
     const line = this.#lines[diagnostic.line] ?? "";
     const name = /^(\w+)\s*=(?!=)/.exec(line.slice(diagnostic.column))?.[1];
     const what = name === undefined ? "an argument" : `argument '${name}'`;
+    // What the checker says of a type leaves out the most of a long one.
+    const expected = called.fields.get(name ?? "")?.type ?? shown;
     const problem = problemAt(
       diagnostic,
       "TypeError",
       `${called.text}: ${what} takes ${readable(withoutNone(expected))}, not ${readable(found)}`,
     );
-    return { problem, isCertain: excludes(expected, found) };
+    const items = this.#callAround(diagnostic)?.given.get(name ?? "") ?? [];
+    // A list that is given may be empty, whatever its type; what is written out in it is there.
+    const types = parseTypes(found).map((type) => type && { ...type, item: undefined });
+    const isCertain = excludes(expected, types) ||
+      items.some((item) => excludes(expected, [{ kind: "list", item }]));
+    return { problem, isCertain };
   }
 
   async #missingName(diagnostic: Diagnostic): Promise<Verdict | undefined> {
@@ -148,8 +187,22 @@ class Reader {
       return await this.#notInModule(diagnostic, { module, name: member, isImported: false });
     }
     const [, owner = "", name = ""] =
-      /^Object of type `([\w*]+)` has no attribute `(\w+)`/.exec(message) ?? [];
+      /^Object of type `([\w*| ]+)` has no attribute `(\w+)`/.exec(message) ?? [];
     if (isSpecial(name) || this.look.written.includes(name)) return undefined;
+    // None has no such name either.
+    const owners = owner.split(" | ").filter((type) => type !== "None");
+    const verdicts = await Promise.all(
+      owners.map((type) => this.#missingIn(diagnostic, type.replace(/\*$/, ""), name)),
+    );
+    return verdicts.includes(undefined) ? undefined : verdicts[0];
+  }
+
+  /** A name that values of a type do not have; `undefined` where the type is not of a generated module. */
+  async #missingIn(
+    diagnostic: Diagnostic,
+    owner: string,
+    name: string,
+  ): Promise<Verdict | undefined> {
     if (owner === "ToolText") {
       return certain(
         diagnostic,
@@ -165,12 +218,26 @@ class Reader {
     if (className === "Tool") {
       return await this.#notInModule(diagnostic, { module: path, name, isImported: false });
     }
-    const fields = tool.fields.get(className);
-    if (fields === undefined) return undefined;
-    const near = nearestNames(name, fields, 1);
-    const listed = near.length > 0 ? suggestion(near) : `. Its fields: ${listOf(fields)}`;
+    const stubbed = tool.classes.get(className);
+    if (stubbed === undefined || this.#isWritten(tool)) return undefined;
+    const declared = [...stubbed.fields.keys()];
+    if (stubbed.undeclared === "allowed" && !isMisspelt(name, declared)) return undefined;
+    const value = stubbed.envelops;
+    const near = nearestNames(name, declared, 1);
+    const listed = near.length > 0
+      ? suggestion(near)
+      : value === undefined
+      ? `. Its fields: ${listOf(declared)}`
+      : `. It can be used like the value in it: ${readable(value)}`;
     const text = `'${className}' object has no attribute '${name}'${listed}`;
     return certain(diagnostic, "AttributeError", text);
+  }
+
+  /** Whether code may have put other values in the fields of a tool's classes. */
+  #isWritten({ classes }: StubbedTool): boolean {
+    return this.look.written.some((name) =>
+      [...classes.values()].some(({ fields }) => fields.has(name))
+    );
   }
 
   async #notInModule(
@@ -206,8 +273,7 @@ class Reader {
   ): Verdict {
     const [line, column] = this.look.calls ?? [Infinity, 0];
     const isFirst = !isBefore(line, column, diagnostic.line, diagnostic.column);
-    const isMisspelt = nearestNames(name, members, 1, MISSPELT).length > 0;
-    const isCertain = module === "mcptools" || isFirst || isMisspelt;
+    const isCertain = module === "mcptools" || isFirst || isMisspelt(name, members);
     const near = nearestNames(name, members, 1)
       .map((near) => ename === "ModuleNotFoundError" ? `${module}.${near}` : near);
     return { problem: problemAt(diagnostic, ename, evalue + suggestion(near)), isCertain };
@@ -234,17 +300,18 @@ class Reader {
   }
 
   /** The function or class that a message is about, and its keywords. */
-  #called(message: string): { text: string; keywords: readonly string[] } | undefined {
+  #called(message: string): Called | undefined {
     const [, callee = ""] = /(?: of (?:function )?|^Argument to (?:function )?)(`[\w.]+`)/
       .exec(message) ?? [];
     const named = this.#named(callee);
     if (named === undefined) return undefined;
     const { tool, name } = named;
-    if (/^run(_json)?(_async)?$/.test(name)) {
-      return { text: `${tool.server}.${tool.module}.${name}()`, keywords: tool.parameters };
-    }
-    const keywords = tool.fields.get(name);
-    return keywords === undefined ? undefined : { text: `${name}()`, keywords };
+    const isTool = /^run(_json)?(_async)?$/.test(name);
+    if (this.look.written.includes(name)) return undefined; // it may be another function
+    const text = isTool ? `${tool.server}.${tool.module}.${name}()` : `${name}()`;
+    const className = isTool ? "Params" : name;
+    const stubbed = tool.classes.get(className);
+    return stubbed && { ...stubbed, text };
   }
 
   #named(text: string): { tool: StubbedTool; name: string } | undefined {
@@ -256,7 +323,7 @@ class Reader {
 
 /** Every object has some of these, and no tool has one. */
 function isSpecial(name: string): boolean {
-  return /^__\w*__$/.test(name);
+  return name.startsWith("_");
 }
 
 function certain(range: CellRange, ename: string, evalue: string): Verdict {
@@ -271,9 +338,6 @@ function problemAt(range: CellRange, ename: string, evalue: string): CodeProblem
 function suggestion(names: readonly string[]): string {
   return names.length === 0 ? "" : `. Did you mean: '${names[0]}'?`;
 }
-
-/** How much a name looks like another one that it is likely to be misspelt from. */
-const MISSPELT = 0.6;
 
 /** More names than somebody reads in an error. */
 const MAX_LISTED = 20;
@@ -332,10 +396,9 @@ const ACCEPTED: Readonly<Record<Kind, readonly Kind[]>> = {
   model: ["dict", "model"],
 };
 
-/** Whether no value of one type can be given for another. */
-function excludes(expected: string, found: string): boolean {
-  const wanted = split(expected, " | ").map(parseType);
-  const given = split(found, " | ").map(parseType);
+/** Whether a type takes no value of any of others. */
+function excludes(expected: string, given: readonly (ParsedType | undefined)[]): boolean {
+  const wanted = parseTypes(expected);
   return given.every((one) =>
     one !== undefined && wanted.every((want) => want !== undefined && !accepts(want, one))
   );
@@ -345,29 +408,42 @@ interface ParsedType {
   readonly kind: Kind;
   /** The only values, as they are written. */
   readonly values?: readonly string[];
+  /** Of a list's items the type that all must have, or that one has. */
+  readonly item?: string;
 }
 
 function accepts(want: ParsedType, given: ParsedType): boolean {
   if (!ACCEPTED[want.kind].includes(given.kind)) return false;
+  if (want.item !== undefined && given.item !== undefined) {
+    return !excludes(want.item, [...parseTypes(given.item)]);
+  }
   if (want.values === undefined || given.values === undefined) return true;
   return given.values.some((value) => want.values?.includes(value) ?? true);
 }
 
-/** Reads a type; `undefined` is one of which nothing is known. */
-function parseType(text: string): ParsedType | undefined {
-  const plain = text.replace(/\*$/, "");
-  if (plain in ACCEPTED && plain !== "model") return { kind: plain as Kind };
-  const [, head, inner = ""] = /^(\w+)\[(.*)\]$/s.exec(plain) ?? [];
-  if (head === "list" || head === "dict") return { kind: head };
-  if (head === "Literal") return parseLiteral(split(inner, ", "));
-  if (plain === "ToolText" || plain === "LiteralString") return { kind: "str" };
-  return /^Mcp\d+_\w+$/.test(plain) ? { kind: "model" } : undefined;
+/** Reads the members of a type; `undefined` is one of which nothing is known. */
+function parseTypes(text: string): (ParsedType | undefined)[] {
+  return split(text, " | ").flatMap((part) => parseType(part.replace(/\*$/, "")));
 }
 
-function parseLiteral(values: readonly string[]): ParsedType | undefined {
-  const kinds = new Set(values.map(literalKind));
-  const [kind] = kinds;
-  return kinds.size === 1 && kind !== undefined ? { kind, values } : undefined;
+function parseType(text: string): ParsedType | undefined | (ParsedType | undefined)[] {
+  if (text in ACCEPTED && text !== "model") return { kind: text as Kind };
+  const [, head, inner = ""] = /^(\w+)\[(.*)\]$/s.exec(text) ?? [];
+  if (head === "list") return { kind: head, item: inner };
+  if (head === "dict") return { kind: head };
+  if (head === "Literal") return parseLiteral(split(inner, ", "));
+  if (text === "ToolText" || text === "LiteralString") return { kind: "str" };
+  return /^Mcp\d+_\w+$/.test(text) ? { kind: "model" } : undefined;
+}
+
+/** Reads listed values. Those that can be spelled in several ways stand for all of their kind. */
+function parseLiteral(values: readonly string[]): (ParsedType | undefined)[] {
+  return [...Map.groupBy(values, literalKind)].map(([kind, values]) =>
+    kind &&
+    (values.every((value) => /^[ !#-[\]-~]*$/.test(value.replaceAll(/^"|"$/g, "")))
+      ? { kind, values }
+      : { kind })
+  );
 }
 
 function literalKind(value: string): Kind | undefined {

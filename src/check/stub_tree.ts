@@ -53,6 +53,10 @@ export class StubTree implements KnownNames {
       if (known !== undefined) await this.#remove(server);
       const written = version === undefined ? undefined : await this.#add(server, version);
       const after = new Set(written === undefined ? [] : this.#pathsOf(server, written));
+      // The checker knows by now which folders there are beside it.
+      const folder = join(this.#folder, "mcptools", server);
+      if (known === undefined) files.push({ path: folder, change: "created" });
+      if (written === undefined) files.push({ path: folder, change: "deleted" });
       for (const path of after) {
         files.push({ path, change: before.has(path) ? "changed" : "created" });
       }
@@ -79,7 +83,7 @@ export class StubTree implements KnownNames {
     const modules = this.#servers.get(server)?.modules;
     if (name === undefined) return [...modules?.keys() ?? [], "prompts", "resources"];
     const tool = this.#tools[modules?.get(name) ?? -1];
-    return [...OF_A_TOOL, ...tool?.fields.keys() ?? []];
+    return [...OF_A_TOOL, ...tool?.classes.keys() ?? []];
   }
 
   async isAdded(module: string, name: string): Promise<boolean> {

@@ -32,6 +32,19 @@ export function packageName(server: string): string {
   return server.replaceAll(/\W/g, "_").toLowerCase();
 }
 
+/** What programs made for a server's tools are allowed to send, and what its tools may answer. */
+export interface ToolExamples {
+  readonly tool: string;
+  readonly valid?: readonly unknown[];
+  readonly results?: readonly unknown[];
+}
+
+/** The labelled examples of a server's tools. Numbers keep their spelling. */
+export function toolExamples(server: string): ToolExamples[] {
+  const path = `${CORPUS}/mcp-tools-examples/${server}.json`;
+  return parse<{ examples: ToolExamples[] }>(Deno.readTextFileSync(path)).examples;
+}
+
 /** A group of the test suite as a tool's input. */
 export interface SuiteGroup {
   readonly id: string;
@@ -48,10 +61,11 @@ export interface SuiteGroup {
  * @returns The groups.
  */
 export function suiteGroups(draft: string): SuiteGroup[] {
-  return parse(Deno.readTextFileSync(`${CORPUS}/json-schema-suite/${draft}.json`)).groups;
+  const path = `${CORPUS}/json-schema-suite/${draft}.json`;
+  return parse<{ groups: SuiteGroup[] }>(Deno.readTextFileSync(path)).groups;
 }
 
-function parse(text: string): { groups: SuiteGroup[] } {
+function parse<Content>(text: string): Content {
   const { rawJSON } = JSON as typeof JSON & { rawJSON(text: string): unknown };
   const keep = (_key: string, value: unknown, context?: { source?: string }): unknown =>
     typeof value === "number" && context?.source !== undefined ? rawJSON(context.source) : value;

@@ -53,6 +53,10 @@ class ResultMapping(ResultModel):
 class ResultValue(ResultModel):
     def __getattr__(self, name: str) -> Any: ...
 
+# A `ResultValue` of which it is known what it behaves like: the stubs add that as a base.
+class KnownValue(_Model):
+    tool_result: Any
+
 class ResultRoot(_Model, Generic[_T]):
     root: _T
     tool_result: Any

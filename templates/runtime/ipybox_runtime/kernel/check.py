@@ -30,6 +30,8 @@ _NAMES_LIMIT = 2000
 
 #: Names that functions of earlier cells may set.
 _declared: set[str] = set()
+#: Attributes that cells so far may have set, of whatever.
+_written: set[str] = set()
 
 
 class Answer:
@@ -86,18 +88,20 @@ class _Look:
         bound = set(self._bound())
         undefined = [] if dynamic else list(self._undefined(bound | _declared))
         tools = self._tools()
+        _written.update(self._written_attributes())
         _declared.update(name for node in self._nodes for name in _declared_in(node))
         return {
             "text": _without_comments(self._text),
             "dynamic": dynamic,
             "imports": sorted(self._imports()),
             "bound": sorted(_top_level(self._tree))[:_NAMES_LIMIT],
-            "written": sorted(self._written_attributes())[:_LIST_LIMIT],
+            "written": sorted(_written)[:_NAMES_LIMIT],
             "undefined": undefined[:_LIST_LIMIT],
             "tools": sorted(tools)[:_LIST_LIMIT],
             "guarded": list(self._guarded()),
             "loose": list(self._loose()),
             "calls": self._first_call(),
+            "keywords": list(self._keywords())[:_NAMES_LIMIT],
         }
 
     def _imports(self) -> set[str]:
@@ -193,6 +197,14 @@ class _Look:
         calls = (node for node in _run_at_once(self._tree) if isinstance(node, ast.Call))
         return min((self._range(node)[:2] for node in calls), default=None)
 
+    def _keywords(self) -> Iterator[dict[str, Any]]:
+        """Calls with arguments by keywords, and what is written out in lists there."""
+        for node in self._nodes:
+            if isinstance(node, ast.Call):
+                words = [(word.arg, _item_types(word.value)) for word in node.keywords if word.arg]
+                if words:
+                    yield {"range": self._range(node), "given": words}
+
     def _range(self, node: Union[ast.expr, ast.stmt]) -> Range:
         end_line, end = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return (
@@ -218,6 +230,27 @@ def _expects(item: ast.withitem) -> bool:
     function = call.func if isinstance(call, ast.Call) else None
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     return name in _EXPECTING
+
+
+def _item_types(node: ast.expr) -> list[str]:
+    """The types of the items in a list, as far as they are written out."""
+    items = node.elts if isinstance(node, ast.List) else []
+    return sorted({name for item in items if (name := _type_of(item))})
+
+
+def _type_of(node: ast.expr) -> Optional[str]:
+    if isinstance(node, ast.Constant):
+        return "None" if node.value is None else type(node.value).__name__
+    return _DISPLAYS.get(type(node))
+
+
+_DISPLAYS: dict[type[ast.expr], str] = {
+    ast.Dict: "dict",
+    ast.DictComp: "dict",
+    ast.JoinedStr: "str",
+    ast.List: "list",
+    ast.ListComp: "list",
+}
 
 
 def _is_dynamic(node: ast.AST) -> bool:
