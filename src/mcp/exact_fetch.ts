@@ -159,6 +159,7 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
             controller.enqueue(event);
             await turns.giveWay(); // also from a server that writes without end
           }
+          await turns.giveWay(); // or nothing whole, of which a few packed bytes make a lot
         } catch (error) {
           if (!incoming.dropped.aborted) end(error, controller);
         }
@@ -283,11 +284,10 @@ class EventReader {
     if (!isEmpty && !this.#named) this.#endName();
     [this.#name, this.#named, this.#atValue] = ["", false, false];
     [this.#value, this.#isFirstLine] = [undefined, false];
-    if (!isEmpty) return undefined;
+    if (!isEmpty || this.#fields.size === 0) return undefined;
     const [fields, meter] = [this.#fields, this.#meter];
     [this.#fields, this.#meter, this.#lines] = [new Map(), new JsonMeter(), 0];
     this.#incoming.end();
-    if (fields.size === 0) return undefined;
     const parts = [...fields].map(([name, value]) => this.#field(name, value.take(), meter));
     return joinBytes(...parts, encoder.encode("\n"));
   }

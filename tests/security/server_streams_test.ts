@@ -1,7 +1,10 @@
-/** Remote servers that end their streams of events, and want them back at once or never. */
+/** Remote servers that end their streams of events without end, or write them without events. */
 import { assert } from "@std/assert";
+import { readWhole } from "../../src/base/bytes.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
+import { EventStream } from "../../src/mcp/exact_fetch.ts";
+import { hostRoom } from "../../src/mcp/message.ts";
 
 /** Ends each stream with what it has to say of the next. */
 class Ender implements AsyncDisposable {
@@ -76,6 +79,35 @@ for (const type of ["http", "sse"] as const) {
       const { streams } = server;
       await new Promise((resolve) => setTimeout(resolve, 1000));
       assert(server.streams <= streams + 1, "only one that was under way may come later");
+    });
+  }
+}
+
+const options = { incoming: hostRoom.begin({}), data: String, instead: String };
+const readers = {
+  "a stream of events": (body: ReadableStream<Uint8Array>) =>
+    body.pipeThrough(new EventStream(options)).pipeTo(new WritableStream()),
+  "a response": (body: ReadableStream<Uint8Array>) =>
+    readWhole(body, { maxBytes: Infinity, tooLong: () => new RangeError() }),
+} as const;
+
+for (const [what, read] of Object.entries(readers)) {
+  for (const byte of ["\n", "\r", "a", ":"]) {
+    Deno.test(`${what} that is always there, of ${JSON.stringify(byte)}, leaves others their turns`, async () => {
+      const chunk = new TextEncoder().encode(byte.repeat(1 << 16));
+      const chunks = 1000;
+      let given = 0;
+      const body = new ReadableStream<Uint8Array>({
+        pull(controller) {
+          if (++given <= chunks) controller.enqueue(chunk); // as packed bytes are
+          else controller.close();
+        },
+      });
+      const turn = new Promise<number>((resolve) => setTimeout(() => resolve(given)));
+
+      await read(body);
+
+      assert(await turn < chunks, "all of it was read first");
     });
   }
 }
