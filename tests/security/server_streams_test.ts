@@ -1,5 +1,5 @@
 /** Remote servers that end their streams of events without end, or write them without events. */
-import { assert } from "@std/assert";
+import { assert, assertEquals, assertMatch } from "@std/assert";
 import { readWhole } from "../../src/base/bytes.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
@@ -83,31 +83,50 @@ for (const type of ["http", "sse"] as const) {
   }
 }
 
-const options = { incoming: hostRoom.begin({}), data: String, instead: String };
-const readers = {
-  "a stream of events": (body: ReadableStream<Uint8Array>) =>
-    body.pipeThrough(new EventStream(options)).pipeTo(new WritableStream()),
-  "a response": (body: ReadableStream<Uint8Array>) =>
-    readWhole(body, { maxBytes: Infinity, tooLong: () => new RangeError() }),
-} as const;
-
-for (const [what, read] of Object.entries(readers)) {
-  for (const byte of ["\n", "\r", "a", ":"]) {
-    Deno.test(`${what} that is always there, of ${JSON.stringify(byte)}, leaves others their turns`, async () => {
-      const chunk = new TextEncoder().encode(byte.repeat(1 << 16));
-      const chunks = 1000;
-      let given = 0;
-      const body = new ReadableStream<Uint8Array>({
-        pull(controller) {
-          if (++given <= chunks) controller.enqueue(chunk); // as packed bytes are
-          else controller.close();
-        },
-      });
-      const turn = new Promise<number>((resolve) => setTimeout(() => resolve(given)));
-
-      await read(body);
-
-      assert(await turn < chunks, "all of it was read first");
-    });
-  }
+/** A stream whose parts are there immediately, as what is unpacked is; and how many were read. */
+function instant(text: string, parts: number): { body: ReadableStream<Uint8Array>; read: number } {
+  const part = new TextEncoder().encode(text.repeat((1 << 16) / text.length));
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (stream.read < parts) controller.enqueue(part);
+      else controller.close();
+      stream.read++;
+    },
+  });
+  const stream = { body, read: 0 };
+  return stream;
 }
+
+function events(): EventStream {
+  const instead = (error: unknown) => `instead: ${error}`;
+  return new EventStream({ incoming: hostRoom.begin({}), data: String, instead });
+}
+
+for (const text of ["\n", "\r", "a", ":"]) {
+  Deno.test(`a stream of ${JSON.stringify(text)} leaves others their turns`, async () => {
+    const stream = instant(text, 1000);
+    const turn = new Promise<number>((resolve) => setTimeout(() => resolve(stream.read)));
+
+    assertEquals(await new Response(stream.body.pipeThrough(events())).text(), "");
+
+    assert(await turn < 1000, "all of it was read first");
+  });
+}
+
+Deno.test("a response leaves others their turns", async () => {
+  const stream = instant("a", 1000);
+  const turn = new Promise<number>((resolve) => setTimeout(() => resolve(stream.read)));
+
+  await readWhole(stream.body, { maxBytes: 2 ** 30, tooLong: () => new RangeError() });
+
+  assert(await turn < 1000, "all of it was read first");
+});
+
+Deno.test("a stream that never has a whole event is not read without end", async () => {
+  const stream = instant(":", 5000);
+
+  const text = await new Response(stream.body.pipeThrough(events())).text();
+
+  assertMatch(text, /^data: instead: .*sent a message of more than \d+ bytes/);
+  assert(stream.read < 4200, `${stream.read} parts were read`);
+});
