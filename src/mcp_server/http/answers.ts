@@ -120,6 +120,10 @@ const PIECES_AT_ONCE = 10_000;
 /** A request for what can be large. */
 const reading = z.object({ method: z.literal("resources/read") });
 
+/** How many of an owner's resources may be read or wait for their turn. */
+const MAX_READS = 64;
+/** The room that has to be there before one is read. Most of those that are sent take less. */
+const READ_BYTES = 32 * 2 ** 20;
 /** How long a turn lasts at most: the answer to a request whose id is used twice never comes. */
 const TURN_MS = 60_000;
 
@@ -139,7 +143,7 @@ interface AnswerOptions {
 export class RequestBudget {
   readonly #requests: Shares;
   readonly #answers: Shares;
-  readonly #turns = new Map<string, Mutex>();
+  readonly #reads = new Map<string, Reads>();
   readonly #pieces = new Map<string, RateLimit>();
 
   /** @param owners How many there are. */
@@ -172,7 +176,8 @@ export class RequestBudget {
   async answer(options: AnswerOptions, produce: () => Promise<Response>): Promise<Response> {
     const { owner, message } = options;
     const isReading = reading.safeParse(message).success;
-    using _turn = isReading ? await this.#turnsOf(owner).acquire() : undefined;
+    using _turn = isReading ? await this.#readsOf(owner).turn() : undefined;
+    if (isReading) this.#answers.take(owner, READ_BYTES)[Symbol.dispose]();
     const response = await produce();
     if (response.body === null) return response;
     const ahead = new ReadAhead(response.body, (bytes) => this.#answers.take(owner, bytes));
@@ -188,8 +193,24 @@ export class RequestBudget {
     );
   }
 
-  #turnsOf(owner: string): Mutex {
-    return this.#turns.getOrInsertComputed(owner, () => new Mutex());
+  #readsOf(owner: string): Reads {
+    return this.#reads.getOrInsertComputed(owner, () => new Reads());
+  }
+}
+
+/** The turns in which an owner's resources are read. */
+class Reads {
+  readonly #places = new Semaphore(MAX_READS);
+  readonly #turns = new Mutex();
+
+  /** Waits for a turn. Nobody says when a client that waits has gone, so that only so many may. */
+  async turn(): Promise<Disposable> {
+    using taken = new DisposableStack();
+    if (taken.use(this.#places.tryAcquire()) === undefined) {
+      throw new Refused(429, `${MAX_READS} of your requests to read resources are pending`);
+    }
+    taken.use(await this.#turns.acquire());
+    return taken.move();
   }
 }
 

@@ -1,4 +1,4 @@
-import { assertEquals, assertRejects } from "@std/assert";
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { Refused } from "../../calls/door.ts";
 import { RequestBudget } from "./answers.ts";
 
@@ -54,4 +54,9 @@ Deno.test("RequestBudget.answer() has an owner's resources read one after the ot
   await assertRejects(read, Refused, "too much memory");
 
   for (const answer of answers) assertEquals((await (await answer).bytes()).length, 30 * MIB);
+
+  const many = await Promise.allSettled(Array.from({ length: 65 }, read));
+  const last = many.at(-1);
+  assertEquals(many.filter(({ status }) => status === "fulfilled").length, 2);
+  assertMatch(last?.status === "rejected" ? String(last.reason) : "", /64 of your requests/);
 });
