@@ -1,3 +1,5 @@
+import { FairTurns } from "./signals.ts";
+
 /**
  * Bytes that are collected as they come.
  *
@@ -92,6 +94,7 @@ export async function readWhole(
   const { maxBytes, tooLong, onPiece, signal } = options;
   const whole = new ByteBuffer();
   if (body === null) return whole.take();
+  const turns = new FairTurns();
   const reader = body.getReader();
   const stop = () => void reader.cancel().catch(() => {}); // it has failed already
   signal?.addEventListener("abort", stop, { once: true });
@@ -101,6 +104,7 @@ export async function readWhole(
       if (whole.length + read.value.length > maxBytes) throw tooLong();
       onPiece?.(read.value.length);
       whole.add(read.value);
+      await turns.giveWay(); // a few packed bytes can make a lot
     }
     signal?.throwIfAborted();
     return whole.take();

@@ -27,6 +27,8 @@ import type { FetchLike } from "./sdk.ts";
  */
 const MARK = `${crypto.randomUUID()}:`;
 
+/** The most that is read without a whole event: twice what the longest one has. */
+const MAX_EVENTLESS_BYTES = 2 * MAX_MESSAGE_BYTES;
 /** The most that is read of what a failure says. */
 const MAX_FAILURE_BYTES = 2 ** 20;
 
@@ -147,6 +149,7 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
   constructor({ incoming, data, instead }: EventStreamOptions) {
     const reader = new EventReader(incoming, data);
     const turns = new FairTurns();
+    let eventless = 0;
     super({
       start(controller) {
         incoming.dropped.addEventListener("abort", () => {
@@ -155,10 +158,14 @@ export class EventStream extends TransformStream<Uint8Array, Uint8Array> {
       },
       async transform(chunk, controller) {
         try {
+          eventless += chunk.length;
           for (const event of reader.read(chunk)) {
+            eventless = 0;
             controller.enqueue(event);
             await turns.giveWay(); // also from a server that writes without end
           }
+          if (eventless > MAX_EVENTLESS_BYTES) throw tooLong(MAX_EVENTLESS_BYTES);
+          await turns.giveWay(); // or nothing whole, of which a few packed bytes make a lot
         } catch (error) {
           if (!incoming.dropped.aborted) end(error, controller);
         }
@@ -283,11 +290,10 @@ class EventReader {
     if (!isEmpty && !this.#named) this.#endName();
     [this.#name, this.#named, this.#atValue] = ["", false, false];
     [this.#value, this.#isFirstLine] = [undefined, false];
-    if (!isEmpty) return undefined;
+    if (!isEmpty || this.#fields.size === 0) return undefined;
     const [fields, meter] = [this.#fields, this.#meter];
     [this.#fields, this.#meter, this.#lines] = [new Map(), new JsonMeter(), 0];
     this.#incoming.end();
-    if (fields.size === 0) return undefined;
     const parts = [...fields].map(([name, value]) => this.#field(name, value.take(), meter));
     return joinBytes(...parts, encoder.encode("\n"));
   }

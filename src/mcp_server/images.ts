@@ -14,12 +14,15 @@ export interface Artifact {
   readonly title: string;
 }
 
+/** What is in the file. */
+type ArtifactContent = { readonly text: string } | { readonly blob: string };
+
 /** What an artifact is: part of its address. */
 export type ArtifactKind = "outputs" | "images";
 
 /** How many are known; the files of older ones stay. */
 const MAX_ARTIFACTS = 500;
-/** The largest that is sent as a resource. */
+/** The largest that is sent as a resource, as a file and as JSON. */
 const MAX_BYTES = 32 * 2 ** 20;
 
 const MIME_TYPES: Readonly<Record<string, string>> = {
@@ -55,16 +58,40 @@ export class Artifacts {
   /** Reads one. Executed code may have changed its file since. */
   async read(
     uri: string,
-  ): Promise<{ artifact: Artifact; bytes: Uint8Array<ArrayBuffer> } | undefined> {
+  ): Promise<{ mimeType: string; content: ArtifactContent } | undefined> {
     const artifact = this.#artifacts.get(uri);
     if (artifact === undefined) return undefined;
-    const bytes = await readHostileBytes(artifact.path, MAX_BYTES);
-    if (bytes !== undefined) return { artifact, bytes };
+    const { path, mimeType } = artifact;
+    const bytes = await readHostileBytes(path, MAX_BYTES);
+    const content = bytes && contentOf(bytes, mimeType);
+    if (content !== undefined) return { mimeType, content };
     throw new Error(
-      `Cannot send ${artifact.path}: it is missing or larger than ${MAX_BYTES / 2 ** 20} MiB; ` +
+      `Cannot send ${path}: it is missing or larger than ${MAX_BYTES / 2 ** 20} MiB; ` +
         "read a part of it in a cell",
     );
   }
+}
+
+/** What is sent; `undefined` where that would be too large. */
+function contentOf(
+  bytes: Uint8Array<ArrayBuffer>,
+  mimeType: string,
+): ArtifactContent | undefined {
+  if (mimeType !== "text/plain") return { blob: bytes.toBase64() };
+  const text = new TextDecoder().decode(bytes);
+  return jsonLength(text) <= MAX_BYTES ? { text } : undefined;
+}
+
+/** How many bytes a text takes as JSON: control characters take six each, and a lot of time. */
+function jsonLength(text: string): number {
+  let length = 0;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (unit >= 0x80) length += unit < 0x800 ? 2 : 3;
+    else if (unit >= 0x20) length += unit === 0x22 || unit === 0x5c ? 2 : 1;
+    else length += unit === 0x0a ? 2 : 6;
+  }
+  return length;
 }
 
 /** A picture as it is sent to the client. */

@@ -104,10 +104,7 @@ function registerArtifacts(
   server.registerResource(kind, template, config, async (uri) => {
     const found = await session.artifacts.read(uri.href);
     if (found === undefined) throw new ResourceNotFoundError(uri.href);
-    const { artifact: { mimeType }, bytes } = found;
-    const content = mimeType === "text/plain"
-      ? { text: new TextDecoder().decode(bytes) }
-      : { blob: bytes.toBase64() };
+    const { mimeType, content } = found;
     return { contents: [{ uri: uri.href, mimeType, ...content }] };
   });
 }

@@ -475,12 +475,8 @@ export async function lastingPaths(
   present: readonly string[],
 ): Promise<LastingPaths> {
   const identity = await identityOf(workspace);
-  const state = stateFolder();
-  const folder = state === undefined ? undefined : join(state, "protected");
-  if (folder === undefined || identity === undefined || !mayUse(folder)) {
-    return { paths: [], record: undefined };
-  }
-  const record = join(folder, `${sha256(workspace).slice(0, 32)}.json`);
+  const record = recordOf(workspace);
+  if (record === undefined || identity === undefined) return { paths: [], record: undefined };
   const now: [path: string, identity: string][] = [];
   for (const path of new Set(present)) {
     if (path === workspace || !isInside(path, workspace)) continue;
@@ -488,7 +484,7 @@ export async function lastingPaths(
     if (identity !== undefined) now.push([relative(workspace, path), identity]);
   }
   try {
-    using _lock = await lockUserFolder(folder);
+    using _lock = await lockUserFolder(dirname(record));
     const known = await readRecord(record, identity);
     const lasting = now.filter(([path, identity]) =>
       known === undefined || (Object.hasOwn(known, path) && known[path] === identity)
@@ -501,6 +497,26 @@ export async function lastingPaths(
     if (isUnwritable(error)) return { paths: [], record: undefined };
     throw error;
   }
+}
+
+/** Forgets what a workspace had, once it is gone. */
+export async function forgetWorkspace(workspace: string): Promise<void> {
+  const record = recordOf(workspace);
+  if (record === undefined || await exists(workspace)) return;
+  try {
+    using _lock = await lockUserFolder(dirname(record));
+    await Deno.remove(record);
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound) && !isUnwritable(error)) throw error;
+  }
+}
+
+/** Where a workspace's record is; `undefined` where none can be kept. */
+function recordOf(workspace: string): string | undefined {
+  const state = stateFolder();
+  const folder = state === undefined ? undefined : join(state, "protected");
+  if (folder === undefined || !mayUse(folder)) return undefined;
+  return join(folder, `${sha256(workspace).slice(0, 32)}.json`);
 }
 
 /**

@@ -1,4 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
+import { lstatIfPresent } from "../../src/files/safe.ts";
+import { stateFolder } from "../../src/files/user_folders.ts";
+import { sha256 } from "../../src/json/digest.ts";
 import { until } from "../support/executor.ts";
 import { HttpMcp } from "../support/http_mcp.ts";
 import { INITIALIZE } from "../support/initialize.ts";
@@ -57,6 +60,23 @@ Deno.test("ipybox mcp --http keeps the folders of as many ended sessions as it i
     );
     assert((await foldersOf(workspace.path)).has(live));
   }
+});
+
+Deno.test("What is remembered of a session's folder goes with it", async () => {
+  await using workspace = await TempFolder.create();
+  const args = ["--no-token", "--workspace", workspace.path, "--keep-sessions", "1"];
+  await using server = await HttpMcp.start(args);
+  const { url } = server.address;
+  const first = await open(url);
+  const folder = `${await Deno.realPath(workspace.path)}/.ipybox/sessions/${first}`;
+  const record = `${stateFolder()}/protected/${sha256(folder).slice(0, 32)}.json`;
+  const isThere = async () => (await lstatIfPresent(record)) !== undefined;
+  await until("code may run there", isThere);
+
+  for (const session of [first, await open(url)]) await close(url, session);
+
+  await until("it is forgotten", async () => !(await isThere()));
+  assert(!(await foldersOf(workspace.path)).has(first));
 });
 
 Deno.test("ipybox mcp --http removes the folders of old sessions when it starts", async () => {

@@ -194,6 +194,18 @@ Deno.test("pages that are no web pages, or not for this server, are never shown"
   }
 });
 
+Deno.test("a login at the page of another service does not go to the server that names that", async () => {
+  await using honest = await OAuthWorld.create();
+  for (const page of [`${honest.servers.issuer}/authorize`, "https://honest.example/authorize"]) {
+    const { shown, message, tokenRequests } = await attack({
+      metadata: (metadata) => ({ ...metadata, authorization_endpoint: page }),
+    });
+    assertEquals([shown, tokenRequests], [[], 0]);
+    assert(message.includes(`its login page belongs to ${new URL(page).host}, but`), message);
+    assertMatch(message, /would go to 127\.0\.0\.1:\d+: if you trust that .*--issuer/);
+  }
+});
+
 Deno.test("servers are not led to what only this machine can reach", async () => {
   const issuers = ["http://169.254.169.254/", "https://169.254.169.254/", "http://10.0.0.1/"];
   for (const issuer of issuers) {

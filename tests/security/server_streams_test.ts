@@ -1,7 +1,10 @@
-/** Remote servers that end their streams of events, and want them back at once or never. */
-import { assert } from "@std/assert";
+/** Remote servers that end their streams of events without end, or write them without events. */
+import { assert, assertEquals, assertMatch } from "@std/assert";
+import { readWhole } from "../../src/base/bytes.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import type { McpConnection } from "../../src/mcp/connection.ts";
+import { EventStream } from "../../src/mcp/exact_fetch.ts";
+import { hostRoom } from "../../src/mcp/message.ts";
 
 /** Ends each stream with what it has to say of the next. */
 class Ender implements AsyncDisposable {
@@ -79,3 +82,51 @@ for (const type of ["http", "sse"] as const) {
     });
   }
 }
+
+/** A stream whose parts are there immediately, as what is unpacked is; and how many were read. */
+function instant(text: string, parts: number): { body: ReadableStream<Uint8Array>; read: number } {
+  const part = new TextEncoder().encode(text.repeat((1 << 16) / text.length));
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (stream.read < parts) controller.enqueue(part);
+      else controller.close();
+      stream.read++;
+    },
+  });
+  const stream = { body, read: 0 };
+  return stream;
+}
+
+function events(): EventStream {
+  const instead = (error: unknown) => `instead: ${error}`;
+  return new EventStream({ incoming: hostRoom.begin({}), data: String, instead });
+}
+
+for (const text of ["\n", "\r", "a", ":"]) {
+  Deno.test(`a stream of ${JSON.stringify(text)} leaves others their turns`, async () => {
+    const stream = instant(text, 1000);
+    const turn = new Promise<number>((resolve) => setTimeout(() => resolve(stream.read)));
+
+    assertEquals(await new Response(stream.body.pipeThrough(events())).text(), "");
+
+    assert(await turn < 1000, "all of it was read first");
+  });
+}
+
+Deno.test("a response leaves others their turns", async () => {
+  const stream = instant("a", 1000);
+  const turn = new Promise<number>((resolve) => setTimeout(() => resolve(stream.read)));
+
+  await readWhole(stream.body, { maxBytes: 2 ** 30, tooLong: () => new RangeError() });
+
+  assert(await turn < 1000, "all of it was read first");
+});
+
+Deno.test("a stream that never has a whole event is not read without end", async () => {
+  const stream = instant(":", 5000);
+
+  const text = await new Response(stream.body.pipeThrough(events())).text();
+
+  assertMatch(text, /^data: instead: .*sent a message of more than \d+ bytes/);
+  assert(stream.read < 4200, `${stream.read} parts were read`);
+});

@@ -156,6 +156,19 @@ export function isLoopback(url: URL): boolean {
   return placeOf(url.hostname) === "loopback";
 }
 
+/** Whether two addresses belong to the same owner, as far as their names tell. */
+export function isSameSite(one: URL, other: URL): boolean {
+  return siteOf(one) === siteOf(other);
+}
+
+/** The last two parts of a name, or three where the second is one as in `co.uk`; of an address, all of it. */
+function siteOf({ hostname, host }: URL): string {
+  const parts = hostname.toLowerCase().replace(/\.$/, "").split(".");
+  const [second = "", top = ""] = parts.slice(-2);
+  if (parts.length < 2 || !/^[a-z]/.test(top)) return host; // on one machine, each port may be another's
+  return parts.slice(top.length === 2 && second.length <= 3 ? -3 : -2).join(".");
+}
+
 type Place = "public" | "private" | "loopback" | "forbidden";
 
 /** How far inside a place is. Nobody is sent further inside than where the server is. */

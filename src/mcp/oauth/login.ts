@@ -13,7 +13,7 @@ import {
   keyAuthentication,
   type OAuthParams,
 } from "./client.ts";
-import { codeOf, OAuthHttpError, trustedUrl } from "./http.ts";
+import { codeOf, isSameSite, OAuthHttpError, trustedUrl } from "./http.ts";
 import { checkTokens, type Login } from "./store.ts";
 
 /** Where a person logs in. */
@@ -93,6 +93,7 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
     scope,
   });
   const url = trustedUrl("login page", authorizationUrl, server);
+  if (params.issuer === undefined) requireOwnPage(url, authority);
   await login.show({ serverName, url, signal });
   const { code, iss, error } = await listener.received(signal).catch((reason: unknown) => {
     if (context.signal.aborted || !deadline.passed) throw reason;
@@ -118,6 +119,19 @@ export async function logIn(authority: Authority, context: LoginContext): Promis
     addClientAuthentication,
   });
   return { server: server.href, issuer, ...client, ...checkTokens(tokens), scope };
+}
+
+/**
+ * Makes sure that a login page belongs to who gets the login: another server could name the page of a
+ * service that people trust, and take what they allow there to itself.
+ */
+function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
+  const receiver = URL.parse(metadata?.token_endpoint ?? issuer);
+  if ([receiver, URL.parse(issuer)].some((own) => own !== null && isSameSite(own, page))) return;
+  throw new OAuthHttpError(
+    `its login page belongs to ${page.host}, but the login would go to ${receiver?.host}: if you trust ` +
+      "that with it, name its authorization server with --issuer",
+  );
 }
 
 /** Listens at the port that the client was registered with, where it has one and the port is free. */

@@ -8,6 +8,7 @@ import type { BearerTokens } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy.ts";
 import { ModernHandlers } from "./modern.ts";
 import { RequestBudget, rpcError, untilSent } from "./answers.ts";
+import { checkMessages, inTurn } from "./messages.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 
@@ -76,11 +77,15 @@ export class HttpMcpServer implements AsyncDisposable {
     try {
       return this.#refusal(request) ?? await this.#serve(request);
     } catch (error) {
-      if (error instanceof Refused) return rpcError(error.status, -32600, error.message);
-      if (error instanceof TooManySessionsError) return rpcError(503, -32000, error.message);
-      this.#options.log.error(`MCP over HTTP: ${error}`);
-      return rpcError(500, -32603, "ipybox failed; see its log");
+      return this.#failure(error);
     }
+  }
+
+  #failure(error: unknown): Response {
+    if (error instanceof Refused) return rpcError(error.status, -32600, error.message);
+    if (error instanceof TooManySessionsError) return rpcError(503, -32000, error.message);
+    this.#options.log.error(`MCP over HTTP: ${error}`);
+    return rpcError(500, -32603, "ipybox failed; see its log");
   }
 
   /** The answer to a request that a web page may have made. */
@@ -134,9 +139,12 @@ export class HttpMcpServer implements AsyncDisposable {
   }
 
   async #answer(head: Request, owner: string, body?: unknown): Promise<Response> {
-    return await isLegacyRequest(head, body)
-      ? await this.#legacy.handle(head, owner, body)
-      : await this.#modern.handle(head, owner, body);
+    const isLegacy = await isLegacyRequest(head, body);
+    const era = isLegacy ? this.#legacy : this.#modern;
+    const answer = (message: unknown) =>
+      this.#budget.answer({ owner, message }, () => era.handle(head, owner, message));
+    if (!isLegacy || !Array.isArray(body)) return await answer(body);
+    return await inTurn(body, (message) => answer(message).catch((error) => this.#failure(error)));
   }
 
   async #receive(request: Request, owner: string): Promise<Uint8Array> {
@@ -149,10 +157,12 @@ export class HttpMcpServer implements AsyncDisposable {
     const bytes = await this.#receive(request, owner);
     const use = this.#budget.forRequest(owner, bytes);
     try {
-      return { body: JSON.parse(new TextDecoder().decode(bytes)), use };
-    } catch {
+      const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
+      checkMessages(body);
+      return { body, use };
+    } catch (error) {
       use[Symbol.dispose]();
-      throw new Refused(400, "The body is not JSON");
+      throw error instanceof Refused ? error : new Refused(400, "The body is not JSON");
     }
   }
 }

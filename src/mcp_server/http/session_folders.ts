@@ -4,6 +4,7 @@ import { folderUsage } from "../../files/copy_beneath.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { ifPresent, isPlainFolder, lstatIfPresent, makePlainFolder } from "../../files/safe.ts";
 import { PackageFolder } from "../../python/packages.ts";
+import { forgetWorkspace } from "../../sandbox/protect.ts";
 
 /** After how many days without a change the folder of an ended session is old. */
 export const KEPT_DAYS = 30;
@@ -91,6 +92,7 @@ export async function forEachOldSession(
     const isSurplus = state === "ended" && ++ended > keep;
     if (isSurplus || endedAt < before && (await folderUsage(path)).changedAt < before) {
       await visit(path);
+      await forgetWorkspace(path);
     }
   }
   return live;

@@ -1,0 +1,62 @@
+import { assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { Refused } from "../../calls/door.ts";
+import { RequestBudget } from "./answers.ts";
+
+const MIB = 2 ** 20;
+/** As many as leave each one the least share, which is 64 MiB. */
+const OWNERS = 1000;
+
+/** An answer in parts of so many MiB, all of which are there immediately. */
+function answerOf(...parts: number[]): Response {
+  const body = new ReadableStream({
+    start(controller) {
+      for (const part of parts) controller.enqueue(new Uint8Array(part * MIB));
+      controller.close();
+    },
+  });
+  return new Response(body);
+}
+
+/** Lets everything run that waits for nothing. */
+async function turn(): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve));
+}
+
+Deno.test("RequestBudget.answer() ends an answer of which too much is unread, and no other owner's", async () => {
+  const budget = new RequestBudget(OWNERS);
+  const answer = async (owner: string, ...parts: number[]) =>
+    await budget.answer({ owner, message: {} }, () => Promise.resolve(answerOf(...parts)));
+
+  const unread = await answer("alice", 20, 20);
+  const tooMuch = await answer("alice", 20, 20);
+  const others = await answer("bob", 60);
+  await turn();
+
+  await assertRejects(() => tooMuch.bytes(), Refused, "too much memory");
+  assertEquals((await others.bytes()).length, 60 * MIB);
+  assertEquals((await unread.bytes()).length, 40 * MIB);
+  await (await answer("alice", 60)).body?.cancel();
+  assertEquals((await (await answer("alice", 60)).bytes()).length, 60 * MIB);
+});
+
+Deno.test("RequestBudget.answer() has an owner's resources read one after the other, while they fit", async () => {
+  const budget = new RequestBudget(OWNERS);
+  let underWay = 0;
+  const read = async () =>
+    await budget.answer({ owner: "alice", message: { method: "resources/read" } }, async () => {
+      assertEquals(++underWay, 1);
+      await turn();
+      underWay--;
+      return answerOf(30);
+    });
+
+  const answers = [read(), read()];
+  await assertRejects(read, Refused, "too much memory");
+
+  for (const answer of answers) assertEquals((await (await answer).bytes()).length, 30 * MIB);
+
+  const many = await Promise.allSettled(Array.from({ length: 65 }, read));
+  const last = many.at(-1);
+  assertEquals(many.filter(({ status }) => status === "fulfilled").length, 2);
+  assertMatch(last?.status === "rejected" ? String(last.reason) : "", /64 of your requests/);
+});

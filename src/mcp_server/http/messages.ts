@@ -1,0 +1,65 @@
+import { z } from "zod";
+import { Refused } from "../../calls/door.ts";
+
+/** The longest id or progress token, which answers and notifications repeat. */
+const MAX_ID = 256;
+/** The most messages of a batch. */
+const MAX_BATCH = 100;
+
+const longId = z.string().min(MAX_ID + 1);
+const longNamed = z.object({ id: longId }).or(
+  z.object({ params: z.object({ _meta: z.object({ progressToken: longId }) }) }),
+);
+
+/** Refuses a body with too many messages, or with an id that is too long to be repeated. */
+export function checkMessages(body: unknown): void {
+  const messages: readonly unknown[] = Array.isArray(body) ? body : [body];
+  if (messages.length > MAX_BATCH) {
+    throw new Refused(400, `A batch must not exceed ${MAX_BATCH} messages`);
+  }
+  if (messages.some((message) => longNamed.safeParse(message).success)) {
+    throw new Refused(400, `Ids and progress tokens must not exceed ${MAX_ID} characters`);
+  }
+}
+
+/**
+ * Has the messages of a batch answered one after the other, each once the client has read the answers
+ * before: a small batch can ask for a lot.
+ */
+export async function inTurn(
+  batch: readonly unknown[],
+  answer: (message: unknown) => Promise<Response>,
+): Promise<Response> {
+  let first = new Response(null, { status: 202 });
+  const messages = batch.values();
+  for (const message of messages) {
+    first = await answer(message);
+    if (first.body !== null) break;
+  }
+  if (first.body === null || !first.ok) return first;
+  return new Response(ReadableStream.from(events(first.body, messages, answer)), first);
+}
+
+async function* events(
+  first: ReadableStream<Uint8Array>,
+  messages: Iterable<unknown>,
+  answer: (message: unknown) => Promise<Response>,
+): AsyncGenerator<Uint8Array> {
+  yield* first;
+  for (const message of messages) {
+    const response = await answer(message);
+    if (response.ok) yield* response.body ?? [];
+    else yield await refusalOf(message, response);
+  }
+}
+
+/** A response to one message as an event among those to others. */
+async function refusalOf(message: unknown, response: Response): Promise<Uint8Array> {
+  const { id = null } = identified.safeParse(message).data ?? {};
+  const { error } = refusal.parse(await response.json());
+  const text = JSON.stringify({ jsonrpc: "2.0", id, error });
+  return new TextEncoder().encode(`event: message\ndata: ${text}\n\n`);
+}
+
+const identified = z.object({ id: z.union([z.string(), z.number()]) });
+const refusal = z.object({ error: z.unknown() });
