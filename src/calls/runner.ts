@@ -67,6 +67,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly #pool: McpPool;
   readonly #consents: Consents;
   readonly #audit: AuditLog | undefined;
+  readonly #ownAudit: AuditLog | undefined;
   readonly #calls: Calls;
   readonly #changes: ToolChanges;
 
@@ -86,9 +87,11 @@ export class ToolRunner implements AsyncDisposable {
       log,
     });
     this.#changes = new ToolChanges(log);
-    this.#audit = workspace === undefined || options.audit === false
-      ? undefined
-      : new AuditLog({ workspace, redact: policy.redact, log });
+    const { audit = true } = options;
+    if (audit instanceof AuditLog) this.#audit = audit;
+    else if (audit && workspace !== undefined) {
+      this.#audit = this.#ownAudit = new AuditLog({ workspace, redact: policy.redact, log });
+    }
     const gate = new ApprovalGate(policy, this.channel, this.#consents);
     const { events, elicitations } = this;
     const changes = this.#changes;
@@ -335,7 +338,7 @@ export class ToolRunner implements AsyncDisposable {
     const followed = this.#changes[Symbol.asyncDispose](); // the end of the servers ends it
     await this.#pool[Symbol.asyncDispose]();
     await followed;
-    await this.#audit?.[Symbol.asyncDispose]();
+    await this.#ownAudit?.[Symbol.asyncDispose]();
   }
 }
 
@@ -389,11 +392,12 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
    */
   approvalTimeoutMs?: number;
   /**
-   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`; or the log to
+   * note it in, which stays open.
    *
    * @default {true}
    */
-  audit?: boolean;
+  audit?: boolean | AuditLog;
   /**
    * Whether decisions that a person wanted to count always, in the workspace's
    * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.
