@@ -19,6 +19,7 @@ import {
   projectPaths,
   refuseNesting,
   refuseUserFoldersIn,
+  statesAround,
   userFolders,
 } from "./workspace.ts";
 import { settledPaths } from "./writers.ts";
@@ -136,7 +137,8 @@ export async function prepareSandbox(
       readOnly: protectedPaths.readOnly.filter(isSettled),
       unreadable: [...protectedPaths.unreadable.filter(isSettled), ...ownFolders],
     },
-    hidden: project.unreadable.filter(isSettled), // of which nothing is writable but what is named
+    // Of these, nothing can be read or written but what is named.
+    hidden: [...project.unreadable.filter(isSettled), ...await statesAround(workspace)],
     config,
     home,
   });

@@ -32,6 +32,11 @@ export async function realWorkspace(path: string): Promise<string> {
   );
 }
 
+/** Finds the host's own state of the workspaces around one, which no settings open to its code. */
+export async function statesAround(workspace: string): Promise<string[]> {
+  return (await workspacesAbove(workspace)).map((folder) => join(folder, STATE_FOLDER));
+}
+
 /**
  * Refuses a workspace in another one: the code of that one could write what this one's host obeys.
  */

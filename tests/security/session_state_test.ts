@@ -1,5 +1,6 @@
 /**
- * What the host keeps for sessions over HTTP, against the sessions' code and the servers that it calls.
+ * What the host keeps for sessions over HTTP, against the sessions' code and the servers that it calls:
+ * those that may write to a session's folder, and those whose settings name the workspace around it.
  */
 import { assertEquals, assertMatch } from "@std/assert";
 import { basename } from "node:path";
@@ -111,4 +112,68 @@ Deno.test("what servers write to a session's .ipybox decides on no server's code
   const code = await tenant.probe("code", { ran: `write("${outside.path}/ran")` });
   assertMatch(code, /executed code could replace what its argument .* leads to/);
   assertEquals([...(await filesBelow(outside.path)).keys()], []);
+});
+
+Deno.test("no server's settings open the state of the workspace around a session", async () => {
+  await using outside = await TempFolder.create();
+  await using workspace = await TempFolder.create();
+  const settings = `${outside.path}/settings.json`;
+  const filesystem = { allowRead: [workspace.path], allowWrite: [workspace.path, "."] };
+  await Deno.writeTextFile(settings, JSON.stringify({ filesystem }));
+  const { command, args = [] } = prober();
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  await registry.register("closed", { command, args, sandbox: settings });
+  await registry.register("open", {
+    command: "srt",
+    args: ["--settings", settings, command, ...args],
+  });
+  await Deno.writeTextFile(`${workspace.path}/shown.txt`, "shown");
+  await using server = await HttpMcp.start([
+    ...["--workspace", workspace.path, "--approve", "allow", "--sandbox-config", settings],
+  ]);
+  await using other = await Tenant.join(server);
+  await using tenant = await Tenant.join(server);
+  const probes = {
+    shown: `open("${workspace.path}/shown.txt").read()`,
+    own: `write("${tenant.folder}/own")`,
+    state: `open("${workspace.path}/.ipybox/mcp.json").read()`,
+    others: `os.listdir("${other.folder}")`,
+    list: `[name for name in os.listdir("${workspace.path}/.ipybox") if name != "sessions"]`,
+    "own state": `write("${tenant.folder}/.ipybox/planted")`,
+  };
+
+  const code = Object.entries(probes).map(([name, probe]) =>
+    `attempt("${name}", lambda: ${probe})`
+  );
+  const inKernel = await tenant.host.execute(`
+import json
+found = {}
+def write(path):
+    with open(path, "w") as file:
+        file.write("changed")
+    return "written"
+def attempt(name, action):
+    try:
+        found[name] = str(action())
+    except OSError as error:
+        found[name] = f"! {type(error).__name__}"
+${code.join("\n")}
+print(json.dumps(found))`);
+
+  for (
+    const [name, said] of [
+      ["closed", await tenant.probe("closed", probes)],
+      ["open", await tenant.probe("open", probes)],
+      ["kernel", inKernel],
+    ] as const
+  ) {
+    assertMatch(said, /^\{/);
+    const outcomes = JSON.parse(said.split("\n")[0] ?? "");
+    for (const key of ["state", "others", "own state"]) {
+      assertMatch(outcomes[key], /^! /, `${name}: ${key}`);
+      delete outcomes[key];
+    }
+    assertEquals(outcomes, { shown: "shown", own: "written", list: "[]" }, name);
+  }
+  await Deno.stat(`${tenant.folder}/own`); // and not only in the server's view of it
 });
