@@ -8,7 +8,7 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import type { EffectiveLimits } from "./limits.ts";
-import { findProtectedPaths, lastingPaths, makeOwnFolders } from "./protect.ts";
+import { beginWriting, findProtectedPaths, makeOwnFolders } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
@@ -119,7 +119,7 @@ export async function prepareSandbox(
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
   if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
-  await lastingPaths(workspace, protectedPaths.readOnly); // what is not there now may become the code's
+  await beginWriting(workspace, protectedPaths.readOnly); // what is not there now may become the code's
   const settled = await settledPaths(
     [...protectedPaths.unreadable, ...protectedPaths.readOnly, ...project.unreadable],
     { writes: workspace, belongings: options.belongings },

@@ -6,9 +6,9 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import {
+  beginWriting,
   findProtectedPaths,
   isState,
-  lastingPaths,
   makeOwnFolders,
   type ProtectedPaths,
 } from "./protect.ts";
@@ -86,7 +86,7 @@ export async function sandboxServer(
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
   signal.throwIfAborted();
-  if (mayWrite) await lastingPaths(workspace, found.readOnly);
+  if (mayWrite) await beginWriting(workspace, found.readOnly);
   const around = await statesAround(workspace);
   const settled = await settledPaths([...found.unreadable, ...found.readOnly], {
     writes: mayWrite ? workspace : undefined,
