@@ -69,6 +69,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly #consents: Consents;
   readonly #audit: AuditLog | undefined;
   readonly #shapes: ResultShapes | undefined;
+  readonly #ownAudit: AuditLog | undefined;
   readonly #calls: Calls;
   readonly #changes: ToolChanges;
 
@@ -88,9 +89,11 @@ export class ToolRunner implements AsyncDisposable {
       log,
     });
     this.#changes = new ToolChanges(log);
-    this.#audit = workspace === undefined || options.audit === false
-      ? undefined
-      : new AuditLog({ workspace, redact: policy.redact, log });
+    const { audit = true } = options;
+    if (audit instanceof AuditLog) this.#audit = audit;
+    else if (audit && workspace !== undefined) {
+      this.#audit = this.#ownAudit = new AuditLog({ workspace, redact: policy.redact, log });
+    }
     const gate = new ApprovalGate(policy, this.channel, this.#consents);
     const { events, elicitations } = this;
     const changes = this.#changes;
@@ -342,7 +345,7 @@ export class ToolRunner implements AsyncDisposable {
     await this.#pool[Symbol.asyncDispose]();
     await followed;
     await this.#shapes?.[Symbol.asyncDispose]();
-    await this.#audit?.[Symbol.asyncDispose]();
+    await this.#ownAudit?.[Symbol.asyncDispose]();
   }
 }
 
@@ -396,11 +399,12 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
    */
   approvalTimeoutMs?: number;
   /**
-   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   * Whether each request is noted in the workspace's audit log, `.ipybox/audit.jsonl`; or the log to
+   * note it in, which stays open.
    *
    * @default {true}
    */
-  audit?: boolean;
+  audit?: boolean | AuditLog;
   /**
    * Whether decisions that a person wanted to count always, in the workspace's
    * `.ipybox/consents.json`, count here, and can be added; or those of the workspace with this path.

@@ -74,6 +74,8 @@ export interface CommandIo {
   readonly interactive: boolean;
   /** Whether stdout is a terminal. */
   readonly stdoutIsTerminal: boolean;
+  /** Whether stderr is a terminal. */
+  readonly stderrIsTerminal: boolean;
   /** Whether stderr may carry colour. */
   readonly color: boolean;
   /** Aborts at the first Ctrl-C or SIGTERM. */

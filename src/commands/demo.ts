@@ -7,6 +7,7 @@ import { KERNEL, kernelOptions, sandboxOf } from "./executor_options.ts";
 import { setUp } from "./setup.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
 import { TerminalApprover } from "./terminal/approver.ts";
+import { printable } from "./terminal/columns.ts";
 
 /** `ipybox demo`: the main job end to end. */
 export const demo: Command = {
@@ -63,7 +64,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     yes,
     python: parsed.value("python"),
     sandbox: sandboxOf(parsed) !== false,
-    onProgress: (line) => io.err(line),
+    onProgress: (line) => io.err(printable(line)),
     signal: io.signal,
   });
   await using folder = parsed.value("workspace") === undefined

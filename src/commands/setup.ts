@@ -19,6 +19,7 @@ import {
   type SystemTool,
 } from "../sandbox/system_packages.ts";
 import { type Command, type CommandIo, EXIT, parseCommandLine } from "./command.ts";
+import { printable } from "./terminal/columns.ts";
 
 /** `ipybox setup`: installs what ipybox needs and this machine lacks. */
 export const setup: Command = {
@@ -55,7 +56,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     python: parsed.value("python"),
     rebuild: parsed.has("rebuild"),
     sandbox: !parsed.has("no-sandbox"),
-    onProgress: (line) => io.err(line),
+    onProgress: (line) => io.err(printable(line)),
     signal: io.signal,
   });
   if (parsed.has("json")) {

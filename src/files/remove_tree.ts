@@ -41,15 +41,16 @@ const MAX_FOUND = 10_000;
 
 /** Removes everything that is in a folder. */
 export async function emptyFolder(folder: string, options: EmptyOptions = {}): Promise<void> {
-  let triedAll = false;
+  const { keep, signal } = options;
+  // What is left may be what its owner may not even look at, or what Deno has no name for.
+  const others = ["-mindepth", "1", ...(keep === undefined ? [] : ["!", "-path", `./${keep}`])];
+  const remedies = [["chmod", "-R", "u+rwX", "--", "."], ["find", ".", ...others, "-delete"]];
   for (;;) {
     const pass = new Pass(folder, options);
     if (await pass.run() === 0) return;
     if (pass.changed) continue;
-    // Only what its owner may not even look at is left, or what is in it.
-    if (triedAll) throw pass.failure;
-    triedAll = true;
-    if (!await openAll(folder)) throw pass.failure;
+    const remedy = remedies.shift();
+    if (remedy === undefined || !await runIn(folder, remedy, signal)) throw pass.failure;
   }
 }
 
@@ -116,7 +117,7 @@ class Pass {
       while (this.#found.length > 0) {
         this.#options.signal?.throwIfAborted();
         const some = this.#found.splice(-FOLDERS);
-        await Promise.all(some.map((path) => this.#try(this.#remove(path))));
+        await Promise.all(some.map((path) => this.#try(path, (path) => this.#remove(path))));
       }
     }
     return count;
@@ -137,7 +138,7 @@ class Pass {
     let batch: Promise<void>[] = [];
     for await (const { name } of Deno.readDir(path)) {
       this.#options.signal?.throwIfAborted();
-      batch.push(this.#try(this.#takeOut(`${path}/${name}`)));
+      batch.push(this.#try(`${path}/${name}`, (path) => this.#takeOut(path)));
       if (batch.length < BATCH) continue;
       await Promise.all(batch);
       batch = [];
@@ -159,11 +160,12 @@ class Pass {
   }
 
   /** What cannot be removed must not keep what can be. Never rejects. */
-  async #try(removal: Promise<void>): Promise<void> {
+  async #try(path: string, remove: (path: string) => Promise<void>): Promise<void> {
     try {
-      await removal;
+      await remove(path);
     } catch (error) {
-      if (isGone(error)) this.changed = true; // another process removes the same
+      const hasName = !path.includes(LOST);
+      if (isGone(error) && hasName) this.changed = true; // another process removes the same
       else if (error instanceof Error) this.failure = error;
     }
   }
@@ -193,20 +195,26 @@ async function openUp(path: string): Promise<void> {
 }
 
 /**
- * Gives the owner all rights to what is in a folder. Deno has nothing for a folder that may not be read
- * that would not follow a link in its place. `chmod` might, so nothing else can be changed where it runs.
+ * Runs a program on what is in a folder, for what Deno cannot do: it has nothing for a folder that may not
+ * be read that would not follow a link in its place, and no way to name what is not UTF-8. The program
+ * might follow links as well, so nothing else can be changed where it runs.
  */
-async function openAll(folder: string): Promise<boolean> {
+async function runIn(
+  folder: string,
+  [name = "", ...args]: readonly string[],
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
   if (Deno.build.os !== "linux") return false;
-  const [bwrap, chmod] = [await findProgram("bwrap"), await findProgram("chmod")];
-  if (bwrap === undefined || chmod === undefined) return false;
+  const [bwrap, program] = [await findProgram("bwrap"), await findProgram(name)];
+  if (bwrap === undefined || program === undefined) return false;
   if (!isGranted({ name: "run", command: bwrap })) return false;
   const wall = ["--die-with-parent", "--ro-bind", "/", "/", "--bind", folder, folder];
-  const { success } = await runProgram(bwrap, {
-    args: [...wall, "--", chmod, "-R", "u+rwX", "--", folder],
-  });
-  return success;
+  await runProgram(bwrap, { args: [...wall, "--chdir", folder, "--", program, ...args], signal });
+  return true;
 }
+
+/** What Deno has in the place of bytes of a name that are not UTF-8. */
+const LOST = "\ufffd";
 
 function isGone(error: unknown): boolean {
   return error instanceof Deno.errors.NotFound ||

@@ -1,4 +1,4 @@
-import { basename, join, resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import { ConfigError, McpConnectionError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { HeldFolder, PrivateFolder } from "../files/private_folder.ts";
@@ -9,7 +9,7 @@ import {
   type ProgramPath,
   type ProgramSearch,
 } from "../process/program.ts";
-import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
+import { isInside, reliablePath, stateOf, trustedPath } from "../process/trusted_path.ts";
 import { sandboxServer } from "../sandbox/servers.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { requireOwnArguments } from "./own_arguments.ts";
@@ -236,6 +236,27 @@ export function settingsFileOf({ settings }: WantedSandbox, workspace: string): 
   return resolve(base, settings.replaceAll("${workspaceFolder}", base));
 }
 
+/**
+ * Writes the path of a server's settings file out, for a session that works in another folder: they
+ * are the workspace's.
+ *
+ * @throws {ConfigError} Code of the workspace could replace them, or the parameters make no sense.
+ */
+export async function withSettingsOf(
+  workspace: string,
+  [name, params]: readonly [string, ServerParams],
+): Promise<ServerParams> {
+  if (!("command" in params)) return params;
+  const wanted = wantedSandbox(name, params);
+  const file = settingsFileOf(wanted, workspace);
+  if (file === undefined || file.startsWith(`${workspace}/\${`)) return params; // a variable is absolute
+  const what = `sandbox settings of MCP server "${name}"`;
+  const settings = await reliablePath(file, { workspace, what });
+  return wanted.sandbox === "srt"
+    ? { ...params, args: ["--settings", settings, wanted.command, ...wanted.args] }
+    : { ...params, sandbox: settings };
+}
+
 /** Finds the settings files in a workspace that servers' sandboxes are made by. */
 export async function presentSettings(
   servers: Iterable<readonly [string, ServerParams]>,
@@ -262,7 +283,8 @@ async function requireTrusted(
     what: `sandbox settings of MCP server "${serverName}"`,
   });
   if (settingsFiles === undefined || settingsFiles.includes(settings)) return;
-  if (!isInside(settings, workspace) || isInside(settings, join(workspace, ".ipybox"))) return;
+  if (!isInside(settings, workspace)) return;
+  if (stateOf(workspace).some((state) => isInside(settings, state))) return;
   throw new ConfigError(
     `Cannot start MCP server "${serverName}": executed code can write to ${settings}. Move ` +
       "these settings to .ipybox/ or out of the workspace, or restart with the server registered",

@@ -1,7 +1,7 @@
 import { join, resolve } from "node:path";
 import type { z } from "zod";
 import { ToolIndex, type ToolMatches } from "../apigen/search.ts";
-import { AuditLog } from "../approval/audit/log.ts";
+import { AuditLog, type AuditLogOptions } from "../approval/audit/log.ts";
 import { AuditTrail } from "../approval/audit/trail.ts";
 import type { CallObserver } from "../approval/observed_call.ts";
 import type { ApprovalMode, ApprovalPolicy } from "../approval/policy.ts";
@@ -37,7 +37,13 @@ export type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of `McpServer.serveStdio()`. */
 export interface McpServerOptions
-  extends Omit<CodeExecutorOptions, "approval" | "requireShellEscape" | "signal"> {
+  extends Omit<CodeExecutorOptions, "approval" | "audit" | "requireShellEscape" | "signal"> {
+  /**
+   * Whether calls and changes are noted in the workspace's audit log, `.ipybox/audit.jsonl`.
+   *
+   * @default {true}
+   */
+  audit?: boolean;
   /**
    * What becomes of tool calls and requests for resources that code makes, and of changes that the
    * client asks for, such as server registrations: the client's user is asked by MCP elicitation, or on the approval
@@ -82,6 +88,8 @@ export interface SessionOptions extends McpServerOptions {
   fixed?: boolean;
   /** What this session is called in the log, where a server has several. */
   label?: string;
+  /** The audit log that is written to in place of the workspace's own. */
+  auditLog?: Pick<AuditLogOptions, "workspace" | "session">;
   /** Puts files into the workspace, before the kernel starts. It is done once, whole or not at all. */
   fill?: (signal: AbortSignal) => Promise<void>;
 }
@@ -116,8 +124,7 @@ export class Session implements AsyncDisposable {
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
-  #audit: AuditLog | undefined;
-  #observers: Promise<readonly CallObserver[]> | undefined;
+  #audit: Promise<AuditLog> | undefined;
 
   constructor(options: SessionOptions) {
     this.#options = options;
@@ -149,9 +156,10 @@ export class Session implements AsyncDisposable {
     return this.#parts;
   }
 
-  /** Note changes in the workspace's audit log, beside the calls of executed code. */
-  get observers(): Promise<readonly CallObserver[]> {
-    return this.#observers ??= this.#openAudit();
+  /** Note changes in the audit log, beside the calls of executed code. */
+  async observers(): Promise<readonly CallObserver[]> {
+    const log = await this.#auditLog();
+    return log === false ? [] : [new AuditTrail(log)];
   }
 
   /** The workspace, as an absolute path without symbolic links. */
@@ -245,14 +253,18 @@ export class Session implements AsyncDisposable {
     await this.#filled?.catch(() => {}); // it ends now; who waited for it was told
     const parts = await this.#parts?.catch(() => undefined); // its error has been told
     await parts?.executor[Symbol.asyncDispose]();
-    await this.#observers?.catch(() => {}); // its callers got the error
-    await this.#audit?.[Symbol.asyncDispose]();
+    const audit = await this.#audit?.catch(() => undefined); // its callers got the error
+    await audit?.[Symbol.asyncDispose]();
   }
 
-  async #openAudit(): Promise<readonly CallObserver[]> {
-    if (this.#options.audit === false) return [];
-    this.#audit = new AuditLog({ workspace: await this.workspace, log: this.log });
-    return [new AuditTrail(this.#audit)];
+  async #auditLog(): Promise<AuditLog | false> {
+    if (this.#options.audit === false) return false;
+    return await (this.#audit ??= this.#openAudit());
+  }
+
+  async #openAudit(): Promise<AuditLog> {
+    const { auditLog = { workspace: await this.workspace }, policy } = this.#options;
+    return new AuditLog({ ...auditLog, redact: policy?.redact, log: this.log });
   }
 
   async #fill(): Promise<void> {
@@ -279,6 +291,7 @@ export class Session implements AsyncDisposable {
     const executor = await CodeExecutor.start({
       ...this.#options,
       approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
+      audit: await this.#auditLog(),
       workspace,
       python: python.executable,
       signal,

@@ -207,7 +207,7 @@ interface Way {
 export async function reliablePath(path: string, options: ReliablePathOptions): Promise<string> {
   const workspace = await realOr(resolve(options.workspace));
   const { steps, real } = await follow(resolve(path), options.workspace, workspace);
-  const anchors = options.anchors ?? [real, join(workspace, ".ipybox")];
+  const anchors = options.anchors ?? [real, ...stateOf(workspace)];
   const loose = steps.filter((step) => isLoose(step, workspace, anchors));
   const bad = loose.find(({ isLink }) => isLink) ?? loose[0];
   if (bad === undefined) return real;
@@ -227,8 +227,16 @@ export async function reliablePath(path: string, options: ReliablePathOptions): 
 export async function isInReach(path: string, folder: string): Promise<boolean> {
   const workspace = await realOr(resolve(folder));
   const { steps } = await follow(resolve(path), folder, workspace);
-  const state = [join(workspace, ".ipybox")];
-  return steps.some((step) => isLoose(step, workspace, state));
+  return steps.some((step) => isLoose(step, workspace, stateOf(workspace)));
+}
+
+/**
+ * The folder of a workspace in which what the host relies on may be. A session over HTTP, whose folder
+ * is in its workspace's, has none: nobody but its code, and the servers that code calls, puts files there.
+ */
+export function stateOf(workspace: string): readonly string[] {
+  const isSession = resolve(workspace).split("/").includes(WORKSPACE_STATE);
+  return isSession ? [] : [join(workspace, WORKSPACE_STATE)];
 }
 
 function isLoose({ path, isLink }: Step, workspace: string, anchors: readonly string[]): boolean {

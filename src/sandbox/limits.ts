@@ -54,6 +54,9 @@ const DEFAULTS = {
   cpuSeconds: null,
 } as const;
 
+/** How many signals may be queued: the system counts them for the user, whose other programs need some. */
+const SIGNALS = 4096;
+
 /** Which limits are in force; `null` for none. */
 export type EffectiveLimits = { readonly [Name in keyof ResourceLimits]-?: number | null };
 
@@ -85,7 +88,12 @@ export function effectiveLimits(
 /** Turns limits into what the launcher sets. */
 export function rlimits(limits: EffectiveLimits): Rlimits {
   const { memoryBytes, processes, fileBytes, cpuSeconds } = limits;
-  const all = { RLIMIT_AS: memoryBytes, RLIMIT_NPROC: processes, RLIMIT_FSIZE: fileBytes };
+  const all = {
+    RLIMIT_AS: memoryBytes,
+    RLIMIT_NPROC: processes,
+    RLIMIT_FSIZE: fileBytes,
+    RLIMIT_SIGPENDING: processes === null || Deno.build.os !== "linux" ? null : SIGNALS,
+  };
   return {
     all: { RLIMIT_CORE: 0, ...withoutNull(all) },
     kernel: withoutNull({ RLIMIT_CPU: cpuSeconds }),

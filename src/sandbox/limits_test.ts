@@ -1,16 +1,19 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { effectiveLimits, rlimits } from "./limits.ts";
 
+const linux = Deno.build.os === "linux";
+
 Deno.test("limits have defaults, take changes, and can be taken away", () => {
   assertEquals(Object.keys(rlimits(effectiveLimits(undefined, { sandboxed: true })).all).sort(), [
     "RLIMIT_AS",
     "RLIMIT_CORE",
     "RLIMIT_FSIZE",
     "RLIMIT_NPROC",
+    ...(linux ? ["RLIMIT_SIGPENDING"] : []),
   ]);
   const some = { memoryBytes: null, processes: 7, fileBytes: null, cpuSeconds: 60 };
   assertEquals(rlimits(effectiveLimits(some, { sandboxed: false })), {
-    all: { RLIMIT_CORE: 0, RLIMIT_NPROC: 7 },
+    all: { RLIMIT_CORE: 0, RLIMIT_NPROC: 7, ...(linux ? { RLIMIT_SIGPENDING: 4096 } : {}) },
     kernel: { RLIMIT_CPU: 60 },
   });
   const none = { all: { RLIMIT_CORE: 0 }, kernel: {} };

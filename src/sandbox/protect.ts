@@ -454,6 +454,27 @@ interface LastingPaths {
   readonly record: string | undefined;
 }
 
+/**
+ * The file whose presence says that code could write to a workspace, wherever its record is or whatever its
+ * path was then. Code neither sees nor removes it.
+ */
+export const CODE_NOTE = `${STATE_FOLDER}/code-ran`;
+
+/** Remembers what a workspace has, before code can write there. */
+export async function beginWriting(workspace: string, present: readonly string[]): Promise<void> {
+  await lastingPaths(workspace, present);
+  await makeNote(join(workspace, CODE_NOTE));
+}
+
+/** Whatever is there already is note enough: a workspace from elsewhere may have a link in its place. */
+export async function makeNote(path: string): Promise<void> {
+  try {
+    await Deno.writeTextFile(path, "", { createNew: true, mode: 0o600 });
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+  }
+}
+
 const recordSchema = z.object({
   /** Which folder the workspace is, for another one may take its place. */
   workspace: z.string(),
@@ -485,7 +506,8 @@ export async function lastingPaths(
   }
   try {
     using _lock = await lockUserFolder(dirname(record));
-    const known = await readRecord(record, identity);
+    const isNoted = await exists(join(workspace, CODE_NOTE));
+    const known = await readRecord(record, identity) ?? (isNoted ? {} : undefined);
     const lasting = now.filter(([path, identity]) =>
       known === undefined || (Object.hasOwn(known, path) && known[path] === identity)
     );

@@ -8,7 +8,7 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import type { EffectiveLimits } from "./limits.ts";
-import { findProtectedPaths, lastingPaths, makeOwnFolders } from "./protect.ts";
+import { beginWriting, findProtectedPaths, makeOwnFolders } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
@@ -19,6 +19,7 @@ import {
   projectPaths,
   refuseNesting,
   refuseUserFoldersIn,
+  statesAround,
   userFolders,
 } from "./workspace.ts";
 import { settledPaths } from "./writers.ts";
@@ -118,7 +119,7 @@ export async function prepareSandbox(
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
   ]);
   if (!options.nestedWorkspace) refuseNesting(workspace, protectedPaths.otherStates);
-  await lastingPaths(workspace, protectedPaths.readOnly); // what is not there now may become the code's
+  await beginWriting(workspace, protectedPaths.readOnly); // what is not there now may become the code's
   const settled = await settledPaths(
     [...protectedPaths.unreadable, ...protectedPaths.readOnly, ...project.unreadable],
     { writes: workspace, belongings: options.belongings },
@@ -136,7 +137,8 @@ export async function prepareSandbox(
       readOnly: protectedPaths.readOnly.filter(isSettled),
       unreadable: [...protectedPaths.unreadable.filter(isSettled), ...ownFolders],
     },
-    hidden: project.unreadable.filter(isSettled), // of which nothing is writable but what is named
+    // Of these, nothing can be read or written but what is named.
+    hidden: [...project.unreadable.filter(isSettled), ...await statesAround(workspace)],
     config,
     home,
   });

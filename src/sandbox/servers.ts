@@ -6,9 +6,9 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import {
+  beginWriting,
   findProtectedPaths,
   isState,
-  lastingPaths,
   makeOwnFolders,
   type ProtectedPaths,
 } from "./protect.ts";
@@ -16,7 +16,7 @@ import { guarded } from "./sandbox.ts";
 import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
 import { findSrt } from "./srt.ts";
 import { writeSettings } from "./wall.ts";
-import { userFolders } from "./workspace.ts";
+import { statesAround, userFolders } from "./workspace.ts";
 import { settledPaths } from "./writers.ts";
 
 /** A program that is to run in its own sandbox, and what it is given. */
@@ -86,7 +86,8 @@ export async function sandboxServer(
     Deno.mkdir(`${folder}/tmp`).then(() => []),
   ]);
   signal.throwIfAborted();
-  if (mayWrite) await lastingPaths(workspace, found.readOnly);
+  if (mayWrite) await beginWriting(workspace, found.readOnly);
+  const around = await statesAround(workspace);
   const settled = await settledPaths([...found.unreadable, ...found.readOnly], {
     writes: mayWrite ? workspace : undefined,
     belongings: options.belongings,
@@ -101,7 +102,13 @@ export async function sandboxServer(
     hostPrivate,
     base: workspace,
     protectedPaths,
-    readable: [...readable.flat(), ...srt.readable],
+    hidden: around,
+    // What lies in one of these is hidden as well, unless it is named.
+    readable: [
+      ...readable.flat(),
+      ...srt.readable,
+      ...(openReads && around.length > 0 ? [workspace] : []),
+    ],
     config,
     openReads,
     home,

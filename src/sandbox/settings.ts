@@ -1,6 +1,6 @@
 import { join, resolve } from "node:path";
 import type { SandboxConfig } from "./config.ts";
-import { MAX_MOUNTS, type ProtectedPaths, tooManyMounts } from "./protect.ts";
+import { makeNote, MAX_MOUNTS, type ProtectedPaths, tooManyMounts } from "./protect.ts";
 
 /** A path in `srt`'s settings: plain text is a pattern when it looks like one. */
 export type SettingsPath = string | { readonly path: string; readonly literal: true };
@@ -201,14 +201,5 @@ export async function noteAbsentDotenv(workspace: string): Promise<void> {
   } catch (error) {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
     await makeNote(join(workspace, DOTENV_NOTE));
-  }
-}
-
-/** Whatever is there already is note enough: a workspace from elsewhere may have a link in its place. */
-async function makeNote(path: string): Promise<void> {
-  try {
-    await Deno.writeTextFile(path, "", { createNew: true, mode: 0o600 });
-  } catch (error) {
-    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
   }
 }

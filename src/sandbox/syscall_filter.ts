@@ -10,6 +10,9 @@
  * Nothing else keeps code from changing the limits and priorities of these, which run as the same user:
  * by a limit of open files the gateway could not end what a kernel has left. So code has only its own.
  *
+ * It refuses leases, for which the system holds up whoever opens the file on the outside, also where code
+ * may only read it, and notices of what others do in a folder in the old manner.
+ *
  * It also refuses to make files that run as their owner: what code leaves in the workspace belongs to
  * the user on the outside, too, and another user of the machine could run it there.
  *
@@ -134,6 +137,10 @@ const OWN_ONLY: readonly (readonly [calls: Numbers, id: number, all?: number])[]
 /** ZeroMQ calls this for its threads, but only to the policy that they have: `SCHED_OTHER`, which is 0. */
 const SET_SCHEDULER: Numbers = { sched_setscheduler: [144, 119] };
 
+/** `F_SETLEASE` and `F_NOTIFY`. */
+const FILE_CONTROL: Numbers = { fcntl: [72, 25] };
+const WATCHES = [1024, 1026];
+
 /** `CLONE_NEWNS`, `…CGROUP`, `…UTS`, `…IPC`, `…USER`, `…PID` and `…NET`. */
 const NEW_NAMESPACES = 0x7e020000;
 /** Those that Docker's profile allows: none of them makes memory easier to guess. */
@@ -204,6 +211,10 @@ export function syscallFilter(
     ...about(numbers(SET_SCHEDULER), [
       ...[load(1), ...answerIf(JUMP_IF_EQUAL, 0, ALLOW)],
       ...[load(0), ...answerUnless(0, EPERM)],
+    ]),
+    ...about(numbers(FILE_CONTROL), [
+      load(1),
+      ...WATCHES.flatMap((command) => answerIf(JUMP_IF_EQUAL, command, EPERM)),
     ]),
     ...about(numbers(SOCKET), [load(0), ...allowOnly(families)]),
     ...(options.unixSockets ? [] : about(numbers(SOCKETPAIR), [

@@ -5,7 +5,7 @@ import { ifPresent } from "../files/safe.ts";
 import { dataFolder, settingsFolder, stateFolder } from "../files/user_folders.ts";
 import { sha256 } from "../json/digest.ts";
 import { isInReach, isInside, lstatIfAllowed, reliablePath } from "../process/trusted_path.ts";
-import { findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
+import { CODE_NOTE, findProtectedPaths, lastingPaths, STATE_FOLDER } from "./protect.ts";
 
 /** Whether a folder is too wide for a workspace: code could read the whole home directory. */
 export function isWide(folder: string): boolean {
@@ -30,6 +30,11 @@ export async function realWorkspace(path: string): Promise<string> {
   throw new ConfigError(
     `Workspace "${resolve(path)}" does not exist: create it or name another`,
   );
+}
+
+/** Finds the host's own state of the workspaces around one, which no settings open to its code. */
+export async function statesAround(workspace: string): Promise<string[]> {
+  return (await workspacesAbove(workspace)).map((folder) => join(folder, STATE_FOLDER));
 }
 
 /**
@@ -203,9 +208,11 @@ async function requireLasting(path: string, workspace: string, what: string): Pr
         (record === undefined
           ? "the workspace, and ipybox cannot record what existed before code ran, because its " +
             "state folder (XDG_STATE_HOME) cannot be used. Use one outside the workspace"
-          : "something that did not exist when code first ran in the workspace, or was recreated since. Use " +
-            "one outside the workspace; or, if you created it while no code ran there, end all " +
-            `sessions there and: rm '${record}'`),
+          : "something that did not exist when code first ran in the workspace, or was recreated since, or " +
+            "the workspace was moved. Use one outside the workspace; or, if you created it while no code " +
+            `ran there, end all sessions there and: rm -f '${record}' '${
+              join(workspace, CODE_NOTE)
+            }'`),
       { cause: error },
     );
   }

@@ -51,12 +51,23 @@ is_behind_link() {
   return 1
 }
 
-# path: whether it is in a folder that is hidden, and in none that is shown there
+# id path: whether what hides the folder lies over this mount: srt mounts folders on themselves first, so
+# that nobody can move them
+is_covered() {
+  local id=$1
+  [[ -n ${top[$2]} ]] || return 1
+  while [[ -n $id ]]; do
+    [[ $id != "${top[$2]}" ]] || return 1
+    id=${parents[$id]}
+  done
+}
+
+# path id: whether this mount is in a folder that is hidden, and in none that is shown there
 is_hidden() {
   local above=$1
   while :; do
     [[ -z ${named[$above]} ]] || return 1
-    [[ -z ${hidden[$above]} ]] || return 0
+    [[ -z ${hidden[$above]} ]] || { ! is_covered "$2" "$above"; return; }
     [[ $above != / ]] || return 1
     above=${above%/*}
     above=${above:-/}
@@ -85,8 +96,10 @@ is_mask() {
 
 # Where all of the outer sandbox is shown, its /dev, /proc and /sys come along, covered by those of
 # the inner one: only what is on the uppermost one counts.
-declare -A top=() live=()
-while IFS=' ' read -r id _ _ _ point _; do top[$point]=$id; done </proc/self/mountinfo
+declare -A top=() view=() live=() parents=()
+while IFS=' ' read -r id parent device root point _; do
+  top[$point]=$id view[$point]="$device $root" parents[$id]=$parent
+done </proc/self/mountinfo
 for point in /dev /proc /sys; do
   [[ -z ${top[$point]} ]] || live[${top[$point]}]=1
 done
@@ -105,15 +118,24 @@ while IFS=' ' read -r id parent device root point rest; do
     is_mask "$device" "$root" "$point" && continue
     is_host "$device" "$root" "$point" || is_behind_link "$device" "$root" "$point" ||
       fail "$point shows $root"
-    ! is_hidden "$point" || fail "$point is shown"
+    ! is_hidden "$point" "$id" || fail "$point is shown"
   elif [[ -z ${fresh[$point]} && "$point $rest" != /proc/*' - proc '* ]]; then
-    [[ $root = / && $rest = *' - tmpfs '* ]] && is_empty "$point" ||
+    # What hides a folder, or one in it that leads to what is shown there.
+    [[ $rest = *' - tmpfs '* ]] && is_empty "$point" ||
       fail "$point shows another file system"
   fi
 done </proc/self/mountinfo
 
 for point in "${!states[@]}"; do
   printf -v path '%b' "$point"
-  [[ ! -e $path || -n ${top[$point]} ]] || fail "$point is shown"
+  [[ -e $path && -z ${top[$point]} ]] || continue
+  # An empty folder has what is shown in it, unless what is mounted above it is the host's.
+  above=$point
+  while [[ -z ${top[$above]} && $above != / ]]; do
+    above=${above%/*}
+    above=${above:-/}
+  done
+  IFS=' ' read -r device root <<<"${view[$above]}"
+  [[ -z ${devices[$device]} ]] || is_mask "$device" "$root" "$above" || fail "$point is shown"
 done
 exec "$@"

@@ -8,6 +8,8 @@ import { findPython } from "../../src/python/environment.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
 import { ipybox } from "../support/cli.ts";
 import { TestExecutor } from "../support/executor.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
 import { rawServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -100,6 +102,44 @@ Deno.test("code that makes a folder look like a virtual environment has no serve
   const { code, stderr } = await ipybox(args, { cwd: workspace });
   assertEquals(code === 0, false);
   assertStringIncludes(stderr.replaceAll(/\s+/g, " "), "recreated since");
+});
+
+Deno.test("a virtual environment that code made stays its own in a workspace that is moved", async () => {
+  await using folder = await TempFolder.create();
+  const [old, moved] = [`${folder.path}/old`, `${folder.path}/moved`];
+  await using outside = await TempFolder.create();
+  const ran = `${outside.path}/ran`;
+  await Deno.mkdir(old);
+  {
+    await using started = await TestExecutor.start({ workspace: old });
+    assertEquals(await run(started, plant(ran)), "planted");
+  }
+  await Deno.rename(old, moved);
+
+  const python = `${moved}/.venv/bin/python`;
+  await assertRejects(() => findPython({ python, workspace: moved }), ConfigError, "was moved");
+
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
+});
+
+Deno.test("a virtual environment that code made stays its own in a copy for a session over HTTP", async () => {
+  await using folder = await TempFolder.create();
+  await using outside = await TempFolder.create();
+  const workspace = folder.path;
+  const ran = `${outside.path}/ran`;
+  const registry = await ServerRegistry.open({ workspace });
+  await registry.register("dev", { command: "${workspaceFolder}/.venv/bin/my-server" });
+  {
+    await using started = await TestExecutor.start({ workspace });
+    assertMatch(await run(started, plant(ran) + CALL), NEW);
+  }
+  const args = ["--workspace", workspace, "--approve", "allow", "--share-workspace", "copy"];
+  await using server = await HttpMcp.start(args);
+  await using tenant = await McpHost.join(server.address, {});
+
+  assertMatch(await tenant.execute(CALL), NEW);
+
+  await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
 });
 
 /** Registers a server that is installed in the workspace's virtual environment. */

@@ -1,10 +1,18 @@
 /** Attacks on the person who decides, by what stands on the terminal and when. */
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { describeCall, visibleCode } from "../../src/approval/call_text.ts";
 import { sealObject, toExact } from "../../src/json/exact.ts";
 import { parseElicitation } from "../../src/mcp/questions.ts";
 import { foreignBlock } from "../../src/mcp_server/cell_report.ts";
 import { ServerRegistry } from "../../src/servers/registry.ts";
+import { shellWord } from "../../src/mcp/launch.ts";
+import { cliArguments } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { McpHost } from "../support/mcp_client.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -174,4 +182,15 @@ Deno.test("a long line in a message of ipybox goes on behind the margin", async 
   assertEquals(first, "ipybox: warning: MCP server died:");
   assert(others.length > 3, output);
   for (const row of others) assert(row.startsWith("  ") && row.length <= 40, output);
+});
+
+Deno.test("what code writes to stderr is escaped at a terminal, also where stdin is none", async () => {
+  await using workspace = await TempFolder.create();
+  const code = "import sys; sys.stderr.write('\\x1b]0;forged\\x07' + 'said' + '\\x1b[2J\\n')";
+  await Deno.writeTextFile(`${workspace.path}/code.py`, code);
+  const program = [Deno.execPath(), ...cliArguments, "run", "-"];
+  const line = `${program.map(shellWord).join(" ")} < code.py`;
+  const { output } = await atTerminal(["sh", "-c", line], [], { cwd: workspace.path });
+  assertMatch(output, /forged.*said/);
+  assert(!output.includes("\x1b]0;") && !output.includes("\x1b[2J"), JSON.stringify(output));
 });

@@ -12,6 +12,7 @@ const problem = await whyNotUnprivileged();
 const ATTACKS: Readonly<Record<string, string>> = {
   nested: "[]\n",
   "nested leftover": "[]\n",
+  "given names that are not UTF-8": "[]\n",
   swapped: "true\ntheirs\n[]\n",
 };
 

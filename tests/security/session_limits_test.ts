@@ -25,6 +25,29 @@ for _ in range(14):
 print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 `;
 
+/** Queues signals to itself, which it does not take. */
+const SIGNALS = `
+import ctypes, os, signal
+number = int(signal.SIGRTMIN) + 1
+signal.pthread_sigmask(signal.SIG_BLOCK, [number])
+libc = ctypes.CDLL(None)
+count = 0
+while count < 10_000 and libc.sigqueue(os.getpid(), number, ctypes.c_void_p(0)) == 0:
+    count += 1
+print(count)
+`;
+
+testIf(Deno.build.os === "linux", "only Linux counts them for the user", {
+  name: "a session does not take all signals that the user's programs may queue",
+  fn: async () => {
+    await using started = await TestExecutor.start({ spareKernel: false });
+    const code = `import subprocess, sys
+print(subprocess.check_output([sys.executable, "-c", ${JSON.stringify(SIGNALS)}], text=True))`;
+    const { text } = await started.executor.execute(code); // the kernel has threads that take them
+    assert(Number(text) > 1000 && Number(text) <= 4096, text ?? "");
+  },
+});
+
 testIf(state === "ok", detail, {
   name: "processes of a session cannot take more memory together than one may",
   fn: async () => {

@@ -18,6 +18,8 @@ import { AuditFolder } from "./folder.ts";
 export interface AuditLogOptions {
   /** The workspace. */
   readonly workspace: string;
+  /** What the lines of requests name as their session, where several write to the log. */
+  readonly session?: string;
   /** Patterns with `*` and `?` for further names of arguments whose values are omitted. */
   readonly redact?: readonly string[];
   /**
@@ -125,7 +127,8 @@ export class AuditLog implements AsyncDisposable {
       this.#tellLost(error, 1);
       return false;
     }
-    const fields = entryFields(entry, { names: this.#options.redact, key });
+    const { redact: names, session } = this.#options;
+    const fields = { session, ...entryFields(entry, { names, key }) };
     const line = this.#flood.judge(
       entry,
       JSON.stringify(fields), // all of it is exact, or our own
@@ -187,7 +190,8 @@ export class AuditLog implements AsyncDisposable {
     clearTimeout(this.#summaryTimer);
     this.#summaryTimer = undefined;
     const summary = this.#flood.takeSummary();
-    if (summary !== undefined) void this.#add(JSON.stringify(summary));
+    if (summary === undefined) return;
+    void this.#add(JSON.stringify({ session: this.#options.session, ...summary }));
   }
 
   async #writeAll(): Promise<void> {

@@ -192,12 +192,12 @@ export class OutputPrinter {
   }
 
   #write({ stream, text }: ChunkEvent): void {
-    const { interactive, stdoutIsTerminal } = this.#io;
+    const { stdoutIsTerminal, stderrIsTerminal } = this.#io;
     const open = text.endsWith("\n") ? undefined : stream;
     if (stream === "stdout") {
       this.#io.out(stdoutIsTerminal ? printableOutput(text) : text);
       this.#open = open;
-    } else if (interactive) {
+    } else if (stderrIsTerminal) {
       this.#io.errText(printableOutput(text));
       this.#open = open;
     } else this.#io.errText(text);

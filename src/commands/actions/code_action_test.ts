@@ -18,6 +18,7 @@ function terminal(): { shown: string; io: CommandIo } {
       verboseLog: silentLogger,
       interactive: true,
       stdoutIsTerminal: false,
+      stderrIsTerminal: true,
       color: false,
       signal: new AbortController().signal,
       ask: none,

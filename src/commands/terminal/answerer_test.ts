@@ -24,6 +24,7 @@ async function ask(
     verboseLog: silentLogger,
     interactive,
     stdoutIsTerminal: true,
+    stderrIsTerminal: true,
     enter: () => Promise.resolve(null),
     lend: (use) => use(),
     keys: () => ({ next: () => Promise.resolve(null), [Symbol.dispose]: () => {} }),

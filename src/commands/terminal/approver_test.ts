@@ -172,6 +172,7 @@ async function ask(
     verboseLog: silentLogger,
     interactive: true,
     stdoutIsTerminal: true,
+    stderrIsTerminal: true,
     color: false,
     signal: new AbortController().signal,
     ask: (text) => {

@@ -20,6 +20,7 @@ export class Terminal implements CommandIo, Disposable {
   readonly verboseLog: Logger = stderrLogger("debug");
   readonly interactive: boolean = Deno.stdin.isTerminal() && Deno.stderr.isTerminal();
   readonly stdoutIsTerminal: boolean = Deno.stdout.isTerminal();
+  readonly stderrIsTerminal: boolean = Deno.stderr.isTerminal();
   readonly color: boolean = Deno.stderr.isTerminal() && !Deno.noColor;
   #interrupt = new AbortController();
   #input = new TerminalInput();

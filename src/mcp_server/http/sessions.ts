@@ -1,7 +1,14 @@
 import { cp } from "node:fs/promises";
 import { join } from "node:path";
+import { ConfigError } from "../../base/errors.ts";
 import { isPlainFolder } from "../../files/safe.ts";
-import { type VariableLookup, variableLookup, WORKSPACE_VARIABLE } from "../../mcp/params.ts";
+import { withSettingsOf } from "../../mcp/launch.ts";
+import {
+  type ServerParams,
+  type VariableLookup,
+  variableLookup,
+  WORKSPACE_VARIABLE,
+} from "../../mcp/params.ts";
 import { PackageFolder } from "../../python/packages.ts";
 import { ServerRegistry } from "../../servers/registry.ts";
 import { makeSessionFolder, SessionCleanup, type SessionFolder } from "./session_folders.ts";
@@ -154,6 +161,7 @@ export class SessionPool implements AsyncDisposable {
         servers: await this.#servers(),
         variables: await this.#variables(folder),
         consents: session.consents ?? workspace, // what its own folder says must not count
+        auditLog: { workspace, session: id }, // which outlives the session, and no server of it writes to
         packages: session.packages ?? workspace, // beside its own, which go with it
         label: `session ${id}`,
         ...this.#shared(folder),
@@ -292,6 +300,15 @@ export class SessionPool implements AsyncDisposable {
           `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,
       );
     }
-    return await ServerRegistry.open({ servers: Object.fromEntries(own) });
+    const settled: Record<string, ServerParams> = {};
+    for (const entry of own) {
+      try {
+        settled[entry[0]] = await withSettingsOf(workspace, entry);
+      } catch (error) {
+        if (!(error instanceof ConfigError)) throw error;
+        log?.warn(`Not available in sessions: ${entry[0]}. ${error.message}`);
+      }
+    }
+    return await ServerRegistry.open({ servers: settled });
   }
 }

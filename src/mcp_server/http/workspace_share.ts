@@ -1,10 +1,10 @@
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { ConfigError } from "../../base/errors.ts";
 import { formatBytes } from "../../kernel/text.ts";
 import { copyBeneath, CopyLimitError, MAX_COPY_DEPTH } from "../../files/copy_beneath.ts";
 import { removeFromWorkspace } from "../../files/remove_tree.ts";
 import { projectPaths } from "../../sandbox/workspace.ts";
-import { isUncopied } from "../../sandbox/protect.ts";
+import { findProtectedPaths, isUncopied, lastingPaths } from "../../sandbox/protect.ts";
 import type { SessionOptions } from "../session.ts";
 import { sessionFolders } from "./session_folders.ts";
 
@@ -45,8 +45,7 @@ export async function copyWorkspace(
 ): Promise<void> {
   const { unreadable } = await projectPaths(workspace, folder);
   const hidden = new Set(unreadable);
-  const state = join(folder, ".ipybox"); // where no code reaches
-  const staging = join(state, "copy");
+  const staging = join(folder, ".ipybox", "copy"); // where no code reaches
   try {
     await Deno.mkdir(staging, { recursive: true, mode: 0o700 });
     await copyBeneath(workspace, staging, {
@@ -60,11 +59,19 @@ export async function copyWorkspace(
     for await (const { name } of Deno.readDir(staging)) {
       await Deno.rename(join(staging, name), join(folder, name));
     }
+    await copyLasting(workspace, folder);
   } catch (error) {
     throw error instanceof CopyLimitError ? tooLarge(workspace, error) : error;
   } finally {
     await removeFromWorkspace(staging, folder);
   }
+}
+
+/** What code may have made in the workspace is not the user's in a copy either. */
+async function copyLasting(workspace: string, folder: string): Promise<void> {
+  const { readOnly } = await findProtectedPaths(workspace, { writable: false });
+  const { paths } = await lastingPaths(workspace, readOnly);
+  await lastingPaths(folder, paths.map((path) => join(folder, relative(workspace, path))));
 }
 
 function tooLarge(workspace: string, { limit }: CopyLimitError): ConfigError {

@@ -59,7 +59,7 @@ export async function makeChange<T>(
   if (decided.decision === undefined) return decided.asked;
   const { decision, refusal } = decided;
   const noted = callOf(change, change.noted ?? change.parameters);
-  const observed = new ObservedCall(noted, await request.session.observers);
+  const observed = new ObservedCall(noted, await request.session.observers());
   return await observed.run(async () => {
     observed.obey(decision, refusal);
     await observed.send();

@@ -1,0 +1,179 @@
+/**
+ * What the host keeps for sessions over HTTP, against the sessions' code and the servers that it calls:
+ * those that may write to a session's folder, and those whose settings name the workspace around it.
+ */
+import { assertEquals, assertMatch } from "@std/assert";
+import { basename } from "node:path";
+import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
+import type { StdioServerParams } from "../../src/mcp/params.ts";
+import { ServerRegistry } from "../../src/servers/registry.ts";
+import { filesBelow } from "../support/files.ts";
+import { HttpMcp } from "../support/http_mcp.ts";
+import { McpHost } from "../support/mcp_client.ts";
+import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const script = new URL("../fixtures/mcp/prober.py", import.meta.url).pathname;
+
+/** The server that evaluates Python expressions. */
+function prober(...args: string[]): StdioServerParams {
+  return { command: testPython(), args: [script, ...args] };
+}
+
+/** A session over HTTP, and how its code has servers evaluate expressions. */
+class Tenant implements AsyncDisposable {
+  private constructor(
+    readonly host: McpHost,
+    /** Its folder. */
+    readonly folder: string,
+  ) {}
+
+  static async join(server: HttpMcp): Promise<Tenant> {
+    const host = await McpHost.join(server.address, {});
+    const folder = /'(.*)'/.exec(await host.execute("import os; os.getcwd()"))?.[1] ?? "";
+    assertMatch(folder, /\.ipybox\/sessions\//);
+    return new Tenant(host, folder);
+  }
+
+  async probe(server: string, probes: Record<string, string>): Promise<string> {
+    return await this.host.execute(`
+from ipybox_runtime import ToolRunner
+try:
+    print(ToolRunner("${server}").run_sync("attempt", {"probes": ${JSON.stringify(probes)}}).text)
+except Exception as error:
+    print(error)`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.host[Symbol.asyncDispose]();
+  }
+}
+
+async function workspaceWith(servers: Record<string, StdioServerParams>): Promise<TempFolder> {
+  const workspace = await TempFolder.create();
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  for (const [name, params] of Object.entries(servers)) await registry.register(name, params);
+  return workspace;
+}
+
+Deno.test("what sessions over HTTP do is in the workspace's audit log, which outlives their folders", async () => {
+  await using workspace = await workspaceWithServer();
+  const sessions: string[] = [];
+  {
+    await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
+    for (let count = 0; count < 2; count++) {
+      await using tenant = await Tenant.join(server);
+      sessions.push(basename(tenant.folder));
+      await tenant.host.execute(`${RAW}raw.run_sync("count").text`);
+      const files = [...(await filesBelow(tenant.folder)).keys()];
+      assertEquals(files.filter((path) => path.includes("audit")), []);
+    }
+  }
+  await Deno.remove(`${workspace.path}/.ipybox/sessions`, { recursive: true }); // as clean-up does
+
+  const lines = await Array.fromAsync(readAuditLog(workspace.path));
+
+  const calls = lines.filter(({ tool }) => tool === "count");
+  assertEquals(calls.map(({ session, decision }) => [session, decision]), [
+    [sessions[0], "allow"],
+    [sessions[1], "allow"],
+  ]);
+  assertEquals((await verifyAuditLog(workspace.path)).ok, true);
+});
+
+Deno.test("what servers write to a session's .ipybox decides on no server's code or sandbox", async () => {
+  await using outside = await TempFolder.create();
+  await using workspace = await workspaceWith({
+    files: prober("${workspaceFolder}"),
+    closed: { ...prober(), sandbox: ".ipybox/closed.json" },
+    code: { command: testPython(), args: ["${workspaceFolder}/.ipybox/server.py"] },
+  });
+  const settings = (folder: string) => JSON.stringify({ filesystem: { allowWrite: [folder] } });
+  await Deno.writeTextFile(`${workspace.path}/.ipybox/closed.json`, settings("."));
+  await using server = await HttpMcp.start(["--workspace", workspace.path, "--approve", "allow"]);
+  await using tenant = await Tenant.join(server);
+  const { folder } = tenant;
+
+  // As a server does that may write to ${workspaceFolder}, and is called by the tenant's code.
+  const plant = (name: string, text: string) =>
+    `open("${folder}/.ipybox/${name}", "w").write(${JSON.stringify(text)})`;
+  const planted = await tenant.probe("files", {
+    settings: plant("closed.json", settings(outside.path)),
+    code: plant("server.py", await Deno.readTextFile(script)),
+  });
+
+  assertMatch(planted, /^\{"settings": "\d+", "code": "\d+"\}/);
+  const closed = await tenant.probe("closed", {
+    outside: `write("${outside.path}/escaped")`,
+    inside: `write("${folder}/written")`,
+  });
+  assertMatch(closed, /^\{"outside": "! \w+", "inside": "written"\}/); // by the workspace's settings
+  const code = await tenant.probe("code", { ran: `write("${outside.path}/ran")` });
+  assertMatch(code, /executed code could replace what its argument .* leads to/);
+  assertEquals([...(await filesBelow(outside.path)).keys()], []);
+});
+
+Deno.test("no server's settings open the state of the workspace around a session", async () => {
+  await using outside = await TempFolder.create();
+  await using workspace = await TempFolder.create();
+  const settings = `${outside.path}/settings.json`;
+  const filesystem = { allowRead: [workspace.path], allowWrite: [workspace.path, "."] };
+  await Deno.writeTextFile(settings, JSON.stringify({ filesystem }));
+  const { command, args = [] } = prober();
+  const registry = await ServerRegistry.open({ workspace: workspace.path });
+  await registry.register("closed", { command, args, sandbox: settings });
+  await registry.register("open", {
+    command: "srt",
+    args: ["--settings", settings, command, ...args],
+  });
+  await Deno.writeTextFile(`${workspace.path}/shown.txt`, "shown");
+  await using server = await HttpMcp.start([
+    ...["--workspace", workspace.path, "--approve", "allow", "--sandbox-config", settings],
+  ]);
+  await using other = await Tenant.join(server);
+  await using tenant = await Tenant.join(server);
+  const probes = {
+    shown: `open("${workspace.path}/shown.txt").read()`,
+    own: `write("${tenant.folder}/own")`,
+    state: `open("${workspace.path}/.ipybox/mcp.json").read()`,
+    others: `os.listdir("${other.folder}")`,
+    list: `[name for name in os.listdir("${workspace.path}/.ipybox") if name != "sessions"]`,
+    "own state": `write("${tenant.folder}/.ipybox/planted")`,
+  };
+
+  const code = Object.entries(probes).map(([name, probe]) =>
+    `attempt("${name}", lambda: ${probe})`
+  );
+  const inKernel = await tenant.host.execute(`
+import json
+found = {}
+def write(path):
+    with open(path, "w") as file:
+        file.write("changed")
+    return "written"
+def attempt(name, action):
+    try:
+        found[name] = str(action())
+    except OSError as error:
+        found[name] = f"! {type(error).__name__}"
+${code.join("\n")}
+print(json.dumps(found))`);
+
+  for (
+    const [name, said] of [
+      ["closed", await tenant.probe("closed", probes)],
+      ["open", await tenant.probe("open", probes)],
+      ["kernel", inKernel],
+    ] as const
+  ) {
+    assertMatch(said, /^\{/);
+    const outcomes = JSON.parse(said.split("\n")[0] ?? "");
+    for (const key of ["state", "others", "own state"]) {
+      assertMatch(outcomes[key], /^! /, `${name}: ${key}`);
+      delete outcomes[key];
+    }
+    assertEquals(outcomes, { shown: "shown", own: "written", list: "[]" }, name);
+  }
+  await Deno.stat(`${tenant.folder}/own`); // and not only in the server's view of it
+});
