@@ -4,7 +4,6 @@
  *
  * @module
  */
-import type { JsonObject } from "./json.ts";
 import type { ClassDefinition, Definition, Field, ModuleModel, PyType } from "./model.ts";
 import type { ModuleOrigin } from "./module_builder.ts";
 import { KEYWORDS } from "./names.ts";
