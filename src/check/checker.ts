@@ -28,8 +28,8 @@ interface CheckerOptions {
 const MAX_DELAY_MS = 300;
 /** What does not answer by then is ended. */
 const HUNG_MS = 10_000;
-/** Longer code is not checked. */
-const MAX_CODE = 100_000;
+/** Longer code is not checked: the kernel, which then runs it, would look at it for too long. */
+const MAX_CODE = 30_000;
 /** What is kept of a session: older cells' names are unknown to the checker. */
 const MAX_CELLS = 100;
 const MAX_HISTORY = 200_000;

@@ -77,7 +77,7 @@ class _Look:
     """One cell, as IPython is about to run it."""
 
     def __init__(self, text: str, tree: ast.Module, namespace: dict[Any, Any]) -> None:
-        self._lines = text.splitlines()
+        self._lines = text.split("\n")  # as Python counts them
         self._text = text
         self._tree = tree
         self._namespace = namespace
@@ -354,7 +354,9 @@ def _add_tool(tools: set[tuple[str, str]], path: str) -> None:
 
 def _without_comments(text: str) -> str:
     """Blank what is not meant for Python: a checker would take some of it for orders."""
-    lines = text.splitlines(keepends=True)
+    if "#" not in text:
+        return text
+    lines = list(io.StringIO(text))
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):
