@@ -7,8 +7,9 @@ import { isLegacyRequest } from "../sdk.ts";
 import type { BearerTokens } from "./bearer_tokens.ts";
 import { LegacySessions } from "./legacy.ts";
 import { ModernHandlers } from "./modern.ts";
-import { RequestBudget, rpcError, untilSent } from "./answers.ts";
+import { rpcError, untilSent } from "./answers.ts";
 import { checkMessages, inTurn } from "./messages.ts";
+import { RequestBudget } from "./request_budget.ts";
 import { serveFiles } from "./session_files.ts";
 import { type SessionPool, TooManySessionsError } from "./sessions.ts";
 

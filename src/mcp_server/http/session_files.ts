@@ -3,7 +3,8 @@ import type { RateLimit } from "../../base/rate_limit.ts";
 import { abortable, anySignal, Deadline } from "../../base/signals.ts";
 import { BODY_TIMEOUT_MS, Refused, requireMethod, tooLarge, tooSlow } from "../../calls/door.ts";
 import { BeneathError, openBeneath, pathParts, writeBeneath } from "../../files/beneath.ts";
-import { type RequestBudget, untilSent } from "./answers.ts";
+import { untilSent } from "./answers.ts";
+import type { RequestBudget } from "./request_budget.ts";
 import type { SessionPool } from "./sessions.ts";
 
 /** What {@linkcode serveFiles} works with. */

@@ -1,6 +1,6 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { Refused } from "../../calls/door.ts";
-import { RequestBudget } from "./answers.ts";
+import { RequestBudget } from "./request_budget.ts";
 
 const MIB = 2 ** 20;
 /** As many as leave each one the least share, which is 64 MiB. */

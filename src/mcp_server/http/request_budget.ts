@@ -1,0 +1,203 @@
+import { z } from "zod";
+import { Mutex, Semaphore } from "../../base/mutex.ts";
+import { RateLimit } from "../../base/rate_limit.ts";
+import { settledWithin } from "../../base/signals.ts";
+import { Refused } from "../../calls/door.ts";
+import { requestCost } from "../../calls/door_server.ts";
+import { measureJson } from "../../json/measure.ts";
+import { untilSent } from "./answers.ts";
+
+/** What the requests of all clients may take together, and what their unread answers may. */
+const REQUESTS = 512 * 2 ** 20;
+const ANSWERS = 256 * 2 ** 20;
+/** The least of that that each owner may. */
+const LEAST_SHARE = 64 * 2 ** 20;
+/** What a file takes that comes in small pieces, most of it in buffers of the HTTP server. */
+const FILE_BYTES = 8 * 2 ** 20;
+/** How many small pieces of files an owner may send: each costs a step, however small it is. */
+const PIECES_PER_SECOND = 1000;
+const PIECES_AT_ONCE = 10_000;
+
+/** A request for what can be large. */
+const reading = z.object({ method: z.literal("resources/read") });
+
+/** How many of an owner's resources may be read or wait for their turn. */
+const MAX_READS = 64;
+/** The room that has to be there before one is read. Most of those that are sent take less. */
+const READ_BYTES = 32 * 2 ** 20;
+/** How long a turn lasts at most: the answer to a request whose id is used twice never comes. */
+const TURN_MS = 60_000;
+
+/** A message that is to be answered. */
+interface AnswerOptions {
+  /** Whose it is. */
+  readonly owner: string;
+  /** What it says; `undefined` where the client only listens. */
+  readonly message: unknown;
+}
+
+/**
+ * The memory of the host that requests may take, from the first byte of a body until they are answered,
+ * and answers until they are read. Each owner has an equal share, so that none can keep others out. What
+ * does not fit is refused.
+ */
+export class RequestBudget {
+  readonly #requests: Shares;
+  readonly #answers: Shares;
+  readonly #reads = new Map<string, Reads>();
+  readonly #pieces = new Map<string, RateLimit>();
+
+  /** @param owners How many there are. */
+  constructor(owners: number) {
+    this.#requests = new Shares(REQUESTS, owners);
+    this.#answers = new Shares(ANSWERS, owners);
+  }
+
+  /** Takes what a body needs while it comes. */
+  forBody(owner: string, length: number): Disposable {
+    return this.#requests.take(owner, length);
+  }
+
+  /** Takes what a request needs once its body is parsed. */
+  forRequest(owner: string, body: Uint8Array): Disposable {
+    return this.#requests.take(owner, requestCost(body, measureJson(body).values));
+  }
+
+  /** Takes what a file needs while it comes or goes. */
+  forFile(owner: string): Disposable {
+    return this.#requests.take(owner, FILE_BYTES);
+  }
+
+  /**
+   * Has a message answered, and counts what the client has not read of the answer. Where that becomes too
+   * much, the answer ends.
+   *
+   * An owner's resources are read one after the other: for a moment each takes several times its size.
+   */
+  async answer(options: AnswerOptions, produce: () => Promise<Response>): Promise<Response> {
+    const { owner, message } = options;
+    const isReading = reading.safeParse(message).success;
+    using _turn = isReading ? await this.#readsOf(owner).turn() : undefined;
+    if (isReading) this.#answers.take(owner, READ_BYTES)[Symbol.dispose]();
+    const response = await produce();
+    if (response.body === null) return response;
+    const ahead = new ReadAhead(response.body, (bytes) => this.#answers.take(owner, bytes));
+    if (isReading && await settledWithin(ahead.begun, TURN_MS)) await ahead.begun;
+    return untilSent(new Response(ahead.rest, response), { use: ahead });
+  }
+
+  /** Gives the limit of how many small pieces all files of an owner may come in. */
+  piecesOf(owner: string): RateLimit {
+    return this.#pieces.getOrInsertComputed(
+      owner,
+      () => new RateLimit(PIECES_PER_SECOND, PIECES_AT_ONCE),
+    );
+  }
+
+  #readsOf(owner: string): Reads {
+    return this.#reads.getOrInsertComputed(owner, () => new Reads());
+  }
+}
+
+/** The turns in which an owner's resources are read. */
+class Reads {
+  readonly #places = new Semaphore(MAX_READS);
+  readonly #turns = new Mutex();
+
+  /** Waits for a turn. Nobody says when a client that waits has gone, so that only so many may. */
+  async turn(): Promise<Disposable> {
+    using taken = new DisposableStack();
+    if (taken.use(this.#places.tryAcquire()) === undefined) {
+      throw new Refused(429, `${MAX_READS} of your requests to read resources are pending`);
+    }
+    taken.use(await this.#turns.acquire());
+    return taken.move();
+  }
+}
+
+/** Memory of which each owner has an equal share. */
+class Shares {
+  readonly #all: Semaphore;
+  readonly #share: number;
+  readonly #shares = new Map<string, Semaphore>();
+
+  constructor(total: number, owners: number) {
+    this.#all = new Semaphore(total);
+    this.#share = Math.max(LEAST_SHARE, Math.floor(total / owners));
+  }
+
+  take(owner: string, bytes: number): Disposable {
+    using taken = new DisposableStack();
+    const own = this.#shares.getOrInsertComputed(owner, () => new Semaphore(this.#share));
+    if (taken.use(own.tryAcquire(bytes)) === undefined) {
+      throw new Refused(429, "Your pending requests use too much memory: read their answers");
+    }
+    if (taken.use(this.#all.tryAcquire(Math.min(bytes, this.#share))) === undefined) {
+      throw new Refused(
+        503,
+        "The pending requests of all clients use too much memory: try again later",
+      );
+    }
+    return taken.move();
+  }
+}
+
+/** Answers are sent in pieces: the HTTP server holds some, which nobody counts. */
+const PIECE_BYTES = 1 << 16;
+/** What a piece takes besides its bytes. */
+const PIECE_COST = 1024;
+
+/** An answer that is read ahead of its client: the SDK holds any amount of it, and does not say how much. */
+class ReadAhead implements Disposable {
+  /** The answer for the client. */
+  readonly rest: ReadableStream<Uint8Array<ArrayBuffer>>;
+  /** Resolves when its first part is there and fits. */
+  readonly begun: Promise<void>;
+  readonly #reader: ReadableStreamDefaultReader<Uint8Array<ArrayBuffer>>;
+  readonly #take: (bytes: number) => Disposable;
+  readonly #beginning = Promise.withResolvers<void>();
+  #unread: Disposable | undefined;
+
+  /** @param take Takes what is unread; it throws where that is too much. */
+  constructor(
+    answer: ReadableStream<Uint8Array<ArrayBuffer>>,
+    take: (bytes: number) => Disposable,
+  ) {
+    this.#reader = answer.getReader();
+    this.#take = take;
+    this.begun = this.#beginning.promise;
+    this.begun.catch(() => {}); // the client sees it, too
+    this.rest = new ReadableStream({
+      start: (controller) => this.#read(controller),
+      cancel: (reason) => this.#reader.cancel(reason),
+    }, { highWaterMark: 0, size: ({ length }) => length + PIECE_COST });
+  }
+
+  /** Gives back what is unread. */
+  [Symbol.dispose](): void {
+    this.#unread?.[Symbol.dispose]();
+  }
+
+  async #read(controller: ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>): Promise<void> {
+    try {
+      for (;;) {
+        const { done, value } = await this.#reader.read();
+        if (done) break;
+        this[Symbol.dispose](); // a part of that may have been read
+        this.#unread = this.#take(value.length + PIECE_COST - (controller.desiredSize ?? 0));
+        for (let at = 0; at < value.length; at += PIECE_BYTES) {
+          // A view of the same buffer would keep all of that until it is sent.
+          controller.enqueue(value.slice(at, at + PIECE_BYTES));
+        }
+        this.#beginning.resolve();
+      }
+      this.#beginning.resolve();
+      controller.close();
+    } catch (error) {
+      this[Symbol.dispose]();
+      this.#beginning.reject(error);
+      await this.#reader.cancel(error);
+      throw error;
+    }
+  }
+}
