@@ -56,8 +56,9 @@ function callOf(name: "start" | "begin", config: unknown): string {
 /** A text as a literal of Python: a JSON string is one, too. */
 function literal(text: string): string {
   // IPython takes some Unicode characters for line breaks, so there are none of them in the code.
-  return JSON.stringify(text).replace(
-    /[^\x20-\x7e]/g,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
-  );
+  return JSON.stringify(text).replace(/[^\x20-\x7e]/gu, (character) => {
+    // Python does not make one character of two halves.
+    const digits = (character.codePointAt(0) ?? 0).toString(16);
+    return digits.length > 4 ? `\\U${digits.padStart(8, "0")}` : `\\u${digits.padStart(4, "0")}`;
+  });
 }

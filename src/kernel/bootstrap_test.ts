@@ -1,14 +1,29 @@
 import { assertEquals } from "@std/assert";
-import { bootstrapCode } from "./bootstrap.ts";
+import { bootstrapCode, lookCode } from "./bootstrap.ts";
 
 Deno.test("bootstrapCode() is one expression with its configuration as JSON in a string", () => {
   const hostile = `"); import os #\\\n'''\u2028é🎉`;
   const code = bootstrapCode({ workingDir: hostile, restoreWorkingDir: true, shell: "none" });
   const literal = /^__import__\("ipybox_runtime\.kernel", fromlist=\["start"\]\)\.start\((".*")\)$/
     .exec(code)?.[1];
-  assertEquals(JSON.parse(JSON.parse(literal ?? "")), {
+  assertEquals(JSON.parse(valueOf(literal)), {
     workingDir: hostile,
     restoreWorkingDir: true,
     shell: "none",
   });
 });
+
+Deno.test("the code to look at is one literal of Python, also with characters beyond 16 bits", () => {
+  const literal = /\.look\((".*")\)$/.exec(lookCode("x = 'é😀'\u2028"))?.[1];
+  assertEquals(literal, String.raw`"x = '\u00e9\U0001f600'\u2028"`);
+  assertEquals(valueOf(literal), "x = 'é😀'\u2028");
+});
+
+/** The text that a literal of Python stands for. */
+function valueOf(literal = ""): string {
+  const halves = literal.replaceAll(
+    /\\U([0-9a-f]{8})/g,
+    (_, digits: string) => String.fromCodePoint(parseInt(digits, 16)),
+  );
+  return JSON.parse(halves);
+}
