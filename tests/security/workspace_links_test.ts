@@ -63,7 +63,7 @@ Deno.test("an interpreter that a link in the workspace leads to is not started",
     assertStringIncludes(stderr, reason);
   }
   // A command that knows no workspace sees it by what is there.
-  await Deno.mkdir(`${workspace}/.ipybox`);
+  await Deno.mkdir(`${workspace}/.ipybox`, { recursive: true });
   const { stderr } = await ipybox(["doctor", "--python", `${workspace}/linked/bin/python`]);
   assertStringIncludes(stderr, "is a symbolic link in the workspace");
   await assertRejects(() => Deno.lstat(ran), Deno.errors.NotFound);
