@@ -195,7 +195,9 @@ export class Cell implements Disposable {
     const length = next - 1 - start;
     const text = this.#code.slice(start, start + Math.min(length, MAX_LINE));
     const shown = length > MAX_LINE ? `${text}… (${length} characters)` : text;
-    return { line, text: shown, names: this.#names };
+    return this.#names === undefined
+      ? { line, text: shown }
+      : { line, text: shown, names: this.#names };
   }
 
   /** The execution has ended: no line of it calls any more. */

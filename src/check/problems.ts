@@ -96,7 +96,7 @@ class Reader {
       case "missing-argument":
         return this.#missingArgument(diagnostic);
       case "invalid-argument-type":
-        return this.#wrongType(diagnostic, /Expected `(.*)`, found `(.*)`$/.exec(message));
+        return this.#wrongType(diagnostic);
       case "missing-attribute":
         return await this.#missingName(diagnostic);
       case "missing-module-member": {
@@ -147,7 +147,8 @@ class Reader {
   }
 
   #missingArgument(diagnostic: Diagnostic): Verdict | undefined {
-    const match = /parameters? (.*?) of /.exec(diagnostic.message);
+    const match = /^No arguments? provided for required parameters? (.*?) of /
+      .exec(diagnostic.message);
     const called = this.#called(diagnostic.message);
     const given = this.#callAround(diagnostic)?.given;
     const missing = [...match?.[1]?.matchAll(/`(\w+)`/g) ?? []]
@@ -158,9 +159,11 @@ class Reader {
     return certain(diagnostic, "TypeError", `${called.text} is missing ${what}: ${names}`);
   }
 
-  #wrongType(diagnostic: Diagnostic, match: RegExpExecArray | null): Verdict | undefined {
+  #wrongType(diagnostic: Diagnostic): Verdict | undefined {
     const called = this.#called(diagnostic.message);
-    const [, shown = "", found = ""] = match ?? [];
+    // Argument to function `f` is incorrect: Expected `str`, found `int`
+    const [, said = ""] = diagnostic.message.split(": Expected `", 2);
+    const [shown = "", found = ""] = said.replace(/`$/, "").split("`, found `", 2);
     if (called === undefined || shown === "") return undefined;
     const line = this.#lines[diagnostic.line] ?? "";
     const name = /^(\w+)\s*=(?!=)/.exec(line.slice(diagnostic.column))?.[1];
