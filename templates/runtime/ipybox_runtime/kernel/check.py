@@ -68,8 +68,9 @@ def look(code: str) -> Answer:
 
 def _file_of(shell: Any, code: str) -> Optional[str]:
     """Tell the file that code was read from, as its tracebacks would name it."""
-    name: str = shell.compile.get_code_name(code, code, 0)
-    name_of_cell: str = type(shell.compile).get_code_name(shell.compile, code, code, 0)
+    compiler: Any = shell.compile
+    name: str = compiler.get_code_name(code, code, 0)
+    name_of_cell: str = compiler.__class__.get_code_name(compiler, code, code, 0)
     return None if name == name_of_cell else name
 
 
@@ -106,7 +107,9 @@ class _Look:
 
     def _imports(self) -> set[str]:
         """The imports that stand for themselves, whatever becomes of the rest of the cell."""
-        imports = [node for node in self._tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        imports = [
+            node for node in self._tree.body if isinstance(node, (ast.Import, ast.ImportFrom))
+        ]
         counts = Counter(self._bound())
         return {
             ast.unparse(node)
@@ -171,9 +174,13 @@ class _Look:
     def _guarded(self) -> Iterator[Range]:
         """What may fail: the code goes on."""
         for node in self._nodes:
-            if isinstance(node, _TRY) and node.handlers:
-                yield from self._body(node.body)
-            elif isinstance(node, (ast.With, ast.AsyncWith)) and any(map(_expects, node.items)):
+            if isinstance(node, _TRY):
+                may_fail = bool(node.handlers)
+            elif isinstance(node, (ast.With, ast.AsyncWith)):
+                may_fail = any(map(_expects, node.items))
+            else:
+                continue
+            if may_fail:
                 yield from self._body(node.body)
 
     def _body(self, body: list[ast.stmt]) -> Iterator[Range]:
@@ -329,10 +336,13 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, str]]:
         for one in node.names:
             if one.name.split(".")[0] == _PACKAGE:
                 yield (one.asname, one.name) if one.asname else (_PACKAGE, _PACKAGE)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        if node.module.split(".")[0] == _PACKAGE:
-            for one in node.names:
-                yield one.asname or one.name, f"{node.module}.{one.name}"
+    elif isinstance(node, ast.ImportFrom) and _is_own(node):
+        for one in node.names:
+            yield one.asname or one.name, f"{node.module}.{one.name}"
+
+
+def _is_own(node: ast.ImportFrom) -> bool:
+    return not node.level and (node.module or "").split(".")[0] == _PACKAGE
 
 
 def _module_of(value: Any) -> Optional[str]:
