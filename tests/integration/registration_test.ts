@@ -85,7 +85,7 @@ Deno.test("CodeExecutor registers MCP servers, whose tools code calls as typed f
     assertStringIncludes(traceback, "for get_sum.run(a: float, b: float)\na\n");
     assertStringIncludes(traceback, "Required; is 'bb' meant for it?");
     // A token is about four characters; the rule and the blanks of the heading are few.
-    assert(traceback.replaceAll(/-{5,}|\s+/g, " ").length < 480, traceback);
+    assert(traceback.replaceAll(/-{5,}|\s+/g, " ").length < 490, traceback);
     assert(!/pydantic|site-packages|\/python/.test(traceback), traceback);
   });
 
