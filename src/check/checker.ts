@@ -184,6 +184,7 @@ export class CodeChecker implements Disposable {
       return undefined;
     }
     const session = this.#session = this.#start(process);
+    settledWithin(session, HUNG_MS).then((settled) => settled || process.stream.close());
     session.then(({ server }) => {
       if (this.#isClosed) server[Symbol.dispose]();
       server.ended.addEventListener("abort", () => this.#lost(session, server.ended.reason));
