@@ -64,7 +64,6 @@ const ALL = [
   "tests/integration/approval_page_test.ts",
   "tests/security/regex_test.ts",
   "tests/security/worst_cells_test.ts",
-  "tests/integration/conformance_server_test.ts",
   "src/python/build_test.ts",
   "tests/cli/mcp_page_test.ts",
   "tests/cli/repl_test.ts",

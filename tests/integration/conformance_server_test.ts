@@ -6,6 +6,8 @@ import { ConformanceServer } from "../fixtures/mcp/conformance_server.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const SUITE = "npm:@modelcontextprotocol/conformance@0.2.0-alpha.12";
+/** Ten times what the longest one takes. */
+const MAX_MS = 300_000;
 const OLDER_SUITE = "npm:@modelcontextprotocol/conformance@0.1.16";
 
 for (
@@ -26,6 +28,7 @@ for (
         ...["--url", server.url.href, "-o", results.path, ...args],
       ],
       env: { NO_COLOR: "1" },
+      signal: AbortSignal.timeout(MAX_MS), // Deno has once waited for itself while it loaded the suite
     }).output();
 
     const decoder = new TextDecoder();
