@@ -1,8 +1,8 @@
 import type { Logger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
-import { abortable, settledWithin } from "../base/signals.ts";
+import { abortable } from "../base/signals.ts";
 import type { CheckerProcess } from "../kernel/gateway_connection.ts";
-import { type Diagnostic, LanguageServer } from "./language_server.ts";
+import { LanguageServer } from "./language_server.ts";
 import { type Look, parseLook } from "./look.ts";
 import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
 import { CheckReport } from "./report.ts";
@@ -26,8 +26,6 @@ interface CheckerOptions {
 
 /** How long a cell may be held up. */
 const MAX_DELAY_MS = 300;
-/** What does not answer by then is ended. */
-const HUNG_MS = 10_000;
 /** Longer code is not checked: the kernel, which then runs it, would look at it for too long. */
 const MAX_CODE = 30_000;
 /** What is kept of a session: older cells' names are unknown to the checker. */
@@ -162,13 +160,7 @@ export class CodeChecker implements Disposable {
     if (this.#pending !== pending) return undefined;
     server.append(look.text);
     pending.isAppended = true;
-    return await judge(await this.#diagnose(server), look, stubs);
-  }
-
-  async #diagnose(server: LanguageServer): Promise<Diagnostic[]> {
-    const answer = server.diagnose();
-    if (!await settledWithin(answer, HUNG_MS)) server[Symbol.dispose]();
-    return await answer;
+    return await judge(await server.diagnose(), look, stubs);
   }
 
   /** The type checker, which is started anew after its end; `undefined` where there is none. */
@@ -184,7 +176,6 @@ export class CodeChecker implements Disposable {
       return undefined;
     }
     const session = this.#session = this.#start(process);
-    settledWithin(session, HUNG_MS).then((settled) => settled || process.stream.close());
     session.then(({ server }) => {
       if (this.#isClosed) server[Symbol.dispose]();
       server.ended.addEventListener("abort", () => this.#lost(session, server.ended.reason));

@@ -1,6 +1,7 @@
 import { pathToFileURL as toFileUrl } from "node:url";
 import { z } from "zod";
 import { ByteBuffer } from "../base/bytes.ts";
+import { settledWithin } from "../base/signals.ts";
 import { bytesOf, type ByteStream } from "../base/streams.ts";
 import { checkJson } from "../json/measure.ts";
 
@@ -27,6 +28,8 @@ export interface Diagnostic extends CellRange {
 /** Longer messages than any about a cell that is checked. */
 const MAX_MESSAGE = 8 << 20;
 const MAX_HEADER = 4096;
+/** What does not answer by then is ended. */
+const HUNG_MS = 10_000;
 const MAX_VALUES = 200_000;
 
 /** What code says in comments must not keep it from being checked. */
@@ -183,6 +186,9 @@ export class LanguageServer implements Disposable {
     answer.promise.catch(() => {}); // the caller may have given up
     this.#waiting.set(id, answer);
     this.#send({ id, method, params });
+    settledWithin(answer.promise, HUNG_MS).then((settled) => {
+      if (!settled) this.#fail(new Error("The type checker does not answer"));
+    });
     return answer.promise;
   }
 

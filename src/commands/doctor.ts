@@ -1,10 +1,9 @@
 import { unicodeWidth } from "@std/cli";
-import { dirname, join, resolve } from "node:path";
+import { resolve } from "node:path";
 import { ConfigError, EnvironmentNotReadyError } from "../base/errors.ts";
 import { silentLogger } from "../base/log.ts";
 import { CodeExecutor } from "../executor/code_executor.ts";
 import { HeldFolder } from "../files/private_folder.ts";
-import { ifPresent } from "../files/safe.ts";
 import { wantedSandbox } from "../mcp/launch.ts";
 import {
   fillVariables,
@@ -13,7 +12,12 @@ import {
   variableLookup,
 } from "../mcp/params.ts";
 import { programOf } from "../process/program.ts";
-import { checkPython, KERNEL_PACKAGES, type PythonCheck } from "../python/environment.ts";
+import {
+  checkPython,
+  KERNEL_PACKAGES,
+  type PythonCheck,
+  typeCheckerOf,
+} from "../python/environment.ts";
 import { checkSandbox, checkSessionLimits, type Prerequisite } from "../sandbox/prerequisites.ts";
 import { checkSrt } from "../sandbox/srt.ts";
 import { ServerRegistry } from "../servers/registry.ts";
@@ -194,14 +198,17 @@ async function pythonRows(options: { python?: string | undefined }): Promise<Pre
 
 /** What code runs without, but is not checked before. */
 async function checker(python: string, managed: boolean): Promise<Prerequisite> {
-  const path = join(dirname(python), "ty");
-  const isThere = (await ifPresent(Deno.lstat(path)))?.isFile === true;
+  const path = await typeCheckerOf(python);
   return {
     name: "ty",
-    state: isThere ? "ok" : "warn",
+    state: path === undefined ? "warn" : "ok",
     version: null,
-    detail: isThere ? path : "not installed: tool calls in code are not checked before it runs",
-    fix: isThere ? null : managed ? "ipybox setup --rebuild" : `${python} -m pip install ty`,
+    detail: path ?? "not installed: tool calls in code are not checked before it runs",
+    fix: path !== undefined
+      ? null
+      : managed
+      ? "ipybox setup --rebuild"
+      : `${python} -m pip install ty`,
   };
 }
 

@@ -174,14 +174,7 @@ export class Kernel implements AsyncDisposable {
 
   /** Looks at code that it is about to run, and gives what it found as JSON. */
   async look(code: string, signal: AbortSignal): Promise<string> {
-    const request = this.request({
-      type: "execute_request",
-      code: "",
-      silent: true,
-      storeHistory: false,
-      allowStdin: false,
-      expressions: { look: lookCode(code) },
-    });
+    const request = this.request(silently("", { look: lookCode(code) }));
     return lookAnswer(await abortable(request.done, signal));
   }
 
@@ -273,13 +266,7 @@ export class Kernel implements AsyncDisposable {
 
   /** Runs code of ours. */
   async #runSilently(code: string, failure: string, timeoutMs = Infinity): Promise<void> {
-    const { done } = this.request({
-      type: "execute_request",
-      code,
-      silent: true,
-      storeHistory: false,
-      allowStdin: false,
-    });
+    const { done } = this.request(silently(code));
     if (timeoutMs !== Infinity && !await settledWithin(done, timeoutMs)) {
       throw new Error(`${failure}: it did not answer within ${timeoutMs / 1000} s`);
     }
@@ -382,6 +369,18 @@ export class Kernel implements AsyncDisposable {
     const message = `The connection to the kernel was lost (${reason})`;
     this.abandon(death ?? new KernelDiedError(message, unknown));
   }
+}
+
+/** Has the kernel run code of ours, which leaves no trace in the session. */
+function silently(code: string, expressions: Readonly<Record<string, string>> = {}) {
+  return {
+    type: "execute_request",
+    code,
+    silent: true,
+    storeHistory: false,
+    allowStdin: false,
+    expressions,
+  } as const;
 }
 
 function startError(

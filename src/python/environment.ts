@@ -3,8 +3,10 @@
  *
  * @module
  */
+import { dirname, join } from "node:path";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { ifPresent } from "../files/safe.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
 import {
@@ -20,6 +22,12 @@ import {
 
 export { type BuildOptions, buildPythonEnvironment, findBasePython } from "./build.ts";
 export type { EnvironmentRecipe, PythonEnvironment } from "./managed.ts";
+
+/** Where the type checker ty is beside a Python; `undefined` where it is not installed. */
+export async function typeCheckerOf(python: string): Promise<string | undefined> {
+  const path = join(dirname(python), "ty");
+  return (await ifPresent(Deno.lstat(path)))?.isFile ? path : undefined;
+}
 
 /** The packages that kernels need, in the order of a report. */
 export const KERNEL_PACKAGES: readonly string[] = Object.values(KERNEL_MODULES);

@@ -1,11 +1,12 @@
-import { dirname, join, relative, resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
 import { z } from "zod";
 import { asset } from "../../assets/mod.ts";
 import { EnvironmentNotReadyError } from "../../base/errors.ts";
 import { PrivateFolder } from "../../files/private_folder.ts";
+import { typeCheckerOf } from "../../python/environment.ts";
 import { programOf } from "../../process/program.ts";
 import { runProgram } from "../../process/run_program.ts";
-import { ifPresent, isPlainFolder, readHostileBytes } from "../../files/safe.ts";
+import { isPlainFolder, readHostileBytes } from "../../files/safe.ts";
 
 /** Where types do not fit. */
 export interface TypeProblem {
@@ -81,8 +82,8 @@ async function runChecker(
     readonly own: string;
   },
 ): Promise<z.infer<typeof reportSchema>> {
-  const ty = join(dirname(executable), "ty");
-  if (!(await ifPresent(Deno.lstat(ty)))?.isFile) {
+  const ty = await typeCheckerOf(executable);
+  if (ty === undefined) {
     throw new EnvironmentNotReadyError(
       `Cannot check types: the type checker ty is not installed beside ${executable}`,
       "Run `ipybox setup`, or skip types with --no-types",

@@ -83,11 +83,12 @@ class _Look:
         self._tree = tree
         self._namespace = namespace
         self._nodes = list(ast.walk(tree))
+        self._at_once = list(_run_at_once(tree))
+        self._bound = Counter(name for node in self._nodes for name in _names_set_by(node))
 
     def report(self) -> dict[str, Any]:
         dynamic = any(map(_is_dynamic, self._nodes))
-        bound = set(self._bound())
-        undefined = [] if dynamic else list(self._undefined(bound | _declared))
+        undefined = [] if dynamic else list(self._undefined({*self._bound, *_declared}))
         tools = self._tools()
         _written.update(self._written_attributes())
         _declared.update(name for node in self._nodes for name in _declared_in(node))
@@ -110,21 +111,16 @@ class _Look:
         imports = [
             node for node in self._tree.body if isinstance(node, (ast.Import, ast.ImportFrom))
         ]
-        counts = Counter(self._bound())
         return {
             ast.unparse(node)
             for node in imports
-            if all(counts[name] == 1 for name in _names_set_by(node))
+            if all(self._bound[name] == 1 for name in _names_set_by(node))
         }
-
-    def _bound(self) -> Iterator[str]:
-        for node in self._nodes:
-            yield from _names_set_by(node)
 
     def _undefined(self, bound: set[str]) -> Iterator[dict[str, Any]]:
         known = (self._namespace, vars(builtins), bound)
         seen: set[str] = set()
-        for node in _run_at_once(self._tree):
+        for node in self._at_once:
             if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
                 continue
             if node.id in seen or any(node.id in names for names in known):
@@ -201,7 +197,7 @@ class _Look:
 
     def _first_call(self) -> Optional[tuple[int, int]]:
         """Where the first call begins that runs with the cell itself."""
-        calls = (node for node in _run_at_once(self._tree) if isinstance(node, ast.Call))
+        calls = (node for node in self._at_once if isinstance(node, ast.Call))
         return min((self._range(node)[:2] for node in calls), default=None)
 
     def _keywords(self) -> Iterator[dict[str, Any]]:
