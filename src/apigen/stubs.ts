@@ -14,6 +14,8 @@ import { hasLiteralBase } from "./value_types.ts";
 
 /** What a checker's messages can name of a tool. */
 export interface StubbedTool extends ModuleOrigin {
+  /** The names in its module. */
+  readonly members: readonly string[];
   /** Its classes. The fields of `Params` are the keywords of its function. */
   readonly classes: ReadonlyMap<string, StubbedClass>;
 }
@@ -49,7 +51,8 @@ export function stubOfModule(
 ): Stub {
   const model = modelOf(origin, definition, results);
   const stub = new ModuleStub(model, `Mcp${id}_`);
-  return { text: stub.text(), tool: { ...origin, classes: stub.classes() } };
+  const tool = { ...origin, members: stub.members(), classes: stub.classes() };
+  return { text: stub.text(), tool };
 }
 
 /** Renders the stub of a server's package, with the numbers of its modules. */
@@ -88,6 +91,15 @@ class ModuleStub {
     return { fields: new Map(stubbed), undeclared, envelops: value && this.#type(value.type) };
   }
 
+  members(): string[] {
+    return ["CLIENT", ...this.#functions(), ...this.#model.definitions.map(({ name }) => name)];
+  }
+
+  #functions(): string[] {
+    const own = this.#model.observed === undefined ? ["run"] : ["run", "run_json"];
+    return own.flatMap((name) => [name, `${name}_async`]);
+  }
+
   text(): string {
     const { definitions, returns, observed } = this.#model;
     const prefix = this.#prefix.toLowerCase();
@@ -99,7 +111,7 @@ class ModuleStub {
       ...observed === undefined ? [] : [["run_json", "Any"] as const],
     ]);
     const keywords = this.#keywords(this.#params());
-    const names = [...functions.keys()].flatMap((name) => [name, `${name}_async`]);
+    const names = this.#functions();
     const members = [
       ...names.map((name) => [name, `staticmethod(${prefix}${name})`]),
       ...definitions.map(({ name }) => [name, this.#prefix + name]),

@@ -9,9 +9,6 @@ import type { KnownNames } from "./problems.ts";
 /** Further tools of a server are not looked at: they could keep the host busy. */
 const MAX_TOOLS = 1000;
 
-/** What every module of a tool has besides its classes. */
-const OF_A_TOOL = ["CLIENT", "run", "run_async"];
-
 /** A server's stubs, and the state of the definitions that they were made of. */
 interface Written {
   readonly version: string;
@@ -82,8 +79,7 @@ export class StubTree implements KnownNames {
     if (server === undefined) return await this.#registered();
     const modules = this.#servers.get(server)?.modules;
     if (name === undefined) return [...modules?.keys() ?? [], "prompts", "resources"];
-    const tool = this.#tools[modules?.get(name) ?? -1];
-    return [...OF_A_TOOL, ...tool?.classes.keys() ?? []];
+    return this.#tools[modules?.get(name) ?? -1]?.members ?? [];
   }
 
   async isAdded(module: string, name: string): Promise<boolean> {
@@ -104,9 +100,13 @@ export class StubTree implements KnownNames {
     return names;
   }
 
+  /** What changes with the files that stubs are made of; `undefined` where there are none. */
   async #versionOf(server: string): Promise<string | undefined> {
-    const info = await ifPresent(Deno.lstat(join(this.#mcptools, server, "schema.json")));
-    return info?.isFile ? `${info.ino} ${info.size} ${info.mtime?.getTime()}` : undefined;
+    const versions = await Promise.all(["schema.json", "observed.json"].map(async (name) => {
+      const info = await ifPresent(Deno.lstat(join(this.#mcptools, server, name)));
+      return info?.isFile ? `${info.ino} ${info.size} ${info.mtime?.getTime()}` : undefined;
+    }));
+    return versions[0] && versions.join();
   }
 
   async #add(server: string, version: string): Promise<Written> {
