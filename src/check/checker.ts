@@ -3,7 +3,7 @@ import { messageOf } from "../base/message_of.ts";
 import { abortable } from "../base/signals.ts";
 import type { CheckerProcess } from "../kernel/gateway_connection.ts";
 import { LanguageServer } from "./language_server.ts";
-import { type Look, parseLook } from "./look.ts";
+import { type Look, MAX_CODE, parseLook } from "./look.ts";
 import { type CodeProblem, type Findings, judge, undefinedNames } from "./problems.ts";
 import { CheckReport } from "./report.ts";
 import type { StubTree } from "./stub_tree.ts";
@@ -26,8 +26,6 @@ interface CheckerOptions {
 
 /** How long a cell may be held up. */
 const MAX_DELAY_MS = 300;
-/** Longer code is not checked: the kernel, which then runs it, would look at it for too long. */
-const MAX_CODE = 30_000;
 /** What is kept of a session: older cells' names are unknown to the checker. */
 const MAX_CELLS = 100;
 const MAX_HISTORY = 200_000;

@@ -31,6 +31,9 @@ const MAX_HEADER = 4096;
 /** What does not answer by then is ended. */
 const HUNG_MS = 10_000;
 const MAX_VALUES = 200_000;
+/** More than somebody mends at a time; each is compared with what there is in the cell. */
+const MAX_DIAGNOSTICS = 100;
+const MAX_TEXT = 4000;
 
 /** What code says in comments must not keep it from being checked. */
 const SETTINGS = {
@@ -157,13 +160,15 @@ export class LanguageServer implements Disposable {
   async diagnose(): Promise<Diagnostic[]> {
     const uri = this.#cells.at(-1);
     const answer = await this.#request("textDocument/diagnostic", { textDocument: { uri } });
-    return diagnostics.parse(answer).items.map(({ range: { start, end }, code, message }) => ({
+    return diagnostics.parse(answer).items.slice(0, MAX_DIAGNOSTICS).map((
+      { range: { start, end }, code, message },
+    ) => ({
       line: start.line,
       column: start.character,
       endLine: end.line,
       endColumn: end.character,
       code,
-      message: message.split("\n")[0] ?? "",
+      message: message.slice(0, MAX_TEXT).split("\n")[0] ?? "",
     }));
   }
 

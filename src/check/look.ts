@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { checkJson } from "../json/measure.ts";
 import type { CellRange } from "./language_server.ts";
 
 /** What the kernel knows of code before it runs. */
@@ -47,43 +48,65 @@ export interface BadSyntax {
   readonly source: string;
 }
 
-const name = z.string().max(1000);
+/** Longer code is not checked: the kernel, which then runs it, would look at it for too long. */
+export const MAX_CODE = 30_000;
 
-const range = z.tuple([z.number(), z.number(), z.number(), z.number()]).transform(
+// What follows bounds the work that an answer makes. Code of that length needs less.
+const MAX_ANSWER = 1 << 20;
+const MAX_VALUES = 100_000;
+const MAX_NAMES = 2000;
+const MAX_RANGES = 10_000;
+/** IPython writes out magics: lines can become longer. */
+const MAX_COLUMN = 10 * MAX_CODE;
+
+const name = z.string().max(1000);
+const names = z.array(name).max(MAX_NAMES);
+const line = z.number().int().min(0).max(MAX_CODE);
+const column = z.number().int().min(0).max(MAX_COLUMN);
+
+const range = z.tuple([line, column, line, column]).transform(
   ([line, column, endLine, endColumn]): CellRange => ({ line, column, endLine, endColumn }),
 );
 
+/** Servers and modules become paths: anything but plain names is none of either. */
+const tools = z.array(z.tuple([name, name])).max(100).transform((tools) =>
+  tools.filter(([server, module]) => PLAIN.test(server) && (module === "" || PLAIN.test(module)))
+);
+const PLAIN = /^[A-Za-z_]\w{0,199}$/;
+
 const look: z.ZodType<Look> = z.object({
-  file: z.string().nullable(),
+  file: name.nullable(),
   text: z.string(),
   dynamic: z.boolean(),
-  imports: z.array(z.string()),
-  bound: z.array(name),
-  written: z.array(name),
-  undefined: z.array(z.object({ name, range, near: name.nullable() })),
-  tools: z.array(z.tuple([name, name])),
-  guarded: z.array(range),
-  loose: z.array(range),
-  calls: z.tuple([z.number(), z.number()]).nullable(),
+  imports: z.array(z.string()).max(MAX_NAMES),
+  bound: names,
+  written: names,
+  undefined: z.array(z.object({ name, range, near: name.nullable() })).max(100),
+  tools,
+  guarded: z.array(range).max(MAX_RANGES),
+  loose: z.array(range).max(MAX_RANGES),
+  calls: z.tuple([line, column]).nullable(),
   keywords: z.array(z.object({
     range,
-    given: z.array(z.tuple([name, z.array(name)])).transform((pairs) => new Map(pairs)),
-  })),
+    given: z.array(z.tuple([name, names])).transform((pairs) => new Map(pairs)),
+  })).max(MAX_NAMES),
 });
 
 const syntax = z.object({
-  file: z.string().nullable(),
+  file: name.nullable(),
   syntax: z.object({
     name: z.enum(["SyntaxError", "IndentationError", "TabError"]).catch("SyntaxError"),
-    message: z.string(),
-    line: z.number().int(),
-    column: z.number().int(),
+    message: z.string().max(1000),
+    line,
+    column: z.number().int().min(-1).max(MAX_COLUMN), // -1 where Python does not know it
     source: z.string(),
   }),
 });
 
 /** Reads the kernel's answer, in which code may have had its hand. */
 export function parseLook(answer: string): { look: Look } | { syntax: BadSyntax } | undefined {
+  if (answer.length > MAX_ANSWER) return undefined;
+  checkJson(new TextEncoder().encode(answer), { maxValues: MAX_VALUES });
   const json: unknown = JSON.parse(answer);
   const bad = syntax.safeParse(json);
   if (bad.success) return { syntax: { file: bad.data.file, ...bad.data.syntax } };

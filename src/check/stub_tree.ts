@@ -83,6 +83,7 @@ export class StubTree implements KnownNames {
   }
 
   async isAdded(module: string, name: string): Promise<boolean> {
+    if (!/^\w+(\.\w+)*$/.test(module)) return true; // nobody knows
     const path = join(this.#mcptools, ...module.split(".").slice(1));
     for (const candidate of [join(path, name), join(path, `${name}.py`)]) {
       if (await ifPresent(Deno.lstat(candidate)) !== undefined) return true;
@@ -134,5 +135,5 @@ export class StubTree implements KnownNames {
 
 async function writeStub(path: string, text: string): Promise<void> {
   await Deno.mkdir(dirname(path), { recursive: true });
-  await Deno.writeTextFile(path, text);
+  await Deno.writeTextFile(path, text, { createNew: true });
 }
