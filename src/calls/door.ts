@@ -5,7 +5,7 @@
  */
 
 import { abortable, anySignal, Deadline } from "../base/signals.ts";
-import { checkJson, JsonLimitError } from "../json/measure.ts";
+import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
 import { readWhole } from "../base/bytes.ts";
 import { LOOPBACK_HOSTS, sameToken } from "../base/tokens.ts";
 
@@ -58,11 +58,15 @@ export function requireJson(request: Request): void {
  * Reads a JSON body. Its size is counted while it comes in, whatever its headers say, and its values
  * before anybody parses it.
  */
-export async function readJsonBody(request: Request, maxBytes: number): Promise<Uint8Array> {
+export async function readJsonBody(
+  request: Request,
+  maxBytes: number,
+  limits: JsonLimits = { maxValues: MAX_VALUES },
+): Promise<Uint8Array> {
   requireJson(request);
   const body = await readBody(request, maxBytes);
   try {
-    checkJson(body, { maxValues: MAX_VALUES });
+    checkJson(body, limits);
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     throw new Refused(413, `Cannot accept the body: ${error.message}`);

@@ -166,6 +166,11 @@ function isArray(value: ExactJson): value is readonly ExactJson[] {
   return Array.isArray(value);
 }
 
+/** Whether a JSON text may have a name, which can be written with escapes. */
+export function mayName(text: string, name: string): boolean {
+  return text.includes(`"${name}"`) || text.includes("\\u");
+}
+
 /** Whether a parsed JSON value is an object. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -2,6 +2,8 @@
 export interface JsonMeasure {
   /** How many values and names it has, or a few more. */
   readonly values: number;
+  /** How many of these are names in objects. */
+  readonly names: number;
   /** How deep it nests. */
   readonly depth: number;
 }
@@ -10,6 +12,12 @@ export interface JsonMeasure {
 export interface JsonLimits {
   /** The most values and names. */
   readonly maxValues: number;
+  /**
+   * The most names in objects, which take longer than other values.
+   *
+   * @default {maxValues}
+   */
+  readonly maxNames?: number;
   /**
    * The deepest nesting. What comes later, such as `JSON.stringify()`, may use the stack for it.
    *
@@ -26,12 +34,13 @@ export class JsonLimitError extends Error {
 const MAX_DEPTH = 2000;
 
 /** What a byte means. */
-const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5;
+const OTHER = 0, SEPARATOR = 1, OPEN = 2, CLOSE = 3, QUOTE = 4, BACKSLASH = 5, COLON = 6;
 
 const MEANINGS = new Uint8Array(256);
-for (const byte of [0x2c, 0x3a]) MEANINGS[byte] = SEPARATOR; // , :
 for (const byte of [0x5b, 0x7b]) MEANINGS[byte] = OPEN; // [ {
 for (const byte of [0x5d, 0x7d]) MEANINGS[byte] = CLOSE; // ] }
+MEANINGS[0x2c] = SEPARATOR;
+MEANINGS[0x3a] = COLON;
 MEANINGS[0x22] = QUOTE;
 MEANINGS[0x5c] = BACKSLASH;
 
@@ -45,6 +54,7 @@ MEANINGS[0x5c] = BACKSLASH;
  */
 export class JsonMeter implements JsonMeasure {
   #values = 1;
+  #names = 0;
   #depth = 0;
   #open = 0;
   #inString = false;
@@ -54,13 +64,22 @@ export class JsonMeter implements JsonMeasure {
     return this.#values;
   }
 
+  get names(): number {
+    return this.#names;
+  }
+
   get depth(): number {
     return this.#depth;
   }
 
   /** Takes the bytes that come next. */
   add(bytes: Uint8Array): void {
-    let [values, open, inString] = [this.#values, this.#open, this.#inString];
+    let [values, names, open, inString] = [
+      this.#values,
+      this.#names,
+      this.#open,
+      this.#inString,
+    ];
     let at = 0;
     if (this.#escaped && bytes.length > 0) {
       this.#escaped = false;
@@ -74,12 +93,16 @@ export class JsonMeter implements JsonMeasure {
         else if (meaning === QUOTE) inString = false;
       } else if (meaning === QUOTE) inString = true;
       else if (meaning === SEPARATOR) values++;
-      else if (meaning === OPEN) {
+      else if (meaning === COLON) {
+        values++;
+        names++;
+      } else if (meaning === OPEN) {
         values++;
         if (++open > this.#depth) this.#depth = open;
       } else if (meaning === CLOSE) open--;
     }
     this.#escaped = at > bytes.length; // a backslash was the last byte
+    this.#names = names;
     [this.#values, this.#open, this.#inString] = [values, open, inString];
   }
 }
@@ -93,8 +116,9 @@ export function measureJson(json: Uint8Array): JsonMeasure {
 
 /** Checks a JSON text before it is parsed. */
 export function checkJson(json: Uint8Array | JsonMeasure, limits: JsonLimits): void {
-  const { maxValues, maxDepth = MAX_DEPTH } = limits;
-  const { values, depth } = json instanceof Uint8Array ? measureJson(json) : json;
+  const { maxValues, maxNames = maxValues, maxDepth = MAX_DEPTH } = limits;
+  const { values, names, depth } = json instanceof Uint8Array ? measureJson(json) : json;
   if (values > maxValues) throw new JsonLimitError(`it has more than ${maxValues} values`);
+  if (names > maxNames) throw new JsonLimitError(`it has more than ${maxNames} names`);
   if (depth > maxDepth) throw new JsonLimitError(`it nests more than ${maxDepth} levels deep`);
 }

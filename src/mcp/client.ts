@@ -3,7 +3,7 @@ import { Semaphore } from "../base/mutex.ts";
 import { weightOf } from "../json/exact.ts";
 import type { Root, ServerHooks } from "./hooks.ts";
 import type { McpProtocol } from "./params.ts";
-import { type FormValue, parseElicitation } from "./questions.ts";
+import { type FormValue, openQuestion } from "./questions.ts";
 import {
   Client,
   type ClientCapabilities,
@@ -55,7 +55,7 @@ export function makeClient(serverName: string, options: ClientMakeOptions): Clie
 function answerRequests(serverName: string, client: Client, hooks: ServerHooks, log: Logger): void {
   const { elicit, sample, roots } = hooks;
   client.setRequestHandler("elicitation/create", async ({ params }, { mcpReq }) => {
-    const question = parseElicitation(params);
+    const question = openQuestion(params);
     if (typeof question === "string") {
       log.warn(`Declined a question from MCP server "${serverName}": ${question}`);
       return { action: "decline" };

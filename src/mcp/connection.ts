@@ -46,7 +46,7 @@ import {
   readTool,
   requiresTask,
   runTask,
-  sealToolLists,
+  sealMessages,
   type Tool,
 } from "./tools.ts";
 
@@ -154,7 +154,7 @@ export class McpConnection implements AsyncDisposable {
     this.#hooks = parts.hooks ?? {};
     this.#listings = parts.listings;
     this.closed = this.#lost.promise;
-    sealToolLists(this.#transport);
+    sealMessages(this.#transport);
     this.#client.onclose = () => this.#lose();
     this.#client.setNotificationHandler("notifications/tools/list_changed", () => {
       this.#changes++;

@@ -5,14 +5,15 @@ import {
   type ExactJson,
   isExactObject,
   isRecord,
+  mayName,
   parseExact,
   stringifyExact,
 } from "../json/exact.ts";
-import { JsonMeter } from "../json/measure.ts";
+import { JsonMeter, measureJson } from "../json/measure.ts";
 import {
+  checkCost,
   checkMessage,
   checkSize,
-  checkUnasked,
   hostRoom,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
@@ -67,8 +68,11 @@ async function jsonText(
   incoming: IncomingMessage,
 ): Promise<string> {
   const bytes = await read(body, incoming, MAX_MESSAGE_BYTES);
-  checkMessage(bytes);
-  return new TextDecoder().decode(bytes);
+  const measure = measureJson(bytes);
+  checkMessage(measure);
+  const text = new TextDecoder().decode(bytes);
+  checkCost(text, measure);
+  return text;
 }
 
 /**
@@ -111,7 +115,7 @@ export function unmarked(value: unknown): unknown {
 }
 
 function markText(text: string): string {
-  if (!text.includes('"structuredContent"')) return text;
+  if (!mayName(text, "structuredContent")) return text;
   try {
     const message = parseExact(text);
     if (!isExactObject(message) || !isExactObject(message.result)) return text;
@@ -302,7 +306,7 @@ class EventReader {
     if (name === "retry") return encoder.encode(`retry: ${retryOf(decoder.decode(value))}\n`);
     if (name !== "data") return joinBytes(encoder.encode(`${name}: `), value, encoder.encode("\n"));
     const data = decoder.decode(value);
-    checkUnasked(data, meter);
+    checkCost(data, meter);
     const text = this.#write(data);
     return encoder.encode(`data: ${text.replaceAll("\n", "\ndata: ")}\n`);
   }

@@ -1,4 +1,4 @@
-import { type ExactJson, isExactObject, isRecord, parseExact } from "../json/exact.ts";
+import { type ExactJson, isExactObject, isRecord, mayName, parseExact } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
@@ -12,11 +12,12 @@ export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 
 /** The most values of one: parsing more holds up all other servers and sessions for seconds. */
 const MAX_VALUES = 1_000_000;
+const MAX_ALL_NAMES = 400_000;
 
 /** Checks a message of a server before it is parsed. */
 export function checkMessage(json: Uint8Array | JsonMeasure): void {
   try {
-    checkJson(json, { maxValues: MAX_VALUES });
+    checkJson(json, { maxValues: MAX_VALUES, maxNames: MAX_ALL_NAMES });
   } catch (error) {
     if (!(error instanceof JsonLimitError)) throw error;
     const message = `An MCP server sent a message that cannot be accepted: ${error.message}`;
@@ -24,28 +25,58 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
   }
 }
 
-/**
- * The most values of a request or a notification. Results can be large tables; what a server sends
- * unasked can not, and the SDK takes ten times as long for it as parsing does.
- */
-const MAX_UNASKED_VALUES = 20_000;
+// The SDK takes a hundred times as long for a name in an object as parsing does, and ten times as long
+// for another value. So what it gets to see has fewer of them than what it does not look into.
 
-/** Checks a message that may be no response, once it has been measured. */
-export function checkUnasked(text: string, { values }: JsonMeasure): void {
-  if (values <= MAX_UNASKED_VALUES || !text.includes('"method"')) return;
-  if (!hasMethod(text)) return;
-  throw new UnusableMessageError(
-    `An MCP server sent a request or notification with more than ${MAX_UNASKED_VALUES} values`,
-  );
+/** The most values of a request or a notification: a server sends them unasked. */
+const MAX_UNASKED_VALUES = 20_000;
+const MAX_UNASKED_NAMES = 2000;
+/** The most names of a response, besides those in the structured content and the tools of a result. */
+const MAX_NAMES = 30_000;
+
+/** Checks the text of one message, or of several, that was measured: is it too much for the SDK? */
+export function checkCost(text: string, { values, names }: JsonMeasure): void {
+  if (names <= MAX_UNASKED_NAMES && values <= MAX_UNASKED_VALUES) return;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return; // who parses it says so
+  }
+  const messages: readonly unknown[] = Array.isArray(parsed) ? parsed : [parsed];
+  const isUnasked = (message: unknown) => isRecord(message) && "method" in message;
+  // What is in a list of messages is not told apart.
+  if (messages.length !== 1 || messages.some(isUnasked)) {
+    if (values > MAX_UNASKED_VALUES) throw tooMuch("request or notification", MAX_UNASKED_VALUES);
+    if (hasMoreNames(messages, MAX_UNASKED_NAMES)) {
+      throw tooMuch("request or notification", MAX_UNASKED_NAMES, "names");
+    }
+  } else if (hasMoreNames(messages.map(withoutSealed), MAX_NAMES)) {
+    throw tooMuch("response", MAX_NAMES, "names outside of structured content");
+  }
 }
 
-function hasMethod(text: string): boolean {
-  try {
-    const message: unknown = JSON.parse(text);
-    return isRecord(message) && "method" in message;
-  } catch {
-    return false; // who parses it says so
+function tooMuch(what: string, most: number, of = "values"): UnusableMessageError {
+  return new UnusableMessageError(`An MCP server sent a ${what} with more than ${most} ${of}`);
+}
+
+/** A response without what the SDK does not look into. */
+function withoutSealed(message: unknown): unknown {
+  if (!isRecord(message) || !isRecord(message.result)) return message;
+  const { structuredContent: _data, tools: _tools, ...seen } = message.result;
+  return { ...message, result: seen };
+}
+
+function hasMoreNames(value: unknown, most: number): boolean {
+  let names = 0;
+  const rest: unknown[] = [value];
+  for (let next = rest.pop(); next !== undefined && names <= most; next = rest.pop()) {
+    if (typeof next !== "object" || next === null) continue;
+    const inner = Object.values(next);
+    if (!Array.isArray(next)) names += inner.length;
+    for (const each of inner) if (typeof each === "object" && each !== null) rest.push(each);
   }
+  return names > most;
 }
 
 /** Checks the size of a message while it comes. */
@@ -71,7 +102,7 @@ export function parseMessage(text: string): JSONRPCMessage {
   if ("result" in message && !isRecord(message.result)) {
     return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
   }
-  if (!text.includes('"structuredContent"')) return message;
+  if (!mayName(text, "structuredContent")) return message;
   const exact = structuredContent(parseExact(text));
   if (exact !== undefined) message.result.structuredContent = exact;
   return message;

@@ -1,3 +1,4 @@
+import { isRecord } from "../json/exact.ts";
 import { checkJson, JsonLimitError } from "../json/measure.ts";
 import { z } from "zod";
 
@@ -219,6 +220,40 @@ const property = z.discriminatedUnion("type", [
   }),
 ]);
 
+/** What stands for a question on its way through the SDK, which would take long for a hostile one. */
+const STAND_IN = { mode: "form", message: "", requestedSchema: { type: "object", properties: {} } };
+const SEALED = "ipybox/question";
+
+class SealedQuestion {
+  readonly #question: ElicitationQuestion | string;
+
+  constructor(question: ElicitationQuestion | string) {
+    this.#question = question;
+  }
+
+  static open(value: unknown): ElicitationQuestion | string | undefined {
+    const isSealed = typeof value === "object" && value !== null && #question in value;
+    return isSealed ? value.#question : undefined;
+  }
+}
+
+/** Reads the question in a request of a server, if it is one, and seals it. */
+export function sealQuestion<Request>(request: Request): Request {
+  if (!isRecord(request) || request.method !== "elicitation/create") return request;
+  const { params } = request;
+  const question = isRecord(params) ? parseElicitation(params) : "it has no parameters";
+  const sealed = { ...STAND_IN, _meta: { [SEALED]: new SealedQuestion(question) } };
+  return { ...request, params: sealed };
+}
+
+/** The question of a request, or why it cannot be asked. One that came early is not sealed. */
+export function openQuestion(
+  params: Readonly<Record<string, unknown>>,
+): ElicitationQuestion | string {
+  const sealed = isRecord(params._meta) ? SealedQuestion.open(params._meta[SEALED]) : undefined;
+  return sealed ?? parseElicitation(params);
+}
+
 const formSchema = z.object({
   type: z.literal("object"),
   properties: z.record(plain, property),
@@ -231,10 +266,11 @@ const MAX_ALL_OPTIONS = 2000;
 
 /** Reads the schema of a form. */
 export function parseForm(schema: unknown): readonly FormField[] | undefined {
+  const given = isRecord(schema) && isRecord(schema.properties) ? schema.properties : {};
+  if (Object.keys(given).length > MAX_FIELDS) return undefined;
   const parsed = formSchema.safeParse(schema).data;
   if (parsed === undefined) return undefined;
   const properties = Object.entries(parsed.properties);
-  if (properties.length > MAX_FIELDS) return undefined;
   const required = new Set(parsed.required);
   const fields = properties.map(([name, inner]) => field(name, inner, required.has(name)));
   const options = fields.reduce(

@@ -7,9 +7,9 @@ import { measureJson } from "../json/measure.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
 import {
+  checkCost,
   checkMessage,
   checkSize,
-  checkUnasked,
   hostRoom,
   type IncomingMessage,
   MAX_MESSAGE_BYTES,
@@ -191,7 +191,7 @@ export class StdioTransport implements Transport {
     const text = this.#decoder.decode(line);
     if (text.trim() === "") return undefined;
     try {
-      checkUnasked(text, measure);
+      checkCost(text, measure);
       return parseMessage(text);
     } catch (error) {
       if (error instanceof UnusableMessageError) throw error;

@@ -8,6 +8,7 @@ import { z } from "zod";
 import { ToolCallError } from "../base/errors.ts";
 import { canonicalJson, sha256 } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
+import { sealQuestion } from "./questions.ts";
 import type { Client, JSONRPCMessage, RequestOptions, Transport } from "./sdk.ts";
 
 /** A tool of a server's list, with what it says in the types that it should have. */
@@ -96,18 +97,31 @@ class SealedEntry {
   }
 }
 
-/** Lets the entries of lists that come by a transport pass the SDK as they are. */
-export function sealToolLists(transport: Transport): void {
+/** Lets lists of tools and questions that come by a transport pass the SDK as they are. */
+export function sealMessages(transport: Transport): void {
   const { onmessage } = transport;
   if (onmessage === undefined) return;
   transport.onmessage = (message, extra) => onmessage(sealed(message), extra);
 }
 
 function sealed<Message extends JSONRPCMessage>(message: Message): Message {
-  if (!("result" in message) || !Array.isArray(message.result.tools)) return message;
-  const tools = message.result.tools.map((entry: unknown) => new SealedEntry(entry));
-  return { ...message, result: { ...message.result, tools } };
+  if (!("result" in message)) return sealQuestion(message);
+  const { tools, inputRequests } = message.result;
+  const seals = {
+    ...(Array.isArray(tools) ? { tools: tools.map((entry) => new SealedEntry(entry)) } : {}),
+    ...(isObject(inputRequests) ? { inputRequests: sealedQuestions(inputRequests) } : {}),
+  };
+  return { ...message, result: { ...message.result, ...seals } };
 }
+
+/** What a server asks for before it gives a result. */
+function sealedQuestions(requests: JsonObject): JsonObject {
+  const entries = Object.entries(requests).slice(0, MAX_QUESTIONS);
+  return Object.fromEntries(entries.map(([key, request]) => [key, sealQuestion(request)]));
+}
+
+/** More than anybody answers for one result; the server gets no answers to the rest. */
+const MAX_QUESTIONS = 100;
 
 /** The entry of a list as the server sent it. */
 export function openEntry(value: unknown): unknown {

@@ -1,6 +1,7 @@
 import { assert, assertEquals } from "@std/assert";
 import fc from "fast-check";
-import { imageSize, inlineImage } from "./images.ts";
+import { joinBytes } from "../base/bytes.ts";
+import { imageSize, inlineImage, pixelsOf } from "./images.ts";
 import { Stalls } from "../../tests/support/stalls.ts";
 
 /** Draws an empty picture. */
@@ -37,6 +38,25 @@ Deno.test("inlineImage() decodes no picture that would fill the memory", async (
   new DataView(bytes.buffer).setUint32(20, 100_000);
   assertEquals(await inlineImage(bytes, 1e6), undefined);
 });
+
+Deno.test("pixelsOf() leaves out of a PNG what is not its pixels", async () => {
+  const bytes = await picture(300, 20, "image/png");
+  const header = bytes.subarray(0, 33);
+  const profile = chunk("iCCP", new Uint8Array(1000));
+  const text = chunk("zTXt", new Uint8Array(1000));
+  const larger = new Uint8Array([...header.subarray(8)]);
+  const hostile = joinBytes(header, profile, larger, text, bytes.subarray(33));
+  assertEquals(joinBytes(...pixelsOf(hostile)), joinBytes(...pixelsOf(bytes)));
+  assertEquals(imageSize(joinBytes(...pixelsOf(bytes))), { width: 300, height: 20 });
+  assertEquals(pixelsOf(bytes.subarray(0, 40)).length, 1); // a chunk that is not whole
+  await createImageBitmap(new Blob(pixelsOf(hostile), { type: "image/png" }));
+});
+
+function chunk(kind: string, data: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  const length = new Uint8Array(4);
+  new DataView(length.buffer).setUint32(0, data.length);
+  return joinBytes(length, new TextEncoder().encode(kind), data, new Uint8Array(4));
+}
 
 Deno.test("inlineImage() leaves out what is damaged or does not fit", async () => {
   const bytes = await picture(600, 600, "image/png");

@@ -125,7 +125,8 @@ export async function inlineImage(
   const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
   const side = Math.max(size.width, size.height);
   if (bytes.length <= limit && side <= MAX_SIDE) return { bytes, mimeType, ...size };
-  return await scaledDown(new Blob([bytes], { type: mimeType }), {
+  const picture = mimeType === "image/png" ? pixelsOf(bytes) : [bytes];
+  return await scaledDown(new Blob(picture, { type: mimeType }), {
     ...size,
     longest: Math.min(side, MAX_SIDE),
     least: MIN_SIDE,
@@ -192,6 +193,27 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
     return { width: view.getUint32(16), height: view.getUint32(20) };
   }
   return bytes[0] === 0xff && bytes[1] === 0xd8 ? jpegSize(view) : undefined;
+}
+
+/** The chunks of a PNG that make its pixels. */
+const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND"]);
+
+/**
+ * A PNG without all that is not its pixels: its colour profile and its texts are packed, and a decoder
+ * would unpack gigabytes from a few megabytes.
+ *
+ * @see {@link https://www.w3.org/TR/png-3/#5Chunk-layout}
+ */
+export function pixelsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const header = PNG.length + 25; // the signature and the first chunk, which has the size
+  const parts = [bytes.subarray(0, header)];
+  for (let at = header, end = at; at + 12 <= bytes.length; at = end) {
+    end = at + 12 + view.getUint32(at);
+    const kind = String.fromCharCode(...bytes.subarray(at + 4, at + 8));
+    if (PIXEL_CHUNKS.has(kind)) parts.push(bytes.subarray(at, end));
+  }
+  return parts;
 }
 
 /** The size in the first frame header: one of the markers SOF0 to SOF15. */

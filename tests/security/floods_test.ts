@@ -17,20 +17,44 @@ const FLOODS = {
   "answers to nothing": { line: '{"jsonrpc":"2.0","id":99999,"result":{}}\n' },
 };
 
-Deno.test("a server that sends a notification of 200,000 names is stopped", async () => {
-  await using connection = await connectMcp("flood", rawServer());
-  const names = Object.fromEntries(Array.from({ length: 200_000 }, (_, at) => [`n${at}`, 1]));
-  const line = JSON.stringify({
-    jsonrpc: "2.0",
-    method: "notifications/message",
-    params: { level: "info", data: 1, _meta: names },
+const NAMES = Object.fromEntries(Array.from({ length: 2001 }, (_, at) => [`n${at}`, 1]));
+const LOG = { jsonrpc: "2.0", method: "notifications/message" };
+const EXPENSIVE: Readonly<Record<string, readonly [line: string, problem: string]>> = {
+  "a notification of many values": [
+    JSON.stringify({ ...LOG, params: { level: "info", data: Array(20_001).fill(1) } }),
+    "more than 20000 values",
+  ],
+  "a notification of many names": [
+    JSON.stringify({ ...LOG, params: { level: "info", data: 1, _meta: NAMES } }),
+    "more than 2000 names",
+  ],
+  "a notification of many names, whose method is written with an escape": [
+    JSON.stringify({ ...LOG, params: { level: "info", data: 1, _meta: NAMES } })
+      .replace('"method"', '"\\u006dethod"'),
+    "more than 2000 names",
+  ],
+  "a response of more names than the SDK can look into": [
+    JSON.stringify({
+      jsonrpc: "2.0",
+      id: 99,
+      result: {
+        _meta: Object.fromEntries(Array.from({ length: 15_001 }, (_, at) => [`n${at}`, { a: 1 }])),
+      },
+    }),
+    "more than 30000 names",
+  ],
+};
+
+for (const [what, [line, problem]] of Object.entries(EXPENSIVE)) {
+  Deno.test(`a server that sends ${what} is stopped`, async () => {
+    await using connection = await connectMcp("flood", rawServer());
+    const error = await assertRejects(
+      () => connection.callTool("pour", { line: `${line}\n`, ms: 1 }),
+      ToolCallError,
+    );
+    assertStringIncludes(error.message, problem);
   });
-  const error = await assertRejects(
-    () => connection.callTool("pour", { line: `${line}\n`, ms: 1 }),
-    ToolCallError,
-  );
-  assertStringIncludes(error.message, "more than 20000 values");
-});
+}
 
 for (const [what, flood] of Object.entries(FLOODS)) {
   Deno.test(`a server that writes ${what} without end does not stop the host`, async () => {

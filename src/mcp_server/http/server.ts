@@ -2,6 +2,7 @@ import type { Logger } from "../../base/log.ts";
 import { LastingServer } from "../../base/lasting_server.ts";
 import { LOOPBACK_HOSTS } from "../../base/tokens.ts";
 import { readJsonBody, Refused } from "../../calls/door.ts";
+import type { JsonLimits } from "../../json/measure.ts";
 import type { ServerForOptions } from "../connection.ts";
 import { isLegacyRequest } from "../sdk.ts";
 import type { BearerTokens } from "./bearer_tokens.ts";
@@ -31,6 +32,8 @@ export interface HttpMcpServerOptions {
 
 /** Code and its results pass here, files do not. */
 const MAX_BODY_BYTES = 16 * 2 ** 20;
+/** Code is one string. The SDK takes dozens of microseconds for a name, in which nobody is answered. */
+const MESSAGE_LIMITS: JsonLimits = { maxValues: 20_000, maxNames: 2000 };
 /** What MCP over streamable HTTP has requests for. */
 const METHODS: readonly string[] = ["POST", "GET", "DELETE"];
 /** Who everybody is where there are no tokens. */
@@ -150,7 +153,7 @@ export class HttpMcpServer implements AsyncDisposable {
 
   async #receive(request: Request, owner: string): Promise<Uint8Array> {
     using _coming = this.#budget.forBody(owner, lengthOf(request));
-    return await readJsonBody(request, MAX_BODY_BYTES);
+    return await readJsonBody(request, MAX_BODY_BYTES, MESSAGE_LIMITS);
   }
 
   /** Reads and parses a body. `use` counts its memory until it is disposed. */
