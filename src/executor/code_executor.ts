@@ -429,7 +429,9 @@ export class CodeExecutor implements AsyncDisposable {
     const { storeHistory, chunks = false, inputs: tellsInputs = false } = options;
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
-    const inputs = new CodeInputs();
+    const inputs = new CodeInputs(code, (question) => {
+      this.#tools.runner.questionEnded(question);
+    });
     const execution: Run<RunEvent> = this.#kernel.prepare(code, {
       signal,
       storeHistory,
