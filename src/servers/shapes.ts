@@ -96,7 +96,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
       await write(this.#folder, [...all.values()]);
       this.#failed = false;
     } catch (error) {
-      if (!this.#failed) this.#log.warn(`Cannot save what results are like: ${error}`);
+      if (!this.#failed) this.#log.warn(`Cannot save the observed result types: ${error}`);
       this.#failed = true;
     }
   }
