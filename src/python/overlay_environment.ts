@@ -65,7 +65,7 @@ async function isIntact(
 }
 
 /** Where the parts of a virtual environment are, whether it is there or not. */
-export function overlayIn(folder: string, python: PythonEnvironment): OverlayEnvironment {
+function overlayIn(folder: string, python: PythonEnvironment): OverlayEnvironment {
   return {
     executable: join(folder, "bin", "python"),
     sitePackages: sitePackagesOf(folder, python),
