@@ -196,9 +196,9 @@ const QUESTIONS_AT_ONCE = 10;
 const QUESTIONS_PER_SECOND = 0.2;
 
 /**
- * Brings the questions of MCP servers to the one who answers them: a handler in this process, a person
- * in another process, or the approval page. Where nobody does, or a server asks too often, they are
- * declined.
+ * Passes the questions of MCP servers to the person who answers: a handler in this process, a client
+ * in another process, or the approval page. If there is none, or a server asks too often, questions
+ * are declined.
  */
 export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
   readonly #limits = new Map<string, RateLimit>();

@@ -315,7 +315,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   }
 
   async #answer(answer: ApprovalResponse): Promise<boolean> {
-    // Whoever waits for the response need not wait for the delivery.
+    // The response settles before its delivery.
     return this.settle(answer) && await this.#onAnswer(answer);
   }
 }
