@@ -39,7 +39,7 @@ const IDLE_S = 30;
  * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
  * | `GET /page/ID/session` | says whether the cookie is good |
- * | `GET /page/ID/live` | upgrades to a WebSocket that tells of requests |
+ * | `GET /page/ID/live` | upgrades to a WebSocket that shows requests   |
  * | `POST /page/ID/requests/REQUEST` | decides a request, or answers a question |
  *
  * Cookies are sent to every port of a host. So the page's path is random too: a server at another

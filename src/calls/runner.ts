@@ -48,7 +48,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly registry: ServerRegistry;
   /** Where calls are asked about. */
   readonly channel: ApprovalChannel;
-  /** What servers tell while they work: progress, logs, changes of their tools. */
+  /** What servers report while they work: progress, logs, changes of their tools. */
   readonly events: ServerEvents = new ServerEvents();
   /** Where servers' questions are asked. */
   readonly elicitations: ElicitationChannel;
@@ -287,12 +287,12 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Tells that an execution begins: which code makes the calls from now on, and what the decisions for
-   * "this cell" are about. The span that is running is the execution's.
+   * Begins an execution: calls from now on come from its code, and decisions for "this cell" apply to
+   * it. The active span is the execution's.
    *
    * @param code The code.
    * @param names The tools that it names, for approvers.
-   * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
+   * @returns Disposing it ends the execution and forgets its decisions.
    */
   enterCell(code: string, names: readonly string[] = []): Disposable {
     return this.#calls.enterCell(code, names);
@@ -432,13 +432,13 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
   /**
    * Answers MCP servers that ask for a model.
    *
-   * @default {undefined} they are told that there is none
+   * @default {undefined} servers see no sampling capability
    */
   sampling?: SamplingHandler;
   /**
-   * Where MCP servers are told to work.
+   * The folders that MCP servers should work in.
    *
-   * @default {undefined} they are not told
+   * @default {undefined} servers see no roots capability
    */
   roots?: readonly Root[];
 }

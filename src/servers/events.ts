@@ -57,7 +57,7 @@ export interface ToolsChangedEvent {
   readonly serverName: string;
 }
 
-/** What MCP servers tell while they work. */
+/** What MCP servers report while they work. */
 export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
 
 /** A tool call, a request for a resource or a shell command has begun. */
@@ -125,7 +125,7 @@ export class ServerEvents {
   }
 
   /**
-   * Tells all who watch.
+   * Notifies all watchers.
    *
    * @param event What happened.
    */
@@ -146,7 +146,7 @@ export class ServerEvents {
   }
 
   /**
-   * Tells all who follow calls.
+   * Notifies all followers of calls.
    *
    * @param event What happened.
    */
@@ -209,7 +209,7 @@ export class CallEvents implements CallObserver {
   }
 }
 
-/** Who takes what servers say. */
+/** Options of {@linkcode ServerMessages}. */
 interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
   /** Receives logs and changed tools. */
   readonly events: ServerEvents;
@@ -225,16 +225,16 @@ interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "ro
   readonly log: Logger;
 }
 
-/** Takes what servers tell and ask of their own accord, and brings it to those whom it is for. */
+/** Passes on what servers report and ask, to the application and to the person who answers. */
 export class ServerMessages {
   readonly #options: ServerMessagesOptions;
 
-  /** @param options Who takes what they say. */
+  /** @param options The recipients. */
   constructor(options: ServerMessagesOptions) {
     this.#options = options;
   }
 
-  /** Makes what a connection to a server needs. */
+  /** The callbacks of a connection to a server. */
   hooks(serverName: string): ServerHooks {
     const { events, changes, sampling, roots } = this.#options;
     return {
