@@ -238,7 +238,7 @@ export class LanguageServer implements Disposable {
     else waiting.reject(new Error(`The type checker failed: ${error.message}`));
   }
 
-  /** What the server is told of itself. */
+  /** The server's settings. */
   #answer(method: string, params: unknown): unknown {
     if (method !== "workspace/configuration") return null;
     return configurationRequest.parse(params).items.map(() => SETTINGS);

@@ -4,12 +4,12 @@ import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
 
-/** What happens while code runs, beside what it writes, and is told those who follow it. */
+/** What happens while code runs, apart from its output. */
 export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
 /**
- * The questions of one execution's code, each told after what the code wrote before it. There is one
- * at a time: where code forges more than can be told, the last one counts.
+ * The questions of one execution's code, each passed on after the output that precedes it. One is open
+ * at a time: if code forges more than can be passed on, the last one counts.
  */
 export class CodeInputs implements Waiting {
   readonly #watchers = new Set<(pending: number) => void>();

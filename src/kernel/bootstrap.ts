@@ -6,7 +6,7 @@ import { z } from "zod";
  */
 export type ShellGuard = "none" | "approval" | "escape";
 
-/** What the kernel is told once, before any code runs in it. */
+/** The kernel's configuration, sent once before any code runs in it. */
 export interface BootstrapConfig {
   /** Where code starts; the kernel's own working directory when it is not given. */
   readonly workingDir?: string;

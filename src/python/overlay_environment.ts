@@ -8,7 +8,7 @@ import type { PythonEnvironment } from "./managed.ts";
  * listed, upgraded and removed like anything else that pip or uv installs.
  */
 export interface OverlayEnvironment {
-  /** Its interpreter. Whoever may write to the environment can replace it. */
+  /** Its interpreter. Anything that may write to the environment can replace it. */
   readonly executable: string;
   /** The folder of its packages. */
   readonly sitePackages: string;
