@@ -65,7 +65,7 @@ export class TerminalAnswerer {
     return content === undefined ? { action: "cancel" } : { action: "accept", content };
   }
 
-  /** Asks for each field until it is right; `undefined` where the person or the server gives up. */
+  /** Asks for each field until it is right; `undefined` if the person cancels or the question is withdrawn. */
   async #fill(
     { serverName }: ElicitationRequest,
     fields: readonly FormField[],
@@ -140,7 +140,7 @@ function optionRows({ title }: { readonly title: string }, at: number): string {
     .map((row) => `${row}\n`).join("");
 }
 
-/** What was typed as a value of the field; what is none stays text, of which the check tells. */
+/** What was typed, as a value of the field. Invalid input stays text, which the check rejects. */
 function valueOf(field: FormField, typed: string): FormValue {
   switch (field.type) {
     case "text":
