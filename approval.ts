@@ -14,4 +14,9 @@ export type { ApprovalRequestOptions, ApprovalResponse } from "./src/approval/re
 export { ApprovalPage, type PageAskOptions } from "./src/approval/page/page.ts";
 export type { ApprovalPageOptions, PageState } from "./src/approval/page/desk.ts";
 export { ElicitationChannel } from "./src/approval/questions.ts";
-export type { Answerer, ElicitationRequestOptions } from "./src/approval/questions.ts";
+export type {
+  Answerer,
+  ElicitationRequestOptions,
+  EndedQuestion,
+  QuestionEnd,
+} from "./src/approval/questions.ts";

@@ -54,7 +54,7 @@ export function buildModule(
     description: text(definition, "description"),
     hints: hintsOf(definition),
     definitions,
-    ...(observed === undefined ? {} : { observed }),
+    observed,
     returns: returnsOf(result),
     rebuild,
     warnings: [...warnings],

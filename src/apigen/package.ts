@@ -198,14 +198,13 @@ export async function readPackage(
   const modules = moduleNames(definitions.map(nameOf));
   return definitions.map((definition) => {
     const name = nameOf(definition);
-    const observed = results.get(name);
     return {
       name,
       module: modules.get(name) ?? "",
       description: textOf(definition.get("description")),
       annotations: hintsOf(definition.get("annotations")),
       definition,
-      ...(observed === undefined ? {} : { results: observed }),
+      results: results.get(name),
     };
   });
 }

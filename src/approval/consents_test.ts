@@ -255,7 +255,7 @@ Deno.test("without a cell or a store nothing is remembered for them", async () =
       await assertRejects(
         () => request.accept({ remember: { scope, match: "tool" } }),
         TypeError,
-        `Cannot remember this decision for "${scope}": possible is session`,
+        `Cannot remember this decision for "${scope}": use session`,
       );
     }
     refused.push(request.id);

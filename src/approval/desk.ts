@@ -48,10 +48,12 @@ export abstract class Question<Answer> {
    *
    * @param answer What counts as the answer.
    * @param reason Why.
+   * @returns Whether it was still open.
    */
-  protected takeBack(answer: Answer, reason: string): void {
-    if (!this.settle(answer)) return;
+  protected takeBack(answer: Answer, reason: string): boolean {
+    if (!this.settle(answer)) return false;
     this.#withdrawn.abort(new DOMException(reason, "AbortError"));
+    return true;
   }
 }
 

@@ -77,7 +77,7 @@ export class ApprovalGate {
       // An answer to another request may decide this one too.
       const decided = new AbortController();
       using _watch = this.consents.watch(async () => {
-        // What fails here fails once more where the call is looked at again, and is told from there.
+        // A failure here repeats when the call is looked up again, and is reported there.
         const isOver = await this.consents.recall(call, facets)
           .then(({ decision }) => decision !== undefined, () => true);
         if (isOver) decided.abort(DECIDED);

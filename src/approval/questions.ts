@@ -6,10 +6,39 @@ import {
   type FormValue,
 } from "../mcp/questions.ts";
 import { Desk, Question } from "./desk.ts";
-import type { Refusal } from "./request.ts";
+import type { ExactObject } from "../json/exact.ts";
+import type { Refusal, RefusalType } from "./request.ts";
 
 /** Takes each question as it comes, and answers it now or later. */
 export type Answerer = (request: ElicitationRequest) => void | Promise<void>;
+
+/** How a question ended: what was done, and who did it or why nobody did. */
+export interface QuestionEnd {
+  /** `"accept"` for an answer, whose content is not part of this. */
+  readonly action: ElicitationAnswer["action"];
+  /** Where it was answered, `"policy"`, or why nobody answered. */
+  readonly by: "application" | "page" | "terminal" | "elicitation" | "policy" | RefusalType;
+  /** Why, if nobody answered. */
+  readonly reason?: string;
+}
+
+/** A question that has ended, as the audit log notes it: without its answer. */
+export interface EndedQuestion extends QuestionEnd {
+  /** A server asked, or code did. */
+  readonly kind: "elicitation" | "input";
+  /** The registered server; `"ipybox"` for code. */
+  readonly serverName: string;
+  /** `"elicitation/create"`, `"input"` or `"getpass"`. */
+  readonly toolName: string;
+  /** What was asked. */
+  readonly arguments: ExactObject;
+  /** The call during which a server asked. */
+  readonly callId?: string;
+  /** The SHA-256 of the code that asked. */
+  readonly codeHash?: string;
+  /** When it was asked. */
+  readonly time: Date;
+}
 
 /** Where a question comes from. */
 export interface ElicitationSource {
@@ -55,6 +84,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
   readonly question: ElicitationQuestion;
 
   readonly #onAnswer: (answer: ElicitationAnswer) => boolean;
+  #end: QuestionEnd = { action: "cancel", by: "cancelled" };
 
   /**
    * Created by ipybox; not for direct construction.
@@ -84,28 +114,36 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
    * @throws {TypeError} The content does not fit the form; the question stays open.
    */
   accept(content: Readonly<Record<string, FormValue>> = {}): boolean {
-    if (this.question.kind === "url") {
-      if (Object.keys(content).length > 0) {
-        throw new TypeError("An answer to a URL question has no content");
-      }
-      return this.#answer({ action: "accept" });
-    }
-    const problems = checkForm(this.question.fields, content);
-    if (problems.length > 0) {
-      throw new TypeError(`Invalid answer to ${this.serverName}: ${problems.join("; ")}`);
-    }
-    return this.#answer({ action: "accept", content: structuredClone(content) });
+    return this.answer({ action: "accept", content });
   }
 
   /**
    * Answers as a client, a page or another process did.
    *
    * @param answer What the person did.
+   * @param by Where, or why nobody could be asked; for the audit log.
    * @returns Whether this answer counted.
    * @throws {TypeError} The content does not fit the form; the question stays open.
    */
-  answer(answer: ElicitationAnswer): boolean {
-    return answer.action === "accept" ? this.accept(answer.content) : this[answer.action]();
+  answer(answer: ElicitationAnswer, by: QuestionEnd["by"] = "application"): boolean {
+    if (answer.action !== "accept") return this.#answer({ action: answer.action }, by);
+    const { content = {} } = answer;
+    if (this.question.kind === "url") {
+      if (Object.keys(content).length > 0) {
+        throw new TypeError("An answer to a URL question has no content");
+      }
+      return this.#answer({ action: "accept" }, by);
+    }
+    const problems = checkForm(this.question.fields, content);
+    if (problems.length > 0) {
+      throw new TypeError(`Invalid answer to ${this.serverName}: ${problems.join("; ")}`);
+    }
+    return this.#answer({ action: "accept", content: structuredClone(content) }, by);
+  }
+
+  /** How it ended, once it has. */
+  get end(): QuestionEnd {
+    return this.#end;
   }
 
   /**
@@ -114,7 +152,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
    * @returns Whether this answer counted.
    */
   decline(): boolean {
-    return this.#answer({ action: "decline" });
+    return this.answer({ action: "decline" });
   }
 
   /**
@@ -123,7 +161,7 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
    * @returns Whether this answer counted.
    */
   cancel(): boolean {
-    return this.#answer({ action: "cancel" });
+    return this.answer({ action: "cancel" });
   }
 
   /**
@@ -132,7 +170,8 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
    * @param refusal Why.
    */
   override withdraw(refusal: Refusal): void {
-    this.takeBack({ action: "cancel" }, refusal.reason);
+    const { type: by, reason } = refusal;
+    if (this.takeBack({ action: "cancel" }, reason)) this.#end = { action: "cancel", by, reason };
   }
 
   /** Who asks, and the question, safe to print on a terminal. */
@@ -142,8 +181,10 @@ export class ElicitationRequest extends Question<ElicitationAnswer> {
     return `${this.serverName} asks: '${text.replace(UNPRINTABLE, " ").trim()}'`;
   }
 
-  #answer(answer: ElicitationAnswer): boolean {
-    return this.settle(answer) && this.#onAnswer(answer);
+  #answer(answer: ElicitationAnswer, by: QuestionEnd["by"]): boolean {
+    if (!this.settle(answer)) return false;
+    this.#end = { action: answer.action, by };
+    return this.#onAnswer(answer);
   }
 }
 
@@ -155,9 +196,9 @@ const QUESTIONS_AT_ONCE = 10;
 const QUESTIONS_PER_SECOND = 0.2;
 
 /**
- * Brings the questions of MCP servers to the one who answers them: a handler in this process, a person
- * in another process, or the approval page. Where nobody does, or a server asks too often, they are
- * declined.
+ * Passes the questions of MCP servers to the person who answers: a handler in this process, a client
+ * in another process, or the approval page. If there is none, or a server asks too often, questions
+ * are declined.
  */
 export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnswer> {
   readonly #limits = new Map<string, RateLimit>();
@@ -168,23 +209,24 @@ export class ElicitationChannel extends Desk<ElicitationRequest, ElicitationAnsw
    * @param source Which server asks.
    * @param question What it asks.
    * @param signal Takes the question back.
-   * @returns The answer. Never rejects.
+   * @returns The answer, and how the question ended. Never rejects.
    */
   async ask(
     source: ElicitationSource,
     question: ElicitationQuestion,
     signal: AbortSignal,
-  ): Promise<ElicitationAnswer> {
-    const refused = this.#refusalOf(source);
-    if (refused !== undefined) {
-      this.log.debug(`Declined a question from MCP server "${source.serverName}": ${refused}`);
-      return { action: "decline" };
+  ): Promise<{ readonly answer: ElicitationAnswer; readonly end: QuestionEnd }> {
+    const reason = this.#refusalOf(source);
+    if (reason !== undefined) {
+      const answer = { action: "decline" } as const;
+      return { answer, end: { ...answer, by: "approval_unavailable", reason } };
     }
-    return await this.wait(new ElicitationRequest(source, question), { signal });
+    const request = new ElicitationRequest(source, question);
+    return { answer: await this.wait(request, { signal }), end: request.end };
   }
 
   #refusalOf({ serverName }: ElicitationSource): string | undefined {
-    if (!this.staffed) return "nobody is here to answer questions";
+    if (!this.staffed) return "nobody can be asked";
     const open = [...this.waiting].filter((question) => question.serverName === serverName);
     if (open.length >= QUESTIONS_AT_ONCE) return "too many of its questions are unanswered";
     const limit = this.#limits.getOrInsertComputed(

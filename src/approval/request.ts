@@ -308,14 +308,14 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
       throw new TypeError(`Unknown match ${JSON.stringify(match)}: use "tool" or "arguments"`);
     }
     if (this.scopes.includes(scope)) return { remember: { scope, match } };
-    const scopes = this.scopes.length === 0 ? "nothing" : this.scopes.join(", ");
-    throw new TypeError(
-      `Cannot remember this decision for ${JSON.stringify(scope)}: possible is ${scopes}`,
-    );
+    const fix = this.scopes.length === 0
+      ? "it applies to this call only"
+      : `use ${this.scopes.join(", ")}`;
+    throw new TypeError(`Cannot remember this decision for ${JSON.stringify(scope)}: ${fix}`);
   }
 
   async #answer(answer: ApprovalResponse): Promise<boolean> {
-    // Whoever waits for the response need not wait for the delivery.
+    // The response settles before its delivery.
     return this.settle(answer) && await this.#onAnswer(answer);
   }
 }

@@ -15,7 +15,7 @@ import {
   toPlain,
 } from "../json/exact.ts";
 import { elicitationAnswer, type ElicitationQuestion, parseElicitation } from "../mcp/questions.ts";
-import { ElicitationRequest, type ElicitationSource } from "./questions.ts";
+import { ElicitationRequest, type ElicitationSource, type QuestionEnd } from "./questions.ts";
 import type {
   ApprovalCall,
   ApprovalRequest,
@@ -239,10 +239,11 @@ export function parseAnswer(text: string): { id: string; result: unknown } | und
 export function readAnswer(
   request: PersonRequest,
   value: unknown,
+  by: QuestionEnd["by"] = "application",
 ): (() => Promise<boolean>) | undefined {
   if (request instanceof ElicitationRequest) {
     const answer = elicitationAnswer.safeParse(toPlain(value as ExactJson)).data;
-    return answer && (() => Promise.try(() => request.answer(answer)));
+    return answer && (() => Promise.try(() => request.answer(answer, by)));
   }
   const decided = decision.safeParse(value).data;
   switch (decided) {

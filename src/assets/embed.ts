@@ -10,7 +10,7 @@ const target = new URL("./embedded.json", import.meta.url);
 const EMBEDDED = /\.(pyi?|sh|txt|json|html|css|js|svg)$/;
 
 /** Reads `templates/` and gives the text that `embedded.json` should have. */
-export async function embedText(): Promise<string> {
+async function embedText(): Promise<string> {
   const files = new Map<string, string>();
   await collect(templates, "", files);
   const sorted = [...files].sort(([a], [b]) => a < b ? -1 : 1);

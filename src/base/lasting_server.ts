@@ -100,7 +100,7 @@ export async function acceptAll(
       take(await listener.accept());
     } catch (error) {
       if (error instanceof Deno.errors.BadResource) return; // closed
-      if (error instanceof Deno.errors.ConnectionAborted) continue; // by the client, meanwhile
+      if (error instanceof Deno.errors.ConnectionAborted) continue; // the client disconnected first
       await new Promise((resolve) => setTimeout(resolve, ACCEPT_RETRY_MS));
     }
   }

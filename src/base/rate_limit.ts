@@ -1,6 +1,6 @@
 import { pause } from "./signals.ts";
 
-/** Lets so many through in a second, and a burst of so many at once. */
+/** A token bucket: a rate per second and a burst. */
 export class RateLimit {
   readonly #perSecond: number;
   readonly #burst: number;

@@ -18,7 +18,7 @@ export function abortable<T>(promise: PromiseLike<T>, signal: AbortSignal): Prom
   });
 }
 
-/** A longer timer, as of `Infinity`, would fire at once. */
+/** A longer timer, such as `Infinity`, would fire immediately. */
 export const LONGEST_TIMER_MS: number = 2 ** 31 - 1;
 
 /** Waits for a promise for a limited time, without leaving a timer behind. */

@@ -126,7 +126,7 @@ const NO_SPAN: Span = {
 /** Names come from executed code, and are not to fill anybody's disk. */
 const MAX_NAME = 100;
 
-/** A request to an MCP server, as its span tells of it. */
+/** A request to an MCP server, as its span describes it. */
 export interface McpRequest {
   /** The method, such as `tools/call`. */
   readonly method: string;

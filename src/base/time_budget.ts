@@ -70,7 +70,7 @@ export class TimeBudget implements Disposable {
 
   #start(): void {
     this.#startedAt = performance.now();
-    if (this.#left > LONGEST_TIMER_MS) return; // 24 days: setTimeout would fire at once
+    if (this.#left > LONGEST_TIMER_MS) return; // 24 days: setTimeout would fire immediately
     this.#timer = setTimeout(() => {
       this.#expiry.abort(new DOMException("The time limit was exceeded", "TimeoutError"));
     }, Math.max(0, this.#left));

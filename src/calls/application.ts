@@ -270,7 +270,7 @@ class SocketApprover {
     const answer = typeof data === "string" ? parseAnswer(data) : undefined;
     const request = answer === undefined ? undefined : this.#open.get(answer.id);
     if (answer === undefined || request === undefined) {
-      return this.#log.warn("Ignored a message from the approver that does not answer anything");
+      return this.#log.warn("Ignored a message from the approver that answers no request");
     }
     this.#answered.add(request);
     const settle = readAnswer(request, answer.result);

@@ -102,7 +102,7 @@ export class Calls {
   #notes: string[] = [];
   #cell: Cell | undefined;
 
-  /** @param options Who decides, who is told, and where calls go. */
+  /** @param options The gate, the observers and the servers. */
   constructor(options: CallsOptions) {
     this.#options = options;
   }

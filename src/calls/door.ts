@@ -49,7 +49,7 @@ export function requireMethod(request: Request, method: string): void {
 }
 
 /** Refuses requests whose body is not declared as JSON, as those of web forms are not. */
-export function requireJson(request: Request): void {
+function requireJson(request: Request): void {
   const type = request.headers.get("content-type")?.split(";", 1)[0]?.trim().toLowerCase();
   if (type !== "application/json") throw new Refused(415, "Use Content-Type: application/json");
 }

@@ -97,7 +97,7 @@ export class DoorServer implements AsyncDisposable {
       isToken: (given) => sameToken(given, this.#token),
     });
     const served = calls.serve(
-      isFull ? new Refused(503, `There are ${maxStreams} connections already`) : undefined,
+      isFull ? new Refused(503, `Too many connections: the limit is ${maxStreams}`) : undefined,
     );
     this.#streams.set(calls, served);
     await served;
@@ -293,7 +293,7 @@ class ServedCall implements IncomingCall, Disposable {
 
   /** Says that the caller has gone. */
   abandon(): void {
-    this.#gone.abort(new DOMException("The caller has gone", "AbortError"));
+    this.#gone.abort(new DOMException("The caller disconnected", "AbortError"));
   }
 
   [Symbol.dispose](): void {

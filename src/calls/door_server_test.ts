@@ -251,7 +251,7 @@ Deno.test("DoorServer refuses streams above its limit", async () => {
   using busy = await door.connect();
   await door.send(busy, callOf("1"));
   await held.begun.promise;
-  assertEquals(await door.say(callOf("2")), '{"refused":"There are 1 connections already"}\n');
+  assertEquals(await door.say(callOf("2")), '{"refused":"Too many connections: the limit is 1"}\n');
   held.release.resolve();
   assertEquals(await readLine(busy), "1");
 });

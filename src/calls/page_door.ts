@@ -39,7 +39,7 @@ const IDLE_S = 30;
  * | `GET /page/open?code=…` | exchanges the one-time code for a cookie, and leads to the page |
  * | `GET /page/ID/`, `GET /page/ID/FILE` | the page and its files, which hold no secrets |
  * | `GET /page/ID/session` | says whether the cookie is good |
- * | `GET /page/ID/live` | upgrades to a WebSocket that tells of requests |
+ * | `GET /page/ID/live` | upgrades to a WebSocket that shows requests   |
  * | `POST /page/ID/requests/REQUEST` | decides a request, or answers a question |
  *
  * Cookies are sent to every port of a host. So the page's path is random too: a server at another
@@ -112,7 +112,7 @@ export class PageDoor {
     const { headers } = request;
     const ahead = headers.get("sec-purpose") ?? headers.get("purpose") ?? "";
     if (/prefetch|prerender|preview/.test(ahead)) {
-      throw new Refused(403, "Only a person may open this link"); // and used up by that
+      throw new Refused(403, "Open this link in a browser yourself"); // and used up by that
     }
     const target = headers.get("sec-fetch-dest");
     const session = target === null || target === "document"
@@ -151,7 +151,7 @@ export class PageDoor {
       stack.use(desk.board.onMessage((message) => socket.send(message)));
       socket.send(desk.board.snapshot());
     };
-    socket.onmessage = () => socket.close(1008, "pages decide by requests");
+    socket.onmessage = () => socket.close(1008, "pages send decisions as HTTP requests");
     socket.onclose = () => stack.dispose();
     socket.onerror = () => stack.dispose();
     return response;

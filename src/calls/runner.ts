@@ -7,6 +7,7 @@ import { Consents } from "../approval/consents.ts";
 import { ApprovalGate } from "../approval/gate.ts";
 import { type CallObserver, CallSpans } from "../approval/observed_call.ts";
 import { approvalPolicy, type ApprovalSetting } from "../approval/policy.ts";
+import { ElicitationChannel, type EndedQuestion } from "../approval/questions.ts";
 import type { ApprovalCall, CallSource } from "../approval/request.ts";
 import { ConsentFile } from "../approval/rules/consent_file.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
@@ -24,7 +25,6 @@ import { CallEvents, ServerEvents, ServerMessages } from "../servers/events.ts";
 import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
-import { ElicitationChannel } from "../approval/questions.ts";
 import { type GivenServers, ServerRegistry } from "../servers/registry.ts";
 import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 
@@ -48,7 +48,7 @@ export class ToolRunner implements AsyncDisposable {
   readonly registry: ServerRegistry;
   /** Where calls are asked about. */
   readonly channel: ApprovalChannel;
-  /** What servers tell while they work: progress, logs, changes of their tools. */
+  /** What servers report while they work: progress, logs, changes of their tools. */
   readonly events: ServerEvents = new ServerEvents();
   /** Where servers' questions are asked. */
   readonly elicitations: ElicitationChannel;
@@ -67,7 +67,7 @@ export class ToolRunner implements AsyncDisposable {
 
   readonly #pool: McpPool;
   readonly #consents: Consents;
-  readonly #audit: AuditLog | undefined;
+  readonly #trail: AuditTrail | undefined;
   readonly #shapes: ResultShapes | undefined;
   readonly #ownAudit: AuditLog | undefined;
   readonly #calls: Calls;
@@ -90,10 +90,11 @@ export class ToolRunner implements AsyncDisposable {
     });
     this.#changes = new ToolChanges(log);
     const { audit = true } = options;
-    if (audit instanceof AuditLog) this.#audit = audit;
-    else if (audit && workspace !== undefined) {
-      this.#audit = this.#ownAudit = new AuditLog({ workspace, redact: policy.redact, log });
+    if (audit === true && workspace !== undefined) {
+      this.#ownAudit = new AuditLog({ workspace, redact: policy.redact, log });
     }
+    const auditLog = audit instanceof AuditLog ? audit : this.#ownAudit;
+    this.#trail = auditLog && new AuditTrail(auditLog);
     const gate = new ApprovalGate(policy, this.channel, this.#consents);
     const { events, elicitations } = this;
     const changes = this.#changes;
@@ -102,6 +103,7 @@ export class ToolRunner implements AsyncDisposable {
       changes,
       elicitations,
       gate,
+      questionEnded: (question) => this.questionEnded(question),
       sampling,
       roots,
       log,
@@ -123,7 +125,7 @@ export class ToolRunner implements AsyncDisposable {
       hooks: (serverName) => messages.hooks(serverName),
     });
     const observers: CallObserver[] = [new CallSpans(), new CallEvents(events)];
-    if (this.#audit !== undefined) observers.unshift(new AuditTrail(this.#audit));
+    if (this.#trail !== undefined) observers.unshift(this.#trail);
     this.#shapes = workspace === undefined ? undefined : new ResultShapes(workspace, log);
     if (this.#shapes !== undefined) observers.push(this.#shapes);
     this.#calls = new Calls({
@@ -276,12 +278,21 @@ export class ToolRunner implements AsyncDisposable {
   }
 
   /**
-   * Tells that an execution begins: which code makes the calls from now on, and what the decisions for
-   * "this cell" are about. The span that is running is the execution's.
+   * Notes a question that a person was asked in the audit log.
+   *
+   * @param question What was asked, and how that ended.
+   */
+  questionEnded(question: EndedQuestion): void {
+    this.#trail?.asked(question);
+  }
+
+  /**
+   * Begins an execution: calls from now on come from its code, and decisions for "this cell" apply to
+   * it. The active span is the execution's.
    *
    * @param code The code.
    * @param names The tools that it names, for approvers.
-   * @returns Disposing it says that the execution has ended, and forgets what was decided for it.
+   * @returns Disposing it ends the execution and forgets its decisions.
    */
   enterCell(code: string, names: readonly string[] = []): Disposable {
     return this.#calls.enterCell(code, names);
@@ -421,13 +432,13 @@ export interface ToolRunnerOptions extends ServerPoolOptions {
   /**
    * Answers MCP servers that ask for a model.
    *
-   * @default {undefined} they are told that there is none
+   * @default {undefined} servers see no sampling capability
    */
   sampling?: SamplingHandler;
   /**
-   * Where MCP servers are told to work.
+   * The folders that MCP servers should work in.
    *
-   * @default {undefined} they are not told
+   * @default {undefined} servers see no roots capability
    */
   roots?: readonly Root[];
 }

@@ -46,7 +46,7 @@ export interface WireError {
 }
 
 /** What code in the kernel may ask for. */
-export const CALLS = ["run", "catalog", "approve"] as const;
+const CALLS = ["run", "catalog", "approve"] as const;
 
 const callHead = z.strictObject({
   token: z.string(),
@@ -171,11 +171,11 @@ export function wireError(error: unknown): WireError {
   return {
     type,
     message,
-    ...(reason === undefined ? {} : { reason }),
-    ...(code === undefined ? {} : { code }),
-    ...(data === undefined ? {} : { data }),
-    ...(exitCode === undefined || exitCode === null ? {} : { exit_code: exitCode }),
-    ...(signal === undefined || signal === null ? {} : { signal }),
+    reason,
+    code,
+    data,
+    exit_code: exitCode ?? undefined,
+    signal: signal ?? undefined,
   };
 }
 

@@ -129,7 +129,7 @@ export class CodeChecker implements Disposable {
 
   async #check(code: string, pending: Pending, signal: AbortSignal): Promise<CheckReport> {
     const found = parseLook(await this.#options.kernel.look(code, signal));
-    if (found === undefined) return this.#unchecked("the kernel did not look at it");
+    if (found === undefined) return this.#unchecked("the kernel could not analyze it");
     if ("syntax" in found) return CheckReport.ofSyntax(found.syntax);
     const { look } = found;
     pending.look = look;
@@ -137,7 +137,7 @@ export class CodeChecker implements Disposable {
     const tools = look.tools.map(([server, module]) => ({ server, module }));
     this.#usesTools ||= tools.length > 0;
     const findings = this.#usesTools ? await this.#findings(look, pending) : NOTHING;
-    if (findings === undefined) this.#unchecked("there is no type checker");
+    if (findings === undefined) this.#unchecked("the type checker ty is not available");
     const { certain = [], possible = [] } = findings ?? {};
     return new CheckReport({
       problems: inOrder([...problems, ...certain]),

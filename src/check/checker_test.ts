@@ -100,7 +100,7 @@ for (const [what, script] of Object.entries(BROKEN)) {
   });
 }
 
-Deno.test("CodeChecker says once that there is no type checker", async () => {
+Deno.test("CodeChecker says once that the type checker ty is not available", async () => {
   await using bench = await Bench.start();
   for (let cell = 0; cell < 3; cell++) {
     const report = await bench.checker.check(WRONG, never);

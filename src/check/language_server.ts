@@ -192,7 +192,7 @@ export class LanguageServer implements Disposable {
     this.#waiting.set(id, answer);
     this.#send({ id, method, params });
     settledWithin(answer.promise, HUNG_MS).then((settled) => {
-      if (!settled) this.#fail(new Error("The type checker does not answer"));
+      if (!settled) this.#fail(new Error("The type checker is not responding"));
     });
     return answer.promise;
   }
@@ -238,7 +238,7 @@ export class LanguageServer implements Disposable {
     else waiting.reject(new Error(`The type checker failed: ${error.message}`));
   }
 
-  /** What the server is told of itself. */
+  /** The server's settings. */
   #answer(method: string, params: unknown): unknown {
     if (method !== "workspace/configuration") return null;
     return configurationRequest.parse(params).items.map(() => SETTINGS);
@@ -263,10 +263,14 @@ class MessageReader {
     for (;;) {
       const head = new TextDecoder("latin1").decode(rest.subarray(0, MAX_HEADER));
       const end = head.indexOf("\r\n\r\n");
-      if (end < 0 && rest.length >= MAX_HEADER) throw new Error("The type checker sent no header");
+      if (end < 0 && rest.length >= MAX_HEADER) {
+        throw new Error("The type checker sent a malformed header");
+      }
       if (end < 0) break;
       const length = Number(/^content-length: *(\d{1,10})$/im.exec(head.slice(0, end))?.[1]);
-      if (!(length <= MAX_MESSAGE)) throw new Error("The type checker sent a message too long");
+      if (!(length <= MAX_MESSAGE)) {
+        throw new Error("The type checker sent a message that is too long");
+      }
       const start = end + 4;
       if (rest.length < start + length) break;
       yield rest.subarray(start, start + length);

@@ -231,7 +231,7 @@ class Reader {
       ? suggestion(near)
       : value === undefined
       ? `. Its fields: ${listOf(declared)}`
-      : `. It can be used like the value in it: ${readable(value)}`;
+      : `. Use it like the value it contains: ${readable(value)}`;
     const text = `'${className}' object has no attribute '${name}'${listed}`;
     return certain(diagnostic, "AttributeError", text);
   }

@@ -105,7 +105,8 @@ export class CheckReport {
   error(): CodeExecutionError | undefined {
     const [first] = this.problems;
     if (first === undefined) return undefined;
-    const outcome = "[ipybox] Found before the code ran: none of it ran, and no tool was called";
+    const outcome =
+      "[ipybox] Found before the code ran: nothing was executed, and no tool was called";
     return new CodeExecutionError(first.ename, first.evalue, `${this}\n${outcome}`);
   }
 

@@ -150,19 +150,20 @@ class CallRow implements Row {
   }
 
   #call(): string {
-    const { server, tool, decision, by, reason, waitMs } = this.#fields;
+    const { kind, server, tool, decision, by, reason, waitMs } = this.#fields;
     const { status, durationMs } = this.#end;
+    const isQuestion = kind === "elicitation" || kind === "input";
     const args = JSON.stringify(this.#fields.edited ?? this.#fields.arguments) ?? "";
     const short = args.length > MAX_ARGUMENTS ? `${args.slice(0, MAX_ARGUMENTS - 1)}…` : args;
     const waited = typeof waitMs === "number" ? waitMs : 0;
-    const took = decision === "allow" && typeof durationMs === "number"
+    const took = (decision === "allow" || isQuestion) && typeof durationMs === "number"
       ? `  ${duration(durationMs - waited)}`
       : "";
     const after = by === "approver" ? ` after ${duration(waited)}` : "";
     const who = by === undefined
       ? ""
       : `  (${by}${after}${reason === undefined ? "" : `: ${reason}`})`;
-    const state = decision === "deny" ? "refused" : status ?? "no end";
+    const state = decision === "deny" && !isQuestion ? "refused" : status ?? "no end";
     return `${String(state).padEnd(STATE_WIDTH)}  ${server}.${tool}(${short})${took}${who}`;
   }
 }

@@ -16,7 +16,7 @@ export const EXIT = {
   usage: 2,
   /** This machine lacks something; the message says what and how to get it. */
   notReady: 3,
-  /** Whoever read stdout has gone, as shells report it. */
+  /** The reader of stdout has exited, as shells report it. */
   stdoutClosed: 141,
 } as const;
 
@@ -60,11 +60,11 @@ export interface OptionSpec {
 
 /** What a command has of the outside world. */
 export interface CommandIo {
-  /** Writes to stdout as it stands: results only. */
+  /** Writes to stdout, unchanged: results only. */
   out(text: string): void;
   /** Writes a line to stderr: everything else. */
   err(line: string): void;
-  /** Writes to stderr as it stands. */
+  /** Writes to stderr, unchanged. */
   errText(text: string): void;
   /** Logs what a person waits for, warnings and errors to stderr. */
   readonly log: Logger;
@@ -115,7 +115,7 @@ export class UsageError extends Error {
   override readonly name: string = "UsageError";
 }
 
-/** Whoever read stdout has gone, as `head` does once it has its lines. */
+/** The reader of stdout has exited, as `head` does once it has its lines. */
 export class StdoutClosedError extends Error {
   override readonly name: string = "StdoutClosedError";
 }

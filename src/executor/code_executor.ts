@@ -152,7 +152,7 @@ export class CodeExecutor implements AsyncDisposable {
    * Runs code and tells what happens: approvals that wait for a decision, the progress of tool calls,
    * what MCP servers log, and at the end the result. Leaving the loop cancels the execution.
    *
-   * Whoever iterates decides on approvals, unless an `ApprovalClient` is connected: then that does.
+   * The iterating code decides on approvals, unless an `ApprovalClient` is connected: then that does.
    * The approval page may decide as well; the first decision counts. To leave a request to the page,
    * do nothing, or call `page.decide()`, which rejects it once nobody can be asked there any more.
    *
@@ -421,7 +421,7 @@ export class CodeExecutor implements AsyncDisposable {
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 
-  /** Runs code when it has its turn, which ends before the result is told. */
+  /** Runs code in its turn, which ends before the result is yielded. */
   async *#run(
     code: string,
     options: StreamOptions,
@@ -429,7 +429,9 @@ export class CodeExecutor implements AsyncDisposable {
     const { storeHistory, chunks = false, inputs: tellsInputs = false } = options;
     const signal = anySignal(options.signal, this.#closed.signal);
     using turn = await this.#kernel.turn(signal);
-    const inputs = new CodeInputs();
+    const inputs = new CodeInputs(code, (question) => {
+      this.#tools.runner.questionEnded(question);
+    });
     const execution: Run<RunEvent> = this.#kernel.prepare(code, {
       signal,
       storeHistory,

@@ -1,19 +1,33 @@
+import type { EndedQuestion } from "../approval/questions.ts";
 import type { Waiting } from "../base/time_budget.ts";
+import { sha256 } from "../json/digest.ts";
 import type { InputRequest, Run } from "../kernel/execution.ts";
 import type { ExecutionEvent } from "./options.ts";
 
-/** What happens while code runs, beside what it writes, and is told those who follow it. */
+/** What happens while code runs, apart from its output. */
 export type RunEvent = Exclude<ExecutionEvent, { readonly type: "chunk" | "result" | "note" }>;
 
 /**
- * The questions of one execution's code, each told after what the code wrote before it. There is one
- * at a time: where code forges more than can be told, the last one counts.
+ * The questions of one execution's code, each passed on after the output that precedes it. One is open
+ * at a time: if code forges more than can be passed on, the last one counts.
  */
 export class CodeInputs implements Waiting {
   readonly #watchers = new Set<(pending: number) => void>();
   #latest: InputRequest | undefined;
   #isTelling = false;
   #pending = 0;
+  readonly #code: string;
+  #codeHash: string | undefined;
+  readonly #onEnd: (question: EndedQuestion) => void;
+
+  /**
+   * @param code What is executed.
+   * @param onEnd Receives each question that has ended.
+   */
+  constructor(code: string, onEnd: (question: EndedQuestion) => void) {
+    this.#code = code;
+    this.#onEnd = onEnd;
+  }
 
   /** How many questions are open. */
   get pending(): number {
@@ -29,7 +43,20 @@ export class CodeInputs implements Waiting {
   /** Takes a question of an execution's code. */
   take(request: InputRequest, execution: Run<RunEvent>): void {
     this.#count(1);
-    request.closed.then(() => this.#count(-1));
+    const { prompt, isPassword } = request;
+    const time = new Date();
+    request.closed.then((end) => {
+      this.#count(-1);
+      this.#onEnd({
+        ...end,
+        kind: "input",
+        serverName: "ipybox",
+        toolName: isPassword ? "getpass" : "input",
+        arguments: { prompt },
+        codeHash: this.#codeHash ??= sha256(this.#code), // code can ask very often
+        time,
+      });
+    });
     this.#latest = request;
     if (!this.#isTelling) this.#tellLatest(execution);
   }

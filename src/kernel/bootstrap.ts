@@ -6,7 +6,7 @@ import { z } from "zod";
  */
 export type ShellGuard = "none" | "approval" | "escape";
 
-/** What the kernel is told once, before any code runs in it. */
+/** The kernel's configuration, sent once before any code runs in it. */
 export interface BootstrapConfig {
   /** Where code starts; the kernel's own working directory when it is not given. */
   readonly workingDir?: string;
@@ -43,7 +43,7 @@ const lookReply = z.object({
 /** What {@linkcode lookCode} gave, which code can forge. */
 export function lookAnswer(reply: unknown): string {
   const answer = lookReply.safeParse(reply);
-  if (!answer.success) throw new Error("The kernel did not look at the code");
+  if (!answer.success) throw new Error("The kernel could not analyze the code");
   return answer.data.user_expressions.look.data["text/plain"];
 }
 

@@ -349,6 +349,16 @@ export interface InputQuestion {
   readonly isPassword: boolean;
 }
 
+/** How a question of code ended, without the answer. */
+export interface InputEnd {
+  /** `"decline"` for the end of input, `"cancel"` if the question was withdrawn. */
+  readonly action: "accept" | "decline" | "cancel";
+  /** Who answered, if anybody did. */
+  readonly by: "application" | "terminal" | "cancelled";
+  /** Why it was withdrawn. */
+  readonly reason?: string;
+}
+
 /** More than a person reads before typing a line. */
 const MAX_PROMPT = 2000;
 
@@ -383,7 +393,7 @@ export class InputRequest implements InputQuestion {
   /** Whether to hide the answer while it is typed. */
   readonly isPassword: boolean;
   readonly #reply: (value: string) => void;
-  readonly #closed = Promise.withResolvers<void>();
+  readonly #closed = Promise.withResolvers<InputEnd>();
   readonly #withdrawn = new AbortController();
   #isOpen = true;
 
@@ -404,8 +414,8 @@ export class InputRequest implements InputQuestion {
     return this.#withdrawn.signal;
   }
 
-  /** Resolves once the question is answered or taken back. */
-  get closed(): Promise<void> {
+  /** Resolves, once the question is answered or withdrawn, with how. */
+  get closed(): Promise<InputEnd> {
     return this.#closed.promise;
   }
 
@@ -413,10 +423,11 @@ export class InputRequest implements InputQuestion {
    * Answers.
    *
    * @param text A line, without its end.
+   * @param by Where; for the audit log.
    * @returns Whether this answer counted: `false` after another one, or when it came too late.
    */
-  answer(text: string): boolean {
-    if (!this.#close()) return false;
+  answer(text: string, by: "application" | "terminal" = "application"): boolean {
+    if (!this.#close({ action: text === END_OF_INPUT ? "decline" : "accept", by })) return false;
     this.#reply(text);
     return true;
   }
@@ -436,7 +447,8 @@ export class InputRequest implements InputQuestion {
    * @param reason Why.
    */
   withdraw(reason: string): void {
-    if (this.#close()) this.#withdrawn.abort(new DOMException(reason, "AbortError"));
+    if (!this.#close({ action: "cancel", by: "cancelled", reason })) return;
+    this.#withdrawn.abort(new DOMException(reason, "AbortError"));
   }
 
   /** The code's words, safe to print on a terminal. */
@@ -444,10 +456,10 @@ export class InputRequest implements InputQuestion {
     return this.prompt.replace(UNPRINTABLE, " ").trim();
   }
 
-  #close(): boolean {
+  #close(end: InputEnd): boolean {
     if (!this.#isOpen) return false;
     this.#isOpen = false;
-    this.#closed.resolve();
+    this.#closed.resolve(end);
     return true;
   }
 }

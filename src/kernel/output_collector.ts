@@ -256,7 +256,7 @@ export class OutputCollector implements Disposable {
     try {
       return writeImage(data, this.#options.images) ?? null;
     } catch (error) {
-      // The result is worth more than one of its files, so the failure is told in the text.
+      // The result is worth more than one of its files, so the text reports the failure.
       this.#say(`An image could not be saved: ${messageOf(error)}`);
       return null;
     }

@@ -11,7 +11,7 @@ const encoder = new TextEncoder();
 
 /**
  * The file of a text that is too long to be kept in memory. A failure to write it does not throw,
- * as the result is worth more than its file, but is told in {@linkcode note}.
+ * as the result is worth more than its file, but {@linkcode note} reports it.
  */
 export class SpillFile implements Disposable {
   #file: Deno.FsFile | undefined;

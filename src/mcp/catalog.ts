@@ -124,7 +124,7 @@ export async function listAll(
   let cursor: string | undefined;
   let end = Infinity;
   for (let pages = 0; pages < MAX_PAGES && performance.now() < end; pages++) {
-    const raw = await ask(cursor === undefined ? {} : { cursor });
+    const raw = await ask({ cursor });
     const parsed = page.safeParse(raw).data;
     const listed = z.array(schema).safeParse(parsed?.[key]).data;
     if (parsed === undefined || listed === undefined) malformed(method);

@@ -11,7 +11,7 @@ export interface ServerLogMessage {
   readonly data: unknown;
 }
 
-/** A folder or file that servers are told to work with. */
+/** A folder or file that servers should work in. */
 export interface Root {
   /** Its `file:` address. */
   readonly uri: string;
@@ -56,7 +56,7 @@ export interface ServerHooks {
   readonly elicit?:
     | ((question: ElicitationQuestion, signal: AbortSignal) => Promise<ElicitationAnswer>)
     | undefined;
-  /** Asks a model. Without it, the server is told that there is none. */
+  /** Asks a model. Without it, the server sees no sampling capability. */
   readonly sample?: SamplingHandler;
   /** Where the server is to work. Without it, the server is not told. */
   readonly roots?: readonly Root[];

@@ -95,7 +95,7 @@ export async function launchStdio(
   }
   const folder = await makeFolder();
   const openReads = wanted.sandbox === "srt";
-  // Whoever writes `srt` into a command line means its paths as srt does.
+  // Paths in a command line with `srt` are meant as srt reads them.
   const cwd = given ?? (openReads ? await Deno.realPath(base) : folder);
   const args = argumentsIn(cwd, base, { wanted, folder });
   const program = {

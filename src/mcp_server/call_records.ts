@@ -19,7 +19,7 @@ export const callRecordSchema = z.object({
 /** See {@linkcode callRecordSchema}. */
 export type CallRecord = z.infer<typeof callRecordSchema>;
 
-/** How many calls of a cell are told: a loop makes thousands. */
+/** How many calls of a cell are listed: a loop makes thousands. */
 const MAX_RECORDS = 50;
 
 /** How calls end that were done: of shell commands no more is known than that they may run. */

@@ -166,10 +166,10 @@ export class CellRun {
     if (request === undefined) return;
     this.#questions = this.#questions.filter((waiting) => waiting !== request);
     try {
-      request.answer(answer);
+      request.answer(answer, "elicitation");
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;
-      request.decline();
+      request.answer({ action: "decline" }, "elicitation");
     }
   }
 

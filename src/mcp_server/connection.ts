@@ -12,7 +12,7 @@ import { registerUnregister } from "./tools/unregister.ts";
 
 /** Options of {@linkcode serverFor}. */
 export interface ServerForOptions {
-  /** The version that the client is told. */
+  /** The version that the client receives. */
   readonly version: string;
   /** Whether tools say that they take the argument `session`. */
   readonly sessionArgument?: boolean;

@@ -19,7 +19,7 @@ export interface McpHttpServerOptions extends McpServerOptions, HttpSessionsOpti
    */
   port?: number;
   /**
-   * The address to listen at. Whoever can reach it and has a token can execute code.
+   * The address to listen at. Clients that can reach it and have a token can execute code.
    *
    * @default {"127.0.0.1"}
    */

@@ -80,8 +80,9 @@ export class PageAsker {
     let why: string | undefined;
     await this.#leave(request, (instruction) => {
       why = unasked(isUnasked) + instruction;
-      if (request instanceof ElicitationRequest) request.decline();
-      else void request.reject(why);
+      if (request instanceof ElicitationRequest) {
+        request.answer({ action: "decline" }, "approval_unavailable");
+      } else void request.reject(why);
     });
     return why;
   }

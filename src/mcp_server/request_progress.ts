@@ -2,9 +2,9 @@ import type { Logger } from "../base/log.ts";
 import type { ServerContext } from "./sdk.ts";
 import type { Session, SessionParts } from "./session.ts";
 
-/** How often a change is told at most: a person cannot read faster. */
+/** How often a change is reported at most: a person cannot read faster. */
 const INTERVAL_MS = 250;
-/** How often something is told at least: clients give up a request that they hear nothing of. */
+/** How often progress is reported at least: clients abandon a request without progress. */
 const HEARTBEAT_MS = 5000;
 const MAX_MESSAGE = 200;
 
@@ -34,7 +34,7 @@ export class Preparation implements Work {
     this.#activity = activity;
   }
 
-  /** The session's kernel; until it is there, its start is what is told. */
+  /** The session's kernel; until it is there, its start is reported. */
   async kernel(): Promise<SessionParts> {
     this.#awaitsKernel = true;
     try {
@@ -78,7 +78,7 @@ export class RequestProgress implements Disposable {
   }
 
   /**
-   * Tells of a work from now on.
+   * Reports a work from now on.
    *
    * In the older era a request stays open while its client asks its user, so who told of it before
    * continues: its numbers must increase.
@@ -91,7 +91,7 @@ export class RequestProgress implements Disposable {
     return before;
   }
 
-  /** Tells of another work from now on. */
+  /** Reports another work from now on. */
   follow(work: Work): void {
     this.#work = work;
     this.#startedAt = performance.now();

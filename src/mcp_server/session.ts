@@ -78,7 +78,7 @@ export interface McpServerOptions
    * @default {false} the text alone
    */
   structured?: boolean;
-  /** The version that clients are told. */
+  /** The version that clients receive. */
   version?: string;
 }
 
@@ -156,7 +156,7 @@ export class Session implements AsyncDisposable {
     return this.#parts;
   }
 
-  /** Note changes in the audit log, beside the calls of executed code. */
+  /** The observers that note changes in the audit log, like the calls of executed code. */
   async observers(): Promise<readonly CallObserver[]> {
     const log = await this.#auditLog();
     return log === false ? [] : [new AuditTrail(log)];
@@ -241,7 +241,7 @@ export class Session implements AsyncDisposable {
     return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
   }
 
-  /** Tells that there are other servers, and so other resources. */
+  /** Announces that the servers, and so the resources, have changed. */
   async serversChanged(): Promise<void> {
     await Promise.all([...this.#listeners].map((listener) => listener()));
   }
@@ -250,8 +250,8 @@ export class Session implements AsyncDisposable {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
     await this.#announced?.[Symbol.asyncDispose]();
-    await this.#filled?.catch(() => {}); // it ends now; who waited for it was told
-    const parts = await this.#parts?.catch(() => undefined); // its error has been told
+    await this.#filled?.catch(() => {}); // it ends now; its callers got the error
+    const parts = await this.#parts?.catch(() => undefined); // its callers got the error
     await parts?.executor[Symbol.asyncDispose]();
     const audit = await this.#audit?.catch(() => undefined); // its callers got the error
     await audit?.[Symbol.asyncDispose]();

@@ -83,7 +83,7 @@ export class ManagedProcess implements AsyncDisposable {
 
   /**
    * Its standard input and output. Writing rejects once it has ended; reading gives what it wrote to
-   * its end. Whoever does not want the output leaves it alone; stopping discards it.
+   * its end. Unread output is discarded when the process stops.
    */
   get pipes(): ByteStream {
     return this.#pipes;

@@ -172,7 +172,6 @@ const configSchema = table.extend({
   pip: table.optional(),
 });
 
-type UvTable = z.infer<typeof table>;
 type UvConfig = z.infer<typeof configSchema>;
 
 /** Reads what uv is configured to: by `uv.toml` files and by `UV_…` variables, which count more. */

@@ -8,7 +8,7 @@ import { findPrograms, programOf } from "../process/program.ts";
 import { type ProgramEnd, runProgram } from "../process/run_program.ts";
 
 /** The least version of Python that runs kernels. */
-export const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
+const MINIMUM_PYTHON: readonly [number, number] = [3, 10];
 
 /** What {@linkcode inspectInterpreter} found. */
 export interface Interpreter {

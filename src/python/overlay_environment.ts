@@ -8,7 +8,7 @@ import type { PythonEnvironment } from "./managed.ts";
  * listed, upgraded and removed like anything else that pip or uv installs.
  */
 export interface OverlayEnvironment {
-  /** Its interpreter. Whoever may write to the environment can replace it. */
+  /** Its interpreter. Anything that may write to the environment can replace it. */
   readonly executable: string;
   /** The folder of its packages. */
   readonly sitePackages: string;
@@ -65,7 +65,7 @@ async function isIntact(
 }
 
 /** Where the parts of a virtual environment are, whether it is there or not. */
-export function overlayIn(folder: string, python: PythonEnvironment): OverlayEnvironment {
+function overlayIn(folder: string, python: PythonEnvironment): OverlayEnvironment {
   return {
     executable: join(folder, "bin", "python"),
     sitePackages: sitePackagesOf(folder, python),

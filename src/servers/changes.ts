@@ -87,7 +87,7 @@ export class ToolChanges implements AsyncDisposable {
         await renew(serverName);
       } catch (error) {
         if (this.#renew === undefined) return; // it was given up
-        this.#log.warn(`Cannot follow the tools of MCP server "${serverName}": ${error}`);
+        this.#log.warn(`Cannot update the API of MCP server "${serverName}": ${error}`);
       }
     }
   }

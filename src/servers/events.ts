@@ -4,11 +4,16 @@ import type { ApprovalCall, ApprovalKind } from "../approval/request.ts";
 import type { Logger } from "../base/log.ts";
 import { RateLimit } from "../base/rate_limit.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
-import { sealObject, toExact } from "../json/exact.ts";
+import { type ExactObject, sealObject, toExact } from "../json/exact.ts";
 import type { ServerHooks } from "../mcp/hooks.ts";
 import type { ElicitationAnswer, ElicitationQuestion } from "../mcp/questions.ts";
 import type { ToolChanges } from "./changes.ts";
-import type { ElicitationChannel, ElicitationSource } from "../approval/questions.ts";
+import type {
+  ElicitationChannel,
+  ElicitationSource,
+  EndedQuestion,
+  QuestionEnd,
+} from "../approval/questions.ts";
 
 /** A tool call is under way, and its server says how far it is. */
 export interface ProgressEvent {
@@ -52,7 +57,7 @@ export interface ToolsChangedEvent {
   readonly serverName: string;
 }
 
-/** What MCP servers tell while they work. */
+/** What MCP servers report while they work. */
 export type ServerEvent = ProgressEvent | LogEvent | ToolsChangedEvent;
 
 /** A tool call, a request for a resource or a shell command has begun. */
@@ -120,7 +125,7 @@ export class ServerEvents {
   }
 
   /**
-   * Tells all who watch.
+   * Notifies all watchers.
    *
    * @param event What happened.
    */
@@ -141,7 +146,7 @@ export class ServerEvents {
   }
 
   /**
-   * Tells all who follow calls.
+   * Notifies all followers of calls.
    *
    * @param event What happened.
    */
@@ -204,7 +209,7 @@ export class CallEvents implements CallObserver {
   }
 }
 
-/** Who takes what servers say. */
+/** Options of {@linkcode ServerMessages}. */
 interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "roots"> {
   /** Receives logs and changed tools. */
   readonly events: ServerEvents;
@@ -214,20 +219,22 @@ interface ServerMessagesOptions extends Pick<ToolRunnerOptions, "sampling" | "ro
   readonly elicitations: ElicitationChannel;
   /** Says which questions are declined without asking. */
   readonly gate: ApprovalGate;
-  /** Receives those. */
+  /** Receives each question when it has ended. */
+  readonly questionEnded: (question: EndedQuestion) => void;
+  /** Receives why questions were not answered. */
   readonly log: Logger;
 }
 
-/** Takes what servers tell and ask of their own accord, and brings it to those whom it is for. */
+/** Passes on what servers report and ask, to the application and to the person who answers. */
 export class ServerMessages {
   readonly #options: ServerMessagesOptions;
 
-  /** @param options Who takes what they say. */
+  /** @param options The recipients. */
   constructor(options: ServerMessagesOptions) {
     this.#options = options;
   }
 
-  /** Makes what a connection to a server needs. */
+  /** The callbacks of a connection to a server. */
   hooks(serverName: string): ServerHooks {
     const { events, changes, sampling, roots } = this.#options;
     return {
@@ -252,14 +259,34 @@ export class ServerMessages {
     question: ElicitationQuestion,
     signal: AbortSignal,
   ): Promise<ElicitationAnswer> {
-    const { events, elicitations, gate, log } = this.#options;
+    const { events, elicitations, gate, log, questionEnded } = this.#options;
     const source = { serverName, callId: events.onlyCall(serverName) };
-    const denial = gate.judge(questionCall(source, question));
-    if (denial === undefined) return await elicitations.ask(source, question, signal);
-    const { reason = "Denied by the approval policy" } = denial;
-    log.debug(`Declined a question from MCP server "${serverName}": ${reason}`);
-    return { action: "decline" };
+    const call = questionCall(source, question);
+    const time = new Date();
+    const denial = gate.judge(call);
+    const { answer, end } = denial === undefined
+      ? await elicitations.ask(source, question, signal)
+      : declined(denial.reason);
+    if (end.reason !== undefined) {
+      log.debug(`No answer to a question from MCP server "${serverName}": ${end.reason}`);
+    }
+    questionEnded({ ...call, ...end, kind: "elicitation", arguments: notedArguments(call), time });
+    return answer;
   }
+}
+
+/** How a question ends that the policy denies. */
+function declined(reason = "Denied by the approval policy"): {
+  readonly answer: ElicitationAnswer;
+  readonly end: QuestionEnd;
+} {
+  const answer = { action: "decline" } as const;
+  return { answer, end: { ...answer, by: "policy", reason } };
+}
+
+/** What is noted of a question. The rest of an address may open something once. */
+function notedArguments({ arguments: args }: ApprovalCall): ExactObject {
+  return typeof args.url === "string" ? { ...args, url: new URL(args.url).origin } : args;
 }
 
 /** A server's question as policies see it. */

@@ -39,7 +39,7 @@ interface ToolShape {
 
 /** A text that is longer is not parsed again for its shape. */
 const MAX_TEXT = 2 ** 19;
-/** How many characters of results are looked at: so many at once, and so many a second. */
+/** How many characters of results are analyzed: the burst, and the rate per second. */
 const BURST = 2 ** 22;
 const PER_SECOND = 2 ** 18;
 /** What looking at a result takes that is parsed already. */
@@ -82,7 +82,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
     if (!this.#gathering.isSet) this.#gathering.set(GATHER_MS);
   }
 
-  /** Writes down what is not written yet. What cannot be written is told to the log. */
+  /** Writes down what is not written yet. Failures are logged. */
   async flush(): Promise<void> {
     this.#gathering.unset();
     using _turn = await this.#writing.acquire();
@@ -96,7 +96,7 @@ export class ResultShapes implements CallObserver, AsyncDisposable {
       await write(this.#folder, [...all.values()]);
       this.#failed = false;
     } catch (error) {
-      if (!this.#failed) this.#log.warn(`Cannot save what results are like: ${error}`);
+      if (!this.#failed) this.#log.warn(`Cannot save the observed result types: ${error}`);
       this.#failed = true;
     }
   }

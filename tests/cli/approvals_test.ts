@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { auditedQuestions } from "../support/audited_questions.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
@@ -58,6 +59,9 @@ Deno.test("ipybox approvals asks at a terminal what a client cannot ask", async 
   await host[Symbol.asyncDispose]();
   const { code, output } = await terminal;
 
+  assertEquals(await auditedQuestions(workspace.path), [
+    "raw.elicitation/create elicitation application accept",
+  ]);
   assertEquals(code, 0, output);
   assertStringIncludes(output, "raw.count()");
   assertStringIncludes(output, "register_mcp_server");

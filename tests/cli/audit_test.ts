@@ -66,15 +66,28 @@ Deno.test("ipybox audit tells how calls ended, and which have no outcome", async
       status: "approval_rejected",
       durationMs: 12,
     });
+    await log.append({
+      id: "asked",
+      time: new Date(4),
+      kind: "elicitation",
+      server: "s",
+      tool: "elicitation/create",
+      arguments: {},
+      decision: "deny",
+      by: "page",
+      status: "cancel",
+      durationMs: 1500,
+    });
   }
   const { stdout } = await ipybox(["audit"], { cwd, env: { TZ: "Africa/Cairo" } });
   assertEquals(stdout.trimEnd().split("\n"), [
     '1970-01-01 02:00:00  ok        s.t({"n":1,"text":"\\u001b[2J"})  1 ms  (policy)',
     "1970-01-01 02:00:00  no end    s.t({})  (approver after 2.5 s)",
     "1970-01-01 02:00:00  refused   s.t({})  (approver after 12 ms: no)",
+    "1970-01-01 02:00:00  cancel    s.elicitation/create({})  1.5 s  (page)",
   ]);
   const verified = await ipybox(["audit", "--verify"], { cwd });
-  assertEquals(verified.stdout, "4 lines are intact, calls without an outcome: 1\n");
+  assertEquals(verified.stdout, "5 lines are intact, calls without an outcome: 1\n");
   const verdict = JSON.parse((await ipybox(["audit", "--verify", "--json"], { cwd })).stdout);
   assertEquals([verdict.ok, verdict.unfinished], [true, 1]);
 });

@@ -1,5 +1,7 @@
 import { assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
 import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
+import { auditedQuestions } from "../support/audited_questions.ts";
+import { until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
 import { CLIENT_KINDS, McpHost } from "../support/mcp_client.ts";
 import { RAW, workspaceWithServer } from "../support/mcp_workspace.ts";
@@ -186,6 +188,12 @@ for (const kind of CLIENT_KINDS) {
     }]);
     // A refusal within 0.4 s, which nobody has read, is left to the page: a note may follow.
     assertMatch(second, /^\[{"action":"decline"}\]/);
+    await until(
+      "the first question is noted",
+      async () =>
+        (await auditedQuestions(workspace.path))[0] ===
+          "raw.elicitation/create elicitation elicitation accept",
+    );
     const message = String(seen[0]?.message);
     assertStringIncludes(message, 'The MCP server "raw" asks:\n\n    | Who is it?');
     assertStringIncludes(message, "\\u202e"); // nothing turns the direction of what is read

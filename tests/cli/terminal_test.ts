@@ -1,5 +1,6 @@
 import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ServerRegistry } from "../../src/servers/registry.ts";
+import { auditedQuestions } from "../support/audited_questions.ts";
 import { rawServer } from "../support/mcp.ts";
 import { untilNoneWith } from "../support/processes.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -33,6 +34,7 @@ interface Case {
   readonly code: number;
   readonly shown: readonly string[];
   readonly hidden?: readonly string[];
+  readonly audited?: readonly string[];
 }
 
 const cases: readonly Case[] = [
@@ -171,6 +173,7 @@ const cases: readonly Case[] = [
     ],
     code: 0,
     shown: ['"content":{"name":"Ada","age":36}'],
+    audited: ["raw.elicitation/create elicitation terminal accept"],
   },
   {
     name: "Ctrl-D refuses",
@@ -216,7 +219,7 @@ const cases: readonly Case[] = [
   },
 ];
 
-for (const { name, calls, script, code, shown, hidden = [] } of cases) {
+for (const { name, calls, script, code, shown, hidden = [], audited = [] } of cases) {
   Deno.test(`ipybox run at a terminal: ${name}`, async () => {
     await using workspace = await workspaceWithServer();
 
@@ -225,6 +228,7 @@ for (const { name, calls, script, code, shown, hidden = [] } of cases) {
     assertEquals(end.code, code, end.output);
     for (const text of shown) assertStringIncludes(end.output, text);
     for (const text of hidden) assert(!end.output.includes(text), end.output);
+    assertEquals(await auditedQuestions(workspace.path), audited);
     await untilNoneWith(workspace.path);
   });
 }

@@ -251,7 +251,7 @@ const REMEMBERING: readonly (readonly [answer: unknown, outcome: string, again: 
   [
     { approved: true, remember: { scope: "cell", match: "tool" } },
     "The approver's answer cannot be used: Cannot remember this decision for " +
-    '"cell": possible is session',
+    '"cell": use session',
     true,
   ],
   [{ approved: true, remember: { scope: "ever", match: "tool" } }, MALFORMED, true],

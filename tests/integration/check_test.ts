@@ -114,7 +114,7 @@ Deno.test("names that nothing has set stop a cell, and no others do", async (t) 
         "    x = 1 + issue_cuont",
         "            ^^^^^^^^^^^",
         "NameError: name 'issue_cuont' is not defined. Did you mean: 'issue_count'?",
-        "[ipybox] Found before the code ran: none of it ran, and no tool was called",
+        "[ipybox] Found before the code ran: nothing was executed, and no tool was called",
       ].join("\n"),
     );
     assertEquals([error?.ename, error?.text], ["NameError", null]);

@@ -1,9 +1,16 @@
-import { assert, assertEquals, assertInstanceOf, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertInstanceOf,
+  assertMatch,
+  assertStringIncludes,
+} from "@std/assert";
 import { settledWithin } from "../../src/base/signals.ts";
 import { CodeExecutionError } from "../../src/base/errors.ts";
 import type { CodeExecutor } from "../../src/executor/code_executor.ts";
 import type { InputRequest } from "../../src/kernel/execution.ts";
-import { TestExecutor } from "../support/executor.ts";
+import { auditedQuestions } from "../support/audited_questions.ts";
+import { TestExecutor, until } from "../support/executor.ts";
 import { rejection } from "../support/kernel.ts";
 import { stepsOf } from "../support/steps.ts";
 
@@ -52,6 +59,32 @@ print([input("a? "), getpass.getpass("b? "), input()])`;
       request.answer("3");
     });
     assertEquals(next, "3");
+  });
+
+  await step("the audit log says how questions ended, and not what was typed", async () => {
+    const before = (await auditedQuestions(test.workspace)).length;
+    const code = `import getpass
+input("a? "), getpass.getpass("b? ")
+try: input("c? ")
+except EOFError: pass
+input("d? ")`;
+    const failed = await rejection(follow(executor, code, (request) => {
+      if (request.prompt === "c? ") request.end();
+      else if (request.prompt === "d? ") executor.interrupt();
+      else request.answer("s3cret");
+    }));
+    assertInstanceOf(failed, CodeExecutionError);
+    const rows = async () => (await auditedQuestions(test.workspace)).slice(before);
+    await until("all is written", async () => (await rows()).length === 4);
+    assertEquals(await rows(), [
+      "ipybox.input input application accept",
+      "ipybox.getpass input application accept",
+      "ipybox.input input application decline",
+      "ipybox.input input cancelled cancel",
+    ]);
+    const text = await Deno.readTextFile(`${test.workspace}/.ipybox/audit.jsonl`);
+    assert(!text.includes("s3cret"), text);
+    assertMatch(text, /"codeHash":"[0-9a-f]{64}","kind":"input"/);
   });
 
   await step("the time limit stands still while a person types", async () => {

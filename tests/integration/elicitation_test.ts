@@ -10,6 +10,7 @@ import { PolicyRules } from "../../src/approval/rules/rules.ts";
 import { ToolRunner, type ToolRunnerOptions } from "../../src/calls/runner.ts";
 import { fixtureServer, npmServer, rawServer, startHttpServer } from "../support/mcp.ts";
 import { testPython } from "../support/python.ts";
+import { auditedQuestions } from "../support/audited_questions.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 const QUESTION = {
@@ -54,6 +55,50 @@ Deno.test("a form reaches the application, with its server, and the answer is ch
 Deno.test("a question is declined when nobody listens", async () => {
   await using runner = await start();
   assertEquals(await ask(runner, QUESTION), [{ action: "decline" }]);
+});
+
+Deno.test("the audit log says how each question ended, and not what was answered", async () => {
+  await using folder = await TempFolder.create();
+  const workspace = folder.path;
+  const denying = { ...QUESTION, message: "forbidden" };
+  const url = {
+    mode: "url",
+    message: "Open",
+    url: "https://x.example/in?once=0ne",
+    elicitationId: "1",
+  };
+  {
+    const approval = rules({
+      effect: "deny",
+      kind: "elicitation",
+      arguments: { "/message": "forbidden" },
+    });
+    await using runner = await start({ workspace, approval, approvalTimeoutMs: 500 });
+    await ask(runner, QUESTION); // nobody is there
+    await ask(runner, denying);
+    using _answerer = runner.elicitations.attach((request) => {
+      const { question } = request;
+      if (question.kind === "url") request.decline();
+      else if (question.message !== "silence") request.accept({ name: "s3cret" });
+    });
+    await ask(runner, QUESTION);
+    await ask(runner, url, 1);
+    await ask(runner, { ...QUESTION, message: "silence" });
+  }
+  const asked = "raw.elicitation/create elicitation";
+  assertEquals(await auditedQuestions(workspace), [
+    `${asked} approval_unavailable decline`,
+    `${asked} policy decline`,
+    `${asked} application accept`,
+    `${asked} application decline`,
+    `${asked} approval_timeout cancel`,
+  ]);
+  const lines = (await Deno.readTextFile(`${workspace}/.ipybox/audit.jsonl`)).split("\n");
+  const text = lines.filter((line) => line.includes('"kind":"elicitation"')).join("\n");
+  assert(!text.includes("s3cret") && !text.includes("0ne"), text);
+  assertMatch(text, /"callId":"[0-9a-f-]{36}"/);
+  assertMatch(text, /"mode":"form".*"fields":\["name"\]/);
+  assert(text.includes('"url":"https://x.example"'), text);
 });
 
 Deno.test("a question is cancelled when nobody answers in time, or whoever was asked leaves", async () => {

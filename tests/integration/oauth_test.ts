@@ -166,7 +166,7 @@ Deno.test("where the server refuses what a login gave, that is the end", async (
     McpConnectionError,
   );
 
-  assertMatch(error.message, /rejects the login that was just made/);
+  assertMatch(error.message, /rejected the login that was just made/);
   assertEquals(shown.length, 1);
 });
 

@@ -5,6 +5,7 @@ import type { Page } from "playwright-core";
 import { silentLogger } from "../../src/base/log.ts";
 import { abortable } from "../../src/base/signals.ts";
 import { ToolServer } from "../../src/calls/tool_server.ts";
+import { auditedQuestions } from "../support/audited_questions.ts";
 import { openPage, untilReady, untilWaiting } from "../support/approval_page.ts";
 import { browserTest } from "../support/browser.ts";
 import { layoutFaults } from "../support/in_page.js";
@@ -125,6 +126,9 @@ browserTest(
       const text = await Deno.readTextFile(`${folder.path}/.ipybox/${name}`);
       assert(!text.includes("s3cret"), name);
     }
+    assertEquals(await auditedQuestions(folder.path), [
+      "raw.elicitation/create elicitation page accept",
+    ]);
     assertEquals(browser.problems.filter((problem) => !problem.includes("422")), []);
   },
 );

@@ -11,7 +11,7 @@ import { ElicitationRequest } from "../../src/approval/questions.ts";
 import { ApprovalRequest } from "../../src/approval/request.ts";
 import { parseAnswer, parseServerMessage, readAnswer } from "../../src/approval/wire.ts";
 import { readChainLine } from "../../src/approval/audit/file.ts";
-import { redactText } from "../../src/approval/audit/redact.ts";
+import { redactArguments } from "../../src/approval/audit/redact.ts";
 import { ConfigError, ToolCallError } from "../../src/base/errors.ts";
 import { parseExact, sealObject, stringifyExact } from "../../src/json/exact.ts";
 import { parseDocument } from "../../src/json/document.ts";
@@ -198,7 +198,7 @@ const TEXTS: Readonly<Record<string, Parser<string>>> = {
   },
   "texts of outputs": { parse: collapseCarriageReturns, seeds: ["a\rb\b\b\r\nc"] },
   "secrets in texts": {
-    parse: redactText,
+    parse: (text: string) => redactArguments({ text }, {}),
     seeds: ['--token abc password=\\"x\\" https://a:b@c bearer x -----BEGIN PRIVATE KEY-----'],
   },
   "invisible texts": { parse: visible, seeds: ["a\u202e\u{e0041}\u200db\x1b[2J"] },

@@ -202,7 +202,7 @@ Deno.test("a login at the page of another service does not go to the server that
     });
     assertEquals([shown, tokenRequests], [[], 0]);
     assert(message.includes(`its login page belongs to ${new URL(page).host}, but`), message);
-    assertMatch(message, /would go to 127\.0\.0\.1:\d+: if you trust that .*--issuer/);
+    assertMatch(message, /would go to 127\.0\.0\.1:\d+: if you trust that host .*--issuer/);
   }
 });
 

@@ -10,8 +10,10 @@ export interface AuditEntry {
   readonly time: Date;
   /** The SHA-256 of the code that made it, as far as that is known. */
   readonly codeHash?: string;
-  /** What asked, as in `ApprovalRequest.kind`. */
+  /** What asked, as in `ApprovalRequest.kind`, or `"input"` for code that asked a person. */
   readonly kind: string;
+  /** The call during which a server asked a person. */
+  readonly callId?: string;
   /** The registered server. */
   readonly server: string;
   /** The tool. */
@@ -24,16 +26,16 @@ export interface AuditEntry {
   readonly arguments: ExactObject;
   /** The arguments that an approver put in their place. */
   readonly edited?: ExactObject;
-  /** The decision; absent if the call failed before it. */
+  /** The decision; absent if the call failed before it. A question that was answered is allowed. */
   readonly decision?: "allow" | "deny";
-  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did. */
+  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did. Who answered. */
   readonly by?: string;
   /** The rule, what is remembered, or the approver's reason. */
   readonly reason?: string;
   /** How long the decision took, in milliseconds. */
   readonly waitMs?: number;
   /**
-   * How it ended: `"ok"`, or the type of the error. Absent in the line that is written before a call
+   * How it ended: `"ok"`, the type of the error, or what became of a question. Absent in the line that is written before a call
    * is sent; an {@linkcode AuditOutcome} follows that one.
    */
   readonly status?: string;
@@ -64,6 +66,7 @@ export function entryFields(entry: AuditEntry, options: RedactOptions): Fields {
     id: entry.id,
     codeHash: entry.codeHash,
     kind: entry.kind,
+    callId: entry.callId,
     server: boundedName(entry.server),
     tool: boundedName(entry.tool),
     serverHash: entry.serverHash,

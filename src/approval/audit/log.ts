@@ -50,7 +50,7 @@ interface Waiting {
 const BATCH = 100;
 /** How long outcomes wait for company: nobody waits for them, and each write takes its time. */
 const GATHER_MS = 20;
-/** How long requests are counted before a line tells of them. */
+/** How long requests are counted before a line reports them. */
 const COUNT_MS = 30_000;
 
 /**
@@ -142,8 +142,7 @@ export class AuditLog implements AsyncDisposable {
   }
 
   /**
-   * Adds the line of an outcome, soon. Does not wait and does not fail: what cannot be written is told
-   * to the log.
+   * Adds the line of an outcome, soon. Does not wait and does not fail: failures are logged.
    *
    * @param outcome How a request ended whose line has no status.
    */
@@ -155,7 +154,7 @@ export class AuditLog implements AsyncDisposable {
 
   /** Waits until all is written, or could not be. */
   async flush(): Promise<void> {
-    await this.#key?.catch(() => {}); // who waits for it before us is told, and continues before us
+    await this.#key?.catch(() => {}); // those who awaited it first handle its error
     this.#addSummary();
     if (this.#waiting.length > 0) this.#begin();
     while (this.#writing !== undefined) await this.#writing;
@@ -195,7 +194,7 @@ export class AuditLog implements AsyncDisposable {
   }
 
   async #writeAll(): Promise<void> {
-    await Promise.resolve(); // what is added in the same turn is written at once
+    await Promise.resolve(); // lines added in the same turn are written together
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, BATCH);
       const done = await this.#write(batch.map(({ text }) => text));
@@ -225,9 +224,9 @@ export class AuditLog implements AsyncDisposable {
 
 /** Some 3 MB a day for each budget. */
 const PER_SECOND = 32;
-/** So many bytes at once of refusals in full, and of the kinds of what was counted. */
+/** The burst, in bytes, of refusals in full and of the kinds of counted requests. */
 const SMALL_BURST = 2 ** 18;
-/** So many bytes at once of calls that were allowed, with their arguments and then without. */
+/** The burst, in bytes, of allowed calls: with their arguments, then without. */
 const LARGE_BURST = 2 ** 24;
 /** What chaining adds to a line, and what the outcome of an allowed call takes. */
 const CHAINED_BYTES = 200;
@@ -281,7 +280,7 @@ export class FloodGuard {
     return undefined;
   }
 
-  /** Tells of what was counted, and begins again. */
+  /** Reports what was counted since the last summary. */
   takeSummary(): Fields | undefined {
     const span = this.#span;
     if (span === undefined) return undefined;

@@ -136,16 +136,12 @@ function textOf(value: ExactJson): string {
 }
 
 /** Whether the values of a name are secrets. */
-export function isSecretName(name: string, patterns: readonly string[] = []): boolean {
+function isSecretName(name: string, patterns: readonly string[] = []): boolean {
   const plain = name.toLowerCase().replace(/[^a-z0-9]/g, "");
   return SECRET_NAME.test(plain) || patterns.some((pattern) => matchesGlob(pattern, name) !== "no");
 }
 
 /** Leaves usual forms of secrets out of a text, and shortens one that is long. */
-export function redactText(text: string): string {
-  return withoutSecrets(text, new Marker(undefined));
-}
-
 function withoutSecrets(text: string, marker: Marker): string {
   if (text.length > MAX_REDACTED) {
     return `[cut: all of ${text.length} characters] ${marker.mark(text)}`;

@@ -1,5 +1,6 @@
 import { ToolCallError } from "../../base/errors.ts";
 import type { CallObserver, ObservedCall } from "../observed_call.ts";
+import type { EndedQuestion } from "../questions.ts";
 import type { AuditEntry } from "./entry.ts";
 import type { AuditLog } from "./log.ts";
 
@@ -32,6 +33,20 @@ export class AuditTrail implements CallObserver {
     if (noted.status !== undefined) return; // its caller does the rest
     const { id, status = "error", durationMs = 0 } = call;
     this.#log.appendOutcome({ id, time: new Date(), status, durationMs });
+  }
+
+  /** Notes a question of a server or of code. Nobody waits for that. */
+  asked(question: EndedQuestion): void {
+    const { serverName: server, toolName: tool, action: status, time } = question;
+    this.#log.append({
+      ...question,
+      id: crypto.randomUUID(),
+      server,
+      tool,
+      decision: status === "accept" ? "allow" : "deny",
+      status,
+      durationMs: Date.now() - time.getTime(),
+    });
   }
 }
 

@@ -320,7 +320,7 @@ class RequestBoard implements Disposable {
     const value = parseBody(answer);
     const open = this.#open.get(id);
     if (open === undefined) return "unknown";
-    const settle = readAnswer(open.request, value);
+    const settle = readAnswer(open.request, value, "page");
     if (settle === undefined) throw new TypeError("Not an answer to this request");
     const counted = settle();
     open.answers.push(counted);

@@ -123,8 +123,9 @@ export class ApprovalPage {
    */
   async decide(request: ApprovalRequest | ElicitationRequest): Promise<void> {
     const reject = () => {
-      if (request instanceof ElicitationRequest) request.decline();
-      else void request.reject(this.#desk.absence);
+      if (request instanceof ElicitationRequest) {
+        request.answer({ action: "decline" }, "approval_unavailable");
+      } else void request.reject(this.#desk.absence);
     };
     using _watch = this.onChange((state) => {
       if (state === "away") reject();

@@ -60,7 +60,7 @@ export class ConsentFile implements ConsentStore {
   }
 
   /**
-   * Opens the file of a workspace. One that is broken is told to the log, and nothing in it counts.
+   * Opens the file of a workspace. A broken file is logged and ignored.
    */
   static async open(workspace: string, log: Logger = silentLogger): Promise<ConsentFile> {
     const file = new ConsentFile(workspace, await OwnEntries.open(workspace, "consents"), log);

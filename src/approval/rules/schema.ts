@@ -62,7 +62,7 @@ export interface PolicyRule {
   readonly arguments?: Readonly<Record<string, ArgumentCondition>>;
   /** Patterns for simple shell commands. */
   readonly command?: string | readonly string[];
-  /** Why; code whose call is denied is told. */
+  /** The reason, which code receives when its call is denied. */
   readonly reason?: string;
 }
 

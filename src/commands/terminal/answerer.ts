@@ -3,7 +3,12 @@ import type { ElicitationRequest } from "../../approval/questions.ts";
 import { visible } from "../../approval/call_text.ts";
 import { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import { checkForm, type FormField, type FormValue } from "../../mcp/questions.ts";
+import {
+  checkForm,
+  type ElicitationAnswer,
+  type FormField,
+  type FormValue,
+} from "../../mcp/questions.ts";
 import type { RunActionOptions } from "../actions/code_action.ts";
 import type { CommandIo } from "../command.ts";
 import { foreignText, prose } from "../foreign_rows.ts";
@@ -31,7 +36,7 @@ export class TerminalAnswerer {
     const { question, serverName } = request;
     if (!this.#io.interactive) {
       this.#io.err(`Declined a question: there is no terminal to ask on. ${asked(request)}`);
-      request.decline();
+      request.answer({ action: "decline" }, "approval_unavailable");
       return;
     }
     const signal = anySignal(request.signal, this.#io.signal);
@@ -43,15 +48,24 @@ export class TerminalAnswerer {
       : `${asked(request)}Answer ${question.fields.length} fields? ` +
         `${visible(serverName)} gets what you type. [y/N] `;
     const answer = await this.#io.ask(consent, signal);
-    if (answer === null) return void request.cancel();
-    if (!isYes(answer)) return void request.decline();
-    if (question.kind === "url") return void request.accept();
-    const content = await this.#fill(request, question.fields, signal);
-    if (content === undefined) request.cancel();
-    else request.accept(content);
+    request.answer(await this.#answerTo(request, answer, signal), "terminal");
   }
 
-  /** Asks for each field until it is right; `undefined` where the person or the server gives up. */
+  /** What the person does who was asked whether to answer. */
+  async #answerTo(
+    request: ElicitationRequest,
+    consent: string | null,
+    signal: AbortSignal,
+  ): Promise<ElicitationAnswer> {
+    const { question } = request;
+    if (consent === null) return { action: "cancel" };
+    if (!isYes(consent)) return { action: "decline" };
+    if (question.kind === "url") return { action: "accept" };
+    const content = await this.#fill(request, question.fields, signal);
+    return content === undefined ? { action: "cancel" } : { action: "accept", content };
+  }
+
+  /** Asks for each field until it is right; `undefined` if the person cancels or the question is withdrawn. */
   async #fill(
     { serverName }: ElicitationRequest,
     fields: readonly FormField[],
@@ -126,7 +140,7 @@ function optionRows({ title }: { readonly title: string }, at: number): string {
     .map((row) => `${row}\n`).join("");
 }
 
-/** What was typed as a value of the field; what is none stays text, of which the check tells. */
+/** What was typed, as a value of the field. Invalid input stays text, which the check rejects. */
 function valueOf(field: FormField, typed: string): FormValue {
   switch (field.type) {
     case "text":

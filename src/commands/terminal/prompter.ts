@@ -1,7 +1,7 @@
 import { visible } from "../../approval/call_text.ts";
 import type { Mutex } from "../../base/mutex.ts";
 import { anySignal } from "../../base/signals.ts";
-import type { InputRequest } from "../../kernel/execution.ts";
+import { END_OF_INPUT, type InputRequest } from "../../kernel/execution.ts";
 import type { CommandIo } from "../command.ts";
 import { widthOf } from "../../base/terminal.ts";
 import { foreignText } from "../foreign_rows.ts";
@@ -34,8 +34,7 @@ export class TerminalPrompter {
     const { before, label, words } = promptOf(request, terminalSize().columns);
     this.#io.errText(before);
     const typed = await this.#io.enter({ label, words, isSecret: request.isPassword }, signal);
-    if (typed === null) request.end(); // of one that was taken back, this changes nothing
-    else request.answer(typed);
+    request.answer(typed ?? END_OF_INPUT, "terminal"); // changes nothing if it was withdrawn
   }
 }
 

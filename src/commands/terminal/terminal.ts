@@ -51,7 +51,7 @@ export class Terminal implements CommandIo, Disposable {
       writeAll(Deno.stdout, text);
     } catch (cause) {
       if (!(cause instanceof Deno.errors.BrokenPipe)) throw cause;
-      throw new StdoutClosedError("The reader of the output has gone", { cause });
+      throw new StdoutClosedError("The program that reads the output has exited", { cause });
     }
   }
 

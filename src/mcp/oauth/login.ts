@@ -130,7 +130,7 @@ function requireOwnPage(page: URL, { issuer, metadata }: Authority): void {
   if ([receiver, URL.parse(issuer)].some((own) => own !== null && isSameSite(own, page))) return;
   throw new OAuthHttpError(
     `its login page belongs to ${page.host}, but the login would go to ${receiver?.host}: if you trust ` +
-      "that with it, name its authorization server with --issuer",
+      "that host with the login, specify its authorization server with --issuer",
   );
 }
 

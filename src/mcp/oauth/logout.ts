@@ -87,7 +87,7 @@ interface RevocationContext {
   readonly signal: AbortSignal | undefined;
 }
 
-/** Revokes both tokens: some authorization servers end only the one that they are told. */
+/** Revokes both tokens: some authorization servers revoke only the one they receive. */
 async function revoke(login: Login, context: RevocationContext): Promise<boolean> {
   const fetchFn = oauthFetch(context.server, context.signal);
   const metadata = await discoverAuthorizationServerMetadata(login.issuer, { fetchFn });

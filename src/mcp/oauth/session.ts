@@ -117,7 +117,7 @@ export class OAuthSession {
     const again = before.filter((kind) => kind === challenge.kind).length;
     // What a refresh gave may be refused where a login helps, but not what a login gave.
     const isEnd = challenge.kind === "scope" || token === this.#given || again > 1;
-    if (again > 0 && isEnd) return this.#error("rejects the login that was just made");
+    if (again > 0 && isEnd) return this.#error("rejected the login that was just made");
     if (this.#token !== token) return undefined; // another request has got one
     try {
       await this.#getToken(refusal, anySignal(signal));

@@ -83,7 +83,7 @@ export class ModernHandlers implements AsyncDisposable {
       const response = await withErrorStatus(
         await owned.handler.fetch(signalled, { parsedBody: body }),
       );
-      const onGone = () => gone.abort(new DOMException("The client has gone", "AbortError"));
+      const onGone = () => gone.abort(new DOMException("The client disconnected", "AbortError"));
       return untilSent(response, { use, onGone });
     } catch (error) {
       use[Symbol.dispose]();
@@ -134,7 +134,7 @@ interface SessionToolsOptions {
 
 const OPEN = `
 Opens a session with its own kernel and folder. Returns its handle, which other tools take \
-as \`session\`. Calls without a session share one with everybody who has the same token.
+as \`session\`. Calls without a session share one with all clients that have the same token.
 
 An idle session is closed after a while: variables are lost, files stay in its folder.
 `.trim();

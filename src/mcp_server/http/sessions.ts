@@ -294,7 +294,7 @@ export class SessionPool implements AsyncDisposable {
     const own = registry.entries.filter(([name, params]) => registry.isOwn(name, params));
     const others = registry.names.filter((name) => !own.some(([other]) => other === name));
     if (others.length > 0) {
-      // Whoever serves others decides on servers, and not these.
+      // Only the operator decides on servers, not clients.
       log?.warn(
         `Not available in sessions because you have not registered them: ${others.join(", ")} in ` +
           `${registry.path}. See \`ipybox servers\`, then \`ipybox register\``,

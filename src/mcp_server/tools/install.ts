@@ -51,12 +51,12 @@ export function registerInstall(
         parameters: { package_name: text },
         question: host === undefined ? undefined : {
           description:
-            `Install this Python package from a Git repository? Its installation, in a ` +
-            `sandbox, can reach ${host}:\n\n${foreignBlock([text])}`,
+            `Install this Python package from a Git repository? Its installation runs in a ` +
+            `sandbox that can reach ${host}:\n\n${foreignBlock([text])}`,
           what: "Installing from a Git repository",
           byHand: "Ask the user, or install a package from the package index instead",
           effect:
-            `Installs from a Git repository. The installation, in a sandbox, can reach ${host}`,
+            `Installs from a Git repository. The installation runs in a sandbox that can reach ${host}`,
         },
       };
       return await makeChange(change, { session, server, ctx, work, progress }, async () => {

@@ -150,7 +150,7 @@ class _Run:
         if schema is True:
             return _Verdict()
         if schema is False:
-            return _Verdict(f"nothing is allowed {_at(path)}")
+            return _Verdict(f"no value is allowed {_at(path)}")
         self._steps += 1
         if self._steps > self._MAX_STEPS:
             raise _Unfinished
@@ -271,12 +271,12 @@ class _Run:
         if "anyOf" in schema:
             fitting = self._fitting(self.check, value, schema["anyOf"], path, out)
             if not fitting:
-                out.problem = f"none of the alternatives of 'anyOf' fits {_at(path)}"
+                out.problem = f"no alternative of 'anyOf' matches {_at(path)}"
                 return
         if "oneOf" in schema:
             fitting = self._fitting(self._turn, value, schema["oneOf"], path, out)
             if fitting != 1:
-                out.problem = f"{fitting} alternatives of 'oneOf' fit instead of one {_at(path)}"
+                out.problem = f"{fitting} alternatives of 'oneOf' match instead of one {_at(path)}"
                 return
         if "not" in schema and not self._turn(value, schema["not"], path).problem:
             out.problem = f"'not' forbids the value {_at(path)}"
@@ -357,16 +357,16 @@ def _scalar_problem(value: Any, schema: dict[str, Any], path: str) -> str | None
         if not any(_TYPES[name](value) for name in names):
             return f"the value should be of type {' or '.join(names)} {_at(path)}"
     if "enum" in schema and not any(json_equal(value, allowed) for allowed in schema["enum"]):
-        return f"the value is none of those allowed {_at(path)}"
+        return f"the value is not one of those allowed {_at(path)}"
     if _is_number(value):
         return _number_problem(value, schema, path)
     if isinstance(value, str) and not _fits(len(value), schema, "minLength", "maxLength"):
-        return f"the string is too short or too long {_at(path)}"
+        return f"the string's length is out of range {_at(path)}"
     if is_array(value):
         if not _fits(len(value), schema, "minItems", "maxItems"):
-            return f"there are too few or too many items {_at(path)}"
+            return f"the number of items is out of range {_at(path)}"
         if "uniqueItems" in schema and len(set(map(json_key, value))) != len(value):
-            return f"the items should differ {_at(path)}"
+            return f"the items should be unique {_at(path)}"
     if is_object(value):
         return _object_problem(value, schema, path)
     return None
@@ -389,7 +389,7 @@ def _number_problem(value: float, schema: dict[str, Any], path: str) -> str | No
 
 def _object_problem(value: dict[str, Any], schema: dict[str, Any], path: str) -> str | None:
     if not _fits(len(value), schema, "minProperties", "maxProperties"):
-        return f"there are too few or too many properties {_at(path)}"
+        return f"the number of properties is out of range {_at(path)}"
     missing = [name for name in schema.get("required", ()) if name not in value]
     for name, needed in schema.get("dependentRequired", {}).items():
         if name in value:

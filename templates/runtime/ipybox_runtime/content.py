@@ -237,4 +237,4 @@ def _decode(text: str) -> bytes:
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise ToolProtocolError(f"The server sent bad base64: {error}") from error
+        raise ToolProtocolError(f"The server sent invalid base64: {error}") from error

@@ -74,7 +74,7 @@ class _WithToolResult:
     def tool_result(self) -> ToolResult:
         """Everything that the tool sent: content blocks, images, the structured result as received."""
         if self._beside.result is None:
-            raise AttributeError("This result does not come from a tool")
+            raise AttributeError("This result was not returned by a tool")
         return self._beside.result
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:

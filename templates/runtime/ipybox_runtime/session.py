@@ -33,7 +33,7 @@ class Session:
     def __init__(self, url: str, token: str) -> None:
         parts = urlsplit(url)
         if parts.scheme != "tcp" or parts.hostname is None or parts.port is None:
-            raise ToolServerError(f"Not the address of a tool server: {url!r}")
+            raise ToolServerError(f"Not a tool server's address: {url!r}")
         self._address = (parts.hostname, parts.port)
         self._token = json.dumps(token)
         self._idle: list[_Stream] = []
@@ -161,7 +161,7 @@ class _Lines:
     def add(self, data: bytes) -> None:
         """Take what came in."""
         if not data:
-            raise ConnectionError("The connection was closed before the answer was complete")
+            raise ConnectionError("The connection was closed before the response was complete")
         first, *others = data.split(b"\n")
         self._begun += first
         if others:
@@ -174,7 +174,7 @@ class _Lines:
         try:
             return [json.loads(str(line, "utf-8")) for line in lines]
         except ValueError as error:
-            raise ToolServerError("The answer is not from a tool server") from error
+            raise ToolServerError("The response did not come from a tool server") from error
 
 
 class _Reaching:

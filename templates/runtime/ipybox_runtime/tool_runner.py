@@ -94,7 +94,7 @@ class ToolRunner:
                 block.server = self.server
         if not result.is_error:
             return result
-        failure = ToolError(str(result.text) or "The tool failed without saying why")
+        failure = ToolError(str(result.text) or "The tool failed without a message")
         failure.result = result
         raise failure
 

@@ -86,7 +86,7 @@ def _ask_before_commands(
     def approved(cmd: str) -> str:
         if os.environ.get("SHELL") != interpreter:
             raise ApprovalRejectedError(
-                "SHELL was changed: commands are approved for the shell that the kernel started with"
+                "SHELL was changed: only commands for the shell that the kernel started with can be approved"
             )
         return approve("shell", {"cmd": cmd})
 
