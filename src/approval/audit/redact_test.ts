@@ -161,6 +161,8 @@ Deno.test("redactText() knows each usual form of a secret, wherever it is", () =
     `basic ${secret}`,
     `x://:${secret}@y`,
     `-----BEGIN PRIVATE KEY-----${secret}`,
+    `-----BEGIN PRIVATE KEY-----END PRIVATE KEY-----${secret}`,
+    `-----BEGIN PRIVATE KEY-----x-----END PRIVATE KEY-----BEGIN RSA PRIVATE KEY-----${secret}`,
   ];
   for (const text of texts) {
     for (const around of [text, `curl ${text} x`]) {
