@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
 import { rawServer } from "../support/mcp.ts";
