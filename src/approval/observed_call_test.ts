@@ -1,5 +1,6 @@
 import { assert, assertEquals } from "@std/assert";
 import { Cell } from "./observed_call.ts";
+import { cpuMs } from "../../tests/support/stalls.ts";
 
 Deno.test("A cell gives the lines of its code while that runs, and no others", () => {
   const cell = new Cell(`a\n\n${"b".repeat(600)}\n`);
@@ -17,9 +18,9 @@ Deno.test("A cell gives the lines of its code while that runs, and no others", (
 
 Deno.test("A cell finds lines in code of millions of lines in no time", () => {
   const cell = new Cell("\n".repeat(7_400_000));
-  const start = performance.now();
+  const start = cpuMs();
   for (let i = 0; i < 100; i++) cell.sourceAt(7_000_000);
-  const ms = performance.now() - start;
+  const ms = cpuMs() - start;
   assert(ms < 2000, `It took ${ms} ms`); // splitting it each time takes 100 times as long as once
   assertEquals(cell.sourceAt(100_000), { line: 100_000, text: "" });
 });

@@ -260,8 +260,9 @@ async function untilAnswers(
   token: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const connection = await Deno.connect({ hostname: "127.0.0.1", port });
-  const close = () => connection.close();
+  using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+  signal.throwIfAborted(); // who listens from here on hears of no earlier abortion
+  const close = () => connection[Symbol.dispose]();
   signal.addEventListener("abort", close, { once: true });
   try {
     const lines = [
@@ -281,7 +282,6 @@ async function untilAnswers(
     throw error;
   } finally {
     signal.removeEventListener("abort", close);
-    if (!signal.aborted) close();
   }
 }
 

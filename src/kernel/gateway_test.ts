@@ -16,6 +16,7 @@ import {
   GatewayStartError,
   SandboxUnavailableError,
 } from "../base/errors.ts";
+import { silentLogger } from "../base/log.ts";
 import type { Logger } from "../base/log.ts";
 import { KernelGateway, type KernelGatewayOptions } from "./gateway.ts";
 
@@ -364,9 +365,9 @@ Deno.test("KernelGateway.start() gives up in time, and when it is told to", asyn
   await using programs = await TempFolder.create();
   const python = await pretender(programs, "echo 'thinking' >&2; while read -r _; do :; done");
   const late = await assertRejects(
-    () => start(workspace, { python, sandbox: false, startTimeoutMs: 300 }),
+    () => start(workspace, { python, sandbox: false, startTimeoutMs: 2000 }),
     GatewayStartError,
-    "did not answer within 0.3 s. ",
+    "did not answer within 2 s. ",
   );
   assertStringIncludes(late.message, "thinking");
 
@@ -375,6 +376,19 @@ Deno.test("KernelGateway.start() gives up in time, and when it is told to", asyn
   const starting = start(workspace, { python, sandbox: false, signal: controller.signal });
   controller.abort(reason);
   assertEquals(await starting.catch((error: unknown) => error), reason);
+});
+
+Deno.test("KernelGateway.start() that is given up as it connects leaves no connection", async () => {
+  await using workspace = await TempFolder.create();
+  const controller = new AbortController();
+  const reason = new Error("changed my mind");
+  const debug = (message: string) => {
+    // What follows until it connects is done in one go.
+    if (message.startsWith("The launcher is up")) queueMicrotask(() => controller.abort(reason));
+  };
+  const log = { ...silentLogger, debug };
+  const starting = start(workspace, { sandbox: false, signal: controller.signal, log });
+  assertEquals(await starting.then(() => "it started", (error: unknown) => error), reason);
 });
 
 Deno.test("KernelGateway.start() refuses a workspace that is missing or too wide", async () => {

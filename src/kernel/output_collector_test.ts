@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import { type CollectorOptions, OutputCollector } from "./output_collector.ts";
 import type { MimeBundle } from "./outputs.ts";
+import { cpuMs } from "../../tests/support/stalls.ts";
 
 /** A collector with a folder of its own, which disposing removes. */
 class TestCollector extends OutputCollector {
@@ -214,13 +215,13 @@ Deno.test("OutputCollector has the objects of displays weigh what they take, not
 
 Deno.test("OutputCollector updates a display that is shown 40,000 times in no time", () => {
   using collector = new TestCollector();
-  const begin = performance.now();
+  const begin = cpuMs();
   for (let i = 0; i < 40_000; i++) collector.display({ "text/plain": "0" }, "x");
   for (let i = 0; i < 10_000; i++) {
     collector.display({ "text/plain": `${i}` }, "x", "update_display_data");
   }
   const { outputs } = collector.partial();
-  assert(performance.now() - begin < 5000, `${performance.now() - begin} ms`);
+  assert(cpuMs() - begin < 5000, `${cpuMs() - begin} ms`);
   const shown = outputs.filter((output) => output.type === "display_data");
   assertEquals(new Set(shown.map(({ data }) => data["text/plain"])), new Set(["9999"]));
 });

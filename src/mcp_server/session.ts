@@ -120,7 +120,8 @@ export class Session implements AsyncDisposable {
   #starting: string | undefined;
   #filled: Promise<void> | undefined;
   #lastCell: CellRun | undefined;
-  #announced: AsyncDisposable | undefined;
+  /** What ends with it, once it has started. */
+  #running: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
   #index: ToolIndex | undefined;
   #parts: Promise<SessionParts> | undefined;
@@ -249,10 +250,9 @@ export class Session implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closing.abort(new DOMException("The session was closed", "AbortError"));
     this.rounds[Symbol.dispose]();
-    await this.#announced?.[Symbol.asyncDispose]();
     await this.#filled?.catch(() => {}); // it ends now; its callers got the error
-    const parts = await this.#parts?.catch(() => undefined); // its callers got the error
-    await parts?.executor[Symbol.asyncDispose]();
+    await this.#parts?.catch(() => {}); // its callers got the error
+    await this.#running?.[Symbol.asyncDispose]();
     const audit = await this.#audit?.catch(() => undefined); // its callers got the error
     await audit?.[Symbol.asyncDispose]();
   }
@@ -288,18 +288,22 @@ export class Session implements AsyncDisposable {
     const { imagesDir = "images", approve = "ask", approveShell = "allow", policy } = this.#options;
     const outputs = new ArtifactFolder(resolve(workspace, imagesDir)); // before any code has run
     await prepareSessionsFolder();
-    const executor = await CodeExecutor.start({
-      ...this.#options,
-      approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
-      audit: await this.#auditLog(),
-      workspace,
-      python: python.executable,
-      signal,
-    });
+    await using parts = new AsyncDisposableStack();
+    const executor = parts.use(
+      await CodeExecutor.start({
+        ...this.#options,
+        approval: policy ?? { tools: approve, resources: approve, shell: approveShell },
+        audit: await this.#auditLog(),
+        workspace,
+        python: python.executable,
+        signal,
+      }),
+    );
     const { label = "" } = this.#options;
-    this.#announced = await announceSession({ workspace, label, ...doorOf(executor) });
+    parts.use(await announceSession({ workspace, label, ...doorOf(executor) }));
     const page = new PageAsker({ page: executor.page, label, workspace, log: this.log });
     if (this.prefersPage) page.invite();
+    this.#running = parts.move();
     return { executor, outputs, page };
   }
 

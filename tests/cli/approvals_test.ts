@@ -145,6 +145,8 @@ except OSError as error: print(type(error).__name__)`);
   assert(!names.some(({ name }) => text.includes(name)), text);
 });
 
+const UNASKED = /answered without asking anybody.*ipybox approvals --workspace/;
+
 for (const kind of CLIENT_KINDS) {
   Deno.test(`A ${kind} client that answers for nobody has asked nobody`, async () => {
     await using workspace = await workspaceWithServer();
@@ -164,12 +166,18 @@ for (const kind of CLIENT_KINDS) {
     const params = { server_name: "mine", server_params: { ...rawServer() } };
 
     for (const answer of [undefined, null]) { // a headless Claude Code cancels, Codex declines
-      answers.push(answer, answer);
-      const { text } = await host.call(CELL, { code: COUNT });
-      assertMatch(text, /answered without asking anybody.*ipybox approvals --workspace/);
-      const registered = await host.call("register_mcp_server", params);
+      const called = async (tool: string, args: Record<string, unknown>) => {
+        let result;
+        for (let tries = 0; tries < 10; tries++) { // a busy machine may take as long as a person
+          answers.push(answer);
+          result = await host.call(tool, args);
+          if (UNASKED.test(result.text)) return result;
+        }
+        throw new Error(`It seems to come from a person: ${result?.text}`);
+      };
+      await called(CELL, { code: COUNT });
+      const registered = await called("register_mcp_server", params);
       assertEquals(registered.isError, true);
-      assertMatch(registered.text, /answered without asking anybody.*ipybox approvals --workspace/);
       assertStringIncludes(registered.text, "ipybox register mine --");
     }
     answers.push("slow", "slow");
@@ -179,8 +187,8 @@ for (const kind of CLIENT_KINDS) {
     );
     const { text } = await host.call("register_mcp_server", params);
     assertStringIncludes(text, "the user did not allow it");
-    assertStringIncludes(JSON.stringify(defaults[0]), '"default":"allow once"');
-    assertStringIncludes(JSON.stringify(defaults[1]), '"default":"allow"');
+    assertStringIncludes(JSON.stringify(defaults.at(-2)), '"default":"allow once"');
+    assertStringIncludes(JSON.stringify(defaults.at(-1)), '"default":"allow"');
   });
 }
 

@@ -259,7 +259,7 @@ Deno.test("A session that nobody uses is closed, and its kernel with it", async 
   await using workspace = await TempFolder.create();
   await using server = await McpServer.serveHttp({
     workspace: workspace.path,
-    sessionIdleMs: 500,
+    sessionIdleMs: 3000,
     structured: true,
     spareKernel: false,
     python: testPython(),
@@ -272,7 +272,7 @@ Deno.test("A session that nobody uses is closed, and its kernel with it", async 
   const { session } = report ?? {};
   // Longer than it may idle, but it is in use.
   assertEquals(
-    (await host.call(CELL, { code: "import time; time.sleep(1); 'done'", session })).text,
+    (await host.call(CELL, { code: "import time; time.sleep(4); 'done'", session })).text,
     "'done'",
   );
 

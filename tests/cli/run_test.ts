@@ -73,10 +73,10 @@ const cases: readonly Case[] = [
   },
   {
     name: "--timeout ends the code",
-    args: ["--timeout", "0.5", "-c", "print('begun', flush=True)\nimport time\ntime.sleep(60)"],
+    args: ["--timeout", "3", "-c", "print('begun', flush=True)\nimport time\ntime.sleep(60)"],
     code: 1,
     stdout: "begun\n",
-    stderr: ["Cell In[1], line 3\n", "ipybox: Code execution exceeded timeout of 0.50s"],
+    stderr: ["Cell In[1], line 3\n", "ipybox: Code execution exceeded timeout of 3.00s"],
   },
   {
     name: "--timeout -1 is refused for what it is",

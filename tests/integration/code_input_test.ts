@@ -24,7 +24,7 @@ def forge(prompt, count=1, parent=None):
         kernel.session.send(kernel.stdin_socket, "input_request", {"prompt": prompt, "password": True},
             parent, ident=ident)
 `;
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 180_000;
 
 Deno.test("What code asks is an event, where somebody answers", async (t) => {
   await using test = await TestExecutor.start();
@@ -129,7 +129,7 @@ except Rung: print(input("three? "))`;
     assertEquals([request.signal.aborted, request.answer("x")], [true, false]);
 
     const kept: InputRequest[] = [];
-    const flood = `forge("flood", 20_000)\ninput("real? ")`;
+    const flood = `forge("flood", 10_000)\ninput("real? ")`;
     const { text } = await follow(executor, flood, (request) => {
       kept.push(request);
       if (request.prompt === "real? ") request.answer("yes");

@@ -143,7 +143,7 @@ async function whileRunning(
   await happen();
   const started = performance.now();
   const error = await rejection(Array.fromAsync(events)); // the line's end may come apart
-  assert(performance.now() - started < 10_000, "it took too long");
+  assert(performance.now() - started < 30_000, "it took too long");
   return error;
 }
 

@@ -56,13 +56,15 @@ Deno.test("a result of 100 MB arrives, and other servers answer meanwhile", asyn
 Deno.test("a server that dies in the middle of calls ends those, and no others", async () => {
   await using folder = await TempFolder.create();
   await using runner = await start("normal", `${folder.path}/journal`);
-  const slow = (server: string): ToolCall => ({
-    serverName: server,
+  const slow = (serverName: string, ms: number): ToolCall => ({
+    serverName,
     toolName: "sleep",
-    arguments: { ms: 500 },
+    arguments: { ms },
   });
-  const good = runner.runCall(slow("good"));
-  const bad = [1, 2, 3].map(() => assertRejects(() => runner.runCall(slow("bad")), ToolCallError));
+  const good = runner.runCall(slow("good", 500));
+  const bad = [1, 2, 3].map(() =>
+    assertRejects(() => runner.runCall(slow("bad", 60_000)), ToolCallError)
+  );
   await text(runner, "bad", "count");
   await assertRejects(() => runner.run("bad", "die", { code: 3 }), ToolCallError);
   for (const error of await Promise.all(bad)) assertEquals(error.type, "server_died");

@@ -176,7 +176,7 @@ Deno.test("Code that cannot be interrupted loses its kernel", async (t) => {
       await untilText(execution, "running");
       const started = performance.now();
       assertEquals(await execution.cancel(new Error("enough")), "lost");
-      assert(performance.now() - started < 5000);
+      assert(performance.now() - started < 30_000);
       assertEquals(await kernel.text("'a' in globals()"), "False");
       const cwd = await kernel.text("import os; os.chdir('/')");
       assertEquals(cwd, `[ipybox] cwd reset to ${kernel.workspace}`);

@@ -18,7 +18,7 @@ import {
 } from "../support/oauth.ts";
 import { freePort, npmServer, startHttpServer } from "../support/mcp.ts";
 
-const CONNECT_MS = 2000;
+const CONNECT_MS = 5000;
 
 Deno.test("a login is made once, kept for its owner only, and used by the next connection", async () => {
   await using world = await OAuthWorld.create();

@@ -63,7 +63,7 @@ Deno.test("the time to start begins when a package runner has fetched the server
   const script = [
     "#!/usr/bin/env python3",
     "import subprocess, sys, time",
-    "time.sleep(8)",
+    "time.sleep(13)",
     "sys.exit(subprocess.call(sys.argv[1:]))",
   ];
   await Deno.writeTextFile(runner, script.join("\n"), { mode: 0o755 });
@@ -71,7 +71,7 @@ Deno.test("the time to start begins when a package runner has fetched the server
   const told: string[] = [];
   const log = { ...silentLogger, info: (message: string) => told.push(message) };
   await using connection = await connectMcp("x", { command: runner, args: [command, ...args] }, {
-    connectTimeoutMs: 6000,
+    connectTimeoutMs: 12_000,
     log,
   });
   assert((await connection.listTools()).length > 0);

@@ -3,6 +3,7 @@ import { assert, assertRejects, assertStringIncludes } from "@std/assert";
 import { ToolCallError } from "../../src/base/errors.ts";
 import { connectMcp } from "../../src/mcp/connect.ts";
 import { rawServer } from "../support/mcp.ts";
+import { Stalls } from "../support/stalls.ts";
 
 const FLOODS = {
   "empty lines on stderr": { errors: true, line: "\n" },
@@ -61,20 +62,8 @@ for (const [what, flood] of Object.entries(FLOODS)) {
     await using connection = await connectMcp("flood", rawServer());
     const calls = connection.callTool("pour", { ...flood, ms: 1000 });
     const poured = calls.then(() => true, () => true);
-    const longest = await longestTurn(poured);
-    assert(longest < 1000, `another session would have waited ${Math.round(longest)} ms`);
+    using stalls = new Stalls();
+    await poured;
+    assert(stalls.longestMs < 1000, `another session would have waited ${stalls.longestMs} ms`);
   });
-}
-
-/** How long a timer that is due at once was waited for at most, until something is over. */
-async function longestTurn(over: Promise<unknown>): Promise<number> {
-  let longest = 0;
-  let isOver = false;
-  over.then(() => isOver = true);
-  while (!isOver) {
-    const asked = performance.now();
-    await new Promise((resolve) => setTimeout(resolve));
-    longest = Math.max(longest, performance.now() - asked);
-  }
-  return longest;
 }

@@ -3,6 +3,7 @@ import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/as
 import { renderFiles } from "../../src/apigen/generate.ts";
 import { toJson } from "../../src/apigen/json.ts";
 import { signatureOf } from "../../src/apigen/signature.ts";
+import { cpuMs } from "../support/stalls.ts";
 
 type Schema = Readonly<Record<string, unknown>>;
 
@@ -70,7 +71,7 @@ for (const [name, inputSchema] of Object.entries(HOSTILE)) {
 }
 
 Deno.test("A long $id is not joined with each anchor and reference in it", () => {
-  const start = performance.now();
+  const start = cpuMs();
   const inputSchema = object(
     {
       ...many(5_000, (at) => ({ $anchor: `a${at}` })),
@@ -83,7 +84,7 @@ Deno.test("A long $id is not joined with each anchor and reference in it", () =>
 
   assertEquals(tools, [{ tool: "bad", module: "bad", warnings: [] }]);
   assertStringIncludes(files.get("bad.py") ?? "", "r1: str | None");
-  assert(performance.now() - start < 60_000);
+  assert(cpuMs() - start < 60_000);
 });
 
 Deno.test("A list of more tools than there is work for leaves the last ones out by name", () => {

@@ -2,10 +2,7 @@
 import { assert, assertEquals } from "@std/assert";
 import { TempFolder } from "../support/temp_folder.ts";
 
-/**
- * The longest that the process may stand still, and the most memory that it may take on top. The bound
- * of time is generous: other tests run on the same processors.
- */
+/** The longest that the process may compute at a stretch, and the most memory that it may take on top. */
 const MAX_STALL_MS = 3000;
 const MAX_GROWTH_MIB = 1024;
 

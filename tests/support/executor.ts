@@ -105,7 +105,7 @@ export async function rejection(promise: Promise<unknown>): Promise<unknown> {
 export async function until(
   what: string,
   holds: () => boolean | Promise<boolean>,
-  timeoutMs = 20_000,
+  timeoutMs = 60_000,
 ): Promise<void> {
   const end = Date.now() + timeoutMs;
   while (!await holds()) {

@@ -66,7 +66,7 @@ export class TestKernel implements AsyncDisposable {
 
 /** Waits until an execution has written some text. */
 export async function untilText(execution: Execution, text: string): Promise<void> {
-  const deadline = Date.now() + 30_000;
+  const deadline = Date.now() + 60_000;
   while (!execution.partial().text?.includes(text)) {
     if (Date.now() > deadline) throw new Error(`The execution did not write ${text}`);
     await new Promise((resolve) => setTimeout(resolve, 10));

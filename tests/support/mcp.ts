@@ -176,8 +176,8 @@ export async function isAlive(pid: number): Promise<boolean> {
 
 /** Waits for a condition of the outside world. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  for (let tries = 0; !await condition(); tries++) {
-    if (tries > 500) throw new Error(`Waited too long for ${condition}`);
+  for (const end = Date.now() + 60_000; !await condition();) {
+    if (Date.now() > end) throw new Error(`Waited too long for ${condition}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

@@ -13,7 +13,6 @@ const VALUE = String.raw`(?:\\*"[^"]*"|\\*'[^']*'|[^\s"']+)`;
  * proportion to the text, which is hostile.
  */
 const SECRET_TEXTS: readonly RegExp[] = [
-  /()-----BEGIN [A-Z ]*PRIVATE KEY-----[^]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g,
   /\b((?:bearer|basic)\s+)[^\s"']+/gi,
   /(:\/\/[^\s/:@]*:)[^\s/@]+(?=@)/g,
   new RegExp(String.raw`(${NAMED}\s*[=:]\s*)${VALUE}`, "gi"),
@@ -21,6 +20,10 @@ const SECRET_TEXTS: readonly RegExp[] = [
   /\b(gh[pousr]_|github_pat_|glpat-|npm_|sk-|xox[abp]-|AKIA|ASIA|AIza)[\w-]{8,}/g,
   /\b(eyJ)[\w-]{8,}(?:\.[\w-]*)*/g,
 ];
+
+/** What stands around a private key. The dashes behind it may be those before the next one. */
+const KEY_BOUND = /-----(BEGIN|END) [A-Z ]*PRIVATE KEY(?=-----)/g;
+const DASHES = 5;
 
 /** Something of what each of them begins with: most texts have none of it, and are done with. */
 const MAYBE_SECRET =
@@ -148,6 +151,7 @@ function withoutSecrets(text: string, marker: Marker): string {
   }
   let result = text;
   if (MAYBE_SECRET.test(text)) {
+    result = withoutKeys(text, marker);
     for (const pattern of SECRET_TEXTS) {
       result = result.replace(
         pattern,
@@ -159,6 +163,24 @@ function withoutSecrets(text: string, marker: Marker): string {
   const cut = result.length - KEPT_TEXT;
   return `${result.slice(0, KEPT_TEXT)}… [cut: ${cut} of ${result.length} characters, ` +
     `SHA-256 of all ${sha256(result)}]`;
+}
+
+/** Marks private keys, each to its end or that of the text. */
+function withoutKeys(text: string, marker: Marker): string {
+  let result = "";
+  let done = 0;
+  let key: { readonly start: number; readonly body: number } | undefined;
+  for (const { 0: bound, 1: kind, index } of text.matchAll(KEY_BOUND)) {
+    const end = index + bound.length + DASHES;
+    if (kind === "BEGIN") key ??= { start: index, body: end };
+    else if (key !== undefined && index >= key.body) {
+      result += text.slice(done, key.start) + marker.mark(text.slice(key.start, end));
+      done = end;
+      key = undefined;
+    }
+  }
+  if (key === undefined) return result + text.slice(done);
+  return result + text.slice(done, key.start) + marker.mark(text.slice(key.start));
 }
 
 /** Of exact JSON, which writes itself as it came. */

@@ -2,6 +2,7 @@ import { assert, assertEquals, assertFalse, assertMatch, assertNotEquals } from 
 import { parseExact, sealObject } from "../../json/exact.ts";
 import { hmacSha256, sha256 } from "../../json/digest.ts";
 import { redactArguments } from "./redact.ts";
+import { cpuMs } from "../../../tests/support/stalls.ts";
 
 /** Arguments, and what is logged of them. */
 const REDACTED: readonly (readonly [args: string, logged: string])[] = [
@@ -102,9 +103,9 @@ Deno.test("redactArguments() leaves length and keyed hash of what was left out",
 Deno.test("redactArguments() hashes all at once where there are very many secrets", () => {
   const key = new Uint8Array(32);
   const text = "token=a ".repeat(100_000);
-  const start = performance.now();
+  const start = cpuMs();
   const redacted = JSON.stringify(redactArguments({ a: "harmless", text }, { key }));
-  assert(performance.now() - start < 5000);
+  assert(cpuMs() - start < 5000);
   assertMatch(redacted, /^\{"omitted":"\[redacted:8000\d\d:[\da-f]{16}\]"\}$/);
 });
 
@@ -128,11 +129,11 @@ Deno.test("redactArguments() takes no more than linear time", () => {
     "\\\"'",
   ];
   const time = (size: number): number => {
-    const start = performance.now();
+    const start = cpuMs();
     for (const text of hostile) {
       redactArguments({ text: text.repeat(Math.floor(size / text.length)) });
     }
-    return performance.now() - start;
+    return cpuMs() - start;
   };
   time(2 ** 14); // once, for the engine
   const [short, long] = [time(2 ** 17), time(2 ** 20)];
@@ -160,6 +161,8 @@ Deno.test("redactArguments() knows each usual form of a secret, wherever it is",
     `basic ${secret}`,
     `x://:${secret}@y`,
     `-----BEGIN PRIVATE KEY-----${secret}`,
+    `-----BEGIN PRIVATE KEY-----END PRIVATE KEY-----${secret}`,
+    `-----BEGIN PRIVATE KEY-----x-----END PRIVATE KEY-----BEGIN RSA PRIVATE KEY-----${secret}`,
   ];
   for (const text of texts) {
     for (const around of [text, `curl ${text} x`]) {

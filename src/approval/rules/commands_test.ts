@@ -1,6 +1,7 @@
 import { assertEquals } from "@std/assert";
 import fc from "fast-check";
 import { readShell } from "./commands.ts";
+import { cpuMs } from "../../../tests/support/stalls.ts";
 
 /** Simple commands and their words. */
 const SIMPLE: readonly (readonly [text: string, ...words: string[]])[] = [
@@ -75,10 +76,10 @@ Deno.test("readShell() finds a word wherever a text has it", () => {
 });
 
 Deno.test("readShell() takes no long time for long texts", () => {
-  const start = performance.now();
+  const start = cpuMs();
   for (const piece of ["a", "' '", '"a"', "\\ ", "'", '"', "\\", "$(", " ", "\n", "' "]) {
     readShell(`echo ${piece.repeat(2 ** 20)}`);
     readShell(`echo ${piece.repeat(60_000 / piece.length)}`);
   }
-  assertEquals(performance.now() - start < 10_000, true);
+  assertEquals(cpuMs() - start < 10_000, true);
 });

@@ -9,6 +9,7 @@ import { matchesGlob } from "./match.ts";
 import { parsePolicy } from "./file.ts";
 import { PolicyRules } from "./rules.ts";
 import type { PolicyEffect, PolicyKind } from "./schema.ts";
+import { cpuMs } from "../../../tests/support/stalls.ts";
 
 type Json = Record<string, unknown>;
 
@@ -267,9 +268,9 @@ Deno.test("No text takes a rule long", () => {
   const judge = policy(rules);
   for (const text of [...texts, "/".repeat(2 ** 20), "./".repeat(2 ** 19)]) {
     const call = tool(JSON.stringify({ a: text }));
-    const start = performance.now();
+    const start = cpuMs();
     judge.decide(call);
-    const ms = performance.now() - start;
+    const ms = cpuMs() - start;
     assert(ms < 3000, `${JSON.stringify(text.slice(0, 10))} took ${ms} ms`);
   }
 });

@@ -93,7 +93,9 @@ export class SessionPool implements AsyncDisposable {
   readonly #options: SessionPoolOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #defaults = new Map<string, Promise<Entry>>();
+  readonly #opening = new Set<Promise<Entry>>();
   readonly #ending = new Set<Promise<void>>();
+  #closed = false;
   readonly #cleanup: SessionCleanup;
   /** How many sessions each owner has: those that are opened and those that have not ended yet, too. */
   readonly #held = new Map<string, number>();
@@ -138,14 +140,27 @@ export class SessionPool implements AsyncDisposable {
     return true;
   }
 
-  /** Closes all sessions. */
+  /** Closes all sessions, also those that are being opened. */
   async [Symbol.asyncDispose](): Promise<void> {
+    this.#closed = true;
+    await Promise.allSettled(this.#opening);
     await Promise.all([...this.#entries.values()].map((entry) => this.#end(entry)));
     await Promise.all(this.#ending);
     await this.#cleanup[Symbol.asyncDispose]();
   }
 
   async #open(owner: string): Promise<Entry> {
+    if (this.#closed) throw new DOMException("The server is stopping", "AbortError");
+    const opening = this.#make(owner);
+    this.#opening.add(opening);
+    try {
+      return await opening;
+    } finally {
+      this.#opening.delete(opening);
+    }
+  }
+
+  async #make(owner: string): Promise<Entry> {
     const { workspace, session } = this.#options;
     this.#take(owner);
     using stack = new DisposableStack();
