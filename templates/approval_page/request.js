@@ -209,12 +209,10 @@ function facts(request) {
       const shown = el("code", { class: "foreign", dir: "ltr" }, text);
       add("This code names", shown, note(" (it may call others)"));
     }
-    const { code = "" } = request.source;
-    if (code.trimEnd().includes("\n")) {
-      const whole = folded(
-        count(code.trimEnd().split("\n").length, "line"),
-        () => blockView(code, { code: true }),
-      );
+    const code = request.source.code?.replace(/\n$/, "") ?? "";
+    if (code.includes("\n")) {
+      const lines = count(code.split("\n").length, "line");
+      const whole = folded(lines, () => blockView(code, { code: true }));
       add("The whole code", whole);
     }
   }

@@ -129,7 +129,7 @@ browserTest("all that is known of a call is shown, and who says it", async (brow
   ) assertStringIncludes(shown.replaceAll("\n", " "), text.replaceAll(/ +/g, " "));
   await page.getByText("3 lines", { exact: true }).click();
   const code = page.locator(".facts .block", { hasText: "first = 1" });
-  assertEquals(await code.innerText(), 'first = 1\n<b>second</b> = "U+202E"\nlast = 3\n');
+  assertEquals(await code.innerText(), 'first = 1\n<b>second</b> = "U+202E"\nlast = 3');
   ask(server, {
     kind: "shell",
     serverName: "ipybox",
