@@ -333,10 +333,8 @@ Deno.test("ipybox repl shows tracebacks in colours, which are never bold", async
 
   const { output } = await home.repl(script, 80, { NO_COLOR: "" });
 
-  for (const row of ["\x1b[36mCell In[2], line 1\x1b[0m", "\x1b[31mAllow: ?\x1b[0m"]) {
-    assertStringIncludes(output, row);
-  }
-  assertMatch(output, /\x1b\[32m----> 1 raise Allow\('\?'\)\x1b\[0m/);
+  const rows = ["36mCell In[2], line 1", "32m----> 1 raise Allow('?')", "31mAllow: ?"];
+  for (const row of rows) assertStringIncludes(output, `\x1b[${row}\x1b[0m`);
 });
 
 Deno.test("ipybox repl keeps what was typed for the next session", async () => {
