@@ -159,6 +159,8 @@ export class CallSpans implements CallObserver {
 
 /** More of a line than helps to find it. */
 const MAX_LINE = 500;
+/** More code than a person would read. Each request that waits, and each that is kept, has it. */
+const MAX_CODE = 20_000;
 /** Of more lines than people write, only the first ones are found. */
 const MAX_LINES = 100_000;
 
@@ -192,12 +194,9 @@ export class Cell implements Disposable {
     this.#lineStarts ??= lineStarts(this.#code);
     const [start, next] = [this.#lineStarts[line - 1], this.#lineStarts[line]];
     if (start === undefined || next === undefined) return undefined;
-    const length = next - 1 - start;
-    const text = this.#code.slice(start, start + Math.min(length, MAX_LINE));
-    const shown = length > MAX_LINE ? `${text}… (${length} characters)` : text;
-    return this.#names === undefined
-      ? { line, text: shown }
-      : { line, text: shown, names: this.#names };
+    const text = beginning(this.#code.slice(start, next - 1), MAX_LINE);
+    const names = this.#names === undefined ? {} : { names: this.#names };
+    return { line, text, ...names, code: beginning(this.#code, MAX_CODE) };
   }
 
   /** The execution has ended: no line of it calls any more. */
@@ -206,6 +205,10 @@ export class Cell implements Disposable {
     this.#code = undefined;
     this.#lineStarts = undefined;
   }
+}
+
+function beginning(text: string, most: number): string {
+  return text.length > most ? `${text.slice(0, most)}… (${text.length} characters)` : text;
 }
 
 /** Where each line starts, and where one would start after the last. */

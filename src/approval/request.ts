@@ -89,6 +89,8 @@ export interface CallSource {
    * may call others.
    */
   readonly names?: readonly string[];
+  /** The whole code, the host's own copy. Of long code, the beginning and its length. */
+  readonly code?: string;
 }
 
 /**

@@ -73,6 +73,7 @@ const callSchema = z.object({
     line: z.int().positive(),
     text: z.string(),
     names: z.array(z.string()).optional(),
+    code: z.string().optional(),
   }).optional(),
   changes: z.array(z.string()).optional(),
   scopes: z.array(scope).default([]),

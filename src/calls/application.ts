@@ -67,13 +67,13 @@ export class ApplicationDoor {
    * | `GET /servers` | lists the names of the registered servers |
    * | `PUT /servers/NAME` | registers a server; the body is its parameters |
    * | `DELETE /servers/NAME` | removes a server |
-   * | `/page/…` | the approval page, for browsers: see {@linkcode PageDoor} |
+   * | `GET /`, `/page/…` | the approval page, for browsers: see {@linkcode PageDoor} |
    *
    * All but the page needs the token, and refuses whatever comes from a page.
    */
   async handle(request: Request): Promise<Response> {
     // Not by parsing: the host is not checked yet, and may be none.
-    if (/^\w+:\/\/[^/]*\/page\//.test(request.url)) return await this.#pages.handle(request);
+    if (/^\w+:\/\/[^/]*\/(?:page\/|$)/.test(request.url)) return await this.#pages.handle(request);
     try {
       refusePages(request);
       requireToken(request, this.#options.token);

@@ -31,7 +31,7 @@ const OWN_HEADER = "x-ipybox-page";
 const IDLE_S = 30;
 
 /**
- * The part of the application's door that browsers use, below `/page`.
+ * The part of the application's door that browsers use: below `/page`, where `/` leads.
  *
  * | request | does |
  * | --- | --- |
@@ -77,6 +77,10 @@ export class PageDoor {
     if (pathname === "/page/open") {
       requireMethod(request, "GET");
       return this.#open(request, searchParams.get("code") ?? "");
+    }
+    if (pathname === "/") { // a person who opens the door's address
+      requireMethod(request, "GET");
+      return this.#answer(null, 303, { location: "/page/" });
     }
     if (pathname === "/page/") {
       requireMethod(request, "GET");

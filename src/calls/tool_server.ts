@@ -103,7 +103,9 @@ export class ToolServer implements AsyncDisposable {
     const { maxBodyBytes = MAX_BODY_BYTES, kernelPort = true, log = stderrLogger() } = options;
     await using stack = new AsyncDisposableStack();
     const runner = await ToolRunner.start({ ...options, log });
-    const desk = stack.use(new PageDesk(runner, options.approvalPage));
+    const { workspace, approvalPage } = options;
+    const { channel, elicitations } = runner;
+    const desk = stack.use(new PageDesk({ channel, elicitations, workspace }, approvalPage));
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 

@@ -242,7 +242,7 @@ function report(error: unknown, command: string | undefined, io: CommandIo): num
     return EXIT.notReady;
   }
   if (error instanceof CodeExecutionError) {
-    io.err(printableTraceback(error));
+    io.err(printableTraceback(error, io.color));
     return EXIT.failed;
   }
   if (error instanceof GatewayStartError || error instanceof KernelStartError) {

@@ -1,5 +1,6 @@
 import { firstSentence } from "../apigen/package.ts";
-import { type IndexedTool, ToolIndex, ToolRanking } from "../apigen/search.ts";
+import { searchActions } from "../apigen/saved_actions.ts";
+import { ToolIndex } from "../apigen/search.ts";
 import { visible } from "../approval/call_text.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import {
@@ -10,7 +11,6 @@ import {
   table,
   UsageError,
 } from "./command.ts";
-import { listActions } from "./actions/saved_actions.ts";
 import { APPROVE } from "./executor_options.ts";
 import { learn } from "./learn.ts";
 import { listColumns } from "./terminal/columns.ts";
@@ -78,7 +78,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.out(JSON.stringify(rows, null, 2) + "\n");
     return code;
   }
-  const saved = only === undefined ? await savedActions(workspace, query) : [];
+  const saved = only === undefined ? await searchActions(workspace, query) : [];
   const all = [...found, ...saved];
   if (all.length > 0) {
     const rows = all.map(({ server, module, description }): [string, string] => [
@@ -90,19 +90,6 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.err("No servers are registered: see `ipybox register --help`");
   } else io.err("No tools found");
   return code;
-}
-
-/** The saved actions that a query finds, as if they were tools of a server. */
-async function savedActions(workspace: string, query: string): Promise<readonly IndexedTool[]> {
-  const actions = (await listActions(workspace)).map(({ name, summary }): IndexedTool => ({
-    server: "gentools",
-    name,
-    module: name,
-    description: summary,
-    annotations: {},
-    definition: new Map(),
-  }));
-  return query.trim() === "" ? actions : new ToolRanking(actions).search(query);
 }
 
 function unknownServer(name: string, registered: readonly string[]): UsageError {

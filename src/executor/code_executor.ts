@@ -499,11 +499,7 @@ export class CodeExecutor implements AsyncDisposable {
     using _cell = span.run(() => runner.enterCell(code, names));
     const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
     try {
-      for await (const event of execution) {
-        yield event.type === "chunk"
-          ? { ...event, stream: event.stream === "stderr" ? "stderr" : "stdout" }
-          : event;
-      }
+      yield* execution;
       return await execution.result;
     } catch (error) {
       if (timeoutMs !== undefined && budget.expired && error === budget.signal.reason) {

@@ -143,6 +143,8 @@ export interface ChunkEvent {
   readonly stream: "stdout" | "stderr";
   /** The text, as it came. */
   readonly text: string;
+  /** Whether it is the value of the code, which IPython shows as `Out[N]`. */
+  readonly isResult?: boolean;
 }
 
 /** A tool call or a shell command waits for a decision. The time limit is paused until then. */

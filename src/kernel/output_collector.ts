@@ -2,7 +2,7 @@ import { messageOf } from "../base/message_of.ts";
 import type { PartialResult } from "../base/errors.ts";
 import { weightOf } from "../json/exact.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
-import { type OutputChunk, SpillFile } from "./spill_file.ts";
+import { SpillFile, type TextSource } from "./spill_file.ts";
 import { hasImage, type MimeBundle, shownText, writeImage } from "./outputs.ts";
 import { isObject, type JsonObject, type JupyterMessage } from "./jupyter.ts";
 import { type DataEntry, LineJoiner, OutputLog, type Shown } from "./output_log.ts";
@@ -18,7 +18,7 @@ export interface CollectorOptions {
   /** Where image files go. */
   readonly images: ArtifactFolder;
   /** Called with each piece of text. */
-  readonly onText: (stream: OutputChunk["stream"], text: string) => void;
+  readonly onText: (stream: TextSource, text: string) => void;
 }
 
 /** The most that the displays and errors of one execution may hold in memory, besides the text. */
@@ -147,7 +147,7 @@ export class OutputCollector implements Disposable {
     const { shown: whole, text } = this.#read(content);
     const shown = this.#fit(whole, { entries: 1, bytes: ENTRY_BYTES + weightOf(displayId) });
     const line = text === undefined ? undefined : this.#joiner.joinLine(text);
-    if (line !== undefined) this.#publish("result", line);
+    if (line !== undefined) this.#publish(type === "execute_result" ? "result" : "stdout", line);
     if (shown === undefined) {
       // Its text is worth keeping, which has its own limit.
       if (line !== undefined) this.#log.addStream("stdout", `${line}\n`);
@@ -175,7 +175,7 @@ export class OutputCollector implements Disposable {
     this.#log.update(first, others, { ...shown, image: undefined });
     // After the log, which may have had the texts before it written to a file.
     if (text !== undefined && text !== before) {
-      this.#publish("result", this.#joiner.joinLine(text));
+      this.#publish("stdout", this.#joiner.joinLine(text));
     }
     for (const old of oldImages) if (typeof old === "string") this.#removeImage(old);
   }
@@ -275,7 +275,7 @@ export class OutputCollector implements Disposable {
     this.#addText("stderr", `[ipybox: ${message}]\n`);
   }
 
-  #publish(stream: OutputChunk["stream"], text: string): void {
+  #publish(stream: TextSource, text: string): void {
     this.#options.onText(stream, text);
     this.#spill?.append(text);
   }

@@ -77,7 +77,7 @@ Deno.test("OutputCollector gives chunks that join to the text", () => {
   collector.display({ "text/html": "<p>" });
   collector.display({ "text/plain": ["2\n", "3"] }, undefined, "execute_result");
   collector.stream("b");
-  assertEquals(collector.chunks, ["stdout:a", "result:\n1", "result:\n2\n3", "stdout:\nb"]);
+  assertEquals(collector.chunks, ["stdout:a", "stdout:\n1", "result:\n2\n3", "stdout:\nb"]);
   assertEquals(collector.text, "a\n1\n2\n3\nb");
 });
 
@@ -347,7 +347,7 @@ Deno.test("OutputCollector leaves out what was cleared, at once or with the next
   assertThrows(() => Deno.statSync(image ?? ""), Deno.errors.NotFound);
   collector.message("clear_output", { wait: false });
   assertEquals(collector.partial(), { text: null, images: [], outputs: [] });
-  assertEquals(collector.chunks, ["stdout:old\n", "result:picture", "stdout:\nnew\n"]);
+  assertEquals(collector.chunks, ["stdout:old\n", "stdout:picture", "stdout:\nnew\n"]);
 });
 
 Deno.test("OutputCollector keeps all in the file of a long text that was cleared", () => {
@@ -368,6 +368,6 @@ Deno.test("OutputCollector streams the next state of a display", () => {
       text === "1%" ? "display_data" : "update_display_data",
     );
   }
-  assertEquals(collector.chunks, ["result:1%", "result:\n2%", "result:\n3%"]);
+  assertEquals(collector.chunks, ["stdout:1%", "stdout:\n2%", "stdout:\n3%"]);
   assertEquals(collector.text, "3%");
 });

@@ -71,11 +71,11 @@ export function writeImage(data: MimeBundle, folder: ArtifactFolder): string | u
   return undefined;
 }
 
-/** The text that a bundle shows: all but the `repr` of an image that is shown. */
+/** The text that a bundle shows: all but the `repr` of an image, or of Markdown, that is shown. */
 export function shownText(data: MimeBundle): string | undefined {
   const text = textOf(data["text/plain"]);
   if (text === undefined || text.length > MAX_BARE_REPR || !BARE_REPR.test(text)) return text;
-  return hasImage(data) ? undefined : text;
+  return hasImage(data) ? undefined : textOf(data["text/markdown"]) ?? text;
 }
 
 /** Whether a bundle has an image that can become a file. */

@@ -73,14 +73,19 @@ export class SpillFile implements Disposable {
   }
 }
 
+/** Where text comes from: `"result"` is the value of the code. */
+export type TextSource = "stdout" | "stderr" | "result";
+
 /** A piece of an execution's text, as it was produced. */
 export interface OutputChunk {
   /** Tells it from other events. */
   readonly type: "chunk";
-  /** Where it came from; `"result"` is the text of a result, a display or its update. */
-  readonly stream: "stdout" | "stderr" | "result";
+  /** Where it was written. Results and displays count as stdout. */
+  readonly stream: "stdout" | "stderr";
   /** The text, as it came. */
   readonly text: string;
+  /** Whether it is the value of the code. */
+  readonly isResult?: boolean;
 }
 
 /** The most characters of output that wait for a reader of the chunks. */
@@ -110,7 +115,7 @@ export class ChunkQueue<Other = never> {
   }
 
   /** Adds a chunk. */
-  push(stream: OutputChunk["stream"], text: string): void {
+  push(source: TextSource, text: string): void {
     if (text === "") return;
     const cost = text.length + VALUE_COST;
     if (!this.hasRoom(cost)) {
@@ -118,7 +123,10 @@ export class ChunkQueue<Other = never> {
       return;
     }
     this.#sayLeftOut();
-    this.#add({ type: "chunk", stream, text }, cost);
+    const where = source === "result"
+      ? { stream: "stdout", isResult: true } as const
+      : { stream: source };
+    this.#add({ type: "chunk", ...where, text }, cost);
   }
 
   /** Adds another value. */
@@ -157,6 +165,6 @@ export class ChunkQueue<Other = never> {
       `\n[ipybox: ${this.#leftOut} characters were not streamed because they were not read ` +
       "fast enough; the result contains them]\n";
     this.#leftOut = 0;
-    this.#add({ type: "chunk", stream: "result", text }, text.length + VALUE_COST);
+    this.#add({ type: "chunk", stream: "stdout", text }, text.length + VALUE_COST);
   }
 }

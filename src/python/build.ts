@@ -186,12 +186,19 @@ async function install({ base, uv, directory, python, requirements, step }: Buil
   await Deno.writeTextFile(file, requirements);
   // The file pins everything, so nothing is resolved; only what it names with a hash gets in.
   const what = ["install", "--no-deps", "--require-hashes", "-r", file];
+  const total = requirements.match(/^[^\s#][^\s]*==/gm)?.length;
   step.onProgress?.(`Installing its packages with ${uv === undefined ? "pip" : "uv"}`);
   if (uv !== undefined) {
     // pip compiles by itself; a sandboxed kernel could not and would be slow at every start.
-    await runStep(uv, ["pip", ...what, "--python", python, "--compile-bytecode"], step);
+    await runStep(uv, ["pip", ...what, "--python", python, "--compile-bytecode"], {
+      ...step,
+      total,
+    });
   } else {
-    await runStep(namedProgram(python), ["-I", "-m", "pip", ...what, "--no-input"], step);
+    await runStep(namedProgram(python), ["-I", "-m", "pip", ...what, "--no-input"], {
+      ...step,
+      total,
+    });
   }
 }
 
@@ -222,6 +229,8 @@ async function installerEnv(): Promise<Record<string, string>> {
 
 /** Options of {@linkcode runStep}. */
 interface StepOptions {
+  /** How many packages it collects, at most. */
+  readonly total?: number | undefined;
   /** The whole environment of the program. */
   readonly env: Readonly<Record<string, string>>;
   /** Called with a line at most every two seconds. */
@@ -272,6 +281,8 @@ class StepOutput {
   #options: StepOptions;
   #last: string[] = [];
   #packages = 0;
+  /** How many packages are for other systems. */
+  #ignored = 0;
   #spokenAt = Date.now();
 
   constructor(options: StepOptions) {
@@ -279,7 +290,8 @@ class StepOutput {
   }
 
   add(line: string): void {
-    // pip says of each package for other systems that it is ignored.
+    // pip says of each package for other systems that it is ignored, before it collects any.
+    if (line.startsWith("Ignoring ")) this.#ignored++;
     if (line.trim() === "" || line.startsWith("Ignoring ")) return;
     this.#last.push(line.trimEnd());
     if (this.#last.length > LAST_LINES) this.#last.shift();
@@ -287,11 +299,15 @@ class StepOutput {
     if (Date.now() - this.#spokenAt < PROGRESS_EVERY_MS) return;
     if (line.startsWith("Successfully")) return;
     this.#spokenAt = Date.now();
-    this.#options.onProgress?.(
-      line.startsWith("Collecting ") || line.startsWith("  ")
-        ? `  ${this.#packages} packages so far`
-        : `  ${line.trim().slice(0, 70)}`,
-    );
+    this.#options.onProgress?.(`  ${this.#summary(line)}`);
+  }
+
+  #summary(line: string): string {
+    if (line.startsWith("Installing collected packages")) return "Unpacking them";
+    const isOfPackage = line.startsWith("Collecting ") || line.startsWith("  ");
+    const { total } = this.#options;
+    if (!isOfPackage || total === undefined) return line.trim().slice(0, 70);
+    return `${this.#packages} of ${total - this.#ignored} packages`;
   }
 
   async readFrom(pipes: ByteStream): Promise<void> {

@@ -13,6 +13,8 @@ export class Board {
   settled = [];
   /** How many decided ones ipybox no longer tells. */
   dropped = 0;
+  /** The folder that the code works in; `null` where there is none. */
+  workspace = null;
   /** `"connecting"`, `"open"`, `"lost"`, `"ended"` or `"closed"`. */
   state = "connecting";
 
@@ -81,6 +83,7 @@ export class Board {
         this.pending = new Map(message.pending.map((request) => [request.id, request]));
         this.settled = message.settled.reverse();
         this.dropped = message.dropped;
+        this.workspace = message.workspace;
         this.#retryMs = RETRY_MS;
         this.state = "open";
         return this.#listener({ type: "board" });

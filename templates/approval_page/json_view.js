@@ -51,12 +51,16 @@ function valueView(node, depth) {
       if (node.entries.length === 0) return el("code", { class: "raw" }, "{}");
       return folded(
         count(node.entries.length, "entry", "entries"),
-        depth,
         () => objectView(node, depth + 1),
+        depth < OPEN_DEPTH,
       );
     case "array":
       if (node.items.length === 0) return el("code", { class: "raw" }, "[]");
-      return folded(count(node.items.length, "item"), depth, () => arrayView(node, depth + 1));
+      return folded(
+        count(node.items.length, "item"),
+        () => arrayView(node, depth + 1),
+        depth < OPEN_DEPTH,
+      );
     case "string":
       return stringView(node.value);
     case "raw":
@@ -65,13 +69,13 @@ function valueView(node, depth) {
 }
 
 /** What is folded is made when it is opened: arguments may have a million parts. */
-function folded(summary, depth, content) {
+export function folded(summary, content, isOpen = false) {
   const details = el("details", {}, el("summary", {}, summary));
   const fill = () => {
     if (details.open && details.childElementCount === 1) details.append(content());
   };
   details.addEventListener("toggle", fill);
-  details.open = depth < OPEN_DEPTH;
+  details.open = isOpen;
   fill();
   return details;
 }

@@ -10,6 +10,7 @@ import { listenToKeys } from "./keys.js";
 import { showLists } from "./lists.js";
 import { QuestionForm } from "./question.js";
 import { isQuestion, nameOf, requestView, resultText } from "./request.js";
+import { foreign } from "./visible.js";
 
 const STATES = {
   connecting: "Connecting …",
@@ -99,6 +100,8 @@ function show(focus) {
     status.dataset.state = board.state;
     status.textContent = STATES[board.state];
   }
+  const { workspace } = board;
+  byId("workspace").replaceChildren(...(workspace === null ? [] : ["in ", foreign(workspace)]));
   for (const each of forms) each.connected = board.state === "open";
   showLists(board, selected, select);
   const found = board.find(selected);

@@ -3,9 +3,9 @@
  *
  * @module
  */
-import { el } from "./dom.js";
+import { count, el } from "./dom.js";
 import { parseJson } from "./json.js";
-import { argumentsView, blockView } from "./json_view.js";
+import { argumentsView, blockView, folded } from "./json_view.js";
 import { foreign, visible } from "./visible.js";
 
 /** Texts up to this length, in one line, stand without a block of their own. */
@@ -208,6 +208,12 @@ function facts(request) {
       const text = visible(names.join(", "), { code: true });
       const shown = el("code", { class: "foreign", dir: "ltr" }, text);
       add("This code names", shown, note(" (it may call others)"));
+    }
+    const code = request.source.code?.replace(/\n$/, "") ?? "";
+    if (code.includes("\n")) {
+      const lines = count(code.split("\n").length, "line");
+      const whole = folded(lines, () => blockView(code, { code: true }));
+      add("The whole code", whole);
     }
   }
   if (!isShell(request) && !isChange(request)) add("Server", foreign(request.server_name));

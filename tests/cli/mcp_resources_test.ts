@@ -97,6 +97,22 @@ for (const kind of CLIENT_KINDS) {
       assertEquals(unknown.isError, true);
       assertStringIncludes(unknown.text, "Registered servers: raw");
     });
+
+    await step("search_tools finds saved actions, and follows no link of theirs", async () => {
+      const folder = `${workspace.path}/gentools/weather/warmest_city`;
+      await Deno.mkdir(folder, { recursive: true });
+      const api = '"""Finds the warmest city."""\n\n\ndef run(cities: list[str]) -> str: ...\n';
+      await Deno.writeTextFile(`${folder}/api.py`, api);
+      await Deno.symlink(folder, `${workspace.path}/gentools/weather/warmest_link`);
+      const names = await host.call("search_tools", { query: "warmest city", detail: "names" });
+      const line = "gentools.weather.warmest_city: Finds the warmest city.";
+      assertEquals(names.text.split("\n").filter((row) => row.includes("warmest")), [line]);
+      const { text, report } = await host.call("search_tools", { query: "the warmest city" });
+      const shown = "from gentools.weather import warmest_city\n" +
+        '    """Finds the warmest city."""\n\n\n    def run(cities: list[str]) -> str: ...';
+      assertStringIncludes(text, shown);
+      assertEquals(report?.actions, [{ name: "weather.warmest_city", api: shown }]);
+    });
   });
 }
 

@@ -36,7 +36,12 @@ const cases: readonly Case[] = [
       ["In [5]: ", "import sys; print('no end', file=sys.stderr, end='')\r"],
       ["In [6]: ", "exit\r"],
     ],
-    shown: ["\n42\n", "\n43\n", "ZeroDivisionError: division by zero\n", "no end\n"],
+    shown: [
+      "\nOut[2]: 42\n",
+      "\nOut[3]: 43\n",
+      "ZeroDivisionError: division by zero\n",
+      "no end\n",
+    ],
   },
   {
     name: "a block goes on until an empty line, indented by the kernel",
@@ -68,7 +73,7 @@ const cases: readonly Case[] = [
       ["(search: len(s): ", "\r"],
       ["In [4]: ", LEAVE],
     ],
-    shown: ["\n3\n", "\n('日本😀', 'of', 3)\n"],
+    shown: ["]: 3\n", "]: ('日本😀', 'of', 3)\n"],
     columns: 40,
   },
   {
@@ -81,7 +86,7 @@ const cases: readonly Case[] = [
       ["some_long_name  some_other", "\x15len?\r"],
       ["In [4]: ", LEAVE],
     ],
-    shown: ["\n6\n", "Return the number of items in a container."],
+    shown: ["]: 6\n", "Return the number of items in a container."],
   },
   {
     name: "a kernel that does not answer is waited for until Ctrl-C, and nothing runs unasked",
@@ -105,7 +110,7 @@ const cases: readonly Case[] = [
       ["In [2]: ", "a + 40\r"],
       ["In [3]: ", LEAVE],
     ],
-    shown: ["KeyboardInterrupt", "Interrupted; the variables are kept.", "\n41\n"],
+    shown: ["KeyboardInterrupt", "Interrupted; the variables are kept.", "]: 41\n"],
   },
   {
     name: "a second Ctrl-C ends a cell that is stuck, with its kernel",
@@ -130,7 +135,7 @@ const cases: readonly Case[] = [
       ["In [1]: ", "6 * 7\r"],
       ["In [2]: ", LEAVE],
     ],
-    shown: ["The kernel died and its variables are lost: it exited with code 3", "\n42\n"],
+    shown: ["The kernel died and its variables are lost: it exited with code 3", "]: 42\n"],
   },
   {
     name: "calls are asked about, and what was typed ahead answers nothing and is no cell",
@@ -168,7 +173,7 @@ const cases: readonly Case[] = [
       ["In [3]: ", "6 * 7\r"],
       ["In [4]: ", LEAVE],
     ],
-    shown: ["the question was closed", "\n42\n"],
+    shown: ["the question was closed", "]: 42\n"],
   },
   {
     name: "what is typed while a cell runs is the next one",
@@ -177,7 +182,7 @@ const cases: readonly Case[] = [
       ["begun", "6 * 7\r", "typed"],
       ["In [3]: ", LEAVE],
     ],
-    shown: ["In [2]: 6 * 7", "\n42\n"],
+    shown: ["In [2]: 6 * 7", "]: 42\n"],
   },
   {
     name: "output cannot move the cursor, and waits while a question stands",
@@ -244,7 +249,7 @@ const cases: readonly Case[] = [
       ["In [4]: ", "a + 40\r"],
       ["In [5]: ", LEAVE],
     ],
-    shown: ["\n41\n", "KeyboardInterrupt: Interrupted by user"],
+    shown: ["]: 41\n", "KeyboardInterrupt: Interrupted by user"],
     hidden: ["The kernel was restarted", "kernelbase.py", "Still running"],
   },
   {
@@ -278,7 +283,7 @@ const cases: readonly Case[] = [
       ["In [5]: ", "count\r"],
       ["In [6]: ", LEAVE],
     ],
-    shown: ["Code asks: \x1b[0mipdb> ", "\n41\n"],
+    shown: ["Code asks: \x1b[0mipdb> ", "]: 41\n"],
   },
   {
     name: "commands begin with a colon",
@@ -318,6 +323,20 @@ Deno.test("ipybox repl says in one line what it works on, before there is a kern
   assertMatch(output, /^ipybox in \S+ · sandbox off · 1 server · :help\r?\n/);
 });
 
+Deno.test("ipybox repl shows tracebacks in colours, which are never bold", async () => {
+  await using home = await Home.create();
+  const script: Typing[] = [
+    ["In [1]: ", "Allow = type('Allow', (Exception,), {})\r"],
+    ["In [2]: ", "raise Allow('?')\r"],
+    ["In [3]: ", LEAVE],
+  ];
+
+  const { output } = await home.repl(script, 80, { NO_COLOR: "" });
+
+  const rows = ["36mCell In[2], line 1", "32m----> 1 raise Allow('?')", "31mAllow: ?"];
+  for (const row of rows) assertStringIncludes(output, `\x1b[${row}\x1b[0m`);
+});
+
 Deno.test("ipybox repl keeps what was typed for the next session", async () => {
   await using home = await Home.create();
   await home.repl([["In [1]: ", "b = 40\r"], ["In [2]: ", "b + 2\r"], ["In [3]: ", LEAVE]]);
@@ -329,7 +348,7 @@ Deno.test("ipybox repl keeps what was typed for the next session", async () => {
   ]);
 
   assertStringIncludes(output, "In [1]: b = 40");
-  assertStringIncludes(output, "\n43\n");
+  assertStringIncludes(output, "]: 43\n");
   const { mode } = await Deno.stat(join(home.state, "ipybox", "history"));
   assertEquals((mode ?? 0) & 0o777, 0o600);
 });
@@ -360,8 +379,8 @@ Deno.test("ipybox repl takes the terminal again after Ctrl-Z and fg", async () =
   ];
   const { output } = await home.repl(script, 80, {}, true);
 
-  assertStringIncludes(output, "\n6\n");
-  assertStringIncludes(output, "\n18\n");
+  assertStringIncludes(output, "]: 6\n");
+  assertStringIncludes(output, "]: 18\n");
 });
 
 Deno.test("ipybox repl says why there is no kernel", async () => {

@@ -16,9 +16,10 @@ from ipybox_runtime import ToolCallError, ToolRunner
 raw = ToolRunner("raw")
 def count(**args):
     try:
-        print("count", "is", raw.run_sync("count", args).text)
+        text = f"count is {raw.run_sync('count', args).text}"
     except ToolCallError as error:
-        print(type(error).__name__, error)
+        text = f"{type(error).__name__} {error}"
+    print(text + "\\n", end="")  # in one piece, as threads print at the same time
 `;
 const CALL = "  | raw.count()\n";
 /** The end of a question, which is in bold. */

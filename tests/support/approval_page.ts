@@ -15,9 +15,15 @@ import type { TestBrowser } from "./browser.ts";
 
 /** Starts a tool server that asks about everything, with the server `raw`. */
 export async function askingServer(
-  options: { page?: ApprovalPageOptions; approvalTimeoutMs?: number; journal?: string } = {},
+  options: {
+    page?: ApprovalPageOptions;
+    approvalTimeoutMs?: number;
+    journal?: string;
+    workspace?: string;
+  } = {},
 ): Promise<ToolServer> {
   return await ToolServer.start({
+    workspace: options.workspace,
     servers: { raw: rawServer("normal", options.journal) },
     approvalTimeoutMs: options.approvalTimeoutMs,
     // Machines under load take long to load a page again.

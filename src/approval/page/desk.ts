@@ -31,6 +31,8 @@ const GRACE_MS = 5000;
 export interface PersonDesks {
   readonly channel: ApprovalChannel;
   readonly elicitations: ElicitationChannel;
+  /** The workspace of the code that asks, which pages name. */
+  readonly workspace?: string | undefined;
 }
 
 /**
@@ -281,11 +283,13 @@ class RequestBoard implements Disposable {
   readonly #settled: string[] = [];
   readonly #watchers = new Set<(message: string) => void>();
   readonly #stack = new DisposableStack();
+  readonly #workspace: string | undefined;
   #settledCharacters = 0;
   #dropped = 0;
 
   /** @param desks Whose requests are shown. */
-  constructor({ channel, elicitations }: PersonDesks) {
+  constructor({ channel, elicitations, workspace }: PersonDesks) {
+    this.#workspace = workspace;
     this.#stack.use(
       channel.watch((request) =>
         this.#add(request, (response) => decisionOutcome(request, response))
@@ -301,7 +305,8 @@ class RequestBoard implements Disposable {
   /** All that is known, as one JSON message. */
   snapshot(): string {
     const pending = [...this.#open.values()].map(({ view }) => view);
-    return `{"type":"board","pending":[${pending.join(",")}],` +
+    const workspace = JSON.stringify(this.#workspace ?? null);
+    return `{"type":"board","workspace":${workspace},"pending":[${pending.join(",")}],` +
       `"settled":[${this.#settled.join(",")}],"dropped":${this.#dropped}}`;
   }
 

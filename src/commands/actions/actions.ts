@@ -1,13 +1,5 @@
-import {
-  type ActionArguments,
-  checkCode,
-  checkedIn,
-  listActions,
-  readAction,
-  resultIn,
-  runCode,
-  type SavedAction,
-} from "./saved_actions.ts";
+import { type ActionArguments, checkCode, checkedIn, resultIn, runCode } from "./action_code.ts";
+import { listActions, readAction, type SavedAction } from "../../apigen/saved_actions.ts";
 import { visible } from "../../approval/call_text.ts";
 import { checkTypes, type TypeProblem } from "./type_check.ts";
 import { CodeExecutor } from "../../executor/code_executor.ts";

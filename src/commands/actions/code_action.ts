@@ -23,6 +23,8 @@ export interface RunActionOptions {
   readonly exits?: boolean;
   /** Whether the code goes into IPython's history. */
   readonly storeHistory?: boolean;
+  /** What a terminal shows before the code's value. */
+  readonly resultLabel?: string;
   /** Decides on each tool call. */
   readonly decide: (request: ApprovalRequest) => Promise<void>;
   /** Answers what MCP servers ask; without it, all of it is declined. */
@@ -83,7 +85,7 @@ async function follow(
   options: RunActionOptions,
 ): Promise<ExecutionResult> {
   const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
-  const output = new OutputPrinter(io);
+  const output = new OutputPrinter(io, options.resultLabel);
   let result: ExecutionResult = { text: null, images: [], outputs: [] };
   // Not awaited: other output, and other requests, may come in the meantime.
   const ask = (question: () => Promise<void>): void => {
@@ -138,6 +140,7 @@ async function follow(
  */
 export class OutputPrinter {
   readonly #io: CommandIo;
+  readonly #resultLabel: string;
   readonly #held: ChunkEvent[] = [];
   #room = MAX_UNREAD;
   #leftOut = 0;
@@ -145,8 +148,9 @@ export class OutputPrinter {
   /** Where a line was left open. */
   #open: ChunkEvent["stream"] | undefined;
 
-  constructor(io: CommandIo) {
+  constructor(io: CommandIo, resultLabel = "") {
     this.#io = io;
+    this.#resultLabel = resultLabel;
   }
 
   print(chunk: ChunkEvent): void {
@@ -191,16 +195,24 @@ export class OutputPrinter {
     this.#leftOut = 0;
   }
 
-  #write({ stream, text }: ChunkEvent): void {
+  #write({ stream, text, isResult = false }: ChunkEvent): void {
     const { stdoutIsTerminal, stderrIsTerminal } = this.#io;
     const open = text.endsWith("\n") ? undefined : stream;
     if (stream === "stdout") {
-      this.#io.out(stdoutIsTerminal ? printableOutput(text) : text);
+      this.#io.out(stdoutIsTerminal ? this.#labelled(printableOutput(text), isResult) : text);
       this.#open = open;
     } else if (stderrIsTerminal) {
       this.#io.errText(printableOutput(text));
       this.#open = open;
     } else this.#io.errText(text);
+  }
+
+  /** A value of several lines starts below its label, so that its columns stay aligned. */
+  #labelled(text: string, isResult: boolean): string {
+    if (!isResult || this.#resultLabel === "") return text;
+    const value = text.replace(/^\n/, ""); // it ends a line that the code left open
+    const gap = value.includes("\n") ? "\n" : " ";
+    return `${text.slice(0, text.length - value.length)}${this.#resultLabel}${gap}${value}`;
   }
 }
 

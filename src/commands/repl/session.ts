@@ -3,12 +3,15 @@ import {
   ConfigError,
   ExecutionTimeoutError,
   KernelDiedError,
+  PackageInstallError,
 } from "../../base/errors.ts";
 import { abortable, anySignal, settledWithin } from "../../base/signals.ts";
+import { visible } from "../../approval/call_text.ts";
 import type { CodeExecutor } from "../../executor/code_executor.ts";
 import type { CodeCompletions, CodeStatus, TypedCodeOptions } from "../../kernel/typed_code.ts";
 import { runAction, type RunActionOptions } from "../actions/code_action.ts";
 import { type CommandIo, table, UsageError } from "../command.ts";
+import { MARK } from "../foreign_rows.ts";
 import { servers } from "../servers.ts";
 import { printable, printableEnd, printableTraceback, terminalSize } from "../terminal/columns.ts";
 import { tools } from "../tools.ts";
@@ -170,7 +173,8 @@ export class ReplSession implements Disposable {
     const { io, workspace } = this.#options;
     const executor = await this.#executor();
     try {
-      const outcome = await runMetaCommand(line, { io, workspace, executor });
+      const signal = anySignal(this.#stop.signal, io.signal);
+      const outcome = await runMetaCommand(line, { io, workspace, executor, signal });
       if (outcome === "reset") this.#count = 1;
     } catch (error) {
       if (!(error instanceof UsageError || error instanceof ConfigError)) throw error;
@@ -189,6 +193,7 @@ export class ReplSession implements Disposable {
         io,
         timeoutMs,
         storeHistory: true,
+        resultLabel: io.color ? `\x1b[31mOut[${this.#count}]:\x1b[0m` : `Out[${this.#count}]:`,
         decide: async (request) => {
           this.#asked = true;
           await decide(request);
@@ -223,12 +228,7 @@ export class ReplSession implements Disposable {
     const { io } = this.#options;
     if (error instanceof CodeExecutionError) {
       for (const image of error.images) io.err(`Image: ${printable(image)}`);
-      const lines = printableTraceback(error).split("\n");
-      const last = lines.findLastIndex((line) => line.startsWith(error.ename));
-      io.err(
-        lines.map((line, at) => io.color && at === last ? `\x1b[1;31m${line}\x1b[0m` : line)
-          .join("\n"),
-      );
+      io.err(printableTraceback(error, io.color));
     } else if (error instanceof ExecutionTimeoutError || error instanceof KernelDiedError) {
       for (const image of error.images) io.err(`Image: ${printable(image)}`);
       io.err(printableEnd(error));
@@ -299,6 +299,7 @@ interface MetaContext {
   readonly io: CommandIo;
   readonly workspace: string;
   readonly executor: CodeExecutor;
+  readonly signal: AbortSignal;
 }
 
 /** No code begins with the colon of these. */
@@ -307,6 +308,7 @@ const COMMANDS: readonly (readonly [form: string, help: string])[] = [
   [":reset", "Restart the kernel: variables are lost, and MCP servers stop"],
   [":servers", "List the registered MCP servers"],
   [":tools [QUERY]", "List or search tools"],
+  [":install PACKAGE…", "Install Python packages for the workspace's code"],
   [":quit", "End the session, as Ctrl-D does"],
 ];
 
@@ -319,11 +321,27 @@ const KEYS: readonly (readonly [keys: string, help: string])[] = [
   ["NAME?, NAME??", "Show an object's documentation or source"],
 ];
 
+/** Installs packages that the next cell can import. */
+async function install(names: string, { io, executor, signal }: MetaContext): Promise<void> {
+  const requirements = names.split(/\s+/).filter((name) => name !== "");
+  if (requirements.length === 0) throw new UsageError("Specify packages: :install PACKAGE…");
+  try {
+    await executor.installPackages(requirements, {
+      signal,
+      onLine: (line) => io.err(MARK + visible(line)),
+    });
+  } catch (error) {
+    if (!(error instanceof TypeError || error instanceof PackageInstallError)) throw error;
+    io.err(printable(error.message));
+  }
+}
+
 /** Runs a command of the session. */
 async function runMetaCommand(
   line: string,
-  { io, workspace, executor }: MetaContext,
+  context: MetaContext,
 ): Promise<"reset" | "done"> {
+  const { io, workspace, executor } = context;
   const [, name = "", after = ""] = /^:\s*(\S*)([^]*)$/.exec(line.trimEnd()) ?? [];
   const rest = after.trimStart();
   const inWorkspace = ["--workspace", workspace];
@@ -343,6 +361,9 @@ async function runMetaCommand(
       return "done";
     case "tools":
       await tools.run([...(rest === "" ? [] : [rest]), ...inWorkspace], io);
+      return "done";
+    case "install":
+      await install(rest, context);
       return "done";
     default:
       io.err(`No command :${name}: see :help`);

@@ -45,10 +45,28 @@ export function printableEnd(
 }
 
 /** The traceback of an error, made safe for a terminal, with the command that may help. */
-export function printableTraceback(error: CodeExecutionError): string {
-  const traceback = printable(error.traceback.trimEnd());
+export function printableTraceback(error: CodeExecutionError, color: boolean): string {
+  const plain = printable(error.traceback.trimEnd());
+  const traceback = color ? colored(plain, error.ename) : plain;
   const module = missingModule(error);
   return module === undefined
     ? traceback
     : `${traceback}\n[ipybox] To install it: ipybox install ${module}`;
+}
+
+/** What starts the rows of a traceback that have a colour: rules, places, and the lines that raised. */
+const ROWS: readonly (readonly [start: RegExp, color: string])[] = [
+  [/^-{20}/, "31"],
+  [/^(?:File |Cell In\[)/, "36"],
+  [/^-{1,20}> \d/, "32"],
+];
+
+/** A traceback in colours. None is bold: only questions are, and code chose the name of its exception. */
+function colored(traceback: string, ename: string): string {
+  const rows = traceback.split("\n");
+  const last = rows.findLastIndex((row) => row.startsWith(ename));
+  return rows.map((row, at) => {
+    const color = at === last ? "31" : ROWS.find(([start]) => start.test(row))?.[1];
+    return color === undefined ? row : `\x1b[${color}m${row}\x1b[0m`;
+  }).join("\n");
 }

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { abortable, anySignal, Deadline, settledWithin } from "../../base/signals.ts";
 import { sameToken } from "../../base/tokens.ts";
 import {
@@ -237,16 +238,26 @@ class CallbackListener implements AsyncDisposable {
   }
 }
 
+/** As the approval page looks; the listener has no other files. */
+const STYLE = ":root { color-scheme: light dark; font: 16px/1.5 system-ui, sans-serif; " +
+  "color: #20262b; background: #f6f6f3; } " +
+  "@media (prefers-color-scheme: dark) { :root { color: #e3e6e7; background: #14181a; } } " +
+  "body { max-width: 30rem; margin: 16vh auto 0; padding: 0 1.25rem; text-align: center; } " +
+  "h1 { font-size: 1.25rem; font-weight: 500; }";
+const STYLE_HASH = createHash("sha256").update(STYLE).digest("base64");
+
 /** Nothing of the request is shown: it could be anybody's. */
 function page(status: number, text: string): Response {
+  const head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">' +
+    `<title>ipybox login</title><style>${STYLE}</style>`;
   return new Response(
-    `<!doctype html><meta charset="utf-8"><title>ipybox</title><p>${text}</p>\n`,
+    `<!doctype html><html lang="en">${head}<h1>ipybox login</h1><p>${text}</p>\n`,
     {
       status,
       headers: {
         "cache-control": "no-store",
         "connection": "close",
-        "content-security-policy": "default-src 'none'",
+        "content-security-policy": `default-src 'none'; style-src 'sha256-${STYLE_HASH}'`,
         "content-type": "text/html; charset=utf-8",
         "referrer-policy": "no-referrer",
         "x-content-type-options": "nosniff",

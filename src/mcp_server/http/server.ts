@@ -79,7 +79,7 @@ export class HttpMcpServer implements AsyncDisposable {
 
   async #handle(request: Request): Promise<Response> {
     try {
-      return this.#refusal(request) ?? await this.#serve(request);
+      return this.#refusal(request) ?? this.#welcome(request) ?? await this.#serve(request);
     } catch (error) {
       return this.#failure(error);
     }
@@ -108,6 +108,18 @@ export class HttpMcpServer implements AsyncDisposable {
       return rpcError(403, -32000, "Requests from web pages are refused");
     }
     return undefined;
+  }
+
+  /** What a person finds who opens the server's address in a browser. */
+  #welcome(request: Request): Response | undefined {
+    const isPage = request.headers.get("accept")?.includes("text/html") === true;
+    const { pathname } = new URL(request.url);
+    if (request.method !== "GET" || pathname !== "/" || !isPage) return undefined;
+    return new Response(
+      `This is the MCP server of ipybox. MCP clients connect to ${this.url.pathname}.\n` +
+        "To decide on calls, open the link to the approval page that ipybox prints.\n",
+      { headers: { "content-type": "text/plain; charset=utf-8", "cache-control": "no-store" } },
+    );
   }
 
   async #serve(request: Request): Promise<Response> {

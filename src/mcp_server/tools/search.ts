@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { firstSentence } from "../../apigen/package.ts";
+import { ACTIONS, readAction, searchActions } from "../../apigen/saved_actions.ts";
 import type { IndexedTool } from "../../apigen/search.ts";
 import { explained } from "../failure.ts";
 import type { SdkMcpServer } from "../sdk.ts";
@@ -7,7 +8,7 @@ import type { Session } from "../session.ts";
 import type { DeclareInput } from "../tool_input.ts";
 
 const DESCRIPTION = `
-Finds tools of the registered MCP servers, to call in execute_ipython_cell. Returns the best matches \
+Finds tools of the registered MCP servers, and saved actions, to call in execute_ipython_cell. Returns the best matches \
 with their import; never guess arguments.
 
 detail: "names", "signatures" (arguments and result fields), "full" (all types and descriptions).
@@ -37,11 +38,18 @@ const outputSchema = z.object({
     api: z.string().describe("The tool in the requested detail"),
   })),
   matches: z.number().describe("How many tools match, including those not listed"),
+  actions: z.array(z.object({
+    name: z.string().describe("CATEGORY.NAME, in the package gentools"),
+    api: z.string().describe("The action in the requested detail"),
+  })).optional().describe("Saved actions"),
 });
 
 /** How many tools there is room for in an answer, by detail. */
 const COUNTS = { names: 40, signatures: 12, full: 4 } as const;
-/** The most characters of an answer. */
+/** How many saved actions, and how much of the interface of each. */
+const ACTION_COUNTS = { names: 20, signatures: 3, full: 3 } as const;
+const MAX_ACTION_CHARS = 2000;
+/** The most characters of an answer's tools. */
 const MAX_CHARS = 12_000;
 
 const DETAILS = ["names", "signatures", "full"] as const;
@@ -72,14 +80,22 @@ export function registerSearch(
       }
       const found = await session.searchTools(query, only === "" ? undefined : [only]);
       const shown = await describeTools(found.tools, detail);
+      const actions = only === "" ? await findActions(await session.workspace, query, detail) : [];
       const notes = [
         noteOnRest(found.tools.length - shown.length, detail),
-        found.tools.length === 0 ? `No tools found. ${await knownServers(session)}` : "",
+        found.tools.length + actions.length === 0
+          ? `No tools found. ${await knownServers(session)}`
+          : "",
         ...found.missing.map((name) => `${name} has no Python API: register it again`),
       ].filter((note) => note !== "");
       const separator = detail === "names" ? "\n" : "\n\n";
-      const text = [...shown.map(({ api }) => api), ...notes].join(separator);
-      return session.answers.of({ text, report: { tools: shown, matches: found.tools.length } });
+      const text = [...[...shown, ...actions].map(({ api }) => api), ...notes].join(separator);
+      const report = {
+        tools: shown,
+        matches: found.tools.length,
+        ...(actions.length === 0 ? {} : { actions }),
+      };
+      return session.answers.of({ text, report });
     } catch (error) {
       return explained(error);
     }
@@ -114,6 +130,24 @@ async function describeTools(
     room -= api.length;
   }
   return described;
+}
+
+/** Saved actions, whose interfaces code wrote. */
+async function findActions(
+  workspace: string,
+  query: string,
+  detail: Detail,
+): Promise<{ name: string; api: string }[]> {
+  const found = (await searchActions(workspace, query)).slice(0, ACTION_COUNTS[detail]);
+  return await Promise.all(found.map(async ({ name, description }) => {
+    if (detail === "names") return { name, api: `${ACTIONS}.${name}: ${description}` };
+    const [category, action] = name.split(".");
+    const api = (await readAction(workspace, name, "api") ?? "").trim();
+    const shown = api.length <= MAX_ACTION_CHARS
+      ? api
+      : `${api.slice(0, MAX_ACTION_CHARS)}\n[cut: see ${ACTIONS}/${category}/${action}/api.py]`;
+    return { name, api: `from ${ACTIONS}.${category} import ${action}\n${indented(shown)}` };
+  }));
 }
 
 /** Loaded with the first search: most sessions start without one. */

@@ -1,0 +1,103 @@
+/**
+ * Code actions that were saved as tools, in `gentools/<category>/<name>/`.
+ *
+ * Executed code can write there, so nothing of it is run outside the sandbox, and links are not
+ * followed.
+ *
+ * @module
+ */
+import { join } from "node:path";
+import { isPlainFolder, readHostileBytes, readHostileFile } from "../files/safe.ts";
+import { type IndexedTool, ToolRanking } from "./search.ts";
+
+/** A saved code action. */
+export interface SavedAction {
+  /** Category and name, such as `github.commits_of_top_repos`. */
+  readonly name: string;
+  /** The first line of its interface's documentation; empty where there is none. */
+  readonly summary: string;
+}
+
+/** The folder of all saved actions in a workspace, and the package that code imports them from. */
+export const ACTIONS = "gentools";
+/** Names become paths and modules, so only these are looked at. */
+const NAME = /^[A-Za-z][A-Za-z0-9_]{0,99}$/;
+/** Where a summary must end: what follows may be anything. */
+const MAX_HEAD = 4096;
+/** More are not listed, and larger interfaces are none: code can write what it likes. */
+const MAX_ACTIONS = 1000;
+const MAX_API_BYTES = 65_536;
+
+/** Lists a workspace's saved actions. */
+export async function listActions(workspace: string): Promise<SavedAction[]> {
+  const root = join(workspace, ACTIONS);
+  const actions: SavedAction[] = [];
+  for (const category of await foldersIn(root)) {
+    for (const name of await foldersIn(join(root, category))) {
+      if (actions.length === MAX_ACTIONS) return actions;
+      const path = join(root, category, name, "api.py");
+      const api = await readHostileBytes(path, MAX_API_BYTES);
+      if (api === undefined) continue;
+      const head = new TextDecoder().decode(api.subarray(0, MAX_HEAD));
+      actions.push({ name: `${category}.${name}`, summary: summaryIn(head) });
+    }
+  }
+  return actions;
+}
+
+/** The saved actions that a query finds, best first, as if they were tools of a server. */
+export async function searchActions(
+  workspace: string,
+  query: string,
+): Promise<readonly IndexedTool[]> {
+  const actions = (await listActions(workspace)).map(({ name, summary }): IndexedTool => ({
+    server: ACTIONS,
+    name,
+    module: name,
+    description: summary,
+    annotations: {},
+    definition: new Map(),
+  }));
+  return query.trim() === "" ? actions : new ToolRanking(actions).search(query);
+}
+
+/** The first line of the text that a module begins with, after comments. */
+function summaryIn(api: string): string {
+  let rest = api.trimStart();
+  while (rest.startsWith("#")) {
+    const end = rest.indexOf("\n");
+    rest = end === -1 ? "" : rest.slice(end).trimStart();
+  }
+  const [opening, quotes] = /^[rR]?("""|''')/.exec(rest) ?? [];
+  if (opening === undefined || quotes === undefined) return "";
+  const text = rest.slice(opening.length).trimStart();
+  const ends = [text.indexOf(quotes), text.indexOf("\n")].filter((at) => at !== -1);
+  return ends.length === 0 ? "" : text.slice(0, Math.min(...ends)).trimEnd();
+}
+
+/** Reads a saved action's source. */
+export async function readAction(
+  workspace: string,
+  name: string,
+  part: "api" | "impl",
+): Promise<string | undefined> {
+  const [category = "", action = "", ...more] = name.split(".");
+  if (more.length > 0 || !NAME.test(category) || !NAME.test(action)) return undefined;
+  let folder = join(workspace, ACTIONS);
+  for (const step of [category, action]) {
+    if (!await isPlainFolder(folder)) return undefined;
+    folder = join(folder, step);
+  }
+  if (!await isPlainFolder(folder)) return undefined;
+  return await readHostileFile(join(folder, `${part}.py`));
+}
+
+async function foldersIn(folder: string): Promise<string[]> {
+  if (!await isPlainFolder(folder)) return [];
+  const names: string[] = [];
+  for await (const { isDirectory, name } of Deno.readDir(folder)) {
+    if (isDirectory && NAME.test(name)) names.push(name);
+    if (names.length === MAX_ACTIONS) break;
+  }
+  return names.sort();
+}
