@@ -1,4 +1,4 @@
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertStringIncludes } from "@std/assert";
 import { auditedQuestions } from "../support/audited_questions.ts";
 import { ipybox } from "../support/cli.ts";
 import { until } from "../support/executor.ts";
