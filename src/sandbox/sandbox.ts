@@ -8,6 +8,7 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import type { EffectiveLimits } from "./limits.ts";
+import { Planner } from "./planner.ts";
 import { beginWriting, findProtectedPaths, makeOwnFolders } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
@@ -111,9 +112,15 @@ export async function prepareSandbox(
   await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
-  const [config, srt, protectedPaths, ownFolders, project] = await allDone([
-    userConfig(options, workspace),
-    findSrt({ path, log, signal }),
+  const config = await userConfig(options, workspace);
+  const srt = await findSrt({ path, log, signal });
+  await using planner = await Planner.start(srt, {
+    config,
+    hostPrivate,
+    cwd: folders.session,
+    path,
+  });
+  const [protectedPaths, ownFolders, project] = await allDone([
     findProtectedPaths(workspace),
     userFolders(),
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
@@ -143,7 +150,15 @@ export async function prepareSandbox(
     home,
   });
   refuseTooManyMounts(settings, workspace);
-  const launch = await writeSettings({ srt, settings, hostPrivate, workspace, command });
+  const launch = await writeSettings({
+    srt,
+    settings,
+    hostPrivate,
+    workspace,
+    command,
+    planner,
+    signal,
+  });
   return {
     command: launch.command,
     args: launch.args,

@@ -34,6 +34,8 @@ export interface SrtCommand {
   readonly programs: SrtPrograms;
   /** Its version. */
   readonly version: string;
+  /** What is imported as its library, where it is the version that is known to answer. */
+  readonly library?: string;
 }
 
 /** The part of its settings that says where its programs are. Those that are not found are left out. */
@@ -154,6 +156,7 @@ async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
     env: { DENO_DIR: info.denoDir, DENO_NO_UPDATE_CHECK: "1" },
     readable: vendor === undefined ? [] : [vendor],
     version: SRT_VERSION,
+    library: specifier,
   };
 }
 

@@ -17,6 +17,7 @@ import { mayRead } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
+import type { Planner } from "./planner.ts";
 import { isState, SHARED_BY_SANDBOXES } from "./protect.ts";
 import {
   literal,
@@ -253,6 +254,10 @@ interface WriteSettingsInput {
   readonly command: readonly string[];
   /** Its home directory, where that is neither the session's nor the host's. */
   readonly home?: string;
+  /** What says how to do without the runtime. */
+  readonly planner?: Planner;
+  /** Cancels it. */
+  readonly signal?: AbortSignal;
 }
 
 /** How the sandbox is started. */
@@ -269,9 +274,9 @@ interface SandboxLaunch {
  * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
  */
 export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
-  const { srt, hostPrivate, command } = input;
+  const { srt, hostPrivate, command, planner, signal } = input;
   const file = `${hostPrivate}/srt.json`;
-  await Deno.mkdir(proxyFolder(hostPrivate));
+  await Deno.mkdir(proxyFolder(hostPrivate), { recursive: true });
   const settings = Deno.build.os === "linux"
     ? await buildWall(input.settings, {
       hostPrivate,
@@ -280,7 +285,10 @@ export async function writeSettings(input: WriteSettingsInput): Promise<SandboxL
       home: input.home,
     })
     : input.settings;
-  await Deno.writeTextFile(file, JSON.stringify({ ...srt.programs, ...settings }));
+  const whole = { ...srt.programs, ...settings };
+  const planned = await planner?.plan(whole, command, signal);
+  if (planned !== undefined) return { ...planned, env: {} };
+  await Deno.writeTextFile(file, JSON.stringify(whole));
   return {
     command: srt.command,
     args: [...srt.args, ...srtArguments(file, command)],
