@@ -71,7 +71,11 @@ class LoadingKernel:
         with open(self.writer, "wb", buffering=0) as pipe:
             os.set_blocking(self.writer, False)
             data = json.dumps(settings).encode()
-            if pipe.write(data) != len(data):
+            try:
+                written = pipe.write(data)
+            except BrokenPipeError:
+                return  # it has ended, which is about to be noticed
+            if written != len(data):
                 raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
 
 
