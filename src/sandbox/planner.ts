@@ -24,6 +24,19 @@ export interface PlannerOptions {
   readonly path: string;
 }
 
+/** Options of {@linkcode Planner.plan}. */
+export interface PlanOptions {
+  /**
+   * Whether nothing is started before a line comes on stdin: until then it is one process, which can be
+   * given limits with all that it will start.
+   *
+   * @default {false}
+   */
+  readonly waits?: boolean;
+  /** Cancels it. */
+  readonly signal?: AbortSignal;
+}
+
 /**
  * Has the sandbox runtime say how it would start a command, instead of starting it: where no host may
  * be reached, its proxy, its relays, and the Deno it runs in, would live as long as the command and do
@@ -70,14 +83,15 @@ export class Planner implements AsyncDisposable {
   async plan(
     settings: SandboxSettings,
     command: readonly string[],
-    signal: AbortSignal | undefined,
+    { waits = false, signal }: PlanOptions,
   ): Promise<{ command: ProgramPath; args: string[] } | undefined> {
     if (await needPlaceholders(settings)) return undefined;
     const answer = this.#ask(JSON.stringify({ settings, command }));
     const line = await (signal === undefined ? answer : abortable(answer, signal));
     if (line === null) return undefined;
     // The runtime has a folder for temporary files of its own, and gives the command another one.
-    return { command: SHELL, args: ["-c", `export TMPDIR="$CLAUDE_CODE_TMPDIR"; exec ${line}`] };
+    const start = `export TMPDIR="$CLAUDE_CODE_TMPDIR" && exec ${line}`;
+    return { command: SHELL, args: ["-c", waits ? `read -r _ && ${start}` : start] };
   }
 
   async #ask(question: string): Promise<string | null> {

@@ -70,6 +70,8 @@ interface PrepareSandboxOptions extends SandboxOptions {
   belongings: AsyncDisposableStack;
   /** Accepts other workspaces in this one. */
   nestedWorkspace?: boolean;
+  /** Whether it may wait for a line on stdin before it starts anything. */
+  waits?: boolean;
 }
 
 /** How a command is started inside the sandbox. */
@@ -80,6 +82,8 @@ export interface PreparedSandbox {
   readonly args: readonly string[];
   /** Its whole environment. */
   readonly env: Readonly<Record<string, string>>;
+  /** Whether it waits for a line on stdin before it starts anything. */
+  readonly waits: boolean;
   /** Which variables of the sandbox's own lead programs inside to its proxy. */
   readonly proxyVariables: readonly string[];
   /** The settings that the user added. */
@@ -157,11 +161,13 @@ export async function prepareSandbox(
     workspace,
     command,
     planner,
+    waits: options.waits,
     signal,
   });
   return {
     command: launch.command,
     args: launch.args,
+    waits: launch.waits,
     env: {
       PATH: path,
       LANG: "C.UTF-8",

@@ -17,7 +17,7 @@ import { mayRead } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
-import type { Planner } from "./planner.ts";
+import type { Planner, PlanOptions } from "./planner.ts";
 import { isState, SHARED_BY_SANDBOXES } from "./protect.ts";
 import {
   literal,
@@ -241,7 +241,7 @@ async function sharedFolder(shown: readonly string[]): Promise<string[]> {
 }
 
 /** What {@linkcode writeSettings} is given. */
-interface WriteSettingsInput {
+interface WriteSettingsInput extends PlanOptions {
   /** The sandbox runtime. */
   readonly srt: SrtCommand;
   /** Its settings. */
@@ -256,8 +256,6 @@ interface WriteSettingsInput {
   readonly home?: string;
   /** What says how to do without the runtime. */
   readonly planner?: Planner;
-  /** Cancels it. */
-  readonly signal?: AbortSignal;
 }
 
 /** How the sandbox is started. */
@@ -268,13 +266,15 @@ interface SandboxLaunch {
   readonly args: readonly string[];
   /** What leads it to its own folder. */
   readonly env: Readonly<Record<string, string>>;
+  /** Whether it waits for a line on stdin, as was wished. */
+  readonly waits: boolean;
 }
 
 /**
  * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
  */
 export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
-  const { srt, hostPrivate, command, planner, signal } = input;
+  const { srt, hostPrivate, command, planner, waits = false } = input;
   const file = `${hostPrivate}/srt.json`;
   await Deno.mkdir(proxyFolder(hostPrivate), { recursive: true });
   const settings = Deno.build.os === "linux"
@@ -286,12 +286,13 @@ export async function writeSettings(input: WriteSettingsInput): Promise<SandboxL
     })
     : input.settings;
   const whole = { ...srt.programs, ...settings };
-  const planned = await planner?.plan(whole, command, signal);
-  if (planned !== undefined) return { ...planned, env: {} };
+  const planned = await planner?.plan(whole, command, input);
+  if (planned !== undefined) return { ...planned, env: {}, waits };
   await Deno.writeTextFile(file, JSON.stringify(whole));
   return {
     command: srt.command,
     args: [...srt.args, ...srtArguments(file, command)],
     env: { TMPDIR: proxyFolder(hostPrivate) },
+    waits: false, // it takes long enough to load
   };
 }
