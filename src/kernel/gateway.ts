@@ -194,6 +194,7 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
         signal: deadline,
         path,
         belongings: parts,
+        waits: true,
       },
     );
   }
@@ -203,8 +204,9 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const launched = launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log });
   state.launched = launched;
   grouped.take(launched.process.pid, limits, log);
-  const report = await untilReady(launched, prepared !== undefined, deadline);
   await abortable(grouped.taken, deadline);
+  if (prepared?.waits) await beginSandbox(launched);
+  const report = await untilReady(launched, prepared !== undefined, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   if (prepared !== undefined) requireSandbox(report, prepared.config, log);
 
@@ -222,6 +224,12 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
   const checker = () => openChecker(launched, folder, python);
   return { port, token, folder, sandboxed, kernelsApart, limits, process, exited, checker };
+}
+
+/** Has the sandbox start, now that all that it starts is limited together. */
+async function beginSandbox({ process }: Launched): Promise<void> {
+  // Where it has ended already, its last words say why.
+  await process.pipes.write(new TextEncoder().encode("\n")).catch(() => {});
 }
 
 /** Starts a type checker in the launcher's sandbox, with a folder for its stubs. */
