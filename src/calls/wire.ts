@@ -187,7 +187,7 @@ export function wireError(error: unknown): WireError {
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /** What is looked at name by name is short. */
-const LIMITS: JsonLimits = { maxValues: 20_000, maxNames: 2000 };
+const LIMITS: JsonLimits = { maxValues: 2000, maxNames: 200 };
 /** Arguments can be tables. */
 const RUN_LIMITS: JsonLimits = { maxValues: MAX_VALUES, maxNames: 100_000 };
 
