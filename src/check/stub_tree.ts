@@ -1,7 +1,7 @@
 import { basename, dirname, join } from "node:path";
 import { readPackage } from "../apigen/package.ts";
 import { type Stub, type StubbedTool, stubOfModule, stubOfPackage } from "../apigen/stubs.ts";
-import { LIST_WORK, withWork, workLeft } from "../apigen/work.ts";
+import { LIST_WORK, WorkBudget } from "../apigen/work.ts";
 import { assetTree } from "../assets/mod.ts";
 import { Mutex } from "../base/mutex.ts";
 import { FairTurns } from "../base/signals.ts";
@@ -127,16 +127,14 @@ export class StubTree implements KnownNames {
     await Deno.mkdir(join(this.#folder, "mcptools", server));
     this.#servers.set(server, { version: "", modules }); // what fails halfway is made again
     const turns = new FairTurns();
-    let left = LIST_WORK;
+    const work = new WorkBudget(LIST_WORK);
     for (const definition of definitions.slice(0, MAX_TOOLS)) {
       await turns.giveWay();
       const { name: tool, module } = definition;
       const id = this.#nextId++;
-      const stub = withWork(left, () => {
-        const stub = affordable(() => stubOfModule({ server, tool, module }, definition, id));
-        left = workLeft();
-        return stub;
-      });
+      const stub = affordable(() =>
+        work.run(() => stubOfModule({ server, tool, module }, definition, id))
+      );
       if (stub === undefined) continue; // one without a stub is not checked
       this.#tools.set(id, stub.tool);
       modules.set(module, id);
