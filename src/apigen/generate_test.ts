@@ -7,6 +7,7 @@ import {
 } from "@std/assert";
 import { existsSync } from "node:fs";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { ConfigError } from "../base/errors.ts";
 import { generatePackage, renderFiles } from "./generate.ts";
 
 function tool(name: string, properties: Record<string, unknown> = {}): Record<string, unknown> {
@@ -126,6 +127,16 @@ Deno.test("modules do not depend on the order of the server's list", () => {
   const others = renderFiles("demo", { tools: tools.toReversed() }).files;
   for (const [name, text] of files) {
     if (name.endsWith(".py") && name !== "__init__.py") assertEquals(others.get(name), text, name);
+  }
+});
+
+Deno.test("generatePackage() says where a link or a file is in its way", async () => {
+  await using directory = await TempDirectory.create();
+  await Deno.symlink("/tmp", `${directory.path}/linked`);
+  await Deno.writeTextFile(`${directory.path}/taken`, "");
+  for (const name of ["linked", "taken"]) {
+    const made = generatePackage(name, { tools: [tool("a")] }, { rootDir: directory.path });
+    await assertRejects(() => made, ConfigError, "Remove it first");
   }
 });
 

@@ -75,7 +75,9 @@ type Present = ReadonlyMap<string, PresentFile>;
 async function openRoot(rootDir: string): Promise<string> {
   await Deno.mkdir(rootDir, { recursive: true });
   const info = await Deno.lstat(rootDir);
-  if (info.isSymlink) throw new TypeError(`Cannot write to ${rootDir}: it is a symbolic link`);
+  if (info.isSymlink) {
+    throw new ConfigError(`Cannot write to ${rootDir}: it is a symbolic link. Remove it first`);
+  }
   return await Deno.realPath(rootDir);
 }
 
@@ -89,9 +91,8 @@ async function readFolder(folder: string): Promise<Present | undefined> {
     throw error;
   }
   if (!info.isDirectory) {
-    throw new TypeError(
-      `Cannot write ${folder}: it is ${info.isSymlink ? "a symbolic link" : "a file"}`,
-    );
+    const what = info.isSymlink ? "a symbolic link" : "a file";
+    throw new ConfigError(`Cannot write to ${folder}: it is ${what}. Remove it first`);
   }
   const present = new Map<string, PresentFile>();
   for await (const entry of Deno.readDir(folder)) {
