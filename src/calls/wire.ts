@@ -12,6 +12,7 @@ import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError, type ToolErrorType } from "../base/errors.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
+import { problemLines } from "../json/problems.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/results.ts";
@@ -206,7 +207,7 @@ function parse<T>(schema: z.ZodType<T>, body: Uint8Array, limits: JsonLimits): T
   }
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  throw new TypeError(z.prettifyError(parsed.error).slice(0, 500), { cause: parsed.error });
+  throw new TypeError(problemLines(parsed.error), { cause: parsed.error });
 }
 
 function sealed(args: unknown): ExactObject {
