@@ -91,7 +91,7 @@ const PRUNE_ANSWERS = 8 * 2 ** 20;
 const MAX_BYTES = 128 * 2 ** 20;
 const PAGE_BYTES = 4096;
 /** How long another host may hold the file. */
-const BUSY_MS = 2000;
+const BUSY_MS = 500;
 
 /**
  * The file in which a session's calls are written down, in the order of their first row: no clock
@@ -169,7 +169,12 @@ export class JournalFile implements Disposable {
       id,
       hash,
     );
-    return record.parse(this.#statement("SELECT * FROM calls WHERE id = ?").get(id));
+    return this.find(id);
+  }
+
+  /** Gives what is known of a call. */
+  find(id: string): CallRecord | undefined {
+    return record.optional().parse(this.#statement("SELECT * FROM calls WHERE id = ?").get(id));
   }
 
   /** Notes a decision. `false` where another host has the call. */

@@ -180,7 +180,7 @@ export async function isAlive(pid: number): Promise<boolean> {
 /** Waits for a condition of the outside world. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   for (let tries = 0; !await condition(); tries++) {
-    if (tries > 500) throw new Error(`Waited too long for ${condition}`);
+    if (tries > 3000) throw new Error(`Waited too long for ${condition}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
