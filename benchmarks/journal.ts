@@ -13,7 +13,7 @@ import { ToolServer } from "../src/calls/tool_server.ts";
 import { pythonJson } from "../tests/support/mcp.ts";
 
 const ROUNDS = 15;
-const CALLS = 300;
+const CALLS = 200;
 
 const server = {
   command: Deno.execPath(),
@@ -34,8 +34,6 @@ print(json.dumps(sorted(took)[${CALLS} // 2] * 1000))`;
 
 const folder = await Deno.makeTempDir({ prefix: "ipybox-bench-", dir: Deno.args[0] });
 try {
-  await using stack = new AsyncDisposableStack();
-  const journal = stack.use(await CallJournal.open(`${folder}/session`));
   for (const approval of ["ask", "allow"] as const) {
     await using subjects = new AsyncDisposableStack();
     const start = async (options: { journal?: CallJournal }): Promise<ToolServer> => {
@@ -52,6 +50,7 @@ try {
       subjects.use(tools.runner.channel.attach((request) => void request.accept()));
       return tools;
     };
+    const journal = subjects.use(await CallJournal.open(`${folder}/${approval}`));
     const plain = await start({});
     const durable = await start({ journal });
     const measure = async (tools: ToolServer): Promise<number> =>
