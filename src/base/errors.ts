@@ -300,6 +300,7 @@ export type ToolErrorType =
   | "login_required"
   | "unknown_server"
   | "cancelled"
+  | "outcome_unknown"
   | "tool_server_error";
 
 /** Evidence of a failed tool call, as far as there is any. */
