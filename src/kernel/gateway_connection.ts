@@ -42,7 +42,7 @@ interface GatewayControl {
   /** Whether it ends with the connection, too. */
   readonly owned?: boolean;
   /** Starts a type checker beside its kernels. */
-  readonly openChecker?: () => CheckerProcess | undefined;
+  readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
 }
 
 /** How long a gateway may take to answer whether it is still there. */

@@ -20,9 +20,12 @@ import { type PreparedSandbox, sandboxFix } from "../sandbox/sandbox.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 import type { KernelDoorTarget } from "./gateway.ts";
 
+/** The process of a launcher, whether this process or a supervisor has started it. */
+export type LauncherProcess = Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop">;
+
 /** A launcher that runs, and the link to it. */
 export interface Launched {
-  readonly process: ManagedProcess;
+  readonly process: LauncherProcess;
   readonly link: Link;
   /** How it ended, and with it what it had started. Never rejects. */
   readonly exited: Promise<ProcessEvidence>;
@@ -53,12 +56,21 @@ export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Lau
     env: prepared?.env ?? { LANG: "C.UTF-8" },
     onStderr: (line) => log.debug(`gateway: ${line}`),
   });
+  return linkTo(parts, process, kernelDoor);
+}
+
+/** Opens the link to a launcher, which ends with `parts`. */
+export function linkTo(
+  parts: AsyncDisposableStack,
+  process: LauncherProcess,
+  kernelDoor: KernelDoorTarget | undefined,
+): Launched {
   const link = Link.open({
     pipes: process.pipes,
     ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
   });
   parts.use(link);
-  parts.use(process); // ends before the link does, whose last frames are still read
+  parts.defer(async () => void await process.stop()); // before the link ends, whose last frames are still read
   return { process, link, exited: evidence(process, link) };
 }
 
@@ -68,7 +80,7 @@ function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void>
 }
 
 /** How the gateway ended, from the launcher if it could still say so. */
-async function evidence(process: ManagedProcess, link: Link): Promise<ProcessEvidence> {
+async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEvidence> {
   let broken = "";
   try {
     await link.closed;

@@ -40,6 +40,11 @@ export class ControlGroup implements AsyncDisposable {
       (await bySystemd(pid, limits, signal) ? new ControlGroup("systemd", []) : undefined);
   }
 
+  /** Its folders, where it has some that must be removed. */
+  get folders(): readonly string[] {
+    return this.#folders;
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
     for (const folder of this.#folders) await removeWhenEmpty(folder);
   }

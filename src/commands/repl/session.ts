@@ -25,6 +25,8 @@ interface ReplSessionOptions {
   readonly workspace: string;
   readonly history: InputHistory;
   readonly timeoutMs: number | undefined;
+  /** Whether the session may run code already. */
+  readonly resumes: boolean;
   /** Decides on each tool call. */
   readonly decide: RunActionOptions["decide"];
   /** Answers what MCP servers ask. */
@@ -88,6 +90,7 @@ export class ReplSession implements Disposable {
     const failed = new AbortController();
     started.catch((error: unknown) => failed.abort(error));
     const signal = anySignal(io.signal, failed.signal);
+    if (this.#options.resumes) await this.#interruptible(() => this.#runCell(undefined));
     for (;;) {
       const code = await this.#editor.read(`In [${this.#count}]: `, signal);
       if (code === undefined || /^(exit|quit)(\(\))?$|^:q(uit)?$/.test(code)) return;
@@ -182,7 +185,8 @@ export class ReplSession implements Disposable {
     }
   }
 
-  async #runCell(code: string): Promise<void> {
+  /** Runs a cell, or waits for the one that the session runs already. */
+  async #runCell(code: string | undefined): Promise<void> {
     const { io, timeoutMs, decide, answer, prompt } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));

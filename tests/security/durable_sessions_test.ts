@@ -1,0 +1,219 @@
+/** Attacks on durable sessions: from inside, by other users, and with forged frames. */
+import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import { silentLogger } from "../../src/base/log.ts";
+import { settledWithin } from "../../src/base/signals.ts";
+import { findSession, folderOf } from "../../src/executor/durable.ts";
+import {
+  endSession,
+  type SessionAddress,
+  SessionRefusedError,
+  startSupervisor,
+  statusOf,
+  SupervisedLauncher,
+} from "../../src/kernel/supervisor.ts";
+import { encodeFrame, FrameType } from "../../src/link/frame.ts";
+import { namedProgram } from "../../src/process/program.ts";
+import { TestExecutor } from "../support/executor.ts";
+import { testPython } from "../support/python.ts";
+import { testIf } from "../support/skip.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** What a launcher sends, as Python. */
+const frame = (type: number, stream: number, payload: string) =>
+  `struct.pack(">BII", ${type}, ${stream}, len(${payload})) + ${payload}`;
+
+const WAIT = "sys.stdin.buffer.read()";
+
+/** A supervisor with a launcher of the test's own. */
+class Supervised implements AsyncDisposable {
+  private constructor(readonly folder: TempFolder, readonly address: SessionAddress) {}
+
+  static async start(launcher: string): Promise<Supervised> {
+    const folder = await TempFolder.create();
+    const address = {
+      id: "0123456789ab",
+      secret: "s".repeat(64),
+      socket: `${folder.path}/socket`,
+    };
+    await startSupervisor({
+      ...address,
+      python: namedProgram(testPython()),
+      hostPrivate: folder.path,
+      argv: [testPython(), "-I", "-c", `import os, struct, sys\n${launcher}`],
+      cwd: "/",
+      env: {},
+      idleMs: 60_000,
+      maxMs: 60_000,
+      locks: [],
+      remove: [address.socket],
+      folder: `${folder.path}/record`,
+    });
+    return new Supervised(folder, address);
+  }
+
+  /** Whether it is there. */
+  async lives(): Promise<boolean> {
+    return await statusOf(this.address).then(() => true, () => false);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await endSession(this.address).catch(() => {}); // an attack may have ended it
+    await this.folder[Symbol.asyncDispose]();
+  }
+}
+
+Deno.test("code finds neither the socket of its session nor its secret", async () => {
+  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
+  const { executor } = session;
+  const id = executor.sessionId ?? "";
+  const { socket, secret } = await findSession(id);
+  const code = `
+import glob, os, socket
+paths = ${JSON.stringify([socket, folderOf(id), `${folderOf(id)}/record.json`])}
+print([os.path.exists(path) for path in paths])
+try:
+    socket.socket(socket.AF_UNIX).connect(paths[0])
+    print("connected")
+except OSError as error:
+    print(type(error).__name__)
+seen = b""
+for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline"):
+    try:
+        seen += open(path, "rb").read()
+    except OSError:
+        pass
+print(b"${secret.slice(0, 16)}" in seen, b"supervisor" in seen)
+`;
+  const { text } = await executor.execute(code);
+  assertEquals(text, "[False, False, False]\nPermissionError\nFalse False");
+  for (const path of [folderOf(id), socket.replace("/host/socket", "")]) {
+    assertEquals(((await Deno.stat(path)).mode ?? 0) & 0o077, 0, path);
+  }
+  assertEquals(((await Deno.stat(socket)).mode ?? 0) & 0o177, 0);
+});
+
+testIf(
+  Deno.uid() === 0 && Deno.build.os === "linux",
+  "only root can become another user",
+  {
+    name: "another user cannot attach, even where the folders are open",
+    fn: async () => {
+      await using session = await Supervised.start(WAIT);
+      const { socket } = session.address;
+      await Deno.chmod(session.folder.path, 0o777);
+      await Deno.chmod(socket, 0o777);
+      const code = `import os, socket
+os.setuid(61234)
+line = socket.socket(socket.AF_UNIX)
+line.settimeout(30)
+line.connect(${JSON.stringify(socket)})
+print(line.recv(100))`;
+      const { stdout, stderr } = await new Deno.Command(testPython(), {
+        args: ["-I", "-c", code],
+      }).output();
+      const said = new TextDecoder().decode(stdout) + new TextDecoder().decode(stderr);
+      assert(/^b''\n$|ConnectionResetError/.test(said), said);
+      assert(await session.lives());
+    },
+  },
+);
+
+Deno.test("a wrong secret opens nothing, and the session goes on", async () => {
+  await using session = await Supervised.start(WAIT);
+  const wrong = { ...session.address, secret: "t".repeat(64) };
+  await assertRejects(() => statusOf(wrong), SessionRefusedError, "another secret");
+  await assertRejects(
+    () => SupervisedLauncher.attach(wrong, silentLogger),
+    SessionRefusedError,
+    "another secret",
+  );
+  const right = await SupervisedLauncher.attach(session.address, silentLogger);
+  assertEquals(right.status.epoch, 1);
+  right.leave();
+});
+
+const FIRST_WORDS: Record<string, Uint8Array> = {
+  "a frame for the launcher": encodeFrame(FrameType.OPEN, 2),
+  "the end of the session": encodeFrame(FrameType.END, 0),
+  "what is to be kept": encodeFrame(FrameType.KEEP, 0, new TextEncoder().encode('{"kept":1}')),
+  "a HELLO that is not JSON": encodeFrame(FrameType.HELLO, 0, new TextEncoder().encode("{")),
+  "a HELLO without a secret": encodeFrame(FrameType.HELLO, 0, new TextEncoder().encode("{}")),
+  "a HELLO that is an array": encodeFrame(FrameType.HELLO, 0, new TextEncoder().encode("[]")),
+  "a frame that is too long": new Uint8Array([FrameType.HELLO, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]),
+  "an unknown frame": new Uint8Array([200, 0, 0, 0, 0, 0, 0, 0, 0]),
+};
+
+Deno.test("nothing but the secret comes first", async () => {
+  await using session = await Supervised.start(WAIT);
+  for (const [what, bytes] of Object.entries(FIRST_WORDS)) {
+    using line = await Deno.connect({ transport: "unix", path: session.address.socket });
+    await line.write(bytes);
+    const closed = (async () => {
+      const buffer = new Uint8Array(1000);
+      while (await line.read(buffer).catch(() => null) !== null);
+    })();
+    assert(await settledWithin(closed, 30_000), what);
+  }
+  const { attached, kept } = await statusOf(session.address);
+  assertEquals([attached, kept], [false, null]);
+});
+
+Deno.test("an epoch that is not newer is refused", async () => {
+  await using session = await Supervised.start(WAIT);
+  const first = await SupervisedLauncher.attach(session.address, silentLogger);
+  using line = await Deno.connect({ transport: "unix", path: session.address.socket });
+  const { secret } = session.address;
+  const hello = { protocol: 1, secret, want: "attach", epoch: 1 };
+  const bytes = new TextEncoder().encode(JSON.stringify(hello));
+  await line.write(encodeFrame(FrameType.HELLO, 0, bytes));
+  let said = "";
+  const buffer = new Uint8Array(1000);
+  for (let n: number | null; (n = await line.read(buffer)) !== null;) {
+    said += new TextDecoder().decode(buffer.subarray(0, n));
+  }
+  assertStringIncludes(said, '"why": "epoch"');
+  assertEquals((await statusOf(session.address)).attached, true);
+  first.leave();
+});
+
+const FORGED: Record<string, string> = {
+  "a WELCOME": frame(FrameType.WELCOME, 0, "b'{}'"),
+  "a frame of stderr": frame(FrameType.STDERR, 0, "b'x'"),
+  "a DETACH": frame(8, 1, "b''"),
+  "garbage": "b'\\xff' * 1000",
+  "a frame that is too long": 'struct.pack(">BII", 1, 1, 1 << 30)',
+  "an EXIT that is not JSON": frame(FrameType.EXIT, 0, "b'{'"),
+};
+
+for (const [what, python] of Object.entries(FORGED)) {
+  Deno.test(`a launcher that sends ${what} ends its session, and says nothing to the host`, async () => {
+    await using session = await Supervised.start(
+      `sys.stdout.buffer.write(${python}); sys.stdout.flush(); ${WAIT}`,
+    );
+    const host = await SupervisedLauncher.attach(session.address, silentLogger);
+    host.begin([]);
+    const reading = (async () => {
+      let bytes = 0;
+      for (let part = await host.pipes.read(); part !== null; part = await host.pipes.read()) {
+        bytes += part.length;
+      }
+      return bytes;
+    })();
+    assert(await settledWithin(reading, 60_000));
+    assertEquals(await reading, 0);
+    assertEquals(await session.lives(), false);
+  });
+}
+
+Deno.test("a host that says nothing does not keep others out", async () => {
+  await using session = await Supervised.start(WAIT);
+  const silent = await Promise.all(
+    Array.from(
+      { length: 8 },
+      () => Deno.connect({ transport: "unix", path: session.address.socket }),
+    ),
+  );
+  const end = Date.now() + 60_000;
+  while (!await session.lives()) assert(Date.now() < end);
+  for (const line of silent) line.close();
+});
