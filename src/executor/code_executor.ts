@@ -169,8 +169,8 @@ export class CodeExecutor implements AsyncDisposable {
   async detach(options: DetachOptions = {}): Promise<void> {
     if (this.#durably === undefined) throw new TypeError("Only durable sessions can be left");
     if (options.code !== undefined) await this.#begin(options.code);
-    await this.#kernel.leave();
     this.#durably.left.is = true;
+    await this.#kernel.leave();
     await this.#durably.gateway.leave();
     await this[Symbol.asyncDispose]();
   }
@@ -201,7 +201,7 @@ export class CodeExecutor implements AsyncDisposable {
     if (found === undefined) return;
     this.#found = undefined;
     const { run, code, inputs } = found;
-    const { chunks = false } = options;
+    const { chunks = false, inputs: tellsInputs = false } = options;
     using turn = found.turn ?? await this.#kernel.turn(this.#closed.signal);
     this.#current = run;
     using span = startSpan("execute_code");
@@ -214,7 +214,8 @@ export class CodeExecutor implements AsyncDisposable {
           yield { type: "result", result: value };
           return;
         }
-        if (chunks || value.type !== "chunk") yield value;
+        if (value.type === "input" && !tellsInputs) value.request.end(); // nobody answers it
+        else if (chunks || value.type !== "chunk") yield value;
       }
     } catch (error) {
       yield* this.#notes();
@@ -622,7 +623,7 @@ export class CodeExecutor implements AsyncDisposable {
       throw error;
     } finally {
       await ended;
-      if (!this.#closed.signal.aborted) this.#durably?.state.end();
+      if (this.#durably?.left.is === false) this.#durably.state.end();
       this.#state = await execution.state;
       span.set({ "ipybox.kernel.state": this.#state });
     }

@@ -165,7 +165,10 @@ export async function attachParts(
           execution: execution && {
             id: execution.id,
             find: (host, kernel) => {
-              found = foundRun(host, execution);
+              const inputs = new CodeInputs(execution.code, (question) => {
+                tools.runner.questionEnded(question);
+              });
+              found = foundRun(host, { ...execution, inputs });
               return found.run.find(kernel);
             },
           },
@@ -199,9 +202,10 @@ async function openJournal(
 
 function foundRun(
   host: KernelHost,
-  { id, code, ended }: NonNullable<KeptState["execution"]>,
+  { id, code, ended, inputs }: NonNullable<KeptState["execution"]> & {
+    readonly inputs: CodeInputs;
+  },
 ): FoundRun {
-  const inputs = new CodeInputs();
   const run: Run<RunEvent> = host.prepare(code, {
     id,
     chunks: true,
