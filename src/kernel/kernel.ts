@@ -146,15 +146,7 @@ export class Kernel implements AsyncDisposable {
     { signal, execution }: { readonly signal: AbortSignal; readonly execution?: FoundExecution },
   ): Promise<Kernel> {
     const { gateway } = options;
-    if (!await gateway.knowsKernel(reference.id, signal)) {
-      const evidence = {
-        exitCode: null,
-        signal: null,
-        stderrTail: gateway.address.stderrTail ?? "",
-      };
-      const message = "The kernel died while no host was attached, and its variables are lost";
-      throw new KernelDiedError(message, evidence);
-    }
+    if (!await gateway.knowsKernel(reference.id, signal)) throw diedAlone(gateway);
     const kernel = new Kernel(reference, options);
     if (execution !== undefined) kernel.#requests.set(execution.id, execution.request);
     try {
