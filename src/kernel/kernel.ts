@@ -152,8 +152,10 @@ export class Kernel implements AsyncDisposable {
     try {
       await kernel.#connect(anySignal(signal, kernel.ended));
     } catch (error) {
-      kernel.abandon(error);
-      throw error;
+      // Its gateway may not have noticed yet.
+      const reason = error instanceof UnansweredError ? diedAlone(gateway, error) : error;
+      kernel.abandon(reason);
+      throw reason;
     }
     if (execution !== undefined) kernel.#follow(execution.request);
     return kernel;
@@ -178,7 +180,7 @@ export class Kernel implements AsyncDisposable {
     request.done.then(forget, forget);
     this.settled().then(() => {
       const message =
-        "The execution's end was lost while no host was attached; its variables are kept";
+        "The end of the execution was lost while no program was attached; variables are kept";
       request.fail(new Error(message));
     }, () => {}); // the kernel has ended, of which the request hears
   }
@@ -461,6 +463,17 @@ function startError(
   cause?: unknown,
 ): KernelStartError {
   return new KernelStartError(message, { exitCode: null, signal: null, stderrTail }, { cause });
+}
+
+/** The error of a kernel whose end no host has seen. */
+function diedAlone(
+  { address: { stderrTail = "" } }: GatewayConnection,
+  cause?: unknown,
+): KernelDiedError {
+  const message = "The kernel died while no program was attached, and its variables are lost";
+  return new KernelDiedError(message, { exitCode: null, signal: null, stderrTail }, undefined, {
+    cause,
+  });
 }
 
 /** Why a kernel could not be started: the end of the gateway explains a failed request better. */
