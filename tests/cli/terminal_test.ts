@@ -16,7 +16,8 @@ from ipybox_runtime import ToolCallError, ToolRunner
 raw = ToolRunner("raw")
 def count(**args):
     try:
-        text = f"count is {raw.run_sync('count', args).text}"
+        count = raw.run_sync('count', args).text
+        text = f"count is {count}"
     except ToolCallError as error:
         text = f"{type(error).__name__} {error}"
     print(text + "\\n", end="")  # in one piece, as threads print at the same time
