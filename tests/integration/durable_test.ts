@@ -355,6 +355,10 @@ Deno.test("attach and kill, again and again, leave one session and then nothing"
     await executor.detach();
   }
   assertEquals((await processesWith(root)).length, before);
+  { // Other processes remove what nobody holds.
+    using lock = await Deno.open(`${root}/lock`, { write: true });
+    assertEquals(await lock.tryLock(true), false);
+  }
   await (await session.attach(id))[Symbol.asyncDispose]();
   await assertGone(id, root);
 });
