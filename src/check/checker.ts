@@ -82,7 +82,7 @@ export class CodeChecker implements Disposable {
     const timeout = AbortSignal.timeout(limitMs);
     try {
       // What the kernel says late, but before it runs the code, is noted all the same.
-      return await abortable(this.#check(code, pending, signal), timeout);
+      return await abortable(this.#check(code, pending, { signal, timeout }), timeout);
     } catch (error) {
       signal.throwIfAborted();
       return this.#unchecked(timeout.aborted ? "it took too long" : messageOf(error));
@@ -127,7 +127,11 @@ export class CodeChecker implements Disposable {
     this.#session?.then(({ server }) => server[Symbol.dispose](), () => {});
   }
 
-  async #check(code: string, pending: Pending, signal: AbortSignal): Promise<CheckReport> {
+  async #check(
+    code: string,
+    pending: Pending,
+    { signal, timeout }: { readonly signal: AbortSignal; readonly timeout: AbortSignal },
+  ): Promise<CheckReport> {
     const found = parseLook(await this.#options.kernel.look(code, signal));
     if (found === undefined) return this.#unchecked("the kernel could not analyze it");
     if ("syntax" in found) return CheckReport.ofSyntax(found.syntax);
@@ -136,7 +140,7 @@ export class CodeChecker implements Disposable {
     const problems = undefinedNames(look);
     const tools = look.tools.map(([server, module]) => ({ server, module }));
     this.#usesTools ||= tools.length > 0;
-    const findings = this.#usesTools ? await this.#findings(look, pending) : NOTHING;
+    const findings = this.#usesTools ? await this.#findings(look, pending, timeout) : NOTHING;
     if (findings === undefined) this.#unchecked("the type checker ty is not available");
     const { certain = [], possible = [] } = findings ?? {};
     return new CheckReport({
@@ -149,7 +153,11 @@ export class CodeChecker implements Disposable {
     });
   }
 
-  async #findings(look: Look, pending: Pending): Promise<Findings | undefined> {
+  async #findings(
+    look: Look,
+    pending: Pending,
+    signal: AbortSignal,
+  ): Promise<Findings | undefined> {
     const session = await this.#open();
     if (session === undefined) return undefined;
     const { server, stubs } = session;
@@ -158,7 +166,7 @@ export class CodeChecker implements Disposable {
     if (this.#pending !== pending) return undefined;
     server.append(look.text);
     pending.isAppended = true;
-    return await judge(await server.diagnose(), look, stubs);
+    return await judge(await server.diagnose(), look, { names: stubs, signal });
   }
 
   /** The type checker, which is started anew after its end; `undefined` where there is none. */

@@ -61,6 +61,8 @@ const MAX_COLUMN = 10 * MAX_CODE;
 
 const name = z.string().max(1000);
 const names = z.array(name).max(MAX_NAMES);
+/** The types of what Python has a notation for: there are not many. */
+const types = z.array(z.string().regex(/^\w{1,20}$/)).max(20);
 const line = z.number().int().min(0).max(MAX_CODE);
 const column = z.number().int().min(0).max(MAX_COLUMN);
 
@@ -88,7 +90,7 @@ const look: z.ZodType<Look> = z.object({
   calls: z.tuple([line, column]).nullable(),
   keywords: z.array(z.object({
     range,
-    given: z.array(z.tuple([name, names])).transform((pairs) => new Map(pairs)),
+    given: z.array(z.tuple([name, types])).transform((pairs) => new Map(pairs)),
   })).max(MAX_NAMES),
 });
 

@@ -6,6 +6,7 @@
 import type { StubbedClass, StubbedTool } from "../apigen/stubs.ts";
 import { isMisspelt, nearestNames } from "../base/nearest.ts";
 import type { CellRange, Diagnostic } from "./language_server.ts";
+import { FairTurns } from "../base/signals.ts";
 import type { Look } from "./look.ts";
 
 /** Something that is wrong with code, as Python would say it when it runs. */
@@ -46,13 +47,16 @@ export function undefinedNames({ undefined: names, guarded }: Look): CodeProblem
 export async function judge(
   diagnostics: readonly Diagnostic[],
   look: Look,
-  names: KnownNames,
+  { names, signal }: { readonly names: KnownNames; readonly signal: AbortSignal },
 ): Promise<Findings> {
   const certain: CodeProblem[] = [];
   const possible: CodeProblem[] = [];
   const said = diagnostics.filter((one) => !look.loose.some((place) => isSpread(one, place)));
   const reader = new Reader(said, look, names);
+  const turns = new FairTurns();
   for (const diagnostic of said) {
+    await turns.giveWay(); // servers' types can be long
+    signal.throwIfAborted();
     const verdict = await reader.read(diagnostic);
     if (verdict === undefined) continue;
     const isGuarded = look.guarded.some((place) => isWithin(diagnostic, place));
@@ -79,6 +83,7 @@ const MODULE = /`(mcptools(?:\.\w+)*)`/;
 
 class Reader {
   readonly #lines: readonly string[];
+  readonly #types = new Map<string, Types>();
 
   constructor(
     readonly diagnostics: readonly Diagnostic[],
@@ -178,9 +183,16 @@ class Reader {
     const items = this.#callAround(diagnostic)?.given.get(name ?? "") ?? [];
     // A list that is given may be empty, whatever its type; what is written out in it is there.
     const types = parseTypes(found).map((type) => type && { ...type, item: undefined });
-    const isCertain = excludes(expected, types) ||
-      items.some((item) => excludes(expected, [{ kind: "list", item }]));
+    const wanted = this.#parsed(expected);
+    const isCertain = excludes(wanted, types) ||
+      items.some((item) => excludes(wanted, [{ kind: "list", item: parseTypes(item) }]));
     return { problem, isCertain };
+  }
+
+  #parsed(type: string): Types {
+    const types = this.#types.get(type) ?? parseTypes(type);
+    this.#types.set(type, types);
+    return types;
   }
 
   async #missingName(diagnostic: Diagnostic): Promise<Verdict | undefined> {
@@ -400,8 +412,7 @@ const ACCEPTED: Readonly<Record<Kind, readonly Kind[]>> = {
 };
 
 /** Whether a type takes no value of any of others. */
-function excludes(expected: string, given: readonly (ParsedType | undefined)[]): boolean {
-  const wanted = parseTypes(expected);
+function excludes(wanted: Types, given: Types): boolean {
   return given.every((one) =>
     one !== undefined && wanted.every((want) => want !== undefined && !accepts(want, one))
   );
@@ -410,29 +421,31 @@ function excludes(expected: string, given: readonly (ParsedType | undefined)[]):
 interface ParsedType {
   readonly kind: Kind;
   /** The only values, as they are written. */
-  readonly values?: readonly string[];
-  /** Of a list's items the type that all must have, or that one has. */
-  readonly item?: string;
+  readonly values?: ReadonlySet<string>;
+  /** Of a list's items the types that all must have, or that one has. */
+  readonly item?: Types;
 }
+
+/** The members of a type; `undefined` is one of which nothing is known. */
+type Types = readonly (ParsedType | undefined)[];
 
 function accepts(want: ParsedType, given: ParsedType): boolean {
   if (!ACCEPTED[want.kind].includes(given.kind)) return false;
   if (want.item !== undefined && given.item !== undefined) {
-    return !excludes(want.item, [...parseTypes(given.item)]);
+    return !excludes(want.item, given.item);
   }
   if (want.values === undefined || given.values === undefined) return true;
-  return given.values.some((value) => want.values?.includes(value) ?? true);
+  return !want.values.isDisjointFrom(given.values);
 }
 
-/** Reads the members of a type; `undefined` is one of which nothing is known. */
-function parseTypes(text: string): (ParsedType | undefined)[] {
+function parseTypes(text: string): Types {
   return split(text, " | ").flatMap((part) => parseType(part.replace(/\*$/, "")));
 }
 
-function parseType(text: string): ParsedType | undefined | (ParsedType | undefined)[] {
+function parseType(text: string): ParsedType | undefined | Types {
   if (text in ACCEPTED && text !== "model") return { kind: text as Kind };
   const [, head, inner = ""] = /^(\w+)\[(.*)\]$/s.exec(text) ?? [];
-  if (head === "list") return { kind: head, item: inner };
+  if (head === "list") return { kind: head, item: parseTypes(inner) };
   if (head === "dict") return { kind: head };
   if (head === "Literal") return parseLiteral(split(inner, ", "));
   if (text === "ToolText" || text === "LiteralString") return { kind: "str" };
@@ -440,11 +453,11 @@ function parseType(text: string): ParsedType | undefined | (ParsedType | undefin
 }
 
 /** Reads listed values. Those that can be spelled in several ways stand for all of their kind. */
-function parseLiteral(values: readonly string[]): (ParsedType | undefined)[] {
+function parseLiteral(values: readonly string[]): Types {
   return [...Map.groupBy(values, literalKind)].map(([kind, values]) =>
     kind &&
     (values.every((value) => /^[ !#-[\]-~]*$/.test(value.replaceAll(/^"|"$/g, "")))
-      ? { kind, values }
+      ? { kind, values: new Set(values) }
       : { kind })
   );
 }

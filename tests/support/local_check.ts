@@ -77,7 +77,10 @@ export class LocalCheck implements AsyncDisposable {
     const named = servers ?? look.tools.map(([server]) => server);
     this.#server.filesChanged(await this.#stubs.update(new Set(named)));
     this.#server.append(look.text);
-    const { certain, possible } = await judge(await this.#server.diagnose(), look, this.#stubs);
+    const { certain, possible } = await judge(await this.#server.diagnose(), look, {
+      names: this.#stubs,
+      signal: new AbortController().signal,
+    });
     this.#server.remove(0);
     return { certain: [...undefinedNames(look), ...certain], possible };
   }
