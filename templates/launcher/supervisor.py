@@ -268,7 +268,9 @@ class Supervisor:
             return
         stranger = Host(sock)
         self.strangers.add(stranger)
-        stranger.send(message(GREETING, protocol=PROTOCOL, session=self.spec["id"], epoch=self.epoch))
+        stranger.send(
+            message(GREETING, protocol=PROTOCOL, session=self.spec["id"], epoch=self.epoch)
+        )
 
     def on_host(self, host, events):
         if not events & READ:

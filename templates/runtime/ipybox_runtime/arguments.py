@@ -13,7 +13,9 @@ def encode(message: Mapping[str, Any]) -> bytes:
     try:
         text = _ENCODER.encode(message)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentsError(f"The arguments cannot be represented as JSON: {error}") from error
+        raise InvalidArgumentsError(
+            f"The arguments cannot be represented as JSON: {error}"
+        ) from error
     # ASCII throughout, so that even a lone surrogate arrives as it is.
     return text.encode("ascii")
 
