@@ -11,11 +11,12 @@ import { z } from "zod";
 import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError, type ToolErrorType } from "../base/errors.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
+import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import type { CatalogCall, ToolCall } from "./calls.ts";
-import { Refused } from "./door.ts";
+import { MAX_VALUES, Refused } from "./door.ts";
 
 /** All words for `error.type`. Each is an exception class of the Python runtime. */
 export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
@@ -112,7 +113,11 @@ export interface RunRequest {
 
 /** Reads the body of a `run`. */
 export function parseRunRequest(body: Uint8Array): RunRequest {
-  const { server, tool, arguments: args, timeout_ms, progress = false } = parse(runRequest, body);
+  const { server, tool, arguments: args, timeout_ms, progress = false } = parse(
+    runRequest,
+    body,
+    RUN_LIMITS,
+  );
   const call = { serverName: server, toolName: tool, arguments: sealed(args) };
   return { call, timeoutMs: timeout_ms, progress };
 }
@@ -127,7 +132,7 @@ export interface CatalogRequest {
 
 /** Reads the body of a `catalog`. */
 export function parseCatalogRequest(body: Uint8Array): CatalogRequest {
-  const { server, method, params, timeout_ms } = parse(catalogRequest, body);
+  const { server, method, params, timeout_ms } = parse(catalogRequest, body, LIMITS);
   const call = { serverName: server, method, params: checkCatalogParams(method, params) };
   return { call, timeoutMs: timeout_ms };
 }
@@ -139,7 +144,7 @@ export function progressLine({ progress, total, message }: ToolProgress): string
 
 /** Reads the body of an `approve`, by which only shell commands are approved. */
 export function parseApproveRequest(body: Uint8Array): ApprovalCall {
-  const { kind, arguments: args } = parse(approveRequest, body);
+  const { kind, arguments: args } = parse(approveRequest, body, LIMITS);
   return { kind, serverName: "ipybox", toolName: kind, arguments: sealed(args) };
 }
 
@@ -185,8 +190,19 @@ export function wireError(error: unknown): WireError {
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
-function parse<T>(schema: z.ZodType<T>, body: Uint8Array): T {
+/** What is looked at name by name is short. */
+const LIMITS: JsonLimits = { maxValues: 20_000, maxNames: 2000 };
+/** Arguments can be tables. */
+const RUN_LIMITS: JsonLimits = { maxValues: MAX_VALUES, maxNames: 100_000 };
+
+function parse<T>(schema: z.ZodType<T>, body: Uint8Array, limits: JsonLimits): T {
   let value: unknown;
+  try {
+    checkJson(body, limits);
+  } catch (error) {
+    if (!(error instanceof JsonLimitError)) throw error;
+    throw new TypeError(`Cannot accept the body: ${error.message}`, { cause: error });
+  }
   try {
     value = parseExact(decoder.decode(body));
   } catch (cause) {

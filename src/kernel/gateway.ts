@@ -300,6 +300,7 @@ async function startIn(
         signal: deadline,
         path,
         belongings: held,
+        waits: session === undefined, // else the supervisor waits
       },
     );
   }
@@ -320,9 +321,10 @@ async function startIn(
     : linkTo(parts, launcher, kernelDoor);
   state.launched = launched;
   grouped.take(launched.process.pid, limits, log);
-  launcher?.begin((await grouped.taken)?.folders ?? []);
-  const report = await untilReady(launched, prepared !== undefined, deadline);
   await abortable(grouped.taken, deadline);
+  launcher?.begin((await grouped.taken)?.folders ?? []);
+  if (prepared?.waits) await beginSandbox(launched);
+  const report = await untilReady(launched, prepared !== undefined, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
   if (prepared !== undefined) requireSandbox(report, prepared.config, log);
 
@@ -383,6 +385,12 @@ async function launchLasting(
   });
   held.leave();
   return await SupervisedLauncher.attach(address, log);
+}
+
+/** Has the sandbox start, now that all that it starts is limited together. */
+async function beginSandbox({ process }: Launched): Promise<void> {
+  // Where it has ended already, its last words say why.
+  await process.pipes.write(new TextEncoder().encode("\n")).catch(() => {});
 }
 
 /** Starts a type checker in the launcher's sandbox, with a folder for its stubs. */

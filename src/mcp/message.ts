@@ -12,7 +12,7 @@ export const MAX_MESSAGE_BYTES: number = 128 * 2 ** 20;
 
 /** The most values of one: parsing more holds up all other servers and sessions for seconds. */
 const MAX_VALUES = 1_000_000;
-const MAX_ALL_NAMES = 400_000;
+const MAX_ALL_NAMES = 200_000;
 
 /** Checks a message of a server before it is parsed. */
 export function checkMessage(json: Uint8Array | JsonMeasure): void {
@@ -25,14 +25,14 @@ export function checkMessage(json: Uint8Array | JsonMeasure): void {
   }
 }
 
-// The SDK takes a hundred times as long for a name in an object as parsing does, and ten times as long
-// for another value. So what it gets to see has fewer of them than what it does not look into.
+// The SDK takes a hundred times as long as parsing does for a name in an object, and for a value that
+// is not what it should be. So what it gets to see has fewer of them than what it does not look into.
 
 /** The most values of a request or a notification: a server sends them unasked. */
-const MAX_UNASKED_VALUES = 20_000;
+const MAX_UNASKED_VALUES = 10_000;
 const MAX_UNASKED_NAMES = 2000;
-/** The most names of a response, besides those in the structured content and the tools of a result. */
-const MAX_NAMES = 30_000;
+/** The most values of a response, besides those in the structured content and the tools of a result. */
+const MAX_SEEN_VALUES = 50_000;
 
 /** Checks the text of one message, or of several, that was measured: is it too much for the SDK? */
 export function checkCost(text: string, { values, names }: JsonMeasure): void {
@@ -48,11 +48,11 @@ export function checkCost(text: string, { values, names }: JsonMeasure): void {
   // What is in a list of messages is not told apart.
   if (messages.length !== 1 || messages.some(isUnasked)) {
     if (values > MAX_UNASKED_VALUES) throw tooMuch("request or notification", MAX_UNASKED_VALUES);
-    if (hasMoreNames(messages, MAX_UNASKED_NAMES)) {
+    if (names > MAX_UNASKED_NAMES) {
       throw tooMuch("request or notification", MAX_UNASKED_NAMES, "names");
     }
-  } else if (hasMoreNames(messages.map(withoutSealed), MAX_NAMES)) {
-    throw tooMuch("response", MAX_NAMES, "names outside of structured content");
+  } else if (hasMoreValues(withoutSealed(messages[0]), MAX_SEEN_VALUES)) {
+    throw tooMuch("response", MAX_SEEN_VALUES, "values outside of structured content");
   }
 }
 
@@ -63,20 +63,20 @@ function tooMuch(what: string, most: number, of = "values"): UnusableMessageErro
 /** A response without what the SDK does not look into. */
 function withoutSealed(message: unknown): unknown {
   if (!isRecord(message) || !isRecord(message.result)) return message;
-  const { structuredContent: _data, tools: _tools, ...seen } = message.result;
-  return { ...message, result: seen };
+  const { structuredContent: _data, tools, ...seen } = message.result;
+  return { ...message, result: Array.isArray(tools) ? seen : { ...seen, tools } };
 }
 
-function hasMoreNames(value: unknown, most: number): boolean {
-  let names = 0;
+function hasMoreValues(value: unknown, most: number): boolean {
+  let values = 0;
   const rest: unknown[] = [value];
-  for (let next = rest.pop(); next !== undefined && names <= most; next = rest.pop()) {
+  for (let next = rest.pop(); next !== undefined && values <= most; next = rest.pop()) {
     if (typeof next !== "object" || next === null) continue;
     const inner = Object.values(next);
-    if (!Array.isArray(next)) names += inner.length;
+    values += inner.length;
     for (const each of inner) if (typeof each === "object" && each !== null) rest.push(each);
   }
-  return names > most;
+  return values > most;
 }
 
 /** Checks the size of a message while it comes. */

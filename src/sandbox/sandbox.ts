@@ -9,6 +9,7 @@ import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
 import type { EffectiveLimits } from "./limits.ts";
+import { Planner } from "./planner.ts";
 import { beginWriting, findProtectedPaths, makeOwnFolders } from "./protect.ts";
 import { selfTestFailures, type SelfTestReport } from "./selftest.ts";
 import { noteAbsentDotenv, refuseTooManyMounts, sandboxSettings } from "./settings.ts";
@@ -70,6 +71,8 @@ interface PrepareSandboxOptions extends SandboxOptions {
   belongings: Belongings;
   /** Accepts other workspaces in this one. */
   nestedWorkspace?: boolean;
+  /** Whether it may wait for a line on stdin before it starts anything. */
+  waits?: boolean;
 }
 
 /** How a command is started inside the sandbox. */
@@ -80,6 +83,8 @@ export interface PreparedSandbox {
   readonly args: readonly string[];
   /** Its whole environment. */
   readonly env: Readonly<Record<string, string>>;
+  /** Whether it waits for a line on stdin before it starts anything. */
+  readonly waits: boolean;
   /** Which variables of the sandbox's own lead programs inside to its proxy. */
   readonly proxyVariables: readonly string[];
   /** The settings that the user added. */
@@ -112,9 +117,15 @@ export async function prepareSandbox(
   await refuseUserFoldersIn(workspace);
   await makeOwnFolders(workspace);
   await noteAbsentDotenv(workspace);
-  const [config, srt, protectedPaths, ownFolders, project] = await allDone([
-    userConfig(options, workspace),
-    findSrt({ path, log, signal }),
+  const config = await userConfig(options, workspace);
+  const srt = await findSrt({ path, log, signal });
+  await using planner = await Planner.start(srt, {
+    config,
+    hostPrivate,
+    cwd: folders.session,
+    path,
+  });
+  const [protectedPaths, ownFolders, project] = await allDone([
     findProtectedPaths(workspace),
     userFolders(),
     options.project === undefined ? NO_PROJECT : projectPaths(options.project, workspace),
@@ -144,10 +155,20 @@ export async function prepareSandbox(
     home,
   });
   refuseTooManyMounts(settings, workspace);
-  const launch = await writeSettings({ srt, settings, hostPrivate, workspace, command });
+  const launch = await writeSettings({
+    srt,
+    settings,
+    hostPrivate,
+    workspace,
+    command,
+    planner,
+    waits: options.waits,
+    signal,
+  });
   return {
     command: launch.command,
     args: launch.args,
+    waits: launch.waits,
     env: {
       PATH: path,
       LANG: "C.UTF-8",

@@ -5,6 +5,7 @@ import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, reliablePath, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
+import { Planner } from "./planner.ts";
 import {
   beginWriting,
   findProtectedPaths,
@@ -78,8 +79,11 @@ export async function sandboxServer(
     await makeOwnFolders(workspace);
     await noteAbsentDotenv(workspace);
   }
-  const [srt, found, ...readable] = await allDone([
-    findSrt({ path: trusted, log, signal }),
+  const srt = await findSrt({ path: trusted, log, signal });
+  // srt puts empty files into its own working directory.
+  const cwd = hostPrivate;
+  await using planner = await Planner.start(srt, { config, hostPrivate, cwd, path: trusted });
+  const [found, ...readable] = await allDone([
     protectedIn(workspace, openReads),
     programFiles(program.command, home),
     namedPaths(program.args, workspace, home),
@@ -131,12 +135,14 @@ export async function sandboxServer(
       ...["/usr/bin/env", ...changes(own, { TMPDIR: `${folder}/tmp`, ...program.env })],
       ...[program.command, ...program.args],
     ], { hostPrivate, cwd: program.cwd }),
+    planner,
+    signal,
   });
   return {
     command: launch.command,
     args: launch.args,
     env: { ...program.env, ...own, ...launch.env },
-    cwd: hostPrivate, // srt puts empty files into its own working directory
+    cwd,
   };
 }
 

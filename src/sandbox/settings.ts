@@ -184,7 +184,8 @@ export function refuseTooManyMounts({ filesystem }: SandboxSettings, workspace: 
   throw tooManyMounts(mounts, workspace);
 }
 
-function textOf(path: SandboxSettings["filesystem"]["denyRead"][number]): string {
+/** The path, or the pattern. */
+export function textOf(path: SettingsPath): string {
   return typeof path === "string" ? path : path.path;
 }
 

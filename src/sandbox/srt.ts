@@ -1,6 +1,8 @@
+import { isAbsolute } from "node:path";
 import { z } from "zod";
 import { EnvironmentNotReadyError, SandboxUnavailableError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { hostEnv, mayRead } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import {
   denoProgram,
@@ -18,6 +20,8 @@ export const SRT_PACKAGE = "@anthropic-ai/sandbox-runtime";
 /** The version that is run through Deno. Newer ones are adopted after the tests passed with them. */
 export const SRT_VERSION = "0.0.83";
 
+const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
+
 /** The oldest version that is taken from the PATH: older ones let code out (see their changelog). */
 const OLDEST = [0, 0, 78] as const;
 
@@ -34,6 +38,8 @@ export interface SrtCommand {
   readonly programs: SrtPrograms;
   /** Its version. */
   readonly version: string;
+  /** What is imported as its library, where it is the version that is known to answer. */
+  readonly library?: string;
 }
 
 /** The part of its settings that says where its programs are. Those that are not found are left out. */
@@ -134,27 +140,47 @@ function isRecent(version: string): boolean {
 const infoSchema = z.object({ denoDir: z.string(), npmCache: z.string() });
 
 async function throughDeno(options: FindSrtOptions): Promise<SrtItself> {
-  const { log, signal } = options;
-  const specifier = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
   const deno = await srtDeno(options);
-  const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], signal)));
-  let vendor = await findVendor(info.npmCache);
-  if (vendor === undefined && options.offline) {
-    throw new SandboxUnavailableError("srt is not in Deno's cache", `deno cache ${specifier}`);
-  }
-  if (vendor === undefined) {
-    log.info(`Downloading the sandbox runtime (${specifier})`);
-    // The command's environment is the user's own: it knows their proxies and registries.
-    await denoOutput(deno, ["cache", "--no-config", specifier], signal);
-    vendor = await findVendor(info.npmCache);
-  }
+  const usual = usualCache();
+  const there = usual === undefined ? undefined : await findVendor(`${usual}/npm`);
+  const { denoDir, vendor } = usual === undefined || there === undefined
+    ? await askedOrDownloaded(deno, options)
+    : { denoDir: usual, vendor: there };
   return {
     command: deno,
-    args: ["run", "--quiet", "--no-config", "--cached-only", "-A", specifier],
-    env: { DENO_DIR: info.denoDir, DENO_NO_UPDATE_CHECK: "1" },
+    args: ["run", "--quiet", "--no-config", "--cached-only", "-A", SPECIFIER],
+    env: { DENO_DIR: denoDir, DENO_NO_UPDATE_CHECK: "1" },
     readable: vendor === undefined ? [] : [vendor],
     version: SRT_VERSION,
+    library: SPECIFIER,
   };
+}
+
+/** Where Deno's cache usually is: to ask Deno takes as long as to start it. */
+function usualCache(): string | undefined {
+  const home = hostEnv("HOME");
+  if (Deno.build.os !== "linux" || home === undefined) return undefined;
+  const cache = hostEnv("DENO_DIR") ?? `${hostEnv("XDG_CACHE_HOME") ?? `${home}/.cache`}/deno`;
+  return isAbsolute(cache) && mayRead(`${cache}/npm`) ? cache : undefined;
+}
+
+/** Where Deno's cache is, and the package in it, which it is downloaded to if it is not there yet. */
+async function askedOrDownloaded(
+  deno: ProgramPath,
+  { log, signal, offline = false }: FindSrtOptions,
+): Promise<{ denoDir: string; vendor: string | undefined }> {
+  const info = infoSchema.parse(JSON.parse(await denoOutput(deno, ["info", "--json"], signal)));
+  let vendor = await findVendor(info.npmCache);
+  if (vendor === undefined && offline) {
+    throw new SandboxUnavailableError("srt is not in Deno's cache", `deno cache ${SPECIFIER}`);
+  }
+  if (vendor === undefined) {
+    log.info(`Downloading the sandbox runtime (${SPECIFIER})`);
+    // The command's environment is the user's own: it knows their proxies and registries.
+    await denoOutput(deno, ["cache", "--no-config", SPECIFIER], signal);
+    vendor = await findVendor(info.npmCache);
+  }
+  return { denoDir: info.denoDir, vendor };
 }
 
 /** The Deno that runs the sandbox runtime. */
@@ -199,8 +225,6 @@ async function denoOutput(
 }
 
 // The sandbox runtime, `srt`, as a thing to check and to install.
-
-const SPECIFIER = `npm:${SRT_PACKAGE}@${SRT_VERSION}`;
 
 /** Starts the `srt` that the sandbox would use, without downloading anything. */
 export async function checkSrt(): Promise<Prerequisite> {

@@ -1,8 +1,8 @@
 /**
  * The inner of the two sandboxes that every program of others runs in on Linux.
  *
- * `srt` makes the outer one, which decides on files and the network. The relays to its proxy run there,
- * next to nothing else. The inner one is made by a `bwrap` command of our own: it has a user, process,
+ * `srt` makes the outer one, which decides on files and the network, or says how to make it
+ * (`planner.ts`). The relays to its proxy run there, if hosts may be reached, next to nothing else. The inner one is made by a `bwrap` command of our own: it has a user, process,
  * IPC, host name and control group namespace of its own, no capabilities, a system call filter, and of
  * the outer one's files only those that the settings name. `srt` starts it in the place where it would
  * start its own filter.
@@ -17,6 +17,7 @@ import { mayRead } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside } from "../process/trusted_path.ts";
+import type { Planner, PlanOptions } from "./planner.ts";
 import { isState, SHARED_BY_SANDBOXES } from "./protect.ts";
 import {
   literal,
@@ -240,7 +241,7 @@ async function sharedFolder(shown: readonly string[]): Promise<string[]> {
 }
 
 /** What {@linkcode writeSettings} is given. */
-interface WriteSettingsInput {
+interface WriteSettingsInput extends PlanOptions {
   /** The sandbox runtime. */
   readonly srt: SrtCommand;
   /** Its settings. */
@@ -253,6 +254,8 @@ interface WriteSettingsInput {
   readonly command: readonly string[];
   /** Its home directory, where that is neither the session's nor the host's. */
   readonly home?: string;
+  /** What says how to do without the runtime. */
+  readonly planner?: Planner;
 }
 
 /** How the sandbox is started. */
@@ -263,15 +266,17 @@ interface SandboxLaunch {
   readonly args: readonly string[];
   /** What leads it to its own folder. */
   readonly env: Readonly<Record<string, string>>;
+  /** Whether it waits for a line on stdin, as was wished. */
+  readonly waits: boolean;
 }
 
 /**
  * Writes the settings, and on Linux what makes the inner sandbox, where nobody inside sees them.
  */
 export async function writeSettings(input: WriteSettingsInput): Promise<SandboxLaunch> {
-  const { srt, hostPrivate, command } = input;
+  const { srt, hostPrivate, command, planner, waits = false } = input;
   const file = `${hostPrivate}/srt.json`;
-  await Deno.mkdir(proxyFolder(hostPrivate));
+  await Deno.mkdir(proxyFolder(hostPrivate), { recursive: true });
   const settings = Deno.build.os === "linux"
     ? await buildWall(input.settings, {
       hostPrivate,
@@ -280,10 +285,14 @@ export async function writeSettings(input: WriteSettingsInput): Promise<SandboxL
       home: input.home,
     })
     : input.settings;
-  await Deno.writeTextFile(file, JSON.stringify({ ...srt.programs, ...settings }));
+  const whole = { ...srt.programs, ...settings };
+  const planned = await planner?.plan(whole, command, input);
+  if (planned !== undefined) return { ...planned, env: {}, waits };
+  await Deno.writeTextFile(file, JSON.stringify(whole));
   return {
     command: srt.command,
     args: [...srt.args, ...srtArguments(file, command)],
     env: { TMPDIR: proxyFolder(hostPrivate) },
+    waits: false, // it takes long enough to load
   };
 }

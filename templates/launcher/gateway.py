@@ -16,6 +16,7 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -29,6 +30,59 @@ if sys.platform == "linux":
 SETTINGS = json.load(sys.stdin)
 os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 
+def kernel_environment(folder):
+    """The whole environment of a kernel with a folder of its own."""
+    folders = SETTINGS["kernel_folders"].items()
+    own = {name: os.path.normpath(f"{folder}/{place}") for name, place in folders}
+    environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
+    environment["IPYBOX_KERNEL_FOLDER"] = folder
+    environment.update(JPY_PARENT_PID=str(os.getpid()), KERNEL_GATEWAY="1")
+    if SETTINGS["door_port"] is not None:
+        environment["IPYBOX_TOOL_URL"] = f"tcp://127.0.0.1:{SETTINGS['door_port']}"
+    return environment
+
+
+class LoadingKernel:
+    """A kernel that imports its modules, and then waits for its settings. It has a folder of its own."""
+
+    def __init__(self):
+        os.chmod(SETTINGS["kernels_dir"], 0o700)
+        self.folder = tempfile.mkdtemp(dir=SETTINGS["kernels_dir"])
+        os.mkdir(f"{self.folder}/tmp")
+        environment = kernel_environment(self.folder)
+        self.python_path = environment.pop("PYTHONPATH", "")
+        reader, self.writer = os.pipe()
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-s", SETTINGS["kernel_script"]],  # no modules of the home directory
+                stdin=reader,
+                env=environment,
+                start_new_session=True,  # an interrupt is for all that its code has started, too
+            )
+        finally:
+            os.close(reader)
+
+    def begin(self, connection):
+        settings = {
+            "connection": {**connection, "key": connection["key"].decode()},
+            "limits": SETTINGS["kernel_limits"],
+            "apart": SETTINGS["kernels_apart"],
+            "python_path": self.python_path,
+        }
+        with open(self.writer, "wb", buffering=0) as pipe:
+            os.set_blocking(self.writer, False)
+            data = json.dumps(settings).encode()
+            try:
+                written = pipe.write(data)
+            except BrokenPipeError:
+                return  # it has ended, which is about to be noticed
+            if written != len(data):
+                raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
+
+
+# The kernel that is asked for first loads while this process does.
+LOADING = [LoadingKernel()]
+
 # Nothing of what is imported is garbage, and looking for some is a sixth of the start.
 gc.disable()
 
@@ -36,6 +90,7 @@ gc.disable()
 for name in ("isoduration", "rfc3986_validator", "rfc3987_syntax"):
     sys.modules[name] = None
 
+from jupyter_client.provisioning import local_provisioner  # noqa: E402
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel  # noqa: E402
 from kernel_gateway.gatewayapp import KernelGatewayApp  # noqa: E402
 from kernel_gateway.services.kernels.manager import (  # noqa: E402
@@ -66,17 +121,6 @@ STRAYS_GRACE = 5.0
 GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
-def kernel_environment(folder):
-    """The whole environment of a kernel with a folder of its own."""
-    folders = SETTINGS["kernel_folders"].items()
-    own = {name: os.path.normpath(f"{folder}/{place}") for name, place in folders}
-    environment = {**SETTINGS["inherited"], **own, **SETTINGS["kernel_env"]}
-    environment["IPYBOX_KERNEL_FOLDER"] = folder
-    if SETTINGS["door_port"] is not None:
-        environment["IPYBOX_TOOL_URL"] = f"tcp://127.0.0.1:{SETTINGS['door_port']}"
-    return environment
-
-
 class OneKernelSpec(KernelSpecManager):
     """Knows one kernel, whatever kernelspecs lie around on this machine."""
 
@@ -88,14 +132,14 @@ class OneKernelSpec(KernelSpecManager):
             raise NoSuchKernel(kernel_name)
         return KernelSpec(
             resource_dir=SETTINGS["resource_dir"],
-            argv=[
-                sys.executable,
-                "-s",  # no modules of the home directory
-                SETTINGS["kernel_script"],
-            ],
+            argv=[],  # it has been started when it is asked for
             display_name="Python 3",
             language="python",
         )
+
+
+# Nothing else is asked to start a kernel, and it takes no other process than its own.
+local_provisioner.launch_kernel = lambda _, process, **__: process
 
 
 def oom_kills():
@@ -169,31 +213,14 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
 
     folder = None
 
-    async def _async_launch_kernel(self, kernel_cmd, **kw):
-        os.chmod(SETTINGS["kernels_dir"], 0o700)
-        self.folder = tempfile.mkdtemp(dir=SETTINGS["kernels_dir"])
-        os.mkdir(f"{self.folder}/tmp")
-        kw["env"] = kernel_environment(self.folder)
-        connection = self.get_connection_info()
-        settings = {
-            "connection": {**connection, "key": connection["key"].decode()},
-            "limits": SETTINGS["kernel_limits"],
-            "apart": SETTINGS["kernels_apart"],
-            "python_path": kw["env"].pop("PYTHONPATH", ""),
-        }
+    async def _async_launch_kernel(self, kernel_cmd, **_):
+        kernel = LOADING.pop() if LOADING else LoadingKernel()
+        self.folder = kernel.folder
         self.oom_counts = (oom_kills(),) * 2
         self.oom_counted = time.monotonic()
         LIVE.add(self)
-        reader, writer = os.pipe()
-        try:
-            with open(writer, "wb", buffering=0) as pipe:
-                os.set_blocking(writer, False)
-                data = json.dumps(settings).encode()
-                if pipe.write(data) != len(data):
-                    raise ValueError("The settings of the kernel are too long: shorten PYTHONPATH")
-            return await super()._async_launch_kernel(kernel_cmd, stdin=reader, **kw)
-        finally:
-            os.close(reader)
+        kernel.begin(self.get_connection_info())
+        return await super()._async_launch_kernel(kernel_cmd, process=kernel.process, env={})
 
     def write_connection_file(self, **_):
         pass  # the kernel is told on its stdin

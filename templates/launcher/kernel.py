@@ -32,7 +32,19 @@ if sys.platform == "linux":
     if os.environ.get("JPY_PARENT_PID") not in (None, str(os.getppid())):
         sys.exit("The gateway ended while the kernel was starting")
 
-SETTINGS = json.load(sys.stdin)
+gc.disable()  # until all is imported: none of that is garbage, and looking for some takes its time
+
+# Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
+sys.modules["debugpy"] = None
+import zmq  # noqa: E402
+from ipykernel import debugger, kernelapp  # noqa: E402, F401
+from traitlets.config import Config  # noqa: E402
+
+del sys.modules["debugpy"]
+gc.enable()
+
+# It is told when it is needed, or never.
+SETTINGS = json.loads(sys.stdin.read() or sys.exit())
 os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 if SETTINGS["python_path"]:
     os.environ["PYTHONPATH"] = SETTINGS["python_path"]
@@ -44,6 +56,8 @@ def keep_apart():
     The kernel that replaces this one may run already, as the same user: a Landlock domain is what
     keeps the two apart.
     """
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise RuntimeError("A thread that runs already would stay outside of the kernel's domain")
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(number, *arguments):
@@ -77,18 +91,6 @@ for name, value in SETTINGS["limits"].items():
 # Where a crash happened goes to the gateway's stderr, by a descriptor of its own: what is written to
 # the kernel's passes through a thread, which does not live to pass it on.
 faulthandler.enable(os.dup(2), all_threads=False)
-
-gc.disable()  # until all is imported: none of that is garbage, and looking for some takes its time
-
-# Nobody can attach a debugger here, and looking for one is a third of the start. Code may import it.
-sys.modules["debugpy"] = None
-import zmq  # noqa: E402
-from ipykernel import debugger, kernelapp  # noqa: E402, F401
-from traitlets.config import Config  # noqa: E402
-
-del sys.modules["debugpy"]
-gc.enable()
-
 
 class KernelApp(kernelapp.IPKernelApp):
     """The kernel without a file of its connection, and without files that it would run or obey."""

@@ -36,11 +36,6 @@ const VICTIMS: readonly Victim[] = [
     isIt: ([, isolated, script]) => isolated === "-I" && script?.endsWith("gateway.py") === true,
   },
   { name: "the launcher", isIt: isLauncher },
-  {
-    name: "srt",
-    sandboxOnly: true,
-    isIt: (args) => args.some((arg) => arg.endsWith("/host/srt.json")),
-  },
   { name: "bwrap", sandboxOnly: true, isIt: ([program]) => /(^|\/)bwrap$/.test(program ?? "") },
 ];
 

@@ -22,8 +22,8 @@ const NAMES = Object.fromEntries(Array.from({ length: 2001 }, (_, at) => [`n${at
 const LOG = { jsonrpc: "2.0", method: "notifications/message" };
 const EXPENSIVE: Readonly<Record<string, readonly [line: string, problem: string]>> = {
   "a notification of many values": [
-    JSON.stringify({ ...LOG, params: { level: "info", data: Array(20_001).fill(1) } }),
-    "more than 20000 values",
+    JSON.stringify({ ...LOG, params: { level: "info", data: Array(10_001).fill(1) } }),
+    "more than 10000 values",
   ],
   "a notification of many names": [
     JSON.stringify({ ...LOG, params: { level: "info", data: 1, _meta: NAMES } }),
@@ -34,15 +34,15 @@ const EXPENSIVE: Readonly<Record<string, readonly [line: string, problem: string
       .replace('"method"', '"\\u006dethod"'),
     "more than 2000 names",
   ],
-  "a response of more names than the SDK can look into": [
+  "a response of more values than the SDK can look into": [
     JSON.stringify({
       jsonrpc: "2.0",
       id: 99,
       result: {
-        _meta: Object.fromEntries(Array.from({ length: 15_001 }, (_, at) => [`n${at}`, { a: 1 }])),
+        content: Array(50_001).fill(1),
       },
     }),
-    "more than 30000 names",
+    "more than 50000 values",
   ],
 };
 

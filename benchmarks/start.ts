@@ -1,0 +1,162 @@
+// deno-lint-ignore-file no-console -- it reports to a terminal
+/**
+ * What a start costs, in time and memory: of `ipybox run`, with and without the sandbox, times a kernel
+ * that `jupyter_client` starts, executes in and ends; of `ipybox mcp` until it answers and until its
+ * first cell has; and the memory (PSS) of each process of one, ten, … sessions of one host.
+ *
+ * `deno run -A benchmarks/start.ts [ROUNDS] [SESSIONS…]`, on Linux. `--other FOLDER` adds the `ipybox run`
+ * of another checkout. All take turns; the least of each is what to quote while other programs run.
+ *
+ * @module
+ */
+import { parseArgs } from "@std/cli";
+import { findPython } from "../kernel.ts";
+import { CodeExecutor } from "../mod.ts";
+
+const { _: [rounds = 5, ...sessions], ...named } = parseArgs(Deno.args, { string: ["other"] });
+const other = typeof named.other === "string" ? named.other : undefined;
+
+type Times = Record<string, () => Promise<number>>;
+
+async function main(): Promise<void> {
+  const workspace = await Deno.makeTempDir({ prefix: "ipybox-bench-" });
+  try {
+    await Deno.mkdir(`${workspace}/run`);
+    await compare(await subjectsIn(`${workspace}/run`));
+    for (const count of sessions) await weigh(Number(count), `${workspace}/${count}`);
+  } finally {
+    await Deno.remove(workspace, { recursive: true });
+  }
+}
+
+async function subjectsIn(workspace: string): Promise<Times> {
+  const python = (await findPython()).executable;
+  const here = new URL("..", import.meta.url).pathname;
+  const cli = (folder: string, ...args: string[]) => [
+    ...[Deno.execPath(), "run", "-A", "--no-check", `${folder}/cli.ts`],
+    ...[...args, "--workspace", workspace],
+  ];
+  const run = (folder: string, ...args: string[]) => async () => {
+    const begin = performance.now();
+    await finished(cli(folder, "run", "-c", "print(1)", ...args));
+    return performance.now() - begin;
+  };
+  const direct = "from jupyter_client.manager import start_new_kernel as start; m, c = start(); " +
+    "c.execute_interactive('print(1)'); c.stop_channels(); m.shutdown_kernel(now=True)";
+  return {
+    "direct ZMQ": async () => {
+      const begin = performance.now();
+      await finished([python, "-c", direct]);
+      return performance.now() - begin;
+    },
+    "run": run(here),
+    "run, no sandbox": run(here, "--no-sandbox"),
+    ...(other === undefined ? {} : {
+      "other run": run(other),
+      "other run, no sandbox": run(other, "--no-sandbox"),
+    }),
+    "mcp, initialize": () => timeMcp(cli(here, "mcp"), false),
+    "mcp, first cell": () => timeMcp(cli(here, "mcp"), true),
+  };
+}
+
+async function finished([program = "", ...args]: readonly string[]): Promise<void> {
+  const { success, stderr } = await new Deno.Command(program, { args, stdin: "null" }).output();
+  if (!success) throw new Error(new TextDecoder().decode(stderr));
+}
+
+/** From the start of a server until it has answered a request. */
+async function timeMcp([program = "", ...args]: string[], cell: boolean): Promise<number> {
+  const begin = performance.now();
+  const server = new Deno.Command(program, {
+    args,
+    stdin: "piped",
+    stdout: "piped",
+    stderr: "null",
+  }).spawn();
+  const input = server.stdin.getWriter();
+  const send = (message: Record<string, unknown>) =>
+    input.write(new TextEncoder().encode(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`));
+  const clientInfo = { name: "bench", version: "1" };
+  await send({
+    id: 1,
+    method: "initialize",
+    params: { protocolVersion: "2025-06-18", capabilities: {}, clientInfo },
+  });
+  const lines = server.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  await until(lines, '"id":1');
+  if (cell) {
+    await send({ method: "notifications/initialized" });
+    const params = { name: "execute_ipython_cell", arguments: { code: "print(1)" } };
+    await send({ id: 2, method: "tools/call", params });
+    await until(lines, '"id":2');
+  }
+  const time = performance.now() - begin;
+  await input.close();
+  while (!(await lines.read()).done); // to its end
+  await server.status;
+  return time;
+}
+
+async function until(lines: ReadableStreamDefaultReader<string>, part: string): Promise<void> {
+  for (let seen = ""; !seen.includes(part);) {
+    const { value, done } = await lines.read();
+    if (done) throw new Error(`The server has ended, having written: ${seen}`);
+    seen += value;
+  }
+}
+
+async function compare(subjects: Times): Promise<void> {
+  const least = new Map<string, number>();
+  for (let round = 0; round < Number(rounds); round++) {
+    for (const [name, measure] of Object.entries(subjects)) {
+      least.set(name, Math.min(await measure(), least.get(name) ?? Infinity));
+    }
+  }
+  console.log(`Milliseconds, the least of ${rounds}; in brackets, times direct ZMQ\n`);
+  for (const [name, time] of least) {
+    const ratio = time / (least.get("direct ZMQ") ?? NaN);
+    console.log(`${name.padEnd(24)}${time.toFixed(0).padStart(6)} (${ratio.toFixed(2)})`);
+  }
+}
+
+/** Starts sessions one after the other, has each answer, and says what they take together. */
+async function weigh(count: number, workspace: string): Promise<void> {
+  await using executors = new AsyncDisposableStack();
+  for (let number = 0; number < count; number++) {
+    const own = `${workspace}/${number}`;
+    await Deno.mkdir(own, { recursive: true });
+    const executor = await CodeExecutor.start({ workspace: own, spareKernel: false });
+    executors.use(executor);
+    if ((await executor.execute("6 * 7")).text !== "42") throw new Error("It does not answer");
+  }
+  const sizes: Record<string, number> = {};
+  for (const pid of await descendants(Deno.pid)) {
+    const line = (await Deno.readTextFile(`/proc/${pid}/cmdline`)).split("\0");
+    const script = line.find((word) => word.endsWith(".py")) ?? line[0] ?? "";
+    const name = pid === Deno.pid ? "host" : script.slice(script.lastIndexOf("/") + 1);
+    const rollup = await Deno.readTextFile(`/proc/${pid}/smaps_rollup`);
+    const kib = Number(/^Pss:\s+(\d+)/m.exec(rollup)?.[1] ?? 0);
+    sizes[name] = (sizes[name] ?? 0) + kib / 1024;
+  }
+  console.log(`\nMiB of ${count} sessions, and of each beside the host:`);
+  let all = 0;
+  for (const [name, size] of Object.entries(sizes)) {
+    console.log(`${name.padEnd(24)}${size.toFixed(1).padStart(8)}`);
+    if (name !== "host") all += size;
+  }
+  console.log(`${"a session".padEnd(24)}${(all / count).toFixed(1).padStart(8)}`);
+}
+
+async function descendants(root: number): Promise<number[]> {
+  const found = [root];
+  for (const pid of found) {
+    for await (const { name } of Deno.readDir(`/proc/${pid}/task`)) {
+      const children = await Deno.readTextFile(`/proc/${pid}/task/${name}/children`);
+      found.push(...children.split(" ").filter(Boolean).map(Number));
+    }
+  }
+  return found;
+}
+
+if (import.meta.main) await main();
