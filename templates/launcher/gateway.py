@@ -30,6 +30,7 @@ if sys.platform == "linux":
 SETTINGS = json.load(sys.stdin)
 os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
 
+
 def kernel_environment(folder):
     """The whole environment of a kernel with a folder of its own."""
     folders = SETTINGS["kernel_folders"].items()
@@ -54,7 +55,8 @@ class LoadingKernel:
         reader, self.writer = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-s", SETTINGS["kernel_script"]],  # no modules of the home directory
+                # -s: no modules of the home directory.
+                [sys.executable, "-s", SETTINGS["kernel_script"]],
                 stdin=reader,
                 env=environment,
                 start_new_session=True,  # an interrupt is for all that its code has started, too
