@@ -92,6 +92,7 @@ for name, value in SETTINGS["limits"].items():
 # the kernel's passes through a thread, which does not live to pass it on.
 faulthandler.enable(os.dup(2), all_threads=False)
 
+
 class KernelApp(kernelapp.IPKernelApp):
     """The kernel without a file of its connection, and without files that it would run or obey."""
 
