@@ -1,10 +1,10 @@
 import { CodeExecutor } from "../executor/code_executor.ts";
 import {
   endDurable,
-  findNamed,
   folderOf,
   type ListedSession,
   listSessions,
+  NameTakenError,
 } from "../executor/durable.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { CallJournal, type WaitingCall } from "../calls/journal.ts";
@@ -134,6 +134,13 @@ async function waitingIn(
   }
 }
 
+/** How many calls of a session are named. Code can make any number, with any names. */
+const MAX_WAITING = 3;
+
+function clip(name: string): string {
+  return name.length > 60 ? `${name.slice(0, 60)}…` : name;
+}
+
 function lineOf({ name, workspace, state, detachedSeconds, error, waiting }: Described): string {
   const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
   const parts = [
@@ -141,9 +148,10 @@ function lineOf({ name, workspace, state, detachedSeconds, error, waiting }: Des
     ...(name === undefined ? [] : [`named ${name}`]),
     ...(workspace === undefined ? [] : [`in ${workspace}`]),
     ...(error === undefined ? [] : [error]),
-    ...waiting.map(({ call, since }) =>
-      `${call} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
+    ...waiting.slice(0, MAX_WAITING).map(({ call, since }) =>
+      `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
     ),
+    ...(waiting.length > MAX_WAITING ? [`${waiting.length - MAX_WAITING} more calls wait`] : []),
   ];
   return printable(parts.join("; "));
 }
@@ -158,7 +166,10 @@ export async function startNamed(
   name: string,
   options: CodeExecutorOptions & { readonly workspace: string },
 ): Promise<CodeExecutor> {
-  const record = await findNamed(name, options.workspace);
-  if (record !== undefined) return await CodeExecutor.attach(record.id, options);
-  return await CodeExecutor.start({ ...options, durable: { name } });
+  try {
+    return await CodeExecutor.start({ ...options, durable: { name } });
+  } catch (error) {
+    if (error instanceof NameTakenError) return await CodeExecutor.attach(error.id, options);
+    throw error;
+  }
 }

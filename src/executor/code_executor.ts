@@ -178,7 +178,7 @@ export class CodeExecutor implements AsyncDisposable {
   /** Runs code until the kernel has begun with it. */
   async #begin(code: string): Promise<void> {
     const { promise: begun, resolve } = Promise.withResolvers<void>();
-    const events = this.#run(code, {}, (execution) => resolve(execution.begun()));
+    const events = this.#run(code, { inputs: true }, (execution) => resolve(execution.begun()));
     const over = (async () => {
       while (!(await events.next()).done); // what it asks is asked again by the next host
     })();

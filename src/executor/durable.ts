@@ -1,8 +1,8 @@
 /**
  * Durable sessions: where they are written down, and what a host leaves for the next one.
  *
- * A session's record says where it is found; it is written once. All that changes is kept by its
- * supervisor, so that hosts cannot disagree about it.
+ * A session's record says where it is found, or that it was lost. All that changes is kept by its
+ * supervisor, so that hosts cannot disagree about it. The supervisor ends with its record.
  *
  * @module
  */
@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { randomToken } from "../base/tokens.ts";
-import { readHostileFile } from "../files/safe.ts";
+import { lockUserFolder, readHostileFile } from "../files/safe.ts";
 import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
@@ -42,7 +42,7 @@ export interface DurableOptions {
 
 const DAY_MS = 24 * 60 * 60_000;
 
-const VERSION = 1;
+const VERSION = 1 as const;
 
 const recordSchema = z.object({
   version: z.literal(VERSION),
@@ -112,10 +112,10 @@ export class SessionState {
     this.#kept = { ...kept, version: VERSION };
   }
 
-  /** Leaves something for the next host. */
+  /** Leaves something for the next host. Before there is a kernel, the session ends with this one. */
   keep(more: Partial<KeptState>): void {
     this.#kept = { ...this.#kept, ...more };
-    this.#gateway.keep(this.#kept);
+    if (this.#kept.kernel !== undefined) this.#gateway.keep(this.#kept);
   }
 
   /** Notes that an execution begins, unless it has before. */
@@ -160,7 +160,8 @@ export async function createSession(
   { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name }: DurableOptions,
 ) {
   for (const [option, value] of Object.entries({ idleMs, maxMs })) {
-    if (!(value > 0)) throw new RangeError(`durable.${option} must be positive, not ${value}`);
+    if (value > 0 && Number.isFinite(value)) continue;
+    throw new RangeError(`durable.${option} must be positive and finite, not ${value}`);
   }
   if (name !== undefined && !/^[\w.-]{1,64}$/.test(name)) {
     throw new TypeError(`"${name}" is no name of a session: use letters, digits, ".", "_" and "-"`);
@@ -169,13 +170,16 @@ export async function createSession(
   const folder = folderOf(id);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
   const common = { version: VERSION, id, name, workspace, startedAt: Date.now() };
-  const onSocket = async ({ secret, socket }: SessionAddress) => {
-    const record = { ...common, secret, socket };
-    const fresh = join(folder, "record.json.new");
-    await Deno.writeTextFile(fresh, JSON.stringify(record), { mode: 0o600 });
-    await Deno.rename(fresh, join(folder, "record.json"));
-  };
+  const onSocket = ({ secret, socket }: SessionAddress) =>
+    writeRecord({ ...common, secret, socket });
   return { id, secret: randomToken(), folder, idleMs, maxMs, onSocket };
+}
+
+async function writeRecord(record: SessionRecord): Promise<void> {
+  const path = join(folderOf(record.id), "record.json");
+  const fresh = `${path}.${randomToken().slice(0, 12)}`;
+  await Deno.writeTextFile(fresh, JSON.stringify(record), { mode: 0o600 });
+  await Deno.rename(fresh, path);
 }
 
 /** Reads a session's record. */
@@ -200,8 +204,13 @@ async function readRecord(id: string): Promise<SessionRecord | undefined> {
   throw unreadable(id, path, "it is not a session's record", record.error);
 }
 
-function unreadable(id: string, path: string, why: string, cause: unknown): ConfigError {
-  return new ConfigError(
+/** A session's record cannot be read, so nobody will find the session. */
+class RecordError extends ConfigError {
+  override readonly name: string = "RecordError";
+}
+
+function unreadable(id: string, path: string, why: string, cause: unknown): RecordError {
+  return new RecordError(
     `Cannot read ${path}: ${why}; forget the session with \`ipybox sessions end ${id}\``,
     { cause },
   );
@@ -217,7 +226,42 @@ export interface ListedSession {
   readonly error?: unknown;
 }
 
-/** Lists the user's durable sessions, also those that are lost. */
+/** A session of the workspace has the name already. */
+export class NameTakenError extends ConfigError {
+  /** The name of the class. */
+  override readonly name: string = "NameTakenError";
+  /** The session. */
+  readonly id: string;
+
+  /**
+   * @param name The name.
+   * @param id The session.
+   */
+  constructor(name: string, id: string) {
+    super(
+      `Session ${id} of the workspace is named ${name} already: attach to it, or end it with ` +
+        `\`ipybox sessions end ${id}\``,
+    );
+    this.id = id;
+  }
+}
+
+/**
+ * Reserves a name in a workspace until it is disposed of, by when the session has a record. Named
+ * sessions start one after the other.
+ */
+export async function claimName(name: string, workspace: string): Promise<Disposable> {
+  using parts = new DisposableStack();
+  parts.use(await lockUserFolder(sessionsRoot()));
+  const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
+  if (taken !== undefined) throw new NameTakenError(name, taken.id);
+  return parts.move();
+}
+
+/** How long a session may take to start. What is younger may be about to have a record, or a supervisor. */
+const STARTING_MS = 10 * 60_000;
+
+/** Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten. */
 export async function listSessions(workspace?: string): Promise<ListedSession[]> {
   const ids: string[] = [];
   try {
@@ -230,15 +274,26 @@ export async function listSessions(workspace?: string): Promise<ListedSession[]>
   const sessions = await Promise.all(ids.map(async (id): Promise<ListedSession | undefined> => {
     try {
       const record = await readRecord(id);
-      if (record === undefined) return undefined; // it is being made, or removed
-      if (record.lost !== undefined) return { id, record };
+      if (record === undefined) {
+        const { mtime } = await Deno.stat(folderOf(id));
+        if (Date.now() - (mtime?.getTime() ?? 0) > STARTING_MS) await removeFolder(folderOf(id));
+        return undefined; // it is being made, or was left so
+      }
+      if (record.lost !== undefined) {
+        if (Date.now() - record.lost.at < DAY_MS) return { id, record };
+        await removeFolder(folderOf(id));
+        return undefined;
+      }
       try {
         return { id, record, status: await statusOf(record) };
       } catch (error) {
-        return error instanceof SessionGoneError ? { id, record } : { id, record, error };
+        if (!(error instanceof SessionGoneError)) return { id, record, error };
+        const isOver = Date.now() - record.startedAt > STARTING_MS;
+        if (isOver) await writeRecord({ ...record, lost: { exit: null, at: Date.now() } });
+        return { id, record };
       }
     } catch (error) {
-      return { id, error };
+      return error instanceof Deno.errors.NotFound ? undefined : { id, error }; // it has just ended
     }
   }));
   return sessions.filter((session) => session !== undefined)
@@ -257,9 +312,11 @@ export async function findSession(id: string): Promise<SessionRecord> {
   }
   if (record.lost !== undefined) {
     const { exit } = record.lost;
-    const how = exit === null ? "" : ` (${exit.signal ?? `exit code ${exit.code}`})`;
+    const how = exit === null
+      ? "its processes have ended"
+      : `its kernel gateway ended (${exit.signal ?? `exit code ${exit.code}`})`;
     throw new SessionGoneError(
-      `Session ${id} is lost: its kernel gateway ended${how}, and its variables with it; ` +
+      `Session ${id} is lost: ${how}, and its variables are gone; ` +
         `forget it with \`ipybox sessions end ${id}\``,
     );
   }
@@ -271,27 +328,16 @@ export async function findSession(id: string): Promise<SessionRecord> {
   );
 }
 
-/** Finds the session of a workspace that has a name and runs. */
-export async function findNamed(
-  name: string,
-  workspace: string,
-): Promise<SessionRecord | undefined> {
-  const sessions = await listSessions(workspace);
-  return sessions.find(({ record, status }) => status !== undefined && record?.name === name)
-    ?.record;
-}
-
-/** Ends a session, and forgets it. */
+/** Ends a session, and forgets it. One that does not end is not forgotten. */
 export async function endDurable(id: string): Promise<void> {
-  const folder = folderOf(id);
   try {
     const record = await readRecord(id);
     if (record !== undefined) await endSession(record);
   } catch (error) {
-    // Whatever stands in its record: nobody can attach to it any more.
-    if (!(error instanceof ConfigError)) throw error;
+    // Without its record, a supervisor ends itself.
+    if (!(error instanceof SessionGoneError || error instanceof RecordError)) throw error;
   }
-  await removeFolder(folder);
+  await removeFolder(folderOf(id));
 }
 
 /** Removes the folder of a session that has ended. Its supervisor does so, too. */

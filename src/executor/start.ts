@@ -18,6 +18,7 @@ import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import {
+  claimName,
   createSession,
   folderOf,
   type KeptState,
@@ -75,6 +76,7 @@ export async function startParts(
   await makeOwnFolders(workspace);
   const python = await findPython({ ...options, workspace });
   const { durable, restoreWorkingDir = false } = options;
+  using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
   const left = { is: false };
   const journal = session &&

@@ -276,7 +276,7 @@ export async function endSession(address: SessionAddress): Promise<void> {
       while (await line.next() !== undefined);
     })();
     if (!await settledWithin(ended, END_MS)) {
-      throw new ConfigError(`Session ${address.id} did not end within ${END_MS / 1000} s`);
+      throw unanswered(address, END_MS);
     }
   } finally {
     line.close();
@@ -290,7 +290,7 @@ async function meet(
   const line = await Line.open(address);
   try {
     await greet(line, address, want);
-    const frame = await line.one(ANSWER_MS);
+    const frame = await line.one();
     if (frame?.type === FrameType.WELCOME) {
       return { line, answer: parse(welcomeSchema, frame, address) };
     }
@@ -304,7 +304,7 @@ async function meet(
 
 /** Says who we are. The session's own epoch decides between hosts that come together. */
 async function greet(line: Line, address: SessionAddress, want: string): Promise<void> {
-  const frame = await line.one(ANSWER_MS);
+  const frame = await line.one();
   if (frame?.type !== FrameType.GREETING) throw garbage(address);
   const { protocol, session, epoch } = parse(greetingSchema, frame, address);
   if (protocol !== PROTOCOL) throw refusal({ why: "protocol", protocol }, address);
@@ -335,6 +335,13 @@ function refusal(
   }
 }
 
+function unanswered({ id, socket }: SessionAddress, timeoutMs: number): SessionRefusedError {
+  return new SessionRefusedError(
+    `The supervisor of session ${id}, at ${socket}, has not answered for ${timeoutMs / 1000} s; ` +
+      "try again, or end its process",
+  );
+}
+
 function garbage({ id, socket }: SessionAddress, cause?: unknown): SessionRefusedError {
   return new SessionRefusedError(
     `Cannot attach to session ${id}: what answers at ${socket} is not its supervisor; ` +
@@ -361,23 +368,29 @@ const CHUNK = 1 << 16;
 /** A connection to a supervisor: frames in both directions, each written whole. */
 class Line {
   readonly #connection: Deno.UnixConn;
+  readonly #address: SessionAddress;
   readonly #decoder = new FrameDecoder();
   #waiting: Frame[] = [];
   #writing: Promise<void> = Promise.resolve();
   #closed = false;
 
-  private constructor(connection: Deno.UnixConn) {
+  private constructor(connection: Deno.UnixConn, address: SessionAddress) {
     this.#connection = connection;
+    this.#address = address;
   }
 
-  static async open({ id, socket }: SessionAddress): Promise<Line> {
+  static async open(address: SessionAddress): Promise<Line> {
+    const { id, socket } = address;
     try {
-      return new Line(await Deno.connect({ transport: "unix", path: socket }));
+      return new Line(await Deno.connect({ transport: "unix", path: socket }), address);
     } catch (cause) {
       if (cause instanceof Deno.errors.NotCapable) throw cause;
-      if (cause instanceof Deno.errors.PermissionDenied) {
+      const { ConnectionRefused, NotFound, PermissionDenied } = Deno.errors;
+      const isGone = cause instanceof NotFound || cause instanceof ConnectionRefused;
+      if (!isGone) {
+        const why = cause instanceof PermissionDenied ? "it belongs to another user" : cause;
         throw new SessionRefusedError(
-          `Cannot attach to session ${id}: ${socket} belongs to another user`,
+          `Cannot attach to session ${id}: cannot connect to ${socket}: ${why}`,
           { cause },
         );
       }
@@ -407,9 +420,9 @@ class Line {
   }
 
   /** The next frame, which must come soon. */
-  async one(timeoutMs: number): Promise<Frame | undefined> {
+  async one(): Promise<Frame | undefined> {
     const frames = this.next();
-    if (!await settledWithin(frames, timeoutMs)) return undefined;
+    if (!await settledWithin(frames, ANSWER_MS)) throw unanswered(this.#address, ANSWER_MS);
     const [first, ...others] = await frames ?? [];
     this.#waiting = others;
     return first;

@@ -93,6 +93,7 @@ for name in ("isoduration", "rfc3986_validator", "rfc3987_syntax"):
     sys.modules[name] = None
 
 from jupyter_client.provisioning import local_provisioner  # noqa: E402
+from jupyter_client.session import DELIM  # noqa: E402
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel  # noqa: E402
 from kernel_gateway.gatewayapp import KernelGatewayApp  # noqa: E402
 from kernel_gateway.services.kernels.manager import (  # noqa: E402
@@ -289,9 +290,20 @@ def remove(names):
 # How much of what a kernel said since its last execution began is kept for another host: as much from
 # the beginning and from the end.
 MAX_KEPT = 8 << 20
+# What a part of a message takes beside its bytes.
+PART_SIZE = 100
 
 # What is kept of kernels in a durable session, by their ids.
 KEPT = {}
+
+
+def size_of(message):
+    return sum(len(part) + PART_SIZE for part in message)
+
+
+def is_message(parts):
+    """Whether parts are those of a message: code in the kernel can send anything."""
+    return DELIM in parts and len(parts) - parts.index(DELIM) > 5
 
 
 class Kept:
@@ -313,7 +325,9 @@ class Kept:
         self.lost = 0
 
     def add(self, channel, message):
-        size = sum(map(len, message))
+        if not is_message(message):
+            return
+        size = size_of(message)
         if not self.last and self.first_size + size <= MAX_KEPT:
             self.first.append((channel, message))
             self.first_size += size
@@ -322,7 +336,7 @@ class Kept:
         self.last_size += size
         while self.last_size > MAX_KEPT:
             _, dropped = self.last.popleft()
-            size = sum(map(len, dropped))
+            size = size_of(dropped)
             self.last_size -= size
             self.lost += size
 
@@ -330,6 +344,8 @@ class Kept:
         """Forgets questions that the code has an answer to."""
         self.first = [kept for kept in self.first if kept[0] != "stdin"]
         self.last = collections.deque(kept for kept in self.last if kept[0] != "stdin")
+        self.first_size = sum(size_of(message) for _, message in self.first)
+        self.last_size = sum(size_of(message) for _, message in self.last)
 
     def let_go(self):
         """Goes on without a connection."""
@@ -421,15 +437,21 @@ class Connection(ZMQChannelsWebsocketConnection):
         self._open_sockets.add(self)
         for stream in self.channels.values():
             stream.on_recv_stream(self.handle_outgoing_message)
-        for channel, message in kept.first:
-            super().handle_outgoing_message(channel, message)
+        self.replay(kept.first)
         if kept.lost:
             self.tell_lost(kept)
-        for channel, message in kept.last:
-            super().handle_outgoing_message(channel, message)
+        self.replay(kept.last)
         connected = asyncio.get_running_loop().create_future()
         connected.set_result(None)
         return connected
+
+    def replay(self, messages):
+        for channel, message in messages:
+            try:
+                super().handle_outgoing_message(channel, message)
+            except Exception:
+                # What code sent has the parts of a message, and is none. Others must still arrive.
+                self.log.debug("Cannot pass on what a kernel sent", exc_info=True)
 
     def tell_lost(self, kept):
         text = f"\n[ipybox: {kept.lost} bytes of output were lost when the host went away]\n"

@@ -13,12 +13,13 @@ import collections
 import ctypes
 import fcntl
 import hmac
+import itertools
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -40,6 +41,7 @@ MAX_START = 1 << 22
 CONGESTED = 1 << 20
 CHUNK = 1 << 18
 MAX_STDERR = 1 << 14
+MAX_NAMES = 10_000  # that are looked at together where a folder is removed
 MAX_WAITING = 8  # connections that have not shown the secret
 
 BEAT_SECONDS = 15
@@ -48,6 +50,9 @@ HELLO_SECONDS = 10
 FIRST_HOST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
 EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
 KILL_SECONDS = 2
+REMOVE_SECONDS = 600  # code that was not ended, and still writes, is followed for so long
+LOOK_SECONDS = 20  # how often it looks whether its record is still there
+MAX_SLEEP_SECONDS = 3600
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -106,7 +111,7 @@ class Supervisor:
         self.locks = locks
         self.selector = selectors.DefaultSelector()
         self.started = time.monotonic()
-        self.alone_since = self.started
+        self.alone_since = self.looked = self.started
         self.epoch = 0
         self.resets = 0  # how often a host has gone
         self.awaits_ready = False  # frames of before the last one that went are dropped
@@ -152,12 +157,17 @@ class Supervisor:
         self.selector.register(self.process.stderr, READ, self.on_stderr)
 
     def run(self):
-        while self.process is not None:
-            for key, events in self.selector.select(self.timeout()):
-                key.data(events)
-            self.check_times()
-            self.flush()
-            self.watch()
+        try:
+            while self.process is not None:
+                for key, events in self.selector.select(self.timeout()):
+                    key.data(events)
+                self.check_times()
+                self.flush()
+                self.watch()
+        finally:
+            # Without this process, nothing would end the session.
+            if self.process is not None:
+                self.kill()
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -167,6 +177,7 @@ class Supervisor:
             yield self.ending[0] + EXIT_SECONDS, self.kill
             return
         yield self.started + self.spec["max_seconds"], lambda: self.end(asked=True)
+        yield self.looked + LOOK_SECONDS, self.look
         if self.host is None:
             seconds = self.spec["idle_seconds"]
             if self.epoch == 0:
@@ -180,12 +191,20 @@ class Supervisor:
             yield stranger.heard + HELLO_SECONDS, lambda stranger=stranger: self.lose(stranger)
 
     def timeout(self):
-        return max(0, min(when for when, _ in self.deadlines()) - time.monotonic())
+        """How long to wait: the system takes 24 days at most."""
+        seconds = min(when for when, _ in self.deadlines()) - time.monotonic()
+        return max(0, min(seconds, MAX_SLEEP_SECONDS))
 
     def check_times(self):
         now = time.monotonic()
         for act in [act for when, act in self.deadlines() if when <= now]:
             act()
+
+    def look(self):
+        """Ends a session that was forgotten: without its record, no host will find it."""
+        self.looked = time.monotonic()
+        if not os.path.lexists(f"{self.spec['folder']}/record.json"):
+            self.end(asked=True)
 
     def send_beat(self):
         self.beat = time.monotonic()
@@ -378,6 +397,9 @@ class Supervisor:
         self.resets += 1
         self.awaits_ready = True
         self.to_launcher(frame(DETACH, self.resets))
+        if self.kept is None:
+            # It has not started all of the session, and another one cannot go on from there.
+            self.end(asked=True)
 
     def close(self, host):
         if host.events:
@@ -517,35 +539,34 @@ class Supervisor:
         asked = self.ending is not None and self.ending[1]
         self.listener.close()
         for path in self.spec["remove"]:
-            remove(path)
+            attempt(remove, path)
         for path in self.folders:
-            remove_group(path)
+            attempt(remove_group, path)
         if asked:
-            remove(self.spec["folder"])
+            attempt(remove, self.spec["folder"])
         else:
-            self.bury()
+            attempt(self.bury)
         for host in [self.host, *self.enders]:
             if host is not None:
-                host.sock.settimeout(1)
-                try:
-                    for data in host.outbox:
-                        host.sock.sendall(data)
-                except OSError:
-                    pass  # it has gone
-                host.sock.close()
+                attempt(self.say_last, host)
+
+    def say_last(self, host):
+        host.sock.settimeout(1)
+        try:
+            for data in host.outbox:
+                host.sock.sendall(data)
+        finally:
+            host.sock.close()
 
     def bury(self):
         """Leaves a note of how the session was lost, for whoever looks for it."""
         path = f"{self.spec['folder']}/record.json"
-        try:
-            with open(path) as file:
-                record = json.load(file)
-            record["lost"] = {"exit": self.exit, "at": time.time() * 1000}
-            with open(f"{path}.new", "w") as file:
-                json.dump(record, file)
-            os.rename(f"{path}.new", path)
-        except (OSError, ValueError):
-            pass  # somebody has removed it
+        with open(path) as file:
+            record = json.load(file)
+        record["lost"] = {"exit": self.exit, "at": time.time() * 1000}
+        with open(f"{path}.new", "w") as file:
+            json.dump(record, file)
+        os.rename(f"{path}.new", path)
 
 
 def is_ours(sock):
@@ -569,27 +590,83 @@ def take_lock(path):
     return fd
 
 
+def attempt(act, *args):
+    """Takes one step of the end. Where it fails, the others are taken all the same: nobody could be told,
+    and what is left in a folder with a lock is removed by the next session that starts."""
+    try:
+        act(*args)
+    except Exception:
+        pass
+
+
 def remove(path):
-    """Removes a file, or a folder whatever code did to it. What is left the next session removes."""
+    """Removes a file, or a folder whatever code did to it.
 
-    def again(act, failed, _):
-        try:
-            os.chmod(os.path.dirname(failed), 0o700)
-            if os.path.isdir(failed) and not os.path.islink(failed):
-                os.chmod(failed, 0o700)
-                shutil.rmtree(failed, ignore_errors=True)
-            else:
-                act(failed)
-        except (OSError, TypeError):
-            pass
+    As in remove_tree.ts, no link is followed, and neither the stack nor paths grow with the depth of
+    folders: those in a folder are moved up, beside it. The lock goes last: what is left with it, the next
+    session that starts finds and removes.
+    """
+    if os.path.islink(path) or not os.path.isdir(path):
+        os.unlink(path)
+        return
+    deadline = time.monotonic() + REMOVE_SECONDS
+    while time.monotonic() < deadline:
+        with os.scandir(path) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MAX_NAMES)]
+        if names == ["lock"] or not names:
+            for name in names:
+                os.unlink(f"{path}/{name}")
+            os.rmdir(path)
+            return
+        if not any([remove_in(path, name) for name in names if name != "lock"]):
+            return
 
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, onerror=again)
-    else:
+
+def remove_in(top, name):
+    """Removes what is directly in a folder that code cannot write to. Says whether anything changed."""
+    path = f"{top}/{name}"
+    changed = False
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return True
+        os.chmod(path, 0o700)
+        with os.scandir(path) as entries:
+            for entry in entries:
+                changed = take_out(top, f"{path}/{entry.name}") or changed
+        os.rmdir(path)
+        return True
+    except OSError:
+        return changed
+
+
+def take_out(top, path):
+    """Removes a file or an empty folder; moves another folder up. Code may replace it at any time."""
+    try:
         try:
             os.unlink(path)
-        except OSError:
-            pass
+        except (IsADirectoryError, PermissionError):
+            target = f"{top}/{os.urandom(8).hex()}"
+            try:
+                os.rename(path, target)
+            except PermissionError:
+                open_up(path)
+                os.rename(path, target)
+        return True
+    except OSError:
+        return False
+
+
+def open_up(path):
+    """Gives its owner all rights to a folder, and to no link's target in its place."""
+    if os.chmod in os.supports_follow_symlinks:
+        os.chmod(path, 0o700, follow_symlinks=False)
+        return
+    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
+    finally:
+        os.close(fd)
 
 
 def remove_group(path):

@@ -3,7 +3,14 @@ import { assert, assertEquals, assertRejects } from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { ConfigError, KernelDiedError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { findSession, folderOf, listSessions } from "../../src/executor/durable.ts";
+import { startNamed } from "../../src/commands/sessions.ts";
+import {
+  endDurable,
+  findSession,
+  folderOf,
+  listSessions,
+  NameTakenError,
+} from "../../src/executor/durable.ts";
 import { settledWithin } from "../../src/base/signals.ts";
 import { SessionGoneError } from "../../src/kernel/supervisor.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
@@ -361,4 +368,69 @@ Deno.test("attach and kill, again and again, leave one session and then nothing"
   }
   await (await session.attach(id))[Symbol.asyncDispose]();
   await assertGone(id, root);
+});
+
+Deno.test("code that was begun without a host asks the next one", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  await started.detach({ code: "name = input('name? '); name.upper()" });
+  const executor = await session.attach(id);
+  let text: string | null = null;
+  for await (const event of executor.resume({ inputs: true })) {
+    if (event.type === "input") await event.request.answer(`${event.request.prompt}ana`);
+    if (event.type === "result") text = event.result.text;
+  }
+  assertEquals(text, "NAME? ANA");
+});
+
+Deno.test("a name has one session, also where two begin it; a lost one is not replaced", async () => {
+  await using session = await TestSession.create();
+  const { workspace } = session;
+  const options = { ...session.options(), workspace, python: testPython() };
+  const both = await Promise.all([startNamed("ana", options), startNamed("ana", options)]);
+  const [id = "", other] = both.map(({ sessionId }) => sessionId);
+  assertEquals(other, id);
+  assertEquals((await listSessions(workspace)).length, 1);
+  await assertRejects(
+    () => CodeExecutor.start({ ...options, durable: { name: "ana" } }),
+    NameTakenError,
+    `Session ${id} of the workspace is named ana already`,
+  );
+  const root = await rootOf(id);
+  for (const executor of both) await executor.detach();
+  for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
+  await untilNoneWith(root);
+  await assertRejects(() => startNamed("ana", options), SessionGoneError, "is lost");
+  await endDurable(id);
+  await using fresh = await startNamed("ana", options);
+  assert(fresh.sessionId !== id);
+});
+
+Deno.test("what is left of sessions is forgotten in time", async () => {
+  const day = 24 * 60 * 60_000;
+  const [empty, old, recent] = ["e0e0e0e0e0e0", "d0d0d0d0d0d0", "c0c0c0c0c0c0"] as const;
+  const workspace = "/no/such/workspace";
+  const record = { version: 1, workspace, secret: "s", socket: "/no/such/socket", startedAt: 0 };
+  for (const id of [empty, old, recent]) await Deno.mkdir(folderOf(id), { recursive: true });
+  await Deno.utime(folderOf(empty), new Date(0), new Date(0));
+  const lost = { exit: null, at: Date.now() - day - 1 };
+  await Deno.writeTextFile(
+    `${folderOf(old)}/record.json`,
+    JSON.stringify({ ...record, id: old, lost }),
+  );
+  await Deno.writeTextFile(
+    `${folderOf(recent)}/record.json`,
+    JSON.stringify({ ...record, id: recent }),
+  );
+  try {
+    for (let round = 0; round < 2; round++) {
+      assertEquals((await listSessions(workspace)).map(({ id }) => id), [recent]);
+    }
+    const { lost: noted } = JSON.parse(await Deno.readTextFile(`${folderOf(recent)}/record.json`));
+    assert(Date.now() - noted.at < day); // it is listed for a day from now on
+    for (const id of [empty, old]) await assertRejects(() => Deno.stat(folderOf(id)));
+  } finally {
+    await endDurable(recent);
+  }
 });

@@ -1,8 +1,15 @@
 /** Attacks on durable sessions: from inside, by other users, and with forged frames. */
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { settledWithin } from "../../src/base/signals.ts";
-import { findSession, folderOf } from "../../src/executor/durable.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { endDurable, findSession, folderOf } from "../../src/executor/durable.ts";
 import {
   endSession,
   type SessionAddress,
@@ -13,6 +20,7 @@ import {
 } from "../../src/kernel/supervisor.ts";
 import { encodeFrame, FrameType } from "../../src/link/frame.ts";
 import { namedProgram } from "../../src/process/program.ts";
+import { processesWith } from "../support/processes.ts";
 import { TestExecutor } from "../support/executor.ts";
 import { testPython } from "../support/python.ts";
 import { testIf } from "../support/skip.ts";
@@ -28,13 +36,18 @@ const WAIT = "sys.stdin.buffer.read()";
 class Supervised implements AsyncDisposable {
   private constructor(readonly folder: TempFolder, readonly address: SessionAddress) {}
 
-  static async start(launcher: string): Promise<Supervised> {
+  static async start(
+    launcher: string,
+    options: { readonly idleMs?: number; readonly maxMs?: number } = {},
+  ): Promise<Supervised> {
     const folder = await TempFolder.create();
     const address = {
       id: "0123456789ab",
       secret: "s".repeat(64),
       socket: `${folder.path}/socket`,
     };
+    await Deno.mkdir(`${folder.path}/record`);
+    await Deno.writeTextFile(`${folder.path}/record/record.json`, "{}");
     await startSupervisor({
       ...address,
       python: namedProgram(testPython()),
@@ -45,8 +58,9 @@ class Supervised implements AsyncDisposable {
       idleMs: 60_000,
       maxMs: 60_000,
       locks: [],
-      remove: [address.socket],
+      remove: [address.socket, `${folder.path}/made`],
       folder: `${folder.path}/record`,
+      ...options,
     });
     return new Supervised(folder, address);
   }
@@ -216,4 +230,115 @@ Deno.test("a host that says nothing does not keep others out", async () => {
   const end = Date.now() + 60_000;
   while (!await session.lives()) assert(Date.now() < end);
   for (const line of silent) line.close();
+});
+
+Deno.test("a session whose limits are longer than the system can wait goes on", async () => {
+  const month = 30 * 24 * 60 * 60_000;
+  await using session = await Supervised.start(WAIT, { idleMs: month, maxMs: 2 * month });
+  const host = await SupervisedLauncher.attach(session.address, silentLogger);
+  host.keep({});
+  host.begin([]);
+  host.leave();
+  const end = Date.now() + 60_000;
+  while ((await statusOf(session.address)).attached) assert(Date.now() < end);
+  assertEquals((await statusOf(session.address)).attached, false);
+  await assertRejects(
+    () => TestExecutor.start({ durable: { maxMs: Infinity } }),
+    RangeError,
+    "durable.maxMs must be positive and finite",
+  );
+});
+
+Deno.test("a session whose host goes before it is ready ends", async () => {
+  await using session = await Supervised.start(WAIT);
+  const host = await SupervisedLauncher.attach(session.address, silentLogger);
+  host.begin([]);
+  host.leave();
+  await untilGone(session.address.socket);
+});
+
+Deno.test("a session whose record was removed ends itself", async () => {
+  await using session = await Supervised.start(WAIT);
+  await Deno.remove(`${session.folder.path}/record`, { recursive: true });
+  await untilGone(session.address.socket);
+});
+
+Deno.test("what code leaves is removed, however deep and closed it is, and its lock goes last", async () => {
+  await using session = await Supervised.start(WAIT);
+  const made = `${session.folder.path}/made`;
+  await Deno.mkdir(`${made}/session${"/d".repeat(1500)}`, { recursive: true });
+  await Deno.mkdir(`${made}/closed/below/file`, { recursive: true });
+  await Deno.writeTextFile(`${session.folder.path}/outside`, "kept");
+  await Deno.symlink(session.folder.path, `${made}/closed/link`);
+  await Deno.chmod(`${made}/closed/below`, 0);
+  await Deno.writeTextFile(`${made}/lock`, "");
+  await endSession(session.address);
+  await untilGone(made);
+  await untilGone(`${session.folder.path}/record`);
+  assertEquals(await Deno.readTextFile(`${session.folder.path}/outside`), "kept");
+});
+
+async function untilGone(path: string): Promise<void> {
+  const end = Date.now() + 90_000;
+  while (await Deno.lstat(path).then(() => true, () => false)) {
+    assert(Date.now() < end, `${path} is still there`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** Sends what is no message, and messages that are larger than their bytes. */
+const FLOOD = `
+import time
+thread = get_ipython().kernel.iopub_thread
+mark = b"<IDS|MSG>"
+odd = [[b"x"], [mark], [mark, b""], [mark, b"", b"{", b"[", b"1", b"x"], [mark, b"", b"[]", b"", b"", b""]]
+large = [mark, b"", b"{}", b"{}", b"{}", b"{}", *[b""] * 5000]
+print("first", flush=True)
+time.sleep(1)
+for message in [*odd, *[large] * 60]:
+    thread.schedule(lambda message=message: thread._really_send(message))
+time.sleep(2)
+print("last", flush=True)
+y = 42
+open("done", "w")
+`;
+
+Deno.test("what code sends instead of messages keeps nobody from attaching, and is bounded", async () => {
+  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
+  const { executor, workspace } = session;
+  await executor.detach({ code: FLOOD });
+  const end = Date.now() + 90_000;
+  while (!await Deno.stat(`${workspace}/done`).then(() => true, () => false)) {
+    assert(Date.now() < end);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  await using next = await CodeExecutor.attach(executor.sessionId ?? "", {
+    python: testPython(),
+    log: silentLogger,
+  });
+  let text = "";
+  for await (const event of next.resume({ chunks: true })) {
+    if (event.type === "chunk") text += event.text;
+  }
+  assertMatch(text, /first[^]*bytes of output were lost[^]*last/);
+  assertEquals((await next.execute("y")).text, "42");
+});
+
+Deno.test("a session that does not answer is not forgotten", async () => {
+  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
+  const { executor } = session;
+  const id = executor.sessionId ?? "";
+  const { socket } = await findSession(id);
+  await executor.detach();
+  const [supervisor = 0] = await processesWith(socket.replace("/socket", "/supervisor.py"));
+  Deno.kill(supervisor, "SIGSTOP");
+  try {
+    await assertRejects(() => endDurable(id), SessionRefusedError, "has not answered");
+  } finally {
+    Deno.kill(supervisor, "SIGCONT");
+  }
+  assertEquals((await findSession(id)).id, id);
+  await Deno.writeTextFile(`${folderOf(id)}/record.json`, "{");
+  await endDurable(id); // nothing can be asked, but the supervisor notices
+  await untilGone(socket.replace("/host/socket", ""));
 });
