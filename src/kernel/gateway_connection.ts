@@ -64,7 +64,10 @@ export class GatewayConnection implements AsyncDisposable {
     this.#client = directClient(address.url.hostname);
     this.#options = options;
     address.exited?.then((evidence) => {
-      const message = `The kernel gateway ended: ${describeExit(evidence)}`;
+      const isKnown = evidence.exitCode !== null || evidence.signal !== null;
+      const message = isKnown
+        ? `The kernel gateway ended: ${describeExit(evidence)}`
+        : "The connection to the kernel gateway has ended";
       this.#end.abort(new KernelDiedError(message, evidence));
     });
   }

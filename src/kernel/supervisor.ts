@@ -126,6 +126,11 @@ export class SessionGoneError extends ConfigError {
   override readonly name: string = "SessionGoneError";
 }
 
+/** What answers at a session's socket is not its supervisor. */
+class GarbageError extends SessionGoneError {
+  override readonly name: string = "GarbageError";
+}
+
 /** A session that runs refuses this host. */
 export class SessionRefusedError extends ConfigError {
   /** The name of the class. */
@@ -275,9 +280,10 @@ export async function endSession(address: SessionAddress): Promise<void> {
     const ended = (async () => {
       while (await line.next() !== undefined);
     })();
-    if (!await settledWithin(ended, END_MS)) {
-      throw unanswered(address, END_MS);
-    }
+    if (!await settledWithin(ended, END_MS)) throw unanswered(address, END_MS);
+    await ended;
+  } catch (error) {
+    throw error instanceof LinkError ? garbage(address, error) : error;
   } finally {
     line.close();
   }
@@ -342,8 +348,8 @@ function unanswered({ id, socket }: SessionAddress, timeoutMs: number): SessionR
   );
 }
 
-function garbage({ id, socket }: SessionAddress, cause?: unknown): SessionRefusedError {
-  return new SessionRefusedError(
+function garbage({ id, socket }: SessionAddress, cause?: unknown): GarbageError {
+  return new GarbageError(
     `Cannot attach to session ${id}: what answers at ${socket} is not its supervisor; ` +
       `remove it with \`ipybox sessions end ${id}\``,
     { cause },

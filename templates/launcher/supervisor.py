@@ -176,7 +176,7 @@ class Supervisor:
         if self.ending is not None:
             yield self.ending[0] + EXIT_SECONDS, self.kill
             return
-        yield self.started + self.spec["max_seconds"], lambda: self.end(asked=True)
+        yield self.started + self.spec["max_seconds"], self.expire
         yield self.looked + LOOK_SECONDS, self.look
         if self.host is None:
             seconds = self.spec["idle_seconds"]
@@ -199,6 +199,11 @@ class Supervisor:
         now = time.monotonic()
         for act in [act for when, act in self.deadlines() if when <= now]:
             act()
+
+    def expire(self):
+        if self.host is not None:
+            self.host.send(frame(STDERR, 0, b"The session has lasted as long as it may\n"))
+        self.end(asked=True)
 
     def look(self):
         """Ends a session that was forgotten: without its record, no host will find it."""
@@ -689,7 +694,18 @@ def listen(path):
     return listener
 
 
+def close_inherited():
+    """Closes what the host inherited: its callers wait for the end of their pipes."""
+    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the one that listed the folder, already closed
+
+
 def main():
+    close_inherited()
     spec = json.load(sys.stdin)
     listener = listen(spec["socket"])
     told, tell = os.pipe()

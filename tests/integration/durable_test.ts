@@ -381,7 +381,7 @@ Deno.test("code that was begun without a host asks the next one", async () => {
     if (event.type === "input") await event.request.answer(`${event.request.prompt}ana`);
     if (event.type === "result") text = event.result.text;
   }
-  assertEquals(text, "NAME? ANA");
+  assertEquals(text, "'NAME? ANA'");
 });
 
 Deno.test("a name has one session, also where two begin it; a lost one is not replaced", async () => {

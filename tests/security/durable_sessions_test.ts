@@ -238,8 +238,9 @@ Deno.test("a session whose limits are longer than the system can wait goes on", 
   const host = await SupervisedLauncher.attach(session.address, silentLogger);
   host.keep({});
   host.begin([]);
-  host.leave();
   const end = Date.now() + 60_000;
+  while ((await statusOf(session.address)).kept === null) assert(Date.now() < end);
+  host.leave();
   while ((await statusOf(session.address)).attached) assert(Date.now() < end);
   assertEquals((await statusOf(session.address)).attached, false);
   await assertRejects(
@@ -247,6 +248,26 @@ Deno.test("a session whose limits are longer than the system can wait goes on", 
     RangeError,
     "durable.maxMs must be positive and finite",
   );
+});
+
+Deno.test("a supervisor holds nothing that its host has inherited", async () => {
+  await using folder = await TempFolder.create();
+  await using session = await Supervised.start(WAIT);
+  const { path } = folder;
+  await Deno.mkdir(`${path}/record`);
+  await Deno.writeTextFile(`${path}/record/record.json`, "{}");
+  const address = { ...session.address, socket: `${path}/socket` };
+  const spec = {
+    ...{ ...address, argv: ["/bin/cat"], cwd: "/", env: {}, locks: [], remove: [address.socket] },
+    ...{ folder: `${path}/record`, idle_seconds: 60, max_seconds: 60 },
+  };
+  await Deno.writeTextFile(`${path}/spec.json`, JSON.stringify(spec));
+  const program = new URL("../../templates/launcher/supervisor.py", import.meta.url).pathname;
+  const command = `"${testPython()}" -I -S "${program}" 5>&1 >/dev/null <"${path}/spec.json"`;
+  const { success } = await new Deno.Command("/bin/sh", { args: ["-c", command] }).output();
+  assert(success);
+  assert((await statusOf(address)).pid > 0); // it runs, and the pipe has ended
+  await endSession(address);
 });
 
 Deno.test("a session whose host goes before it is ready ends", async () => {

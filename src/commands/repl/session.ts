@@ -220,7 +220,7 @@ export class ReplSession implements Disposable {
       // What was typed for a question that was then withdrawn is not code.
       if (this.#asked) this.#keys.drop();
     }
-    this.#count++;
+    if (code !== undefined) this.#count++;
     if (executor.state === "lost") {
       io.err("The kernel was restarted; variables are lost.");
       this.#count = 1;
