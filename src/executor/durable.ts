@@ -15,6 +15,7 @@ import { stateFolder } from "../files/user_folders.ts";
 import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
 import {
   endSession,
+  GarbageError,
   type SessionAddress,
   SessionGoneError,
   type SessionStatus,
@@ -334,8 +335,9 @@ export async function endDurable(id: string): Promise<void> {
     const record = await readRecord(id);
     if (record !== undefined) await endSession(record);
   } catch (error) {
+    const isOver = error instanceof SessionGoneError || error instanceof GarbageError;
     // Without its record, a supervisor ends itself.
-    if (!(error instanceof SessionGoneError || error instanceof RecordError)) throw error;
+    if (!isOver && !(error instanceof RecordError)) throw error;
   }
   await removeFolder(folderOf(id));
 }

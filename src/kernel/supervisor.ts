@@ -126,15 +126,16 @@ export class SessionGoneError extends ConfigError {
   override readonly name: string = "SessionGoneError";
 }
 
-/** What answers at a session's socket is not its supervisor. */
-class GarbageError extends SessionGoneError {
-  override readonly name: string = "GarbageError";
-}
-
 /** A session that runs refuses this host. */
 export class SessionRefusedError extends ConfigError {
   /** The name of the class. */
   override readonly name: string = "SessionRefusedError";
+}
+
+/** What answers at a session's socket is not its supervisor. */
+export class GarbageError extends SessionRefusedError {
+  /** The name of the class. */
+  override readonly name: string = "GarbageError";
 }
 
 /** How long a supervisor may take to answer. */

@@ -404,6 +404,30 @@ Deno.test("a terminal that is closed ends the session and leaves no process", as
   await untilNoneWith(home.workspace);
 });
 
+Deno.test("ipybox repl --session goes on where it was left", async () => {
+  await using home = await Home.create();
+  const args = ["repl", "--session", "ana", "--no-sandbox", "--workspace", home.workspace];
+  const options = { cwd: home.workspace, env: { XDG_STATE_HOME: home.state } };
+  const at = (script: readonly Typing[]) => ipyboxAtTerminal(args, script, options);
+  const first = await at([["In [1]: ", "a = 40\r"], ["In [2]: ", LEAVE]]);
+  assertEquals(first.code, 0, first.output);
+  assertStringIncludes(first.output, "Session ana continues");
+
+  const second = await at([
+    ["In [1]: ", "print('a', 'is', a + 2)\r"],
+    ["In [2]: ", ":servers\r"],
+    ["In [2]: ", LEAVE],
+  ]);
+  assertEquals(second.code, 0, second.output);
+  assertStringIncludes(second.output, "\na is 42\n");
+
+  const listed = await ipybox(["sessions", "--json"], options);
+  const [session, ...others] = JSON.parse(listed.stdout);
+  assertEquals([session.name, session.state, others], ["ana", "detached", []]);
+  const ended = await ipybox(["sessions", "end", session.id], options);
+  assertEquals([ended.code, ended.stderr], [0, ""]);
+});
+
 Deno.test("ipybox repl without a terminal says what else there is", async () => {
   const { code, stdout, stderr } = await ipybox(["repl"], { stdin: "1\n" });
 
