@@ -5,7 +5,8 @@
  */
 import { join } from "node:path";
 import { assetTree } from "../assets/mod.ts";
-import { McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
+import { ConfigError, McpLoginRequiredError, ToolCallError } from "../base/errors.ts";
+import { FairTurns } from "../base/signals.ts";
 import { connectMcp, type ConnectOptions } from "../mcp/connect.ts";
 import { shellWord } from "../mcp/launch.ts";
 import { checkServerName, type ServerParams } from "../mcp/params.ts";
@@ -19,6 +20,7 @@ import {
   type Files,
   findStaleTools,
   firstSentence,
+  type PackageListing,
   parseListing,
   readListing,
   writeFolder,
@@ -32,6 +34,7 @@ import {
   spend,
   TooMuchWorkError,
   withWork,
+  WorkBudget,
   workLeft,
 } from "./work.ts";
 
@@ -80,16 +83,16 @@ export async function generatePackage(
 ): Promise<GeneratedTool[]> {
   checkServerName(serverName);
   const results = limited(listing.results ?? await knownResults(serverName, listing, options));
-  const { files, tools } = renderFiles(serverName, { ...listing, results });
+  const { files, tools } = await inTurns(renderSteps(serverName, { ...listing, results }));
   await writeFolder(options.rootDir, RUNTIME, runtimeFiles(), { isGenerated: () => true });
   await writeStubs(options.rootDir);
-  let former: Files | undefined;
+  let former: FormerPackage | undefined;
   await writeFolder(options.rootDir, serverName, files, {
     isGenerated: isGeneratedFile,
     merge: (name, generated, present, old) => {
       if (!name.endsWith(".py") || name === "__init__.py") return generated;
-      former ??= formerFiles(serverName, old);
-      return withAdditions(generated, present, former.get(name));
+      former ??= new FormerPackage(serverName, old);
+      return withAdditions(generated, present, former.text(name));
     },
   });
   return tools;
@@ -127,11 +130,31 @@ interface RenderedPackage {
 
 /** Makes the files of a package without writing them. */
 export function renderFiles(serverName: string, listing: ToolListing): RenderedPackage {
+  const steps = renderSteps(serverName, listing);
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+  }
+}
+
+/** Takes steps one after the other, while everything else has its turn. */
+async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
+  const turns = new FairTurns();
+  for (;;) {
+    const step = steps.next();
+    if (step.done) return step.value;
+    await turns.giveWay();
+  }
+}
+
+/** Makes the files of a package: a step for each module. */
+function* renderSteps(serverName: string, listing: ToolListing): Generator<void, RenderedPackage> {
   const entries = withWork(READ_LIST_WORK, () => readTools(listing));
   const about = aboutServer(listing);
-  const { files, summaries, definitions, tools } = withWork(
-    LIST_WORK,
-    () => renderTools(serverName, entries, listing.results),
+  const { files, summaries, definitions, tools } = yield* renderTools(
+    serverName,
+    entries,
+    listing.results,
   );
   files.set("__init__.py", renderPackage({ server: serverName, ...about, modules: summaries }));
   files.set("schema.json", renderDefinitions(listingOf(serverName, about, definitions)));
@@ -143,30 +166,40 @@ export function renderFiles(serverName: string, listing: ToolListing): RenderedP
 }
 
 /** The modules of all tools for which there is work left. */
-function renderTools(
+function* renderTools(
   serverName: string,
   entries: readonly ToolEntry[],
   results: Results | undefined,
 ) {
+  const work = new WorkBudget(LIST_WORK);
   const names = entries.flatMap((entry) => "reason" in entry ? [] : [entry.name]);
-  const modules = moduleNames(names);
+  const modules = work.run(() => moduleNames(names));
   const files = new Map<string, string>();
   const summaries: { module: string; summary: string }[] = [];
   const definitions: JsonObject[] = [];
-  const tools = entries.map((entry): GeneratedTool => {
-    if ("reason" in entry) return { tool: entry.name, module: null, warnings: [entry.reason] };
-    const module = modules.get(entry.name) ?? "";
-    const origin: ModuleOrigin = { server: serverName, tool: entry.name, module };
-    const rendered = renderTool(origin, entry.definition, results?.get(entry.name));
-    if (rendered === undefined) return { tool: entry.name, module: null, warnings: [LEFT_OUT] };
+  const tools: GeneratedTool[] = [];
+  for (const entry of entries) {
+    yield;
+    const { name: tool } = entry;
+    if ("reason" in entry) {
+      tools.push({ tool, module: null, warnings: [entry.reason] });
+      continue;
+    }
+    const module = modules.get(tool) ?? "";
+    const origin: ModuleOrigin = { server: serverName, tool, module };
+    const rendered = work.run(() => renderTool(origin, entry.definition, results?.get(tool)));
+    if (rendered === undefined) {
+      tools.push({ tool, module: null, warnings: [LEFT_OUT] });
+      continue;
+    }
     const { model, text } = rendered;
     definitions.push(entry.definition);
     files.set(`${module}.py`, text);
     summaries.push({ module, summary: firstSentence(model.description || model.title) });
     const { warning } = entry;
     const warnings = warning === undefined ? model.warnings : [warning, ...model.warnings];
-    return { tool: entry.name, module, warnings };
-  });
+    tools.push({ tool, module, warnings });
+  }
   return { files, summaries, definitions, tools };
 }
 
@@ -332,12 +365,40 @@ function isGeneratedFile(name: string, text: string | undefined): boolean {
 }
 
 /** What had been generated before, made again from the definitions beside it. */
-function formerFiles(serverName: string, old: Files): Files {
+class FormerPackage {
+  readonly #server: string;
+  readonly #work = new WorkBudget(LIST_WORK);
+  readonly #listing: PackageListing | undefined;
+  /** The definitions of tools by their modules' files. */
+  readonly #definitions: ReadonlyMap<string, JsonObject>;
+
+  constructor(server: string, old: Files) {
+    this.#server = server;
+    this.#listing = listingIn(old);
+    const tools = this.#listing?.tools ?? [];
+    const modules = moduleNames(tools.map((tool) => nameOf(tool) ?? ""));
+    this.#definitions = new Map(
+      tools.map((tool) => [`${modules.get(nameOf(tool) ?? "")}.py`, tool]),
+    );
+  }
+
+  /** The text of a file; without it, generated code is told by its looks. */
+  text(file: string): string | undefined {
+    const definition = this.#definitions.get(file);
+    if (definition === undefined) return undefined;
+    const tool = nameOf(definition) ?? "";
+    const origin = { server: this.#server, tool, module: file.slice(0, -".py".length) };
+    const results = this.#listing?.results.get(tool);
+    return this.#work.run(() => renderTool(origin, definition, results))?.text;
+  }
+}
+
+function listingIn(files: Files): PackageListing | undefined {
   try {
-    const schema = old.get("schema.json") ?? "";
-    return renderFiles(serverName, parseListing("", schema, old.get("observed.json"))).files;
-  } catch {
-    return new Map(); // without them, generated code is told by its looks
+    return parseListing("", files.get("schema.json") ?? "", files.get("observed.json"));
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return undefined; // it is damaged
   }
 }
 

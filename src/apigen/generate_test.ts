@@ -1,5 +1,13 @@
-import { assert, assertEquals, assertRejects, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertGreater,
+  assertRejects,
+  assertStringIncludes,
+} from "@std/assert";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
+import { ConfigError } from "../base/errors.ts";
+import { shapeOf } from "../json/shape.ts";
 import { generatePackage, renderFiles } from "./generate.ts";
 
 function tool(name: string, properties: Record<string, unknown> = {}): Record<string, unknown> {
@@ -120,4 +128,33 @@ Deno.test("modules do not depend on the order of the server's list", () => {
   for (const [name, text] of files) {
     if (name.endsWith(".py") && name !== "__init__.py") assertEquals(others.get(name), text, name);
   }
+});
+
+Deno.test("generatePackage() says where a link or a file is in its way", async () => {
+  await using directory = await TempDirectory.create();
+  await Deno.symlink("/tmp", `${directory.path}/linked`);
+  await Deno.writeTextFile(`${directory.path}/taken`, "");
+  for (const name of ["linked", "taken"]) {
+    const made = generatePackage(name, { tools: [tool("a")] }, { rootDir: directory.path });
+    await assertRejects(() => made, ConfigError, "Remove it first");
+  }
+});
+
+Deno.test("generatePackage() lets everything else have its turn while it makes many modules", async () => {
+  await using directory = await TempDirectory.create();
+  const tools = Array.from({ length: 3000 }, (_, at) => tool(`t${at}`, { a: { type: "string" } }));
+  let turn = 0;
+  const turns = new Set<number>();
+  const observed = {
+    shape: shapeOf({ id: 1 }),
+    get calls() {
+      turns.add(turn); // when the module is made
+      return 3;
+    },
+  };
+  const results = new Map([["t0", observed], ["t2999", observed]]);
+  const timer = setInterval(() => turn++);
+  await generatePackage("demo", { tools, results }, { rootDir: directory.path });
+  clearInterval(timer);
+  assertGreater(turns.size, 1);
 });

@@ -8,6 +8,7 @@ import { basename, dirname, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 import { Mutex } from "../base/mutex.ts";
 import { mayUse } from "../base/permission.ts";
+import { FairTurns } from "../base/signals.ts";
 import { writeBeneath } from "../files/beneath.ts";
 import { removeFromWorkspace } from "../files/remove_tree.ts";
 import { ifPresent, readHostileBytes, readHostileFile, replaceHostileFile } from "../files/safe.ts";
@@ -50,7 +51,7 @@ export async function writeFolder(
   const root = await openRoot(rootDir);
   const target = `${root}/${name}`;
   const present = await readFolder(target);
-  const wanted = merged(files, present, options);
+  const wanted = await merged(files, present, options);
   if (present !== undefined && isSame(wanted, present, options)) return;
   const staging = await Deno.makeTempDir({ dir: root, prefix: `.${name}-` });
   try {
@@ -74,7 +75,9 @@ type Present = ReadonlyMap<string, PresentFile>;
 async function openRoot(rootDir: string): Promise<string> {
   await Deno.mkdir(rootDir, { recursive: true });
   const info = await Deno.lstat(rootDir);
-  if (info.isSymlink) throw new TypeError(`Cannot write to ${rootDir}: it is a symbolic link`);
+  if (info.isSymlink) {
+    throw new ConfigError(`Cannot write to ${rootDir}: it is a symbolic link. Remove it first`);
+  }
   return await Deno.realPath(rootDir);
 }
 
@@ -88,9 +91,8 @@ async function readFolder(folder: string): Promise<Present | undefined> {
     throw error;
   }
   if (!info.isDirectory) {
-    throw new TypeError(
-      `Cannot write ${folder}: it is ${info.isSymlink ? "a symbolic link" : "a file"}`,
-    );
+    const what = info.isSymlink ? "a symbolic link" : "a file";
+    throw new ConfigError(`Cannot write to ${folder}: it is ${what}. Remove it first`);
   }
   const present = new Map<string, PresentFile>();
   for await (const entry of Deno.readDir(folder)) {
@@ -102,18 +104,24 @@ async function readFolder(folder: string): Promise<Present | undefined> {
   return present;
 }
 
-function merged(files: Files, present: Present | undefined, options: WriteOptions): Files {
+async function merged(
+  files: Files,
+  present: Present | undefined,
+  options: WriteOptions,
+): Promise<Files> {
   const { merge } = options;
   if (present === undefined || merge === undefined) return files;
   const old = new Map<string, string>();
   for (const [name, { text }] of present) if (text !== undefined) old.set(name, text);
-  return new Map([...files].map(([name, generated]) => {
+  const wanted = new Map<string, string>();
+  const turns = new FairTurns();
+  for (const [name, generated] of files) {
+    await turns.giveWay();
     const text = old.get(name);
-    return [
-      name,
-      text === undefined || text === generated ? generated : merge(name, generated, text, old),
-    ];
-  }));
+    const isNew = text === undefined || text === generated;
+    wanted.set(name, isNew ? generated : merge(name, generated, text, old));
+  }
+  return wanted;
 }
 
 function isSame(wanted: Files, present: Present, options: WriteOptions): boolean {
@@ -215,7 +223,7 @@ export function declaresResult(definition: JsonObject): boolean {
 }
 
 /** What a package was made of. */
-interface PackageListing {
+export interface PackageListing {
   readonly tools: readonly JsonObject[];
   readonly serverInfo?: unknown;
   readonly instructions: string;
@@ -329,8 +337,16 @@ export async function findStaleTools(
   folder: string,
   tools: readonly unknown[],
 ): Promise<StaleTools> {
-  const before = byName(await storedTools(`${folder}/schema.json`));
-  const now = byName(tools);
+  return await compareTools(await storedTools(`${folder}/schema.json`), tools);
+}
+
+/** Compares a server's tools with those that it had. */
+export async function compareTools(
+  former: readonly Json[],
+  tools: readonly unknown[],
+): Promise<StaleTools> {
+  const before = await byName(former);
+  const now = await byName(tools);
   return {
     changed: [...now.keys()].filter((name) =>
       before.has(name) && before.get(name) !== now.get(name)
@@ -357,9 +373,11 @@ async function storedTools(path: string): Promise<readonly Json[]> {
 }
 
 /** Each tool's definition as text that is the same for equal ones. The first of a name counts. */
-function byName(tools: readonly unknown[]): Map<string, string> {
+async function byName(tools: readonly unknown[]): Promise<Map<string, string>> {
   const texts = new Map<string, string>();
+  const turns = new FairTurns();
   for (const tool of tools) {
+    await turns.giveWay();
     const json = readable(tool);
     const name = isObject(json) ? json.get("name") : undefined;
     if (typeof name === "string" && json !== undefined && !texts.has(name)) {

@@ -1,4 +1,5 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
+import { ConfigError } from "../base/errors.ts";
 import { TempDirectory } from "../../tests/support/temp_directory.ts";
 import { generatePackage } from "./generate.ts";
 import { findStaleTools, writeFolder, type WriteOptions } from "./package.ts";
@@ -84,12 +85,12 @@ Deno.test("writeFolder() goes through no symbolic link", async () => {
   const files = new Map([["a.py", "ours"]]);
   await assertRejects(
     () => writeFolder(`${path}/root`, "demo", files, options),
-    TypeError,
+    ConfigError,
     "symbolic link",
   );
   await assertRejects(
     () => writeFolder(`${path}/link`, "demo", files, options),
-    TypeError,
+    ConfigError,
     "symbolic link",
   );
   assertEquals(await tree(`${path}/elsewhere`), { "a.py": "theirs" });

@@ -11,6 +11,7 @@ import type { PackageTool } from "./package.ts";
 import { literal } from "./python.ts";
 import { modelOf } from "./signature.ts";
 import { hasLiteralBase } from "./value_types.ts";
+import { spend } from "./work.ts";
 
 /** What a checker's messages can name of a tool. */
 export interface StubbedTool extends ModuleOrigin {
@@ -229,6 +230,7 @@ class ModuleStub {
   }
 
   #type(type: PyType): string {
+    spend(1);
     switch (type.kind) {
       case "name":
         return NAMES[type.name];
@@ -255,6 +257,7 @@ class ModuleStub {
 
   /** What takes the place of a class: of arguments, also a dictionary. */
   #named(name: string): string {
+    spend(this.#model.definitions.length / 4);
     const definition = this.#model.definitions.find((part) => part.name === name);
     if (definition?.kind === "values") return this.#type(definition.type);
     if (definition?.kind === "alias") return "Any"; // it refers to itself

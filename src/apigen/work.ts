@@ -40,6 +40,27 @@ export function withWork<T>(limit: number, run: () => T): T {
   }
 }
 
+/** Work for several functions, between which others have their turn. */
+export class WorkBudget {
+  #left: number;
+
+  /** @param limit All of it. */
+  constructor(limit: number) {
+    this.#left = limit;
+  }
+
+  /** Bounds the work of a function by what the ones before it have left. */
+  run<T>(part: () => T): T {
+    return withWork(this.#left, () => {
+      try {
+        return part();
+      } finally {
+        this.#left = left;
+      }
+    });
+  }
+}
+
 /** How much work is left for what is being generated. */
 export function workLeft(): number {
   return left;

@@ -12,6 +12,7 @@ import type { ApprovalCall } from "../approval/request.ts";
 import { ToolCallError, type ToolErrorType } from "../base/errors.ts";
 import { type ExactObject, parseExact, sealObject, stringifyExact } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonLimits } from "../json/measure.ts";
+import { problemLines } from "../json/problems.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
 import { CATALOG_METHODS, checkCatalogParams } from "../mcp/catalog.ts";
 import type { ToolResult } from "../mcp/results.ts";
@@ -191,7 +192,7 @@ export function wireError(error: unknown): WireError {
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /** What is looked at name by name is short. */
-const LIMITS: JsonLimits = { maxValues: 20_000, maxNames: 2000 };
+const LIMITS: JsonLimits = { maxValues: 2000, maxNames: 200 };
 /** Arguments can be tables. */
 const RUN_LIMITS: JsonLimits = { maxValues: MAX_VALUES, maxNames: 100_000 };
 
@@ -210,7 +211,7 @@ function parse<T>(schema: z.ZodType<T>, body: Uint8Array, limits: JsonLimits): T
   }
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
-  throw new TypeError(z.prettifyError(parsed.error).slice(0, 500), { cause: parsed.error });
+  throw new TypeError(problemLines(parsed.error), { cause: parsed.error });
 }
 
 function sealed(args: unknown): ExactObject {

@@ -10,6 +10,20 @@ export interface NamedTool {
   readonly module: string;
 }
 
+/** The most tools that people are shown of those that code names, and characters of each. */
+const MAX_NAMES = 20;
+const MAX_NAME = 100;
+
+/** How people are shown the tools that code names. It can name any number of any length. */
+export function shownNames(tools: readonly NamedTool[]): string[] {
+  const shown = tools.slice(0, MAX_NAMES).map(({ server, module }) => {
+    const name = module === "" ? server : `${server}.${module}`;
+    return name.length <= MAX_NAME ? name : `${name.slice(0, MAX_NAME)}…`;
+  });
+  const rest = tools.length - shown.length;
+  return rest === 0 ? shown : [...shown, `${rest} more`];
+}
+
 /**
  * What the check of code found.
  *

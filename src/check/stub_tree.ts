@@ -1,7 +1,10 @@
 import { basename, dirname, join } from "node:path";
 import { readPackage } from "../apigen/package.ts";
-import { type StubbedTool, stubOfModule, stubOfPackage } from "../apigen/stubs.ts";
+import { type Stub, type StubbedTool, stubOfModule, stubOfPackage } from "../apigen/stubs.ts";
+import { LIST_WORK, WorkBudget } from "../apigen/work.ts";
 import { assetTree } from "../assets/mod.ts";
+import { Mutex } from "../base/mutex.ts";
+import { FairTurns } from "../base/signals.ts";
 import { ifPresent, readHostileFile } from "../files/safe.ts";
 import type { ChangedFile } from "./language_server.ts";
 import type { KnownNames } from "./problems.ts";
@@ -20,7 +23,10 @@ export class StubTree implements KnownNames {
   readonly #folder: string;
   readonly #mcptools: string;
   readonly #servers = new Map<string, Written>();
-  readonly #tools: StubbedTool[] = [];
+  /** The tools that have a stub now, by numbers that are not given twice. */
+  readonly #tools = new Map<number, StubbedTool>();
+  readonly #updates = new Mutex();
+  #nextId = 0;
 
   /**
    * @param folder Where they are written.
@@ -33,14 +39,19 @@ export class StubTree implements KnownNames {
 
   /** Writes what does not depend on servers. */
   async begin(): Promise<void> {
-    for (const { path, text } of assetTree("stubs")) {
+    const texts = assetTree("stubs").map(({ path, text }) => [path, text] as const);
+    for (const [path, text] of [...texts, ["mcptools/__init__.pyi", ""] as const]) {
+      await Deno.mkdir(join(this.#folder, dirname(path)), { recursive: true });
       await writeStub(join(this.#folder, path), text);
     }
-    await writeStub(join(this.#folder, "mcptools", "__init__.pyi"), "");
   }
 
-  /** Brings the stubs of servers up to date, and says what is different. */
+  /**
+   * Brings the stubs of servers up to date, and says what is different. What was begun is finished,
+   * also when nobody waits for it any longer: the next cell needs it.
+   */
   async update(servers: Iterable<string>): Promise<ChangedFile[]> {
+    using _turn = await this.#updates.acquire();
     const files: ChangedFile[] = [];
     for (const server of servers) {
       const version = await this.#versionOf(server);
@@ -71,7 +82,7 @@ export class StubTree implements KnownNames {
   }
 
   tool(id: number): StubbedTool | undefined {
-    return this.#tools[id];
+    return this.#tools.get(id);
   }
 
   async members(module: string): Promise<readonly string[]> {
@@ -79,7 +90,7 @@ export class StubTree implements KnownNames {
     if (server === undefined) return await this.#registered();
     const modules = this.#servers.get(server)?.modules;
     if (name === undefined) return [...modules?.keys() ?? [], "prompts", "resources"];
-    return this.#tools[modules?.get(name) ?? -1]?.members ?? [];
+    return this.#tools.get(modules?.get(name) ?? -1)?.members ?? [];
   }
 
   async isAdded(module: string, name: string): Promise<boolean> {
@@ -113,11 +124,19 @@ export class StubTree implements KnownNames {
   async #add(server: string, version: string): Promise<Written> {
     const definitions = await readPackage(this.#mcptools, server) ?? [];
     const modules = new Map<string, number>();
+    await Deno.mkdir(join(this.#folder, "mcptools", server));
+    this.#servers.set(server, { version: "", modules }); // what fails halfway is made again
+    const turns = new FairTurns();
+    const work = new WorkBudget(LIST_WORK);
     for (const definition of definitions.slice(0, MAX_TOOLS)) {
+      await turns.giveWay();
       const { name: tool, module } = definition;
-      const id = this.#tools.length;
-      const stub = stubOfModule({ server, tool, module }, definition, id);
-      this.#tools.push(stub.tool);
+      const id = this.#nextId++;
+      const stub = affordable(() =>
+        work.run(() => stubOfModule({ server, tool, module }, definition, id))
+      );
+      if (stub === undefined) continue; // one without a stub is not checked
+      this.#tools.set(id, stub.tool);
       modules.set(module, id);
       await writeStub(this.#pathOf(server, module), stub.text);
     }
@@ -128,12 +147,22 @@ export class StubTree implements KnownNames {
   }
 
   async #remove(server: string): Promise<void> {
+    for (const id of this.#servers.get(server)?.modules.values() ?? []) this.#tools.delete(id);
     this.#servers.delete(server);
     await Deno.remove(join(this.#folder, "mcptools", basename(server)), { recursive: true });
   }
 }
 
+/** A stub, if it does not take more work than there is. */
+function affordable(make: () => Stub): Stub | undefined {
+  try {
+    return make();
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return undefined;
+  }
+}
+
 async function writeStub(path: string, text: string): Promise<void> {
-  await Deno.mkdir(dirname(path), { recursive: true });
   await Deno.writeTextFile(path, text, { createNew: true });
 }

@@ -1,4 +1,4 @@
-import { assertEquals, assertStringIncludes } from "@std/assert";
+import { assert, assertEquals, assertLess, assertStringIncludes } from "@std/assert";
 import { join } from "node:path";
 import { renderResults } from "../apigen/render.ts";
 import { shapeOf } from "../json/shape.ts";
@@ -29,3 +29,75 @@ Deno.test("StubTree writes stubs again when more is known of results, and not be
     ...["CLIENT", "run", "run_async", "run_json", "run_json_async"],
   ]);
 });
+
+Deno.test("StubTree makes the stubs of a server once, also for cells that ask at the same time", async () => {
+  await using folder = await TempFolder.create();
+  const { tree, define } = await treeOf(folder.path);
+  await define([{ name: "list", inputSchema: { type: "object" } }]);
+
+  const [first, second] = await Promise.all([tree.update(["gh"]), tree.update(["gh"])]);
+  assert(first.length > 0);
+  assertEquals(second, []);
+});
+
+Deno.test("StubTree forgets the tools whose stubs it makes again", async () => {
+  await using folder = await TempFolder.create();
+  const { tree, define } = await treeOf(folder.path);
+  await define([{ name: "list" }]);
+  await tree.update(["gh"]);
+  assertEquals(tree.tool(0)?.tool, "list");
+
+  await define([{ name: "list", description: "It lists." }]);
+  await tree.update(["gh"]);
+  assertEquals(tree.tool(0), undefined);
+  assertEquals(tree.tool(1)?.tool, "list");
+});
+
+Deno.test("StubTree makes no more stubs than there is work for in a list of tools", async () => {
+  await using folder = await TempFolder.create();
+  const { tree, define } = await treeOf(folder.path);
+  const names = Array.from({ length: 500 }, (_, index) => `tool_${index}`);
+  await define(names.map((name) => ({ name, inputSchema: nested(21) })));
+  let turns = 0;
+  const timer = setInterval(() => turns++);
+
+  await tree.update(["gh"]);
+  clearInterval(timer);
+
+  const made = names.filter((name) => tree.tool(Number(name.slice(5))) !== undefined);
+  assert(made.length > 0);
+  assertLess(made.length, names.length);
+  assert(turns > 0, "nothing else had its turn");
+  const stub = await Deno.readTextFile(
+    join(folder.path, "stubs", "mcptools", "gh", "__init__.pyi"),
+  );
+  assertStringIncludes(stub, "tool_0:");
+  assert(!stub.includes("tool_499:"));
+});
+
+/** A tree, and what gives its one server other tools. */
+async function treeOf(folder: string) {
+  const server = join(folder, "mcptools", "gh");
+  await Deno.mkdir(server, { recursive: true });
+  const tree = new StubTree(join(folder, "stubs"), join(folder, "mcptools"));
+  await tree.begin();
+  const define = (tools: readonly unknown[]) =>
+    Deno.writeTextFile(join(server, "schema.json"), JSON.stringify({ tools }));
+  return { tree, define };
+}
+
+/** A schema of few characters, each level of which has two variants of the one below. */
+function nested(depth: number): unknown {
+  const level = (index: number) => ({ $ref: `#/$defs/A${index}` });
+  const $defs: Record<string, unknown> = { A0: { type: "object" } };
+  for (let index = 1; index <= depth; index++) {
+    $defs[`A${index}`] = {
+      anyOf: ["k", "l"].map((name) => ({
+        type: "object",
+        properties: { [`${name}${index}`]: level(index - 1) },
+      })),
+      properties: { z: level(index - 1) },
+    };
+  }
+  return { type: "object", $defs, properties: { x: level(depth) } };
+}

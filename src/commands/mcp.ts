@@ -69,7 +69,7 @@ export const mcp: Command = {
     "keep-sessions": {
       value: "N",
       help:
-        "With --http, how many folders of ended sessions to keep, each for at most 30 days after its last change (default: 100)",
+        "With --http, how many folders of ended sessions to keep of each token, each for at most 30 days after its last change (default: 100)",
     },
     "share-workspace": {
       value: "HOW",

@@ -1,4 +1,3 @@
-import { z } from "zod";
 import { type PackageTool, readPackage } from "../apigen/package.ts";
 import { describeCall } from "../approval/call_text.ts";
 import { approvalPolicy } from "../approval/policy.ts";
@@ -10,6 +9,7 @@ import {
   runPolicyTests,
 } from "../approval/rules/rules.ts";
 import { ConfigError } from "../base/errors.ts";
+import { problemLines } from "../json/problems.ts";
 import { isServerName } from "../mcp/params.ts";
 import {
   acceptPolicy,
@@ -357,5 +357,5 @@ function jsonOf(text: string): unknown {
 function checked(call: unknown): PolicyCall {
   const parsed = policyCallSchema.safeParse(call);
   if (parsed.success) return parsed.data;
-  throw new UsageError(`This is not a call: ${z.prettifyError(parsed.error)}`);
+  throw new UsageError(`This is not a call: ${problemLines(parsed.error)}`);
 }

@@ -1,7 +1,13 @@
 import { join } from "node:path";
 import type { GeneratedTool } from "../apigen/generate.ts";
 import { learnResults } from "../apigen/learn.ts";
-import { findStaleTools, readPackage, removePackage, type StaleTools } from "../apigen/package.ts";
+import {
+  compareTools,
+  findStaleTools,
+  readPackage,
+  removePackage,
+  type StaleTools,
+} from "../apigen/package.ts";
 import { stderrLogger } from "../base/log.ts";
 import { Mutex } from "../base/mutex.ts";
 import type { ToolRunner } from "../calls/runner.ts";
@@ -94,7 +100,8 @@ export class ServerApis {
     if (before === undefined || params === undefined || runner.registry.get(name) !== params) {
       return;
     }
-    const stale = await findStaleTools(join(this.#mcptools, name), listing.tools);
+    const stale = await compareTools(before.map(({ definition }) => definition), listing.tools);
+    if (Object.values(stale).every((tools) => tools.length === 0)) return;
     const { generatePackage } = await generator();
     const tools = await generatePackage(name, listing, { rootDir: this.#mcptools });
     const modules = new Map([

@@ -13,7 +13,7 @@ import { type Span, startSpan } from "../base/telemetry.ts";
 import { TimeBudget } from "../base/time_budget.ts";
 import type { Door, ToolServer } from "../calls/tool_server.ts";
 import type { CodeChecker } from "../check/checker.ts";
-import type { CheckReport } from "../check/report.ts";
+import { type CheckReport, shownNames } from "../check/report.ts";
 import type { Run } from "../kernel/execution.ts";
 import type { KernelHost } from "../kernel/host.ts";
 import type { ExecutionResult } from "../kernel/outputs.ts";
@@ -560,9 +560,7 @@ export class CodeExecutor implements AsyncDisposable {
       await abortable(this.#tools.runner.toolsFollowed(), execution.signal);
       const report = await this.#checker?.check(code, execution.signal);
       if (report !== undefined) yield* this.#judge(report);
-      const names = report?.tools.map(({ server, module }) =>
-        module === "" ? server : `${server}.${module}`
-      );
+      const names = report && shownNames(report.tools);
       ended = "failed";
       onRun(execution);
       const result = yield* this.#events(execution, { code, names, options, turn, inputs, span });

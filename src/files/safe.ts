@@ -129,6 +129,23 @@ export async function openPlainFile(path: string): Promise<Deno.FsFile> {
   }
 }
 
+/**
+ * Takes from others what they may do with a file or folder, such as one that came with a repository. If
+ * it belongs to somebody else, they decide.
+ */
+export async function keepOthersOut(path: string): Promise<void> {
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
+  const file = await openNode(path, flags);
+  try {
+    const { mode } = await file.stat();
+    if ((mode & 0o077) !== 0) await file.chmod(mode & 0o700);
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EPERM")) throw error;
+  } finally {
+    await file.close();
+  }
+}
+
 /** Opens a file that must be a plain one, if it is there. */
 export async function openIfPresent(
   path: string,

@@ -110,6 +110,9 @@ const MAX_TOOLS_MIB = 16;
 /** How long the pages after the first may take together: that one is waited for like any other answer. */
 const MAX_PAGING_MS = 60_000;
 
+/** What an entry weighs beside its memory, however small it is: a tool's module is made again, say. */
+const ENTRY_WEIGHT = 4096;
+
 /** Asks for all pages of a list. */
 export async function listAll(
   method: ListMethod | "tools/list",
@@ -130,7 +133,7 @@ export async function listAll(
     if (parsed === undefined || listed === undefined) malformed(method);
     // With what else is on the page, which took as long to parse.
     const weight = weightOf({ ...parsed, [key]: listed }, maxMiB * 2 ** 20);
-    onWeight(weight);
+    onWeight(weight + listed.length * ENTRY_WEIGHT);
     bytes += weight;
     if (bytes > maxMiB * 2 ** 20) {
       const what = `The server's answer to ${method} needs more than ${maxMiB} MiB of memory`;

@@ -55,7 +55,7 @@ Deno.test("EventStream takes large responses, and no requests of that size", asy
   assertEquals(
     await pass(notification + response, [], 1e6),
     "data: instead: UnusableMessageError: An MCP server sent a request or notification with more " +
-      "than 20000 values\n\n",
+      "than 10000 values\n\n",
   );
   const broken = `data: {"method": ${"[],".repeat(30_000)}\n\n`;
   assertEquals(await pass(broken, [], 1e6), broken);

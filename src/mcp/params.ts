@@ -4,6 +4,7 @@ import { ConfigError, EnvironmentNotReadyError, McpConnectionError } from "../ba
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { LONGEST_TIMER_MS } from "../base/signals.ts";
+import { oneLine } from "../json/problems.ts";
 import { trustedPath } from "../process/trusted_path.ts";
 import { readDotenv } from "./env.ts";
 import { type OAuthParams, oauthParams } from "./oauth/client.ts";
@@ -215,7 +216,7 @@ function check<T>(at: string, schema: z.ZodType<T>, value: unknown): T {
   const parsed = schema.safeParse(value);
   if (parsed.success) return parsed.data;
   const problems = parsed.error.issues.map(({ path, message }) =>
-    path.length === 0 ? message : `${path.join(".")}: ${message}`
+    oneLine(path.length === 0 ? message : `${path.join(".")}: ${message}`)
   );
   throw new ConfigError(`${at}: ${problems.join("; ")}`, { cause: parsed.error });
 }

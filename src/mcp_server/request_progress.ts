@@ -1,3 +1,4 @@
+import { visible } from "../approval/call_text.ts";
 import type { Logger } from "../base/log.ts";
 import type { ServerContext } from "./sdk.ts";
 import type { Session, SessionParts } from "./session.ts";
@@ -121,7 +122,8 @@ export class RequestProgress implements Disposable {
   }
 
   #look(): void {
-    const message = this.#work.activity.slice(0, MAX_MESSAGE).toWellFormed();
+    const message = visible(this.#work.activity.slice(0, MAX_MESSAGE)).slice(0, MAX_MESSAGE)
+      .toWellFormed();
     const now = performance.now();
     if (message === this.#told && now - this.#toldAt < HEARTBEAT_MS) return;
     this.#told = message;

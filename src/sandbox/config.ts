@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ConfigError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
+import { problemLines } from "../json/problems.ts";
 import { reliablePath } from "../process/trusted_path.ts";
 
 /**
@@ -89,7 +90,7 @@ export function parseSandboxConfig(
   const { source = "sandbox config", allowUnsafe = false } = options;
   const parsed = configSchema.safeParse(value);
   if (!parsed.success) {
-    throw new ConfigError(`Invalid ${source}:\n${z.prettifyError(parsed.error)}`);
+    throw new ConfigError(`Invalid ${source}:\n${problemLines(parsed.error)}`);
   }
   const unsafe = unsafeKeys(parsed.data);
   if (unsafe.length > 0 && !allowUnsafe) {

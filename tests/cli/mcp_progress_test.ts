@@ -25,12 +25,12 @@ for (const kind of CLIENT_KINDS) {
 import pathlib, time
 def wait(name):
     while not pathlib.Path(name).exists(): time.sleep(0.02)
-print("first\\nsecond", flush=True)
+print("first\\nsecond\\u202e", flush=True)
 wait("one")
 raw.run_sync("sleep", {"ms": 1500})`,
       }, { onProgress });
       const said = (words: string) => () => told.some(({ message }) => message === words);
-      await until("the line was told", said("second"));
+      await until("the line was told", said("second\\u202e"));
       await Deno.writeTextFile(`${workspace.path}/one`, "");
       await until("the call was told", said("Calling raw.sleep"));
       assertEquals((await cell).isError, false);

@@ -8,20 +8,29 @@ import { INITIALIZE } from "../support/initialize.ts";
 import { TempFolder } from "../support/temp_folder.ts";
 
 /** Opens a session and gives its id. */
-async function open(url: URL): Promise<string> {
+async function open(url: URL, token?: string): Promise<string> {
   const answer = await fetch(url, {
     method: "POST",
-    headers: { "content-type": "application/json", accept: "application/json, text/event-stream" },
+    headers: {
+      ...authorization(token),
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+    },
     body: JSON.stringify(INITIALIZE),
   });
   await answer.body?.cancel();
   return answer.headers.get("mcp-session-id") ?? "";
 }
 
-async function close(url: URL, session: string): Promise<void> {
-  const answer = await fetch(url, { method: "DELETE", headers: { "mcp-session-id": session } });
+async function close(url: URL, session: string, token?: string): Promise<void> {
+  const headers = { ...authorization(token), "mcp-session-id": session };
+  const answer = await fetch(url, { method: "DELETE", headers });
   await answer.body?.cancel();
   assertEquals(answer.status, 200);
+}
+
+function authorization(token: string | undefined): Record<string, string> {
+  return token === undefined ? {} : { authorization: `Bearer ${token}` };
 }
 
 async function foldersOf(workspace: string): Promise<Set<string>> {
@@ -59,6 +68,30 @@ Deno.test("ipybox mcp --http keeps the folders of as many ended sessions as it i
       async () => !(await foldersOf(workspace.path)).has(sessions[3] ?? ""),
     );
     assert((await foldersOf(workspace.path)).has(live));
+  }
+});
+
+Deno.test("Ended sessions of one token remove no folder of another's, also after a restart", async () => {
+  await using workspace = await TempFolder.create();
+  const tokens = `${workspace.path}.tokens`;
+  await using _tokens = { [Symbol.asyncDispose]: () => Deno.remove(tokens) };
+  const [alice, bob] = ["alice-alice-alice-alice", "bob-bob-bob-bob-bob-bob"];
+  const args = ["--token-file", tokens, "--workspace", workspace.path, "--keep-sessions", "1"];
+  let kept = "";
+  for (const text of [`${alice}\n${bob}`, `${bob}\n${alice}`]) {
+    await Deno.writeTextFile(tokens, text);
+    await using server = await HttpMcp.start(args);
+    const { url } = server.address;
+    kept ||= await open(url, alice);
+    if (text.startsWith(alice)) await close(url, kept, alice);
+    const sessions = [await open(url, bob), await open(url, bob)];
+    for (const session of sessions) await close(url, session, bob);
+    const expected = new Set([kept, sessions[1]]);
+    await until(
+      "one session of each is left",
+      async () => (await foldersOf(workspace.path)).size <= expected.size,
+    );
+    assertEquals(await foldersOf(workspace.path), expected);
   }
 });
 

@@ -1,6 +1,12 @@
 /** What the audit log must hold, whatever happens to the process and to the log. */
 import { createHmac } from "node:crypto";
-import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import {
+  assert,
+  assertEquals,
+  assertMatch,
+  assertNotEquals,
+  assertStringIncludes,
+} from "@std/assert";
 import { AuditLog } from "../../src/approval/audit/log.ts";
 import { readAuditLog, verifyAuditLog } from "../../src/approval/audit/reader.ts";
 import { ToolCallError } from "../../src/base/errors.ts";
@@ -160,6 +166,43 @@ Deno.test("what code has dressed up as a secret leaves its length and a hash tha
   const { mode } = await Deno.stat(`${folder.path}/.ipybox/audit.key`);
   assertEquals((mode ?? 0) & 0o777, 0o600);
   assertEquals(key.length, 32);
+});
+
+Deno.test("a log that came with a repository is closed to others, and its key is not used", async () => {
+  await using folder = await TempFolder.create();
+  const [path, known] = [`${folder.path}/.ipybox`, new Uint8Array(32)];
+  await Deno.mkdir(path);
+  await Deno.writeFile(`${path}/audit.key`, known);
+  await Deno.writeTextFile(`${path}/audit.jsonl`, "");
+  await Deno.chmod(path, 0o755);
+  for (const name of ["audit.key", "audit.jsonl"]) await Deno.chmod(`${path}/${name}`, 0o644);
+
+  for (let run = 0; run < 2; run++) {
+    await using runner = await ToolRunner.start({
+      workspace: folder.path,
+      servers: { raw: rawServer() },
+      approval: "allow",
+      log: silentLogger,
+    });
+    await runner.run("raw", "echo", { password: "4711" });
+  }
+
+  const key = await Deno.readFile(`${path}/audit.key`);
+  const [first, second] = (await Array.fromAsync(readAuditLog(folder.path)))
+    .flatMap(({ arguments: args }) => args === undefined ? [] : [args]);
+  const hash = (key: Uint8Array) =>
+    createHmac("sha256", key).update("4711").digest("hex").slice(0, 16);
+  assertEquals(first, { password: `[redacted:4:${hash(key)}]` });
+  assertEquals(second, first);
+  assertNotEquals(hash(key), hash(known));
+  const [aside] = (await Array.fromAsync(Deno.readDir(path), ({ name }) => name))
+    .filter((name) => name.startsWith("audit.key."));
+  assertEquals(await Deno.readFile(`${path}/${aside}`), known);
+  assert((await verifyAuditLog(folder.path)).ok);
+  for (const name of ["", "audit.key", "audit.jsonl", aside]) {
+    const { mode } = await Deno.stat(`${path}/${name}`);
+    assertEquals((mode ?? 0) & 0o077, 0, name);
+  }
 });
 
 for (const by of ["policy", "consent", "approver"]) {

@@ -82,6 +82,32 @@ Deno.test("ids that answers and notifications repeat are short", async () => {
   assertMatch(await batch.text(), /Ids and progress tokens must not exceed 256 characters/);
 });
 
+Deno.test("names, URIs and arguments that answers repeat are not megabytes long", async () => {
+  await using parts = new AsyncDisposableStack();
+  const { address: { url } } = await serve(parts);
+  const alice = await RawClient.open(url);
+  const long = "a".repeat(2 ** 20);
+  const requests: readonly (readonly [method: string, params: object])[] = [
+    ["resources/read", { uri: `mcptools://${long}/schema.json` }],
+    ["prompts/get", { name: "use_server", arguments: { server: long } }],
+    ["completion/complete", {
+      ref: { type: "ref/resource", uri: "mcptools://{server}/{module}.py" },
+      argument: { name: "server", value: long },
+    }],
+    ["tools/call", { name: long, arguments: {} }],
+    [long, {}],
+  ];
+  for (const [method, params] of requests) {
+    const response = await alice.send(request(1, method, params));
+    assertEquals([response.status, (await response.text()).length < 1000], [400, true]);
+  }
+  const server = { name: "search_tools", arguments: { server: long } };
+  const [answer] = await alice.ask(request(1, "tools/call", server));
+  assert(JSON.stringify(answer).length < 1000);
+  // Code may be that long.
+  await alice.execute(`"${long}"; 6 * 7`);
+});
+
 Deno.test("an output that would be several times its size as JSON is not sent", async () => {
   await using parts = new AsyncDisposableStack();
   const { address: { url } } = await serve(parts);

@@ -2,6 +2,7 @@
 import { assert, assertEquals, assertMatch } from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
 import { ToolRunner } from "../../src/calls/runner.ts";
+import { listAll } from "../../src/mcp/catalog.ts";
 import { rawServer } from "../support/mcp.ts";
 import { Stalls } from "../support/stalls.ts";
 import { TempFolder } from "../support/temp_folder.ts";
@@ -69,6 +70,13 @@ Deno.test("a large list that changes with each call is not asked for with each c
   }
   const lists = await server.lists() - before;
   assert(lists <= 5, `12 MB were listed ${lists} times for ${calls} calls`);
+});
+
+Deno.test("a list of many tools counts for what their modules take, however small they are", async () => {
+  const tools = Array.from({ length: 5000 }, (_, at) => ({ name: `t${at}`, inputSchema: {} }));
+  let weight = 0;
+  await listAll("tools/list", () => Promise.resolve({ tools }), (bytes) => weight += bytes);
+  assert(weight > 16 * 2 ** 20, `${weight}`); // two of them are what may be listed at once
 });
 
 Deno.test("a small list that changes with each call is asked for with each call", async () => {

@@ -1,6 +1,15 @@
 import { join } from "node:path";
 import { fill } from "../../base/bytes.ts";
-import { isPlainFolder, makePlainFolder, openIfPresent, openPlainFile } from "../../files/safe.ts";
+import {
+  isPlainFolder,
+  keepOthersOut,
+  lstatIfPresent,
+  makePlainFolder,
+  openIfPresent,
+  openPlainFile,
+} from "../../files/safe.ts";
+import { sha256 } from "../../json/digest.ts";
+import { ownKey } from "./own_key.ts";
 
 const CURRENT = "audit.jsonl";
 const KEY = "audit.key";
@@ -29,34 +38,66 @@ export interface FileLook {
 export class AuditFolder {
   /** The folder. */
   readonly path: string;
+  readonly #workspace: string;
   /** The file that is written to. */
   readonly current: string;
 
   /** @param workspace The workspace. */
   constructor(workspace: string) {
+    this.#workspace = workspace;
     this.path = join(workspace, ".ipybox");
     this.current = join(this.path, CURRENT);
   }
 
   /** Opens the current file for appending. It and the folder are made where they are missing. */
   async open(): Promise<Deno.FsFile> {
-    await makePlainFolder(this.path);
-    return await openPlainFile(this.current);
+    return await this.#openOwn(this.current);
   }
 
   /**
-   * Reads the key of the hashes that stand where secrets were. It is made, for its owner only, where it
-   * is missing.
+   * Gives the key of the hashes that stand where secrets were. A file with another one, which may have
+   * come with a repository, is put aside.
    */
   async key(): Promise<Uint8Array> {
-    await makePlainFolder(this.path);
-    using file = await openPlainFile(join(this.path, KEY));
+    const path = join(this.path, KEY);
+    const isPrivate = ((await lstatIfPresent(path))?.mode ?? 0) % 0o100 === 0;
+    using file = await this.#openOwn(path);
     await file.lock(true); // another process may just be making it; closing it gives the lock back
-    const key = new Uint8Array(KEY_BYTES);
-    const { length } = await fill(key, file);
-    let missing = crypto.getRandomValues(key.subarray(length));
-    while (missing.length > 0) missing = missing.subarray(await file.write(missing));
+    const bytes = new Uint8Array(KEY_BYTES);
+    const present = bytes.subarray(0, (await fill(bytes, file)).length);
+    const isWhole = present.length === KEY_BYTES;
+    const own = await ownKey(this.#workspace);
+    // Where nothing tells whose it is, one that others could not read is taken for the user's.
+    if (isWhole && (own === undefined ? isPrivate : sha256(own) === sha256(present))) {
+      return present;
+    }
+    if (isWhole) await this.#putAside(present);
+    const key = own ?? crypto.getRandomValues(new Uint8Array(KEY_BYTES));
+    await file.truncate();
+    await writeAll(file, key);
     return key;
+  }
+
+  /** Keeps a former key, by which its owner can check what is in the log already. */
+  async #putAside(key: Uint8Array): Promise<void> {
+    const name = `${KEY}.${sha256(key).slice(0, 8)}`;
+    using file = await this.#openOwn(join(this.path, name));
+    await file.truncate();
+    await writeAll(file, key);
+  }
+
+  /** Opens a file that others may neither read nor write, whoever made it. */
+  async #openOwn(path: string): Promise<Deno.FsFile> {
+    await makePlainFolder(this.path);
+    await keepOthersOut(this.path);
+    const file = await openPlainFile(path);
+    try {
+      await keepOthersOut(path);
+      return file;
+    } catch (error) {
+      file.close();
+      throw error;
+    }
   }
 
   /** Opens a file for reading. Nothing is made. */
@@ -99,4 +140,8 @@ export class AuditFolder {
       throw error;
     }
   }
+}
+
+async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
+  for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await file.write(rest));
 }

@@ -3,6 +3,7 @@ import { z } from "zod";
 import type { Consent, ConsentStore } from "../consents.ts";
 import { ConfigError } from "../../base/errors.ts";
 import { parseFile } from "../../json/document.ts";
+import { problemLines } from "../../json/problems.ts";
 import { type Logger, silentLogger } from "../../base/log.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
 import {
@@ -147,7 +148,7 @@ export class ConsentFile implements ConsentStore {
 function parseConsents(path: string, text: string): Consent[] {
   const parsed = fileSchema.safeParse(parseFile(path, text).value);
   if (parsed.success) return parsed.data.consents;
-  const problem = z.prettifyError(parsed.error).slice(0, 500);
+  const problem = problemLines(parsed.error);
   throw new ConfigError(
     `Invalid decisions in ${path}: fix or remove the file\n${problem}`,
     { cause: parsed.error },

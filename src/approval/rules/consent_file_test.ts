@@ -75,6 +75,7 @@ const BROKEN: readonly (readonly [text: string, said: RegExp])[] = [
   ['{"version": 2, "consents": []}', /version/],
   ['{"version": 1, "consents": [{}]}', /consents\[0\]/],
   ['{"version": 1, "consents": [], "more": 1}', /more/],
+  ['{"version": 1, "consents": [], "a\\nline of ipybox": 1}', /"a\\nline of ipybox"/],
 ];
 
 for (const [text, said] of BROKEN) {

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { z } from "zod";
 import { ConfigError } from "../../base/errors.ts";
 import { parseFile, pointerOf } from "../../json/document.ts";
+import { oneLine } from "../../json/problems.ts";
 import { type Logger, stderrLogger } from "../../base/log.ts";
 import { isPlainFolder, readHostileFile } from "../../files/safe.ts";
 import { OwnEntries } from "../../files/own_entries.ts";
@@ -51,7 +52,9 @@ export function parsePolicy(name: string, text: string): PolicySource {
     .map(({ path, message }) => {
       const pointer = pointerOf(path);
       const { line, column } = located.placeOf(pointer);
-      return `${name}:${line}:${column}: ${pointer === "" ? "" : `${pointer}: `}${message}`;
+      return `${name}:${line}:${column}: ${
+        oneLine(pointer === "" ? message : `${pointer}: ${message}`)
+      }`;
     });
   throw new ConfigError(`Invalid policy\n${problems.join("\n")}`, { cause: parsed.error });
 }

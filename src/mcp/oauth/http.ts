@@ -1,6 +1,7 @@
 import { readWhole } from "../../base/bytes.ts";
 import { bodyOf } from "../../base/http.ts";
 import { anySignal } from "../../base/signals.ts";
+import { measureJson } from "../../json/measure.ts";
 import {
   type FetchLike,
   IssuerMismatchError,
@@ -15,6 +16,8 @@ export class OAuthHttpError extends TypeError {
 
 /** No metadata and no answer with tokens is longer. */
 const MAX_BYTES = 256 * 1024;
+/** And none has more values: the SDK takes long for each. */
+const MAX_VALUES = 10_000;
 /** How long one request may take. */
 const TIMEOUT_MS = 20_000;
 
@@ -52,6 +55,11 @@ async function bounded(response: Response, signal: AbortSignal): Promise<Respons
   const tooLong = () =>
     new OAuthHttpError(`the answer of its authorization server exceeds ${MAX_BYTES} bytes`);
   const bytes = await readWhole(body, { maxBytes: MAX_BYTES, tooLong });
+  if (status < 400 && measureJson(bytes).values > MAX_VALUES) {
+    throw new OAuthHttpError(
+      `the answer of its authorization server has more than ${MAX_VALUES} values`,
+    );
+  }
   const plain = new Headers(headers);
   for (const name of ["content-length", "content-encoding"]) plain.delete(name);
   const whole = [204, 205, 304].includes(status) ? null : bytes;

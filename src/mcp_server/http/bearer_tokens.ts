@@ -1,3 +1,4 @@
+import { sha256 } from "../../json/digest.ts";
 import { sameToken } from "../../base/tokens.ts";
 
 /** The tokens that open an HTTP server, each for its own owner. */
@@ -13,7 +14,8 @@ export class BearerTokens {
         );
       }
     }
-    this.#owners = [...new Set(tokens)].map((token, index) => [token, `owner ${index + 1}`]);
+    // An owner is known again after a restart, and what is written of it opens nothing.
+    this.#owners = [...new Set(tokens)].map((token) => [token, sha256(`owner ${token}`)]);
   }
 
   /** How many owners there are. */

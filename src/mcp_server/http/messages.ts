@@ -3,6 +3,8 @@ import { Refused } from "../../calls/door.ts";
 
 /** The longest id or progress token, which answers and notifications repeat. */
 const MAX_ID = 256;
+/** The longest name, URI or argument of a prompt, which errors and answers repeat. */
+const MAX_TEXT = 256 * 1024;
 /** The most messages of a batch. */
 const MAX_BATCH = 100;
 
@@ -11,7 +13,7 @@ const longNamed = z.object({ id: longId }).or(
   z.object({ params: z.object({ _meta: z.object({ progressToken: longId }) }) }),
 );
 
-/** Refuses a body with too many messages, or with an id that is too long to be repeated. */
+/** Refuses a body with too many messages, or with what is too long to be repeated. */
 export function checkMessages(body: unknown): void {
   const messages: readonly unknown[] = Array.isArray(body) ? body : [body];
   if (messages.length > MAX_BATCH) {
@@ -20,6 +22,26 @@ export function checkMessages(body: unknown): void {
   if (messages.some((message) => longNamed.safeParse(message).success)) {
     throw new Refused(400, `Ids and progress tokens must not exceed ${MAX_ID} characters`);
   }
+  if (messages.some((message) => isTooLong(repeated(message)))) {
+    throw new Refused(400, `Names, URIs and arguments must not exceed ${MAX_TEXT} characters`);
+  }
+}
+
+const named = z.object({ method: z.string(), params: z.unknown() });
+const toolCall = z.object({
+  method: z.literal("tools/call"),
+  params: z.object({ name: z.string() }),
+});
+
+/** What of a message is repeated: of a call only the tool's name, as each tool limits its arguments. */
+function repeated(message: unknown): unknown {
+  return toolCall.safeParse(message).data ?? named.safeParse(message).data;
+}
+
+function isTooLong(value: unknown): boolean {
+  if (typeof value === "string") return value.length > MAX_TEXT;
+  if (typeof value !== "object" || value === null) return false;
+  return Object.entries(value).some(([name, inner]) => name.length > MAX_TEXT || isTooLong(inner));
 }
 
 /**

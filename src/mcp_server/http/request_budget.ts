@@ -17,6 +17,9 @@ const FILE_BYTES = 8 * 2 ** 20;
 /** How many small pieces of files an owner may send: each costs a step, however small it is. */
 const PIECES_PER_SECOND = 1000;
 const PIECES_AT_ONCE = 10_000;
+/** How many values an owner's requests may have: the SDK takes long for each. A call has some 30. */
+const VALUES_PER_SECOND = 10_000;
+const VALUES_AT_ONCE = 50_000;
 
 /** A request for what can be large. */
 const reading = z.object({ method: z.literal("resources/read") });
@@ -46,6 +49,7 @@ export class RequestBudget {
   readonly #answers: Shares;
   readonly #reads = new Map<string, Reads>();
   readonly #pieces = new Map<string, RateLimit>();
+  readonly #values = new Map<string, RateLimit>();
 
   /** @param owners How many there are. */
   constructor(owners: number) {
@@ -58,9 +62,21 @@ export class RequestBudget {
     return this.#requests.take(owner, length);
   }
 
-  /** Takes what a request needs once its body is parsed. */
-  forRequest(owner: string, body: Uint8Array): Disposable {
-    return this.#requests.take(owner, requestCost(body, measureJson(body).values));
+  /**
+   * Takes what a request needs once its body is parsed, and waits while the owner's requests have more
+   * values than others would be answered beside.
+   */
+  async forRequest(owner: string, body: Uint8Array, signal: AbortSignal): Promise<Disposable> {
+    const { values } = measureJson(body);
+    using taken = new DisposableStack();
+    taken.use(this.#requests.take(owner, requestCost(body, values)));
+    const limit = this.#values.getOrInsertComputed(
+      owner,
+      () => new RateLimit(VALUES_PER_SECOND, VALUES_AT_ONCE),
+    );
+    limit.charge(values);
+    await limit.settled(signal);
+    return taken.move();
   }
 
   /** Takes what a file needs while it comes or goes. */

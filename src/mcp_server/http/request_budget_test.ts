@@ -1,5 +1,6 @@
 import { assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { Refused } from "../../calls/door.ts";
+import { FakeTime } from "../../../tests/support/fake_time.ts";
 import { RequestBudget } from "./request_budget.ts";
 
 const MIB = 2 ** 20;
@@ -59,4 +60,27 @@ Deno.test("RequestBudget.answer() has an owner's resources read one after the ot
   const last = many.at(-1);
   assertEquals(many.filter(({ status }) => status === "fulfilled").length, 2);
   assertMatch(last?.status === "rejected" ? String(last.reason) : "", /64 of your requests/);
+});
+
+Deno.test("RequestBudget.forRequest() has an owner wait whose requests have many values, and no other", async () => {
+  using time = new FakeTime();
+  const budget = new RequestBudget(OWNERS);
+  const { signal } = new AbortController();
+  const body = new TextEncoder().encode(`[${"1,".repeat(19_998)}1]`); // 20,000 values with the list
+  for (let at = 0; at < 2; at++) (await budget.forRequest("a", body, signal))[Symbol.dispose]();
+  let isDone = false;
+  const third = budget.forRequest("a", body, signal).then((use) => {
+    use[Symbol.dispose]();
+    isDone = true;
+  });
+  (await budget.forRequest("b", body, signal))[Symbol.dispose]();
+  time.advance(999);
+  await Promise.resolve();
+  assertEquals(isDone, false);
+  time.advance(1);
+  await third;
+  const leaving = new AbortController();
+  const fourth = budget.forRequest("a", body, leaving.signal);
+  leaving.abort(new Error("gone"));
+  await assertRejects(() => fourth, Error, "gone");
 });

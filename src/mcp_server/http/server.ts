@@ -171,7 +171,7 @@ export class HttpMcpServer implements AsyncDisposable {
   /** Reads and parses a body. `use` counts its memory until it is disposed. */
   async #read(request: Request, owner: string): Promise<{ body: unknown; use: Disposable }> {
     const bytes = await this.#receive(request, owner);
-    const use = this.#budget.forRequest(owner, bytes);
+    const use = await this.#budget.forRequest(owner, bytes, request.signal);
     try {
       const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
       checkMessages(body);

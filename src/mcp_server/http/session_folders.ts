@@ -20,15 +20,19 @@ interface OldSessions {
   /** Those in which nothing changed since, in milliseconds since 1970. */
   readonly before: number;
   /**
-   * And all but so many that ended last.
+   * And of each owner all but so many that ended last.
    *
    * @default {Infinity}
    */
   readonly keep?: number;
 }
 
-/** A session's process has this locked: a file where code does not write. Its time is that of the end. */
+/**
+ * A session's process has this locked: a file where code does not write. Its time is that of the end, and
+ * its text says whose the session was.
+ */
 const LOCK = ".ipybox/in-use";
+const MAX_OWNER = 100;
 
 /**
  * The folders of a workspace's sessions. They are in its `.ipybox`, where neither the workspace's own
@@ -39,7 +43,11 @@ export function sessionFolders(workspace: string): string {
 }
 
 /** Makes a session's folder. */
-export async function makeSessionFolder(workspace: string, id: string): Promise<SessionFolder> {
+export async function makeSessionFolder(
+  workspace: string,
+  id: string,
+  owner: string,
+): Promise<SessionFolder> {
   const folders = sessionFolders(workspace);
   await makePlainFolder(dirname(folders));
   await makePlainFolder(folders);
@@ -50,6 +58,7 @@ export async function makeSessionFolder(workspace: string, id: string): Promise<
   const lock = await Deno.open(making, { createNew: true, write: true, mode: 0o600 });
   try {
     await lock.lock(true);
+    await lock.write(new TextEncoder().encode(owner));
     await Deno.rename(making, join(path, LOCK)); // nobody ever sees it unlocked
   } catch (error) {
     lock.close();
@@ -81,7 +90,8 @@ export async function forEachOldSession(
     if (info !== undefined) sessions.push({ path, lock, endedAt: info.mtime?.getTime() ?? 0 });
   }
   sessions.sort((a, b) => b.endedAt - a.endedAt);
-  let [live, ended] = [0, 0];
+  let live = 0;
+  const ended = new Map<string, number>();
   for (const { path, lock, endedAt } of sessions) {
     using lease = new DisposableStack();
     const state = await takeEnded(lock, lease);
@@ -89,7 +99,12 @@ export async function forEachOldSession(
       live++;
       continue;
     }
-    const isSurplus = state === "ended" && ++ended > keep;
+    let isSurplus = false;
+    if (typeof state === "object") {
+      const count = (ended.get(state.owner) ?? 0) + 1;
+      ended.set(state.owner, count);
+      isSurplus = count > keep;
+    }
     if (isSurplus || endedAt < before && (await folderUsage(path)).changedAt < before) {
       await visit(path);
       await forgetWorkspace(path);
@@ -102,19 +117,21 @@ export async function forEachOldSession(
 async function takeEnded(
   path: string,
   lease: DisposableStack,
-): Promise<"live" | "ended" | "unknown"> {
+): Promise<"live" | "unknown" | { readonly owner: string }> {
   // Without the file it is being made, or was made before there was one.
   if (!(await lstatIfPresent(path))?.isFile) return "unknown";
-  const lock = await ifPresent(Deno.open(path, { write: true }));
+  const lock = await ifPresent(Deno.open(path, { read: true, write: true }));
   if (lock === undefined) return "unknown";
   lease.use(lock);
-  return await lock.tryLock(true) ? "ended" : "live";
+  if (!await lock.tryLock(true)) return "live";
+  const owner = new Uint8Array(MAX_OWNER);
+  return { owner: new TextDecoder().decode(owner.subarray(0, await lock.read(owner) ?? 0)) };
 }
 
 /** Options of {@linkcode SessionCleanup}. */
 interface SessionCleanupOptions {
   readonly workspace: string;
-  /** How many folders of ended sessions are kept. */
+  /** How many folders of ended sessions are kept, of each owner. */
   readonly keep: number;
   /** Receives what could not be removed. */
   readonly log: Logger | undefined;

@@ -39,8 +39,9 @@ export interface HttpSessionsOptions {
    */
   sessionIdleMs?: number;
   /**
-   * How many folders of ended sessions are kept: those that ended last. Older ones are removed when the
-   * server starts and when a session ends, and so are those in which nothing changed for 30 days.
+   * How many folders of ended sessions are kept of each token: those that ended last. Older ones are
+   * removed when the server starts and when a session ends, and so are those in which nothing changed
+   * for 30 days.
    *
    * @default {100}
    */
@@ -166,7 +167,7 @@ export class SessionPool implements AsyncDisposable {
     using stack = new DisposableStack();
     try {
       const id = crypto.randomUUID();
-      const place = stack.use(await makeSessionFolder(workspace, id));
+      const place = stack.use(await makeSessionFolder(workspace, id, owner));
       const folder = place.path;
       await this.#copyApis(folder);
       const opened = new Session({

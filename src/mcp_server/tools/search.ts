@@ -67,7 +67,7 @@ export function registerSearch(
     inputSchema: declare(z.object({
       query: z.string().max(1000).default("")
         .describe("What the tool should do (default: list all)"),
-      server: z.string().default("").describe("Only this server (default: all)"),
+      server: z.string().max(1000).default("").describe("Only this server (default: all)"),
       detail: z.enum(DETAILS).default("signatures")
         .describe('Default: "signatures"'),
     })),

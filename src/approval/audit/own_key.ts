@@ -1,0 +1,32 @@
+import { createHmac } from "node:crypto";
+import { join } from "node:path";
+import { mayUse } from "../../base/permission.ts";
+import { lockUserFolder, readHostileFile, replaceHostileFile } from "../../files/safe.ts";
+import { isUnwritable, stateFolder } from "../../files/user_folders.ts";
+
+/**
+ * The key of a workspace's log. It is made of a secret in the user's state folder: a key that came with
+ * a repository is another one. `undefined` where that folder may not or cannot be used.
+ */
+export async function ownKey(workspace: string): Promise<Uint8Array | undefined> {
+  const state = stateFolder();
+  const folder = state === undefined ? undefined : join(state, "audit");
+  if (folder === undefined || !mayUse(folder)) return undefined;
+  try {
+    const secret = await readOrMake(folder);
+    return createHmac("sha256", secret).update(await Deno.realPath(workspace)).digest();
+  } catch (error) {
+    if (!isUnwritable(error)) throw error;
+    return undefined;
+  }
+}
+
+async function readOrMake(folder: string): Promise<string> {
+  const path = join(folder, "secret");
+  using _lock = await lockUserFolder(folder);
+  const present = await readHostileFile(path);
+  if (present !== undefined && present !== "") return present;
+  const made = crypto.getRandomValues(new Uint8Array(32)).toHex();
+  await replaceHostileFile(path, made);
+  return made;
+}

@@ -1,0 +1,23 @@
+import { z } from "zod";
+import { printable } from "../base/log.ts";
+
+/** The most problems that are listed. */
+const MAX_PROBLEMS = 20;
+/** The most characters of a problem, which may quote what others wrote. */
+const MAX_LENGTH = 300;
+
+/** What a check found, for people. What it quotes begins no line that could pass for another one. */
+export function problemLines({ issues }: z.ZodError): string {
+  const shown = issues.slice(0, MAX_PROBLEMS).map(({ message, path }) => ({
+    message: oneLine(message),
+    path: path.map((name) => typeof name === "string" ? oneLine(name) : name),
+  }));
+  const rest = issues.length - shown.length;
+  return z.prettifyError({ issues: shown }) + (rest > 0 ? `\n✖ ${rest} more problems` : "");
+}
+
+/** A text in one line of limited length. */
+export function oneLine(text: string): string {
+  const line = printable(text).replaceAll("\n", "\\n").replaceAll("\t", "\\t");
+  return line.length <= MAX_LENGTH ? line : `${line.slice(0, MAX_LENGTH).toWellFormed()}…`;
+}
