@@ -178,7 +178,8 @@ export class Kernel implements AsyncDisposable {
       for (const [id, known] of this.#requests) if (known === request) this.#requests.delete(id);
     };
     request.done.then(forget, forget);
-    this.settled().then(() => {
+    // Its reply comes after that of the execution, as its idle state does: they are on two channels.
+    this.request({ type: "kernel_info_request" }).done.then(() => {
       const message =
         "The end of the execution was lost while no program was attached; variables are kept";
       request.fail(new Error(message));

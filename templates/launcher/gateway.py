@@ -322,12 +322,20 @@ class Kept:
         self.request = request  # the header of the execution's request
         self.first, self.first_size = [], 0
         self.last, self.last_size = collections.deque(), 0
+        self.others, self.others_size = collections.deque(), 0
         self.lost = 0
 
     def add(self, channel, message):
         if not is_message(message):
             return
         size = size_of(message)
+        if channel != "iopub":
+            # Much output can come after the reply, and must not drive it out.
+            self.others.append((channel, message))
+            self.others_size += size
+            while self.others_size > MAX_KEPT:
+                self.others_size -= size_of(self.others.popleft()[1])
+            return
         if not self.last and self.first_size + size <= MAX_KEPT:
             self.first.append((channel, message))
             self.first_size += size
@@ -335,17 +343,14 @@ class Kept:
         self.last.append((channel, message))
         self.last_size += size
         while self.last_size > MAX_KEPT:
-            _, dropped = self.last.popleft()
-            size = size_of(dropped)
+            size = size_of(self.last.popleft()[1])
             self.last_size -= size
             self.lost += size
 
     def answered(self):
         """Forgets questions that the code has an answer to."""
-        self.first = [kept for kept in self.first if kept[0] != "stdin"]
-        self.last = collections.deque(kept for kept in self.last if kept[0] != "stdin")
-        self.first_size = sum(size_of(message) for _, message in self.first)
-        self.last_size = sum(size_of(message) for _, message in self.last)
+        self.others = collections.deque(kept for kept in self.others if kept[0] != "stdin")
+        self.others_size = sum(size_of(message) for _, message in self.others)
 
     def let_go(self):
         """Goes on without a connection."""
@@ -441,6 +446,7 @@ class Connection(ZMQChannelsWebsocketConnection):
         if kept.lost:
             self.tell_lost(kept)
         self.replay(kept.last)
+        self.replay(kept.others)
         connected = asyncio.get_running_loop().create_future()
         connected.set_result(None)
         return connected
