@@ -329,8 +329,8 @@ class Kept:
         if not is_message(message):
             return
         size = size_of(message)
-        if channel != "iopub":
-            # Much output can come after the reply, and must not drive it out.
+        if channel != "iopub" or message[0].endswith(b".status"):
+            # Much output can come after the end of an execution, and must not drive it out.
             self.others.append((channel, message))
             self.others_size += size
             while self.others_size > MAX_KEPT:

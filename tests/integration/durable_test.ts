@@ -434,3 +434,26 @@ Deno.test("what is left of sessions is forgotten in time", async () => {
     await endDurable(recent);
   }
 });
+
+Deno.test("output of a thread that goes on does not drive out the result", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  const code = `import threading, time
+def flood(count):
+    for i in range(count): print('x' * 99_999)
+def later():
+    time.sleep(1)
+    flood(200)
+    time.sleep(.5)  # for what is still on its way
+    open('done', 'w')
+flood(100)
+threading.Thread(target=later).start()
+6 * 7`;
+  await started.detach({ code });
+  await until(() => session.has("done"));
+  const executor = await session.attach(id);
+  const [last] = (await follow(executor) ?? "").split("\n").slice(-1);
+  assert(last !== undefined);
+  assertEquals((await executor.execute("1 + 1")).text, "2");
+});
