@@ -1,4 +1,4 @@
-import { type ExactJson, isExactObject, isRecord, mayName, parseExact } from "../json/exact.ts";
+import { type ExactJson, isExactObject, isRecord, parseExact } from "../json/exact.ts";
 import { checkJson, JsonLimitError, type JsonMeasure } from "../json/measure.ts";
 import type { JSONRPCMessage } from "./sdk.ts";
 
@@ -35,14 +35,24 @@ const MAX_UNASKED_NAMES = 2000;
 const MAX_SEEN_VALUES = 50_000;
 
 /** Checks the text of one message, or of several, that was measured: is it too much for the SDK? */
-export function checkCost(text: string, { values, names }: JsonMeasure): void {
-  if (names <= MAX_UNASKED_NAMES && values <= MAX_UNASKED_VALUES) return;
+export function checkCost(text: string, measure: JsonMeasure): void {
+  if (isSmall(measure)) return;
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
   } catch {
     return; // who parses it says so
   }
+  checkParsed(parsed, measure);
+}
+
+function isSmall({ values, names }: JsonMeasure): boolean {
+  return names <= MAX_UNASKED_NAMES && values <= MAX_UNASKED_VALUES;
+}
+
+function checkParsed(parsed: unknown, measure: JsonMeasure): void {
+  if (isSmall(measure)) return;
+  const { values, names } = measure;
   const messages: readonly unknown[] = Array.isArray(parsed) ? parsed : [parsed];
   const isUnasked = (message: unknown) => isRecord(message) && "method" in message;
   // What is in a list of messages is not told apart.
@@ -90,11 +100,12 @@ export function tooLong(maxBytes: number): UnusableMessageError {
 }
 
 /**
- * Parses a message. The structured content of a tool's result keeps its numbers as they were
+ * Parses a message that was measured, if it is not too much for the SDK. The structured content of a tool's result keeps its numbers as they were
  * written; the rest is what the SDK expects.
  */
-export function parseMessage(text: string): JSONRPCMessage {
+export function parseMessage(text: string, measure: JsonMeasure): JSONRPCMessage {
   const message = JSON.parse(text);
+  checkParsed(message, measure);
   if (typeof message !== "object" || message === null || Array.isArray(message)) {
     throw new SyntaxError("A message is an object");
   }
@@ -102,7 +113,7 @@ export function parseMessage(text: string): JSONRPCMessage {
   if ("result" in message && !isRecord(message.result)) {
     return { jsonrpc: "2.0", id: message.id, error: NO_RESULT };
   }
-  if (!mayName(text, "structuredContent")) return message;
+  if (message.result?.structuredContent === undefined) return message;
   const exact = structuredContent(parseExact(text));
   if (exact !== undefined) message.result.structuredContent = exact;
   return message;

@@ -7,7 +7,6 @@ import { measureJson } from "../json/measure.ts";
 import { ManagedProcess } from "../process/managed_process.ts";
 import type { ProgramPath } from "../process/program.ts";
 import {
-  checkCost,
   checkMessage,
   checkSize,
   hostRoom,
@@ -191,8 +190,7 @@ export class StdioTransport implements Transport {
     const text = this.#decoder.decode(line);
     if (text.trim() === "") return undefined;
     try {
-      checkCost(text, measure);
-      return parseMessage(text);
+      return parseMessage(text, measure);
     } catch (error) {
       if (error instanceof UnusableMessageError) throw error;
       const shown = JSON.stringify(text.slice(0, 120));

@@ -2,10 +2,10 @@
  * The inner of the two sandboxes that every program of others runs in on Linux.
  *
  * `srt` makes the outer one, which decides on files and the network, or says how to make it
- * (`planner.ts`). The relays to its proxy run there, if hosts may be reached, next to nothing else. The inner one is made by a `bwrap` command of our own: it has a user, process,
- * IPC, host name and control group namespace of its own, no capabilities, a system call filter, and of
- * the outer one's files only those that the settings name. `srt` starts it in the place where it would
- * start its own filter.
+ * (`planner.ts`). The relays to its proxy run there, if hosts may be reached, next to nothing else. The
+ * inner one is made by a `bwrap` command of our own: it has a user, process, IPC, host name and control
+ * group namespace of its own, no capabilities, a system call filter, and of the outer one's files only
+ * those that the settings name. `srt` starts it in the place where it would start its own filter.
  *
  * It has no separate session keyring: the filter refuses every call that could name one.
  *

@@ -623,7 +623,8 @@ def remove(path):
                 os.unlink(f"{path}/{name}")
             os.rmdir(path)
             return
-        if not any([remove_in(path, name) for name in names if name != "lock"]):
+        removals = [remove_in(path, name) for name in names if name != "lock"]
+        if not any(removals):
             return
 
 

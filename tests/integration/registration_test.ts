@@ -132,7 +132,7 @@ except OSError as error:
     await Deno.writeTextFile(`${workspace}/mcptools/obstacle`, "in the way");
     await assertRejects(
       () => executor.registerServer("obstacle", rawServer()),
-      TypeError,
+      ConfigError,
       "a file",
     );
     assertEquals(await Deno.readTextFile(`${workspace}/.ipybox/mcp.json`), before);

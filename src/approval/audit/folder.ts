@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { fill } from "../../base/bytes.ts";
+import { writeAll } from "../../files/artifact_folder.ts";
 import {
   isPlainFolder,
   keepOthersOut,
@@ -74,7 +75,7 @@ export class AuditFolder {
     if (isWhole) await this.#putAside(present);
     const key = own ?? crypto.getRandomValues(new Uint8Array(KEY_BYTES));
     await file.truncate();
-    await writeAll(file, key);
+    writeAll(file, key);
     return key;
   }
 
@@ -83,7 +84,7 @@ export class AuditFolder {
     const name = `${KEY}.${sha256(key).slice(0, 8)}`;
     using file = await this.#openOwn(join(this.path, name));
     await file.truncate();
-    await writeAll(file, key);
+    writeAll(file, key);
   }
 
   /** Opens a file that others may neither read nor write, whoever made it. */
@@ -140,8 +141,4 @@ export class AuditFolder {
       throw error;
     }
   }
-}
-
-async function writeAll(file: Deno.FsFile, bytes: Uint8Array): Promise<void> {
-  for (let rest = bytes; rest.length > 0;) rest = rest.subarray(await file.write(rest));
 }
