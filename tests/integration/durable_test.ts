@@ -1,5 +1,5 @@
 /** Sessions that outlive the process that started them. */
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
 import { DatabaseSync } from "node:sqlite";
 import { callHash } from "../../src/approval/call_text.ts";
 import { silentLogger } from "../../src/base/log.ts";
@@ -19,6 +19,7 @@ import { parseExact, sealObject } from "../../src/json/exact.ts";
 import { SessionGoneError } from "../../src/kernel/supervisor.ts";
 import { ManagedProcess } from "../../src/process/managed_process.ts";
 import { ownProgram } from "../../src/process/program.ts";
+import { ipybox } from "../support/cli.ts";
 import { rawServer } from "../support/mcp.ts";
 import { processesWith, untilNoneWith } from "../support/processes.ts";
 import { testPython } from "../support/python.ts";
@@ -198,6 +199,8 @@ Deno.test("a killed host's waiting calls are decided by the next one, and sent o
   await host.kill();
   const root = await rootOf(id);
   assert((await processesWith(root)).length >= 3); // supervisor, launcher, gateway
+  const { stdout } = await ipybox(["sessions", "--workspace", session.workspace]);
+  assertMatch(stdout, /(raw\.mark has waited for \d+ s; ){3}more calls wait; `ipybox attach /);
 
   {
     await using executor = await session.attach(id);
