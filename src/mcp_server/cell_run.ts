@@ -13,9 +13,10 @@ export interface Waiting {
   readonly questions: readonly ElicitationRequest[];
 }
 
-/** What a cell comes to next: something that it waits for, or its end. */
+/** What a cell comes to next: something that it waits for, or its end. Or nothing in the time given. */
 export type CellStep =
   | { readonly type: "waiting"; readonly waiting: Waiting }
+  | { readonly type: "running" }
   | { readonly type: "ended"; readonly outcome: CellOutcome };
 
 /** How a cell ended. */
@@ -36,13 +37,26 @@ export interface CellOutcome {
 /** A decision on a call: to allow only it, or calls of its tool for so long, or to deny it. */
 export type CellDecision = "once" | "deny" | RememberScope;
 
+/** How its client waits for a cell. */
+export interface Patience {
+  /** How many characters of its output the client takes. */
+  readonly limit: number;
+  /** How long a request waits for its end, in milliseconds; `undefined` as long as it takes. */
+  readonly waitMs: number | undefined;
+}
+
 /** How a {@linkcode CellRun} runs. */
 export interface CellRunOptions {
   /** How long it may run, approvals excluded. */
   readonly timeoutMs: number;
+  readonly patience?: Patience;
   /** The cell that was asked for before it, if any: cells run in their order. */
   readonly after?: CellRun;
+  /** What its result is to say besides. */
+  readonly notes?: readonly string[];
 }
+
+const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
 
 /** What is kept of the text of a cell that is under way. */
 const MAX_LAST_TEXT = 10_000;
@@ -54,14 +68,16 @@ const MAX_LAST_TEXT = 10_000;
  * the request that started it.
  */
 export class CellRun {
-  /** Identifies it between requests; random. */
-  readonly id: string = crypto.randomUUID();
+  /** Identifies it in its session; random. */
+  readonly id: string = crypto.randomUUID().slice(0, 8);
   /** Its code. */
   readonly code: string;
+  readonly patience: Patience;
   /** Resolves, never rejects, when it has ended. */
   readonly ended: Promise<void>;
-  readonly #calls = new CallRecords();
-  readonly #notes: string[] = [];
+  /** The calls that it has made. */
+  readonly calls: CallRecords = new CallRecords();
+  readonly #notes: string[];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
   #approvals: ApprovalRequest[] = [];
@@ -74,22 +90,35 @@ export class CellRun {
   #news = Promise.withResolvers<void>();
 
   /** Starts the cell. */
-  constructor(executor: CodeExecutor, code: string, { timeoutMs, after }: CellRunOptions) {
+  constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
+    const { timeoutMs, patience = ENDLESS, after, notes = [] } = options;
     this.code = code;
+    this.patience = patience;
     this.#after = after;
+    this.#notes = [...notes];
     this.ended = this.#run(executor, timeoutMs).then((end) => {
       this.#after = undefined;
       this.#outcome = {
         end,
         cancelled: "error" in end && isAbort(end.error),
-        calls: this.#calls,
+        calls: this.calls,
         notes: this.#notes,
         lastText: this.#lastText,
-        durationMs: performance.now() - this.#startedAt,
+        durationMs: this.durationMs,
         state: executor.state,
       };
-      this.#news.resolve();
+      this.#tell();
     });
+  }
+
+  /** How long ago it was asked for. */
+  get durationMs(): number {
+    return performance.now() - this.#startedAt;
+  }
+
+  /** Whether it has ended. */
+  get isOver(): boolean {
+    return this.#outcome !== undefined;
   }
 
   /** What it does at the moment, in one line. */
@@ -99,16 +128,15 @@ export class CellRun {
     if (this.#approvals.length > 0) return "Waiting for the user's approval";
     if (this.#questions.length > 0) return "Waiting for the user's answer";
     if (this.#elsewhere > 0) return "Waiting for the user on the approval page";
-    if (this.#calls.running !== "") return `Calling ${this.#calls.running}`;
+    if (this.calls.running !== "") return `Calling ${this.calls.running}`;
     const lines = this.#lastText.split(/[\r\n]+/).filter((line) => line.trim() !== "");
     return lines.at(-1)?.trim() ?? "Running";
   }
 
-  /** Waits until the user has to be asked or the cell has ended. */
-  async next(signal: AbortSignal): Promise<CellStep> {
-    const cancel = () => this.cancel(signal.reason);
-    if (signal.aborted) cancel();
-    signal.addEventListener("abort", cancel, { once: true });
+  /** Waits until the user has to be asked or the cell has ended, or until the caller waits no longer. */
+  async next(patience?: AbortSignal): Promise<CellStep> {
+    const lookUp = () => this.#tell();
+    patience?.addEventListener("abort", lookUp, { once: true });
     try {
       for (;;) {
         this.#approvals = this.#approvals.filter((request) => !request.signal.aborted);
@@ -118,12 +146,20 @@ export class CellRun {
           const waiting = { approvals: [...this.#approvals], questions: [...this.#questions] };
           return { type: "waiting", waiting };
         }
+        if (patience?.aborted) return { type: "running" };
         await this.#news.promise;
-        this.#news = Promise.withResolvers();
       }
     } finally {
-      signal.removeEventListener("abort", cancel);
+      patience?.removeEventListener("abort", lookUp);
     }
+  }
+
+  /** Cancels the cell if the signal aborts, until disposed. */
+  cancelledBy(signal: AbortSignal): Disposable {
+    const cancel = () => this.cancel(signal.reason);
+    if (signal.aborted) cancel();
+    signal.addEventListener("abort", cancel, { once: true });
+    return { [Symbol.dispose]: () => signal.removeEventListener("abort", cancel) };
   }
 
   /**
@@ -178,6 +214,12 @@ export class CellRun {
     this.#cancel.abort(reason);
   }
 
+  /** Has all who wait look again. */
+  #tell(): void {
+    this.#news.resolve();
+    this.#news = Promise.withResolvers();
+  }
+
   /** The cell that runs while this one waits for its turn. */
   #running(): CellRun | undefined {
     let first: CellRun | undefined;
@@ -203,18 +245,18 @@ export class CellRun {
             return { result: event.result };
           case "approval":
             this.#approvals.push(event.request);
-            this.#news.resolve();
+            this.#tell();
             break;
           case "elicitation":
             this.#questions.push(event.request);
-            this.#news.resolve();
+            this.#tell();
             break;
           case "chunk":
             this.#lastText = (this.#lastText + event.text).slice(-MAX_LAST_TEXT);
             break;
           case "call_started":
           case "call_ended":
-            this.#calls.take(event);
+            this.calls.take(event);
             break;
           case "note":
             this.#notes.push(event.text);

@@ -14,9 +14,10 @@ import { ArtifactFolder } from "../files/artifact_folder.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { ApprovalRounds } from "./approvals.ts";
-import { CellRun } from "./cell_run.ts";
+import { CellRun, type Patience } from "./cell_run.ts";
 import { type Artifact, Artifacts } from "./images.ts";
 import { PageAsker } from "./page_asker.ts";
+import { shownActivity } from "./request_progress.ts";
 import { announceSession, prepareSessionsFolder } from "./running_sessions.ts";
 import type { CallToolResult, ContentBlock } from "./sdk.ts";
 
@@ -120,6 +121,7 @@ export class Session implements AsyncDisposable {
   #starting: string | undefined;
   #filled: Promise<void> | undefined;
   #lastCell: CellRun | undefined;
+  #left: readonly CellRun[] = [];
   /** What ends with it, once it has started. */
   #running: AsyncDisposable | undefined;
   #workspace: Promise<string> | undefined;
@@ -207,19 +209,46 @@ export class Session implements AsyncDisposable {
   /** Starts a cell, after those that were started before. */
   async startCell(
     kernel: () => Promise<SessionParts>,
-    { code, timeoutMs }: { readonly code: string; readonly timeoutMs: number },
+    { code, timeoutMs, patience }: {
+      readonly code: string;
+      readonly timeoutMs: number;
+      readonly patience: Patience;
+    },
   ): Promise<CellRun> {
     const place = this.#cells.admit(code);
     try {
       const { executor } = await kernel();
       this.rounds.newcomer(code);
-      const cell = new CellRun(executor, code, { timeoutMs, after: this.#lastCell });
+      const busy = this.#left.find(({ isOver }) => !isOver);
+      if (busy !== undefined) {
+        throw new Error(
+          `Not run: cell ${busy.id} has not ended (${
+            shownActivity(busy)
+          }). Call wait_for_cell with ` +
+            "its ID first, or reset",
+        );
+      }
+      const cell = new CellRun(executor, code, { timeoutMs, patience, after: this.#lastCell });
       cell.ended.then(() => place[Symbol.dispose]());
       return this.#lastCell = cell;
     } catch (error) {
       place[Symbol.dispose]();
       throw error;
     }
+  }
+
+  /** Keeps a cell that its client does not wait for any longer. */
+  leaveCell(cell: CellRun): void {
+    if (this.#left.includes(cell)) return;
+    const old = this.#left.filter(({ isOver }) => isOver).slice(0, 1 - MAX_LEFT);
+    this.#left = [...this.#left.filter((left) => !old.includes(left)), cell];
+  }
+
+  /** A cell that was left. */
+  leftCell(id: string): CellRun {
+    const cell = this.#left.find((left) => left.id === id);
+    if (cell !== undefined) return cell;
+    throw new Error(`There is no cell "${id}": none was left with this ID, or long ago`);
   }
 
   /** Makes a cell's whole text a resource. */
@@ -329,6 +358,9 @@ export class Session implements AsyncDisposable {
 function doorOf({ applicationDoor: { url, token } }: CodeExecutor): { url: string; token: string } {
   return { url: url.href, token };
 }
+
+/** How many cells that were left and have ended are kept with their results. */
+const MAX_LEFT = 4;
 
 /** How many cells of a session may run or wait for their turn, and how long their code may be together. */
 const MAX_CELLS = 32;
