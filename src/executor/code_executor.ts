@@ -159,6 +159,14 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * The code of the session's last execution where no process has seen its end: {@linkcode resume} tells
+   * what became of it. Empty where it was too long to be kept; `undefined` where there is none.
+   */
+  get unfinished(): string | undefined {
+    return this.#found?.ended === false ? this.#found.code : undefined;
+  }
+
+  /**
    * Leaves a durable session running and closes the executor. An execution under way goes on without
    * this process, and ends here with an `AbortError`; its tool calls wait for the next process.
    *

@@ -48,12 +48,14 @@ export interface Patience {
 /** How a {@linkcode CellRun} runs. */
 export interface CellRunOptions {
   /** How long it may run, approvals excluded. */
-  readonly timeoutMs: number;
+  readonly timeoutMs?: number;
+  /** Whether it is the execution that the session's host before has begun. */
+  readonly resumes?: boolean;
   readonly patience?: Patience;
   /** The cell that was asked for before it, if any: cells run in their order. */
   readonly after?: CellRun;
-  /** What its result is to say besides. */
-  readonly notes?: readonly string[];
+  /** What its result is to say of the session, unless that is lost. */
+  readonly news?: readonly string[];
 }
 
 const ENDLESS: Patience = { limit: 5000, waitMs: undefined };
@@ -77,7 +79,7 @@ export class CellRun {
   readonly ended: Promise<void>;
   /** The calls that it has made. */
   readonly calls: CallRecords = new CallRecords();
-  readonly #notes: string[];
+  readonly #notes: string[] = [];
   readonly #cancel = new AbortController();
   readonly #startedAt = performance.now();
   #approvals: ApprovalRequest[] = [];
@@ -87,22 +89,22 @@ export class CellRun {
   #after: CellRun | undefined;
   #outcome: CellOutcome | undefined;
   #lastText = "";
+  #isReleased = false;
   #news = Promise.withResolvers<void>();
 
   /** Starts the cell. */
   constructor(executor: CodeExecutor, code: string, options: CellRunOptions) {
-    const { timeoutMs, patience = ENDLESS, after, notes = [] } = options;
+    const { patience = ENDLESS, after, news = [] } = options;
     this.code = code;
     this.patience = patience;
     this.#after = after;
-    this.#notes = [...notes];
-    this.ended = this.#run(executor, timeoutMs).then((end) => {
+    this.ended = this.#run(executor, options).then((end) => {
       this.#after = undefined;
       this.#outcome = {
         end,
         cancelled: "error" in end && isAbort(end.error),
         calls: this.calls,
-        notes: this.#notes,
+        notes: [...executor.state === "kept" ? news : [], ...this.#notes],
         lastText: this.#lastText,
         durationMs: this.durationMs,
         state: executor.state,
@@ -209,9 +211,14 @@ export class CellRun {
     }
   }
 
-  /** Ends the cell. */
+  /** Ends the cell, unless it was released. */
   cancel(reason: unknown): void {
-    this.#cancel.abort(reason);
+    if (!this.#isReleased) this.#cancel.abort(reason);
+  }
+
+  /** Has it go on when its requests end: its session outlives this process. */
+  release(): void {
+    this.#isReleased = true;
   }
 
   /** Has all who wait look again. */
@@ -230,15 +237,16 @@ export class CellRun {
     return first;
   }
 
-  async #run(executor: CodeExecutor, timeoutMs: number): Promise<CellOutcome["end"]> {
+  async #run(
+    executor: CodeExecutor,
+    { timeoutMs, resumes = false }: CellRunOptions,
+  ): Promise<CellOutcome["end"]> {
     try {
-      const stream = executor.stream(this.code, {
-        timeoutMs,
-        signal: this.#cancel.signal,
-        chunks: true,
-        elicitations: true,
-        calls: true,
-      });
+      const { signal } = this.#cancel;
+      const told = { timeoutMs, chunks: true, elicitations: true, calls: true };
+      const stream = resumes
+        ? executor.resume(told)
+        : executor.stream(this.code, { ...told, signal });
       for await (const event of stream) {
         switch (event.type) {
           case "result":
