@@ -93,7 +93,7 @@ export class CallJournal implements Disposable {
   }
 
   /**
-   * The calls that wait for a decision, the oldest first, as the file has them: also those that wait
+   * The calls that wait for a decision, the oldest hundred, as the file has them: also those that wait
    * for a host.
    */
   waiting(): WaitingCall[] {
@@ -140,15 +140,19 @@ export class CallJournal implements Disposable {
     }
   }
 
+  /**
+   * Forgets calls that wait for a decision, but that no code asks for at the moment: it has ended, or given
+   * them up while no host was there. Where it does ask again after all, the call is a new one.
+   */
+  forgetUnasked(): void {
+    this.#attempt(() => this.#file.forgetWaiting([...this.#flights.keys()]));
+  }
+
   /** Ends all calls for good that were not sent, and cancels the others: their kernel is gone. */
   cancelAll(): void {
     const cancelled = new ToolCallError("cancelled", "The kernel that called is gone");
     for (const flight of this.#flights.values()) flight.cancel(cancelled);
-    try {
-      this.#file.endUnsent("cancelled", textOf(cancelled));
-    } catch (error) {
-      this.#log.error(`Cannot write the call journal ${this.#file.path}: ${messageOf(error)}`);
-    }
+    this.#attempt(() => this.#file.endUnsent("cancelled", textOf(cancelled)));
   }
 
   /**
@@ -168,6 +172,14 @@ export class CallJournal implements Disposable {
     this.#isLeft = true;
     for (const flight of this.#flights.values()) flight.abandon();
     this.#file[Symbol.dispose]();
+  }
+
+  #attempt(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#log.error(`Cannot write the call journal ${this.#file.path}: ${messageOf(error)}`);
+    }
   }
 
   #write<T>(step: () => T): T {

@@ -229,11 +229,19 @@ export class JournalFile implements Disposable {
     );
   }
 
-  /** The calls on which nobody has decided, the oldest first. */
+  /** Forgets calls on which nobody has decided, but those. */
+  forgetWaiting(but: readonly string[]): void {
+    this.#run(
+      "DELETE FROM calls WHERE state = 'waiting' AND id NOT IN (SELECT value FROM json_each(?))",
+      JSON.stringify(but),
+    );
+  }
+
+  /** The calls on which nobody has decided, the oldest first, at most a hundred. */
   waiting(): WaitingRecord[] {
     const rows = this.#statement(
       "SELECT id, kind, server AS serverName, tool AS toolName, asked FROM calls " +
-        "WHERE state = 'waiting' ORDER BY seq",
+        "WHERE state = 'waiting' ORDER BY seq LIMIT 100",
     );
     return waitingCalls.parse(rows.all());
   }

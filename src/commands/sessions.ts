@@ -143,7 +143,7 @@ function lineOf({ name, workspace, state, detachedSeconds, error, waiting }: Des
     ...waiting.slice(0, MAX_WAITING).map(({ call, since }) =>
       `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
     ),
-    ...(waiting.length > MAX_WAITING ? [`${waiting.length - MAX_WAITING} more calls wait`] : []),
+    ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
   ];
   return printable(parts.join("; "));
 }

@@ -23,7 +23,7 @@ import {
   folderOf,
   type KeptState,
   keptState,
-  removeFolder,
+  removeEnded,
   type SessionRecord,
   SessionState,
 } from "./durable.ts";
@@ -50,6 +50,7 @@ export interface Durably {
   readonly state: SessionState;
   /** Whether the session continues when its parts here are disposed of. */
   readonly left: { is: boolean };
+  readonly journal: CallJournal;
   /** The last execution of the host before. */
   readonly found?: FoundRun | undefined;
   /** Called when somebody decides on what code asks. */
@@ -79,8 +80,7 @@ export async function startParts(
   using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
   const session = durable === undefined ? undefined : await createSession(workspace, durable);
   const left = { is: false };
-  const journal = session &&
-    await openJournal(parts, { folder: session.folder, left, log: options.log });
+  const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
   const tools = parts.use(
     await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
   );
@@ -106,7 +106,8 @@ export async function startParts(
       shell,
     }),
   );
-  const durably = session && lasting && state && { id: session.id, gateway: lasting, state, left };
+  const durably = session && lasting && state && journal &&
+    { id: session.id, gateway: lasting, state, left, journal };
   const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
   return { workspace, kernel, tools, packages, checker, durably };
@@ -132,7 +133,7 @@ export async function attachParts(
     const { shell } = kept;
     if (shellGuard(options) !== shell) throw otherShell(id, shell);
     const { toolToken: kernelToken } = kept;
-    const journal = await openJournal(parts, { folder: folderOf(id), left, log });
+    const journal = await openJournal(parts, { id, left, log });
     const tools = parts.use(
       await ToolServer.start({ ...options, workspace, kernelPort: false, journal, kernelToken }),
     );
@@ -178,11 +179,11 @@ export async function attachParts(
       }),
     );
     const checker = checkerOf(parts, options, { kernel, workspace });
-    const durably = { id, gateway, state, left, found, follow };
+    const durably = { id, gateway, state, left, journal, found, follow };
     return { workspace, kernel, tools, packages, checker, durably };
   } catch (error) {
     left.is = true; // the session is still there for another attempt
-    launcher.leave();
+    await launcher.leave();
     throw error;
   }
 }
@@ -190,16 +191,16 @@ export async function attachParts(
 /** Opens the journal of a session's calls. Where the session ends, its folder goes with it. */
 async function openJournal(
   parts: AsyncDisposableStack,
-  { folder, left, log = silentLogger }: {
-    readonly folder: string;
+  { id, left, log = silentLogger }: {
+    readonly id: string;
     readonly left: { readonly is: boolean };
     readonly log: Logger | undefined;
   },
 ): Promise<CallJournal> {
   parts.defer(async () => {
-    if (!left.is) await removeFolder(folder);
+    if (!left.is) await removeEnded(id);
   });
-  return parts.use(await CallJournal.open(folder, log));
+  return parts.use(await CallJournal.open(folderOf(id), log));
 }
 
 function foundRun(

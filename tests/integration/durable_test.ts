@@ -1,10 +1,11 @@
 /** Sessions that outlive the process that started them. */
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { silentLogger } from "../../src/base/log.ts";
-import { ConfigError, KernelDiedError } from "../../src/base/errors.ts";
+import { ConfigError, KernelDiedError, SessionTakenError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
 import { startNamed } from "../../src/executor/named.ts";
 import {
+  claimName,
   endDurable,
   findSession,
   folderOf,
@@ -274,11 +275,15 @@ Deno.test("a host that attaches takes the session over from another one", async 
   await until(() => session.has("begun"));
   assertEquals((await listSessions(session.workspace))[0]?.status?.attached, true);
   const second = await session.attach(id);
-  await assertRejects(() => running, KernelDiedError, "Another host has attached");
+  const message = `process ${Deno.pid}, has attached to session ${id}`;
+  await assertRejects(() => running, SessionTakenError, message);
+  await assertRejects(() => first.execute("y"), SessionTakenError, message);
+  assert(first.sessionEnded?.reason instanceof SessionTakenError);
   await Deno.writeTextFile(`${session.workspace}/go`, "");
   assertEquals(await follow(second), "7");
   await first[Symbol.asyncDispose](); // ends nothing that is not its own any more
-  assertEquals((await second.execute("y")).text, "7");
+  assertEquals((await findSession(id)).id, id);
+  assertEquals([second.sessionEnded?.aborted, (await second.execute("y")).text], [false, "7"]);
 });
 
 Deno.test("a kernel that died without a host is told of by the next execution", async () => {
@@ -398,6 +403,14 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
     NameTakenError,
     `Session ${id} of the workspace is named ana already`,
   );
+  {
+    using _held = await claimName("eva", workspace);
+    await assertRejects(
+      () => claimName("ida", workspace, 200),
+      ConfigError,
+      `process ${Deno.pid} has been starting another for 0.2 s`,
+    );
+  }
   const root = await rootOf(id);
   for (const { executor } of both) await executor.detach();
   for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
