@@ -161,7 +161,9 @@ function failureOf(outcome: CellOutcome, error: unknown): Failure {
     const help = "Use a larger timeout, or do less in one cell";
     return plain("timeout", `${error.message}. ${state}. ${help}`, error);
   }
-  if (error instanceof SessionTakenError) return plain("died", error.message, error);
+  if (error instanceof SessionTakenError) {
+    return plain("died", `${error.message}, or restart this MCP server`, error);
+  }
   if (error instanceof KernelDiedError) {
     const next = "The next cell runs in a fresh kernel: variables are lost";
     return plain("died", `${error.message}\n${next}`, error);

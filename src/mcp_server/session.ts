@@ -390,8 +390,9 @@ export class Session implements AsyncDisposable {
   #lose(reason: unknown, running: AsyncDisposable): void {
     if (this.#closing.signal.aborted || this.#running !== running) return;
     if (reason instanceof SessionTakenError) {
-      this.log.warn(reason.message);
-      this.#parts = Promise.reject(reason);
+      const taken = reason.message + ", or restart this MCP server";
+      this.log.warn(taken);
+      this.#parts = Promise.reject(new Error(taken, { cause: reason }));
       this.#parts.catch(() => {}); // whoever needs it gets it
       return;
     }
