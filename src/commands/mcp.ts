@@ -42,6 +42,11 @@ export const mcp: Command = {
     structured: {
       help: "Also return results as structured content, for programs; models need only text",
     },
+    session: {
+      value: "NAME",
+      help:
+        "Continue the session of this name, or begin it; a restarted client finds its variables for a day",
+    },
     http: { value: "PORT", help: "Serve over HTTP on this port instead (0: any free port)" },
     host: { value: "HOST", help: "With --http, the address to listen on (default: 127.0.0.1)" },
     "allow-host": {
@@ -127,6 +132,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.log,
   );
   const kernel = kernelOptions(parsed, io, workspace);
+  const name = parsed.value("session");
   const options: McpServerOptions = {
     ...kernel,
     sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
@@ -136,6 +142,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     kernelEnv: await kernelEnvOf(workspace),
     page: parsed.has("page"),
     structured: parsed.has("structured"),
+    durable: name === undefined ? undefined : { name },
     version: config.version,
   };
   const http = await httpOf(parsed);
@@ -206,6 +213,9 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
   }
   if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) {
     throw new UsageError(`Option --http takes a port from 0 to 65535: received "${port}"`);
+  }
+  if (parsed.given("session")) {
+    throw new UsageError("Options --session and --http cannot be combined");
   }
   const hostname = parsed.value("host") ?? "127.0.0.1";
   return {

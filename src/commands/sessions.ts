@@ -1,12 +1,4 @@
-import { CodeExecutor } from "../executor/code_executor.ts";
-import {
-  endDurable,
-  folderOf,
-  type ListedSession,
-  listSessions,
-  NameTakenError,
-} from "../executor/durable.ts";
-import type { CodeExecutorOptions } from "../executor/options.ts";
+import { endDurable, folderOf, type ListedSession, listSessions } from "../executor/durable.ts";
 import { CallJournal, type WaitingCall } from "../calls/journal.ts";
 import {
   type Command,
@@ -156,17 +148,4 @@ function lineOf(session: Described): string {
     ...(waiting.length > 0 && state === "detached" ? [`\`ipybox attach ${id}\` asks you`] : []),
   ];
   return printable(parts.join("; "));
-}
-
-/** Continues the session of a workspace that has a name, or begins it. */
-export async function startNamed(
-  name: string,
-  options: CodeExecutorOptions & { readonly workspace: string },
-): Promise<CodeExecutor> {
-  try {
-    return await CodeExecutor.start({ ...options, durable: { name } });
-  } catch (error) {
-    if (error instanceof NameTakenError) return await CodeExecutor.attach(error.id, options);
-    throw error;
-  }
 }

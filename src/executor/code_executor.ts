@@ -159,6 +159,14 @@ export class CodeExecutor implements AsyncDisposable {
   }
 
   /**
+   * The code of the session's last execution where no process has seen its end: {@linkcode resume} tells
+   * what became of it. Empty where it was too long to be kept; `undefined` where there is none.
+   */
+  get unfinished(): string | undefined {
+    return this.#found?.ended === false ? this.#found.code : undefined;
+  }
+
+  /**
    * Aborts when a durable session has ended, or is no longer this process's; `undefined` where it is not
    * durable. The reason is the error with which its executions end from then on: a
    * {@linkcode SessionTakenError} where another process has attached.

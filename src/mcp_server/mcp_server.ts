@@ -96,6 +96,9 @@ export class McpServer implements AsyncDisposable {
    */
   static serveStdio(options: McpServerOptions = {}): McpServer {
     const { version = "0", ...rest } = options;
+    if (rest.durable !== undefined && rest.durable.name === undefined) {
+      throw new TypeError("A durable session on stdio needs a name, by which it is found again");
+    }
     const parts = new AsyncDisposableStack();
     const session = parts.use(new Session(rest));
     const transport = new StdioServerTransport(undefined, undefined, {
@@ -110,10 +113,14 @@ export class McpServer implements AsyncDisposable {
     // The SDK has set its own handler by now, and a client may go before it has said anything.
     const onclose = transport.onclose;
     transport.onclose = () => {
+      session.leave(); // before its requests are cancelled
       onclose?.();
       closed.resolve();
     };
-    parts.defer(() => handle.close());
+    parts.defer(() => {
+      session.leave();
+      return handle.close();
+    });
     return new McpServer(closed.promise, parts);
   }
 

@@ -5,7 +5,7 @@ import { callHash } from "../../src/approval/call_text.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { ConfigError, KernelDiedError, SessionTakenError } from "../../src/base/errors.ts";
 import { CodeExecutor } from "../../src/executor/code_executor.ts";
-import { startNamed } from "../../src/commands/sessions.ts";
+import { startNamed } from "../../src/executor/named.ts";
 import {
   claimName,
   endDurable,
@@ -444,7 +444,8 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
   const { workspace } = session;
   const options = { ...session.options(), workspace, python: testPython() };
   const both = await Promise.all([startNamed("ana", options), startNamed("ana", options)]);
-  const [id = "", other] = both.map(({ sessionId }) => sessionId);
+  assertEquals(both.map(({ before }) => before).sort(), ["itself", "nothing"]);
+  const [id = "", other] = both.map(({ executor }) => executor.sessionId);
   assertEquals(other, id);
   assertEquals((await listSessions(workspace)).length, 1);
   await assertRejects(
@@ -461,12 +462,13 @@ Deno.test("a name has one session, also where two begin it; a lost one is not re
     );
   }
   const root = await rootOf(id);
-  for (const executor of both) await executor.detach();
+  for (const { executor } of both) await executor.detach();
   for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
   await untilNoneWith(root);
   await assertRejects(() => startNamed("ana", options), SessionGoneError, "is lost");
-  await endDurable(id);
-  await using fresh = await startNamed("ana", options);
+  const { executor, before } = await startNamed("ana", { ...options, replacesLost: true });
+  await using fresh = executor;
+  assertEquals(before, "lost");
   assert(fresh.sessionId !== id);
 });
 
