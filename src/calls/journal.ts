@@ -162,6 +162,7 @@ export class CallJournal implements Disposable {
    * them up while no host was there. Where it does ask again after all, the call is a new one.
    */
   forgetUnasked(): void {
+    if (this.#isLeft) return;
     this.#attempt(() => this.#file.forgetWaiting([...this.#flights.keys()]));
   }
 

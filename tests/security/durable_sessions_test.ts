@@ -284,13 +284,22 @@ Deno.test("what a host says last is kept", async () => {
   assertEquals((kept as { round: number }).round, 50);
 });
 
-Deno.test("a session whose time is over says so to its host", async () => {
-  await using session = await Supervised.start(WAIT, { maxMs: 1000 });
-  const host = await SupervisedLauncher.attach(session.address, silentLogger);
-  host.begin([]);
-  while (await host.pipes.read() !== null);
-  assertStringIncludes(`${host.ending}`, "has lasted as long as it may");
-});
+for (
+  const [how, maxMs, message] of [
+    ["whose time is over", 1000, "has lasted as long as it may"],
+    ["that another program ends", 60_000, "was ended by another program"],
+  ] as const
+) {
+  Deno.test(`a session ${how} says so to its host`, async () => {
+    await using session = await Supervised.start(WAIT, { maxMs });
+    const host = await SupervisedLauncher.attach(session.address, silentLogger);
+    host.begin([]);
+    const ending = maxMs < 60_000 ? undefined : endSession(session.address);
+    while (await host.pipes.read() !== null);
+    assertStringIncludes(`${host.ending}`, message);
+    await ending;
+  });
+}
 
 const FORGED: Record<string, string> = {
   "a WELCOME": frame(FrameType.WELCOME, 0, "b'{}'"),
