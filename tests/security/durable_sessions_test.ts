@@ -204,9 +204,13 @@ Deno.test("a host that speaks another protocol is refused, and the session goes 
   assertEquals((await statusOf(session.address)).epoch, 0);
 });
 
-const greeting = (content: object) =>
-  encodeFrame(FrameType.GREETING, 0, new TextEncoder().encode(JSON.stringify(content)));
+const words = (type: FrameType, content: object) =>
+  encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
+const greeting = (content: object) => words(FrameType.GREETING, content);
 const ours = { protocol: 1, session: "0123456789ab", epoch: 0 };
+const welcome = words(FrameType.WELCOME, {
+  ...{ epoch: 1, pid: 1, attached: false, tookOver: false, aloneMs: 0, stderr: "", kept: null },
+});
 const NOT_OURS = "what answers at";
 
 /** What may answer at a session's socket in its supervisor's place. */
@@ -216,7 +220,11 @@ const ANSWERS: readonly (readonly [what: string, said: Uint8Array, message: stri
     greeting({ ...ours, protocol: 2 }),
     "another version of ipybox",
   ],
-  ["another session's", greeting({ ...ours, session: "ba9876543210" }), NOT_OURS],
+  [
+    "another session's",
+    joinBytes(greeting({ ...ours, session: "ba9876543210" }), welcome),
+    NOT_OURS,
+  ],
   ["garbage", new Uint8Array(100_000).fill(0xff), NOT_OURS],
   ["a greeting that is not JSON", encodeFrame(FrameType.GREETING, 0, new Uint8Array(9)), NOT_OURS],
   ["a greeting without an epoch", greeting({ ...ours, epoch: "1" }), NOT_OURS],
