@@ -47,10 +47,17 @@ Deno.test("pixelsOf() leaves out of a PNG what is not its pixels", async () => {
   const larger = new Uint8Array([...header.subarray(8)]);
   const hostile = joinBytes(header, profile, larger, text, bytes.subarray(33));
   assertEquals(pixelsOf(hostile), pixelsOf(bytes));
-  assertEquals(imageSize(pixelsOf(bytes)), { width: 300, height: 20 });
+  const pixels = pixelsOf(hostile) ?? new Uint8Array();
+  assertEquals(imageSize(pixels), { width: 300, height: 20 });
   assertEquals(pixelsOf(bytes.subarray(0, 40)), header); // a chunk that is not whole
   assertEquals((await inlineImage(hostile, 1e6))?.bytes, pixelsOf(bytes));
-  await createImageBitmap(new Blob([pixelsOf(hostile)], { type: "image/png" }));
+  await createImageBitmap(new Blob([pixels], { type: "image/png" }));
+});
+
+Deno.test("pixelsOf() takes no PNG of countless chunks, which would hold up other sessions", async () => {
+  const bytes = await picture(300, 20, "image/png");
+  const empty = joinBytes(...Array(20_000).fill(chunk("IDAT", new Uint8Array())));
+  assertEquals(pixelsOf(joinBytes(bytes.subarray(0, 33), empty, bytes.subarray(33))), undefined);
 });
 
 Deno.test("inlineImage() takes no PNG whose header a decoder would read otherwise", async () => {

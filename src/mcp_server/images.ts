@@ -125,6 +125,7 @@ export async function inlineImage(
   const limit = Math.min(room, MAX_INLINE_BYTES);
   const mimeType = bytes[0] === 0xff ? "image/jpeg" : "image/png";
   const picture = mimeType === "image/png" ? pixelsOf(bytes) : bytes;
+  if (picture === undefined) return undefined;
   const side = Math.max(size.width, size.height);
   if (picture.length <= limit && side <= MAX_SIDE) return { bytes: picture, mimeType, ...size };
   return await scaledDown(new Blob([picture], { type: mimeType }), {
@@ -201,18 +202,22 @@ export function imageSize(bytes: Uint8Array<ArrayBuffer>): ImageSize | undefined
 
 /** The chunks of a PNG that make its pixels. */
 const PIXEL_CHUNKS: ReadonlySet<string> = new Set(["PLTE", "tRNS", "IDAT", "IEND"]);
+/** More than any encoder writes into the largest file that is read. Each takes its time. */
+const MAX_CHUNKS = 10_000;
 
 /**
  * A PNG whose size is known, without all that is not its pixels: its colour profile and its texts are
  * packed, and a decoder would unpack gigabytes from a few megabytes. Only whole chunks are kept, so
- * that a decoder finds the same ones.
+ * that a decoder finds the same ones; `undefined` where there are too many.
  *
  * @see {@link https://www.w3.org/TR/png-3/#5Chunk-layout}
  */
-export function pixelsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+export function pixelsOf(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | undefined {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const parts = [bytes.subarray(0, PNG_HEADER)];
+  let chunks = 0;
   for (let at = PNG_HEADER, end = at; at + 12 <= bytes.length; at = end) {
+    if (++chunks > MAX_CHUNKS) return undefined;
     end = at + 12 + view.getUint32(at);
     if (end > bytes.length) break;
     const kind = String.fromCharCode(...bytes.subarray(at + 4, at + 8));
