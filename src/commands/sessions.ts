@@ -9,7 +9,7 @@ import {
   UsageError,
 } from "./command.ts";
 import { WORKSPACE, workspaceOf } from "./shared.ts";
-import { listColumns, printable } from "./terminal/columns.ts";
+import { ago, listColumns, printable } from "./terminal/columns.ts";
 
 /** `ipybox sessions`: lists and ends durable sessions. */
 export const sessions: Command = {
@@ -133,7 +133,8 @@ function clip(name: string): string {
   return name.length > 60 ? `${name.slice(0, 60)}…` : name;
 }
 
-function lineOf({ name, workspace, state, detachedSeconds, error, waiting }: Described): string {
+function lineOf(session: Described): string {
+  const { id, name, workspace, state, detachedSeconds, error, waiting } = session;
   const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
   const parts = [
     `${state}${since}`,
@@ -144,11 +145,7 @@ function lineOf({ name, workspace, state, detachedSeconds, error, waiting }: Des
       `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
     ),
     ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
+    ...(waiting.length > 0 && state === "detached" ? [`\`ipybox attach ${id}\` asks you`] : []),
   ];
   return printable(parts.join("; "));
-}
-
-function ago(seconds: number): string {
-  if (seconds < 120) return `${Math.max(0, Math.round(seconds))} s`;
-  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
