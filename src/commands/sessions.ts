@@ -118,8 +118,7 @@ async function waitingIn(
 ): Promise<readonly WaitingCall[]> {
   if (status === undefined) return [];
   try {
-    using journal = await CallJournal.open(folderOf(id), io.log);
-    return journal.waiting();
+    return await CallJournal.waitingIn(folderOf(id));
   } catch (error) {
     io.err(`ipybox: ${printable(error instanceof Error ? error.message : String(error))}`);
     return [];

@@ -290,9 +290,9 @@ export class SupervisedLauncher {
         return [];
       case FrameType.REFUSED: {
         const { why, pid } = parse(refusedSchema, frame, this.#address);
-        this.#ending = why === "taken" ? takenBy(pid, this.#address) : endingOf(
-          "The session has lasted as long as it may, and its variables are gone",
-        );
+        this.#ending = why === "taken"
+          ? takenBy(pid, this.#address)
+          : endingOf(why === "time" ? "The session has lasted as long as it may" : ENDED);
         return [];
       }
       default:
@@ -355,6 +355,7 @@ async function greet(line: Line, address: SessionAddress, want: string): Promise
   await line.write(json(FrameType.HELLO, { protocol, secret, want, epoch: epoch + 1 }));
 }
 
+const ENDED = "The session was ended by another program";
 const UNKNOWN_EXIT = { exitCode: null, signal: null, stderrTail: "" };
 
 function endingOf(message: string): KernelDiedError {

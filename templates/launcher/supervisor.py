@@ -177,7 +177,7 @@ class Supervisor:
         if self.ending is not None:
             yield self.ending[0] + EXIT_SECONDS, self.kill
             return
-        yield self.started + self.spec["max_seconds"], self.expire
+        yield self.started + self.spec["max_seconds"], lambda: self.end_for("time")
         yield self.looked + LOOK_SECONDS, self.look
         if self.host is None:
             seconds = self.spec["idle_seconds"]
@@ -201,16 +201,17 @@ class Supervisor:
         for act in [act for when, act in self.deadlines() if when <= now]:
             act()
 
-    def expire(self):
+    def end_for(self, why):
+        """Ends the session, and says why to a host that did not ask for it."""
         if self.host is not None:
-            self.host.send(message(REFUSED, why="time", protocol=PROTOCOL))
+            self.host.send(message(REFUSED, why=why, protocol=PROTOCOL))
         self.end(asked=True)
 
     def look(self):
         """Ends a session that was forgotten: without its record, no host will find it."""
         self.looked = time.monotonic()
         if not os.path.lexists(f"{self.spec['folder']}/record.json"):
-            self.end(asked=True)
+            self.end_for("ended")
 
     def send_beat(self):
         self.beat = time.monotonic()
@@ -333,7 +334,7 @@ class Supervisor:
             self.refuse(stranger, "protocol")
         elif said["want"] == "end":
             self.enders.add(stranger)
-            self.end(asked=True)
+            self.end_for("ended")
         elif said["want"] == "status":
             self.enders.add(stranger)  # it hangs up
             stranger.send(self.welcome())

@@ -6,6 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
+import { joinBytes } from "../../src/base/bytes.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CallJournal } from "../../src/calls/journal.ts";
 import { settledWithin } from "../../src/base/signals.ts";
@@ -192,6 +193,55 @@ Deno.test("an epoch that is not newer is refused", async () => {
   await first.leave();
 });
 
+Deno.test("a host that speaks another protocol is refused, and the session goes on", async () => {
+  await using session = await Supervised.start(WAIT);
+  using line = await Deno.connect({ transport: "unix", path: session.address.socket });
+  const { secret } = session.address;
+  const hello = JSON.stringify({ protocol: 2, secret, want: "attach", epoch: 1 });
+  await line.write(encodeFrame(FrameType.HELLO, 0, new TextEncoder().encode(hello)));
+  const said = await new Response(line.readable).text();
+  assertStringIncludes(said, '"why": "protocol"');
+  assertEquals((await statusOf(session.address)).epoch, 0);
+});
+
+const greeting = (content: object) =>
+  encodeFrame(FrameType.GREETING, 0, new TextEncoder().encode(JSON.stringify(content)));
+const ours = { protocol: 1, session: "0123456789ab", epoch: 0 };
+const NOT_OURS = "what answers at";
+
+/** What may answer at a session's socket in its supervisor's place. */
+const ANSWERS: readonly (readonly [what: string, said: Uint8Array, message: string])[] = [
+  [
+    "a supervisor of another version",
+    greeting({ ...ours, protocol: 2 }),
+    "another version of ipybox",
+  ],
+  ["another session's", greeting({ ...ours, session: "ba9876543210" }), NOT_OURS],
+  ["garbage", new Uint8Array(100_000).fill(0xff), NOT_OURS],
+  ["a greeting that is not JSON", encodeFrame(FrameType.GREETING, 0, new Uint8Array(9)), NOT_OURS],
+  ["a greeting without an epoch", greeting({ ...ours, epoch: "1" }), NOT_OURS],
+  ["a frame of the launcher", encodeFrame(FrameType.OPEN, 2), NOT_OURS],
+  ["two greetings", joinBytes(greeting(ours), greeting(ours)), NOT_OURS],
+  ["nothing", new Uint8Array(), NOT_OURS],
+];
+
+for (const [what, said, message] of ANSWERS) {
+  Deno.test(`a host does not attach to what is no supervisor of its session: ${what}`, async () => {
+    await using folder = await TempFolder.create();
+    const path = `${folder.path}/socket`;
+    using listener = Deno.listen({ transport: "unix", path });
+    const answering = (async () => {
+      using line = await listener.accept();
+      await line.write(said).catch(() => {}); // the host may have gone
+      await line.closeWrite().catch(() => {});
+      while (await line.read(new Uint8Array(1000)).catch(() => null) !== null);
+    })();
+    const address = { id: ours.session, secret: "s", socket: path };
+    await assertRejects(() => statusOf(address), SessionRefusedError, message);
+    await answering;
+  });
+}
+
 Deno.test("a host that does not read still hears in whole frames that it was detached", async () => {
   await using folder = await TempFolder.create();
   await using session = await Supervised.start(`for n in range(200):
@@ -234,13 +284,22 @@ Deno.test("what a host says last is kept", async () => {
   assertEquals((kept as { round: number }).round, 50);
 });
 
-Deno.test("a session whose time is over says so to its host", async () => {
-  await using session = await Supervised.start(WAIT, { maxMs: 1000 });
-  const host = await SupervisedLauncher.attach(session.address, silentLogger);
-  host.begin([]);
-  while (await host.pipes.read() !== null);
-  assertStringIncludes(`${host.ending}`, "has lasted as long as it may");
-});
+for (
+  const [how, maxMs, message] of [
+    ["whose time is over", 1000, "has lasted as long as it may"],
+    ["that another program ends", 60_000, "was ended by another program"],
+  ] as const
+) {
+  Deno.test(`a session ${how} says so to its host`, async () => {
+    await using session = await Supervised.start(WAIT, { maxMs });
+    const host = await SupervisedLauncher.attach(session.address, silentLogger);
+    host.begin([]);
+    const ending = maxMs < 60_000 ? undefined : endSession(session.address);
+    while (await host.pipes.read() !== null);
+    assertStringIncludes(`${host.ending}`, message);
+    await ending;
+  });
+}
 
 const FORGED: Record<string, string> = {
   "a WELCOME": frame(FrameType.WELCOME, 0, "b'{}'"),
