@@ -168,6 +168,7 @@ export class CallJournal implements Disposable {
 
   /** Ends all calls for good that were not sent, and cancels the others: their kernel is gone. */
   cancelAll(): void {
+    if (this.#isLeft) return; // they are another host's
     const cancelled = new ToolCallError("cancelled", "The kernel that called is gone");
     for (const flight of this.#flights.values()) flight.cancel(cancelled);
     this.#attempt(() => this.#file.endUnsent("cancelled", textOf(cancelled)));

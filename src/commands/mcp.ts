@@ -1,7 +1,9 @@
 import { resolve } from "node:path";
 import { format } from "node:util";
 import config from "../../deno.json" with { type: "json" };
+import { messageOf } from "../base/message_of.ts";
 import { settledWithin } from "../base/signals.ts";
+import { checkSessionName } from "../executor/durable.ts";
 import { type McpHttpServerOptions, McpServer } from "../mcp_server/mcp_server.ts";
 import type { McpServerOptions } from "../mcp_server/session.ts";
 import {
@@ -132,7 +134,7 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     io.log,
   );
   const kernel = kernelOptions(parsed, io, workspace);
-  const name = parsed.value("session");
+  const name = sessionOf(parsed);
   const options: McpServerOptions = {
     ...kernel,
     sandbox: project === undefined ? kernel.sandbox : withProject(kernel.sandbox, project),
@@ -158,6 +160,19 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     return EXIT.failed;
   }
   return EXIT.ok;
+}
+
+/** The name of the durable session. */
+function sessionOf(parsed: ParsedArgs): string | undefined {
+  const name = parsed.value("session");
+  if (name === undefined) return undefined;
+  if (parsed.given("http")) throw new UsageError("Options --session and --http cannot be combined");
+  try {
+    checkSessionName(name);
+    return name;
+  } catch (cause) {
+    throw new UsageError(`Option --session: ${messageOf(cause)}`, { cause });
+  }
 }
 
 /** The project that the command line names, as an absolute path. */
@@ -213,9 +228,6 @@ async function httpOf(parsed: ParsedArgs): Promise<McpHttpServerOptions | undefi
   }
   if (!/^\d{1,5}$/.test(port) || Number(port) > 65_535) {
     throw new UsageError(`Option --http takes a port from 0 to 65535: received "${port}"`);
-  }
-  if (parsed.given("session")) {
-    throw new UsageError("Options --session and --http cannot be combined");
   }
   const hostname = parsed.value("host") ?? "127.0.0.1";
   return {

@@ -155,6 +155,12 @@ export function folderOf(id: string): string {
   return join(sessionsRoot(), id);
 }
 
+/** Refuses what cannot be the name of a session. */
+export function checkSessionName(name: string): void {
+  if (/^[\w.-]{1,64}$/.test(name)) return;
+  throw new TypeError(`"${name}" is no name of a session: use letters, digits, ".", "_" and "-"`);
+}
+
 /** Makes the folder of a new session. */
 export async function createSession(
   workspace: string,
@@ -164,9 +170,7 @@ export async function createSession(
     if (value > 0 && Number.isFinite(value)) continue;
     throw new RangeError(`durable.${option} must be positive and finite, not ${value}`);
   }
-  if (name !== undefined && !/^[\w.-]{1,64}$/.test(name)) {
-    throw new TypeError(`"${name}" is no name of a session: use letters, digits, ".", "_" and "-"`);
-  }
+  if (name !== undefined) checkSessionName(name);
   const id = randomToken().slice(0, 12);
   const folder = folderOf(id);
   await Deno.mkdir(folder, { recursive: true, mode: 0o700 });

@@ -96,6 +96,7 @@ export async function startParts(
   const lasting = session === undefined
     ? undefined
     : parts.use(await KernelGateway.startLasting(gateway, session));
+  if (lasting && journal) leaveWith(lasting, journal);
   const state = lasting && new SessionState(lasting, { shell, restoreWorkingDir });
   const kernel = parts.use(
     await KernelHost.start({
@@ -152,6 +153,7 @@ export async function attachParts(
         kept.gateway,
       ),
     );
+    leaveWith(gateway, journal);
     const state = new SessionState(gateway, kept);
     let found: FoundRun | undefined;
     const { execution } = kept;
@@ -201,6 +203,11 @@ async function openJournal(
     if (!left.is) await removeEnded(id);
   });
   return parts.use(await CallJournal.open(folderOf(id), log));
+}
+
+/** Without its gateway, a host can say nothing of the session's calls any more: the next one can. */
+function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
+  exited.then(() => journal.leave());
 }
 
 function foundRun(

@@ -11,7 +11,8 @@ import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { type McpServerOptions, Session } from "./session.ts";
 
 /** Options of {@linkcode McpServer.serveHttp}. */
-export interface McpHttpServerOptions extends McpServerOptions, HttpSessionsOptions {
+export interface McpHttpServerOptions
+  extends Omit<McpServerOptions, "durable">, HttpSessionsOptions {
   /**
    * The port.
    *
@@ -96,9 +97,6 @@ export class McpServer implements AsyncDisposable {
    */
   static serveStdio(options: McpServerOptions = {}): McpServer {
     const { version = "0", ...rest } = options;
-    if (rest.durable !== undefined && rest.durable.name === undefined) {
-      throw new TypeError("A durable session on stdio needs a name, by which it is found again");
-    }
     const parts = new AsyncDisposableStack();
     const session = parts.use(new Session(rest));
     const transport = new StdioServerTransport(undefined, undefined, {

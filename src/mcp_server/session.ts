@@ -9,6 +9,7 @@ import { EnvironmentNotReadyError, SessionTakenError } from "../base/errors.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { Semaphore } from "../base/mutex.ts";
 import type { CodeExecutor } from "../executor/code_executor.ts";
+import type { DurableOptions } from "../executor/durable.ts";
 import type { CodeExecutorOptions } from "../executor/options.ts";
 import { ArtifactFolder } from "../files/artifact_folder.ts";
 import { buildPythonEnvironment, findPython } from "../python/environment.ts";
@@ -38,7 +39,8 @@ export type ChangeMode = ApprovalMode | "fixed";
 
 /** Options of `McpServer.serveStdio()`. */
 export interface McpServerOptions
-  extends Omit<CodeExecutorOptions, "approval" | "audit" | "requireShellEscape" | "signal"> {
+  extends
+    Omit<CodeExecutorOptions, "approval" | "audit" | "durable" | "requireShellEscape" | "signal"> {
   /**
    * Whether calls and changes are noted in the workspace's audit log, `.ipybox/audit.jsonl`.
    *
@@ -65,6 +67,13 @@ export interface McpServerOptions
    * @default {undefined} `approve` and `approveShell` count for all calls
    */
   policy?: ApprovalPolicy;
+  /**
+   * Has the session outlive this process: the next server of the workspace with this name continues it.
+   * Disposing the server leaves it running. Where another program attaches to it, this server's tools fail.
+   *
+   * @default {undefined} the session ends with this process, however that ends
+   */
+  durable?: DurableOptions & { readonly name: string };
   /**
    * Whether the approval page is asked, its link being shown at the start, even where the client can
    * ask its user.

@@ -38,7 +38,7 @@ export function registerExecute(
       timeout: z.number().positive().default(120)
         .describe("Seconds, not counting approvals"),
       max_output_chars: z.number().int().positive().default(5000)
-        .describe("Longer output is cut in the middle"),
+        .describe("Longer output is cut"),
       wait_seconds: z.number().positive().optional()
         .describe("Answer by then, ended or not"),
     })),
@@ -62,7 +62,7 @@ export function registerExecute(
 export function registerWait(server: SdkMcpServer, session: Session, declare: DeclareInput): void {
   server.registerTool("wait_for_cell", {
     title: "Wait for a cell",
-    description: "Waits for a cell that execute_ipython_cell left running",
+    description: "Waits for a cell that execute_ipython_cell left running, and returns the same",
     inputSchema: declare(z.object({ cell: z.string().describe("Its ID") })),
     ...session.answers.declare(cellReportSchema),
     annotations: { readOnlyHint: true, openWorldHint: false },
