@@ -33,12 +33,15 @@ export { CheckReport } from "./src/check/report.ts";
 export type { NamedTool } from "./src/check/report.ts";
 export type { CodeProblem } from "./src/check/problems.ts";
 export type { CellRange } from "./src/check/language_server.ts";
+export type { DurableOptions } from "./src/executor/durable.ts";
 export type {
   ApprovalEvent,
+  AttachOptions,
   CheckEvent,
   CheckMode,
   ChunkEvent,
   CodeExecutorOptions,
+  DetachOptions,
   ElicitationEvent,
   ExecuteOptions,
   ExecutionEvent,
@@ -47,6 +50,7 @@ export type {
   NoteEvent,
   RegisterServerOptions,
   ResultEvent,
+  ResumeOptions,
   StreamOptions,
 } from "./src/executor/options.ts";
 export type {

@@ -26,6 +26,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     "approval",
     "calls",
     "check",
+    "files",
     "kernel",
     "mcp",
     "python",

@@ -175,7 +175,7 @@ export function isIdOf(id: string, call: ApprovalCall): boolean {
 }
 
 /** The hash of all that is run: what asks, at which server, which tool, and the arguments as sent. */
-function callHash({ kind, serverName, toolName, arguments: args }: ApprovalCall): string {
+export function callHash({ kind, serverName, toolName, arguments: args }: ApprovalCall): string {
   return sha256(stringifyExact([kind, serverName, toolName, args]));
 }
 

@@ -24,6 +24,8 @@ export interface GateDecision {
 export interface DecideOptions extends Omit<ApprovalWaitOptions, "scopes"> {
   /** Gives what a remembered decision is bound to. Without it, server and tool count as unchanging. */
   readonly facets?: () => readonly Facet[];
+  /** What a person decided of this very call before, when it could not be sent. */
+  readonly earlier?: GateDecision | undefined;
 }
 
 /** The one way to a decision: the policy first, then, where it says so, what is remembered, then the approver. */
@@ -52,10 +54,18 @@ export class ApprovalGate {
   /** Decides a call. */
   async decide(call: ApprovalCall, options: DecideOptions = {}): Promise<GateDecision> {
     const { mode, reason } = this.#policy.decide(call);
+    const { earlier } = options;
+    if (earlier !== undefined && mode !== "deny") return this.#again(call, earlier);
     // Code may have written what would be changed: only a person allows that, no mode and no rule.
     const isAsked = mode === "ask" || call.kind === "change" && mode === "allow";
     if (!isAsked) return { decision: mode, by: "policy", reason };
     return await this.#ask(call, options);
+  }
+
+  /** What the policy denies is denied for approvers too, as it is now. */
+  #again(call: ApprovalCall, { edited, ...decision }: GateDecision): GateDecision {
+    if (edited === undefined) return decision;
+    return this.judge({ ...call, arguments: edited }) ?? { ...decision, edited };
   }
 
   async #ask(

@@ -39,6 +39,8 @@ export interface CallBeginning {
   readonly cell?: Cell;
   /** The request to a server that it is. */
   readonly request?: McpRequest;
+  /** What follows only this call, before all others, and gives it its id. */
+  readonly entry?: CallObserver & { readonly id: string };
 }
 
 /** A call under way: all that is known of it so far. Its observers learn of each step. */
@@ -78,15 +80,15 @@ export class ObservedCall {
   constructor(
     call: ApprovalCall,
     observers: readonly CallObserver[],
-    { cell, request }: CallBeginning = {},
+    { cell, request, entry }: CallBeginning = {},
   ) {
-    this.id = call.callId ?? crypto.randomUUID();
+    this.id = call.callId ?? entry?.id ?? crypto.randomUUID();
     this.call = call;
     this.cell = cell;
     this.request = request;
     this.within = cell?.within ?? ((work) => work());
-    this.#observers = observers;
-    for (const observer of observers) observer.begun?.(this);
+    this.#observers = entry === undefined ? observers : [entry, ...observers];
+    for (const observer of this.#observers) observer.begun?.(this);
   }
 
   /** Does the work of the call, and ends it. */

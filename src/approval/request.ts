@@ -64,6 +64,8 @@ export interface ApprovalCall {
   readonly source?: CallSource;
   /** The changes that made an earlier consent lapse; absent if there are none. */
   readonly changes?: readonly string[];
+  /** When it was first asked about, where that was before: the code has asked again since. */
+  readonly askedAt?: Date | undefined;
 }
 
 /** The server of a call. */
@@ -215,6 +217,8 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
   readonly source: CallSource | undefined;
   /** The changes that made an earlier consent lapse; absent if there are none. */
   readonly changes: readonly string[] | undefined;
+  /** When the call was first asked about, if this is not the first time, as after a restart. */
+  readonly askedAt: Date | undefined;
   /** How long a decision can be remembered. */
   readonly scopes: readonly RememberScope[];
 
@@ -246,6 +250,7 @@ export class ApprovalRequest extends Question<ApprovalResponse> {
     this.server = call.server;
     this.source = call.source;
     this.changes = call.changes;
+    this.askedAt = call.askedAt;
     this.scopes = options.scopes ?? [];
   }
 

@@ -76,6 +76,7 @@ const callSchema = z.object({
     code: z.string().optional(),
   }).optional(),
   changes: z.array(z.string()).optional(),
+  asked_at: z.iso.datetime().optional(),
   scopes: z.array(scope).default([]),
 });
 
@@ -151,6 +152,7 @@ export function callJson<Arguments>(
     server_launch: request.server?.launch,
     source: request.source,
     changes: request.changes,
+    asked_at: request.askedAt?.toISOString(),
     scopes: request.scopes.length === 0 ? undefined : request.scopes,
   };
 }
@@ -208,7 +210,7 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
     }
     case "approve": {
       const { params, id, method } = message;
-      const { server_launch: launch, scopes } = params;
+      const { server_launch: launch, asked_at: askedAt, scopes } = params;
       const call: ApprovalCall = {
         kind: params.kind,
         serverName: params.server_name,
@@ -221,6 +223,7 @@ export function parseServerMessage(text: string): ServerMessage | undefined {
         server: launch === undefined ? undefined : { launch },
         source: params.source,
         changes: params.changes,
+        askedAt: askedAt === undefined ? undefined : new Date(askedAt),
       };
       return { method, id, call, scopes };
     }

@@ -63,6 +63,7 @@ Deno.test("A call reaches an approver with all that a request shows", () => {
     description: "Description",
     server: { launch: "npx fs" },
     source: { line: 3, text: "fs.read()" },
+    askedAt: new Date("2026-01-02T03:04:05.678Z"),
     changes: ["description was 'a', is 'b'"],
     callId: "c",
     annotations: { readOnlyHint: true },

@@ -14,6 +14,7 @@ import type { CallToolOptions, ToolProgress } from "../mcp/hooks.ts";
 import type { ServerParams } from "../mcp/params.ts";
 import type { ToolResult } from "../mcp/results.ts";
 import { type Tool, toolHash } from "../mcp/tools.ts";
+import type { JournalEntry } from "./journal.ts";
 import type { ToolChanges } from "../servers/changes.ts";
 import type { ServerEvents } from "../servers/events.ts";
 import { launchText, serverFacets, toolFacets } from "../servers/facets.ts";
@@ -30,6 +31,12 @@ export interface ToolCall {
   readonly arguments: ExactObject;
   /** The line that calls, as far as the code that calls tells the truth. */
   readonly source?: CallSource;
+  /**
+   * What the journal has of it, where there is one.
+   *
+   * @internal
+   */
+  readonly entry?: JournalEntry;
 }
 
 /** A request for what a server offers beside tools. */
@@ -68,6 +75,8 @@ interface CallsOptions {
 export interface ApproveOptions extends Pick<DecideOptions, "signal" | "check"> {
   /** The call as the log may keep it, where its arguments may be secret. */
   readonly noted?: ApprovalCall;
+  /** What the journal has of it, where there is one. */
+  readonly entry?: JournalEntry;
 }
 
 /** A request to a server: what differs between tools, resources and lists. */
@@ -79,6 +88,8 @@ interface ServerRequest<T> {
   readonly signal: AbortSignal | undefined;
   /** Whether it must be allowed. A list, which sends nothing of the caller's, must not be denied. */
   readonly needsApproval: boolean;
+  /** What the journal has of it, where there is one. */
+  readonly entry?: JournalEntry;
   /** Asks the server for its description of the tool, for the approver. */
   readonly findTool?: () => Promise<Tool | undefined>;
   /** Says what is wrong with arguments that an approver edited. */
@@ -135,7 +146,7 @@ export class Calls {
   /** The order in which a request to a server is made. */
   async #make<T>(request: ServerRequest<T>): Promise<T> {
     const { registry, pool, gate } = this.#options;
-    const { call, method, target, signal, needsApproval, findTool, check } = request;
+    const { call, method, target, signal, needsApproval, entry, findTool, check } = request;
     const { serverName } = call;
 
     // Begin.
@@ -144,8 +155,11 @@ export class Calls {
       serverName,
       target,
       params: registry.get(serverName),
-    });
+    }, entry);
     return await observed.run(async () => {
+      // Once: what an earlier host may have sent is not even asked about.
+      entry?.requireUnsent();
+
       // Judge: what the policy denies does not even start a server.
       const denial = gate.judge(call);
       if (denial !== undefined) observed.obey(denial);
@@ -166,6 +180,7 @@ export class Calls {
             ...(findTool === undefined ? [] : toolFacets(tool)),
           ],
           check: (edited) => check(edited, tool),
+          earlier: entry?.decisionFor(observed.target),
         });
         observed.obey(decision);
         args = decision.edited ?? args;
@@ -186,26 +201,30 @@ export class Calls {
 
   /** Has something approved that its caller does, such as to run a shell command. */
   async approve(call: ApprovalCall, options: ApproveOptions = {}): Promise<ExactObject> {
-    const { noted = call, ...decide } = options;
-    const observed = this.#begin(noted);
+    const { noted = call, entry, ...decide } = options;
+    const observed = this.#begin(noted, undefined, entry);
     return await observed.run(async () => {
-      const decision = await this.#options.gate.decide(call, decide);
+      entry?.requireUnsent();
+      const asked = entry?.askedAt === undefined ? call : { ...call, askedAt: entry.askedAt };
+      const earlier = entry?.decisionFor(undefined);
+      const decision = await this.#options.gate.decide(asked, { ...decide, earlier });
       observed.obey(decision);
       await observed.handOver();
       return decision.edited ?? call.arguments;
     });
   }
 
-  #begin(call: ApprovalCall, request?: McpRequest): ObservedCall {
-    return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request });
+  #begin(call: ApprovalCall, request?: McpRequest, entry?: JournalEntry): ObservedCall {
+    return new ObservedCall(call, this.#options.observers, { cell: this.#cell, request, entry });
   }
 
   /** Runs a tool. */
   async callTool(call: ToolCall, options: CallToolOptions): Promise<ToolResult> {
     const { pool, events, changes } = this.#options;
+    const { entry, ...asked } = call;
     const { serverName, toolName } = call;
     const { signal, onProgress } = options;
-    const callId = crypto.randomUUID();
+    const callId = entry?.id ?? crypto.randomUUID();
     const send = async (args: ExactObject, observed: ObservedCall): Promise<ToolResult> => {
       const { tool } = observed;
       using _running = events.track(serverName, callId);
@@ -227,11 +246,12 @@ export class Calls {
       return { ...result, content: [...result.content, block] };
     };
     return await this.#make({
-      call: { kind: "tool", callId, ...call },
+      call: { kind: "tool", callId, ...asked, askedAt: entry?.askedAt },
       method: "tools/call",
       target: toolName,
       signal,
       needsApproval: true,
+      entry,
       findTool: () => this.#findTool(serverName, toolName, signal),
       check: (edited, tool) => tool && checkArguments(tool.inputSchema, edited),
       send,

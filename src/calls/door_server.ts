@@ -27,19 +27,24 @@ export interface DoorServerOptions {
    * @default {10000}
    */
   readonly headTimeoutMs?: number;
+  /** What every call must show, where a kernel that runs already has it. */
+  readonly token?: string | undefined;
 }
 
 /** A call at the door, as its handler sees it. */
 export interface IncomingCall {
   /** Its first line. */
   readonly head: CallHead;
-  /** Aborts when the caller has gone. */
+  /** Aborts when the caller has gone; with {@linkcode LOST} unless it said that it gives up. */
   readonly signal: AbortSignal;
   /** Reads the body and parses it. Its memory is counted until the call is answered. */
   readBody<T>(parse: (body: Uint8Array) => T): Promise<T>;
   /** Sends JSON that comes before the answer. A caller that does not read misses some. */
   tell(json: string): void;
 }
+
+/** Why a call ends whose stream has ended: in a durable session, the caller may ask again. */
+export const LOST = new DOMException("The connection to the caller was lost", "AbortError");
 
 const MAX_STREAMS = 192;
 /** How many more learn that there are too many. */
@@ -63,11 +68,12 @@ export class DoorServer implements AsyncDisposable {
   readonly #streams = new Map<DoorStream, Promise<void>>();
   #listener: Deno.TcpListener | undefined;
   #accepting: Promise<void> | undefined;
-  #token = randomToken();
+  #token: string;
   #closed = false;
 
   constructor(options: DoorServerOptions) {
     this.#options = options;
+    this.#token = options.token ?? randomToken();
   }
 
   /** What every call must show. */
@@ -110,6 +116,12 @@ export class DoorServer implements AsyncDisposable {
     this.#token = randomToken();
     for (const stream of this.#streams.keys()) stream.close();
     return this.#token;
+  }
+
+  /** Ends all streams without answers, and takes no more. The calls on them are {@linkcode LOST}. */
+  cut(): void {
+    this.#closed = true;
+    for (const stream of this.#streams.keys()) stream.close();
   }
 
   /** Lets calls be answered for a moment, then ends all streams. */
@@ -159,7 +171,7 @@ class DoorStream {
     this.#options = options;
     this.#incoming = new Incoming(stream);
     this.#outgoing = new Outgoing(stream);
-    stream.closed.then(() => this.#call?.abandon());
+    stream.closed.then(() => this.#call?.abandon(LOST));
   }
 
   /** Whether it is only kept for a next call: closing it loses none. */
@@ -253,7 +265,7 @@ class ServedCall implements IncomingCall, Disposable {
     if (size > maxBodyBytes) throw tooLarge(maxBodyBytes);
     using _body = await budget.forBody(size, this.signal);
     const body = await incoming.bytes(size, BODY_TIMEOUT_MS).catch((error) => {
-      if (!(error instanceof Refused)) this.abandon();
+      if (!(error instanceof Refused)) this.abandon(LOST);
       throw error;
     });
     this.#state = "whole";
@@ -293,8 +305,8 @@ class ServedCall implements IncomingCall, Disposable {
   }
 
   /** Says that the caller has gone. */
-  abandon(): void {
-    this.#gone.abort(new DOMException("The caller disconnected", "AbortError"));
+  abandon(reason: DOMException): void {
+    this.#gone.abort(reason);
   }
 
   [Symbol.dispose](): void {
@@ -307,7 +319,7 @@ class ServedCall implements IncomingCall, Disposable {
     const more = incoming.hasMore || await incoming.more().catch(() => false);
     if (this.#state !== "whole") return;
     if (more) this.#offence = new Refused(400, "Wait for the answer before the next call");
-    this.abandon();
+    this.abandon(more ? new DOMException("The caller has gone", "AbortError") : LOST);
   }
 }
 

@@ -1,5 +1,8 @@
 import { limitedLogger, type Logger } from "../base/log.ts";
+import { callHash } from "../approval/call_text.ts";
+import type { ApprovalCall } from "../approval/request.ts";
 import { Refused } from "./door.ts";
+import type { CallJournal, JournalEntry } from "./journal.ts";
 import { DoorServer, type IncomingCall } from "./door_server.ts";
 import type { ToolProgress } from "../mcp/hooks.ts";
 import type { ToolRunner } from "./runner.ts";
@@ -22,6 +25,10 @@ interface KernelDoorOptions {
   readonly maxBodyBytes: number;
   /** Gets the failures that the kernel does not learn of. */
   readonly log: Logger;
+  /** Makes each call of a durable session only once. */
+  readonly journal?: CallJournal | undefined;
+  /** What every call must show, where a kernel that runs already has it. */
+  readonly kernelToken?: string | undefined;
 }
 
 /**
@@ -29,46 +36,80 @@ interface KernelDoorOptions {
  * server, and for approval of a shell command. Nothing else.
  */
 export function kernelDoor(options: KernelDoorOptions): DoorServer {
-  const { runner, maxBodyBytes } = options;
+  const { runner, maxBodyBytes, journal, kernelToken: token } = options;
   const log = limitedLogger(options.log);
-  const handler = async (call: IncomingCall): Promise<string> => {
+
+  /** Gives an answer, which may be an error. */
+  async function settled(signal: AbortSignal, work: () => Promise<string>): Promise<string> {
     try {
-      return await answer(runner, call);
+      return await work();
     } catch (error) {
       if (error instanceof Refused) throw error;
       const wire = wireError(error);
-      if (wire.type === "tool_server_error" && !call.signal.aborted) {
+      if (wire.type === "tool_server_error" && !signal.aborted) {
         log.error(`Tool server: ${error}`);
       }
       return errorText(wire);
     }
-  };
-  return new DoorServer({ handler, maxBodyBytes });
-}
+  }
 
-async function answer(runner: ToolRunner, call: IncomingCall): Promise<string> {
-  const { head, signal } = call;
-  // Before anything is waited for: another execution may begin.
-  const source = head.line === undefined ? undefined : runner.sourceAt(head.line);
-  switch (head.call) {
-    case "run": {
-      const request = await bodyOf(call, parseRunRequest);
-      const onProgress = request.progress
-        ? (report: ToolProgress) => call.tell(progressLine(report))
-        : undefined;
-      const { timeoutMs } = request;
-      const options = { signal, timeoutMs, onProgress };
-      return resultText(await runner.runCall({ ...request.call, source }, options));
-    }
-    case "catalog": {
-      const { call: asked, timeoutMs } = await bodyOf(call, parseCatalogRequest);
-      return resultText(await runner.catalog({ ...asked, source }, { signal, timeoutMs }));
-    }
-    case "approve": {
-      const asked = await bodyOf(call, parseApproveRequest);
-      return approvedText(await runner.approve({ ...asked, source }, signal));
+  /** Makes a call once, where there is a journal that knows whether it was made before. */
+  async function once(
+    call: IncomingCall,
+    asked: ApprovalCall,
+    make: (attempt: Attempt) => Promise<string>,
+  ): Promise<string> {
+    const { signal, head: { id } } = call;
+    if (journal === undefined) return await make({ signal, tell: (json) => call.tell(json) });
+    if (id === undefined) throw new Refused(400, "A call of a durable session needs an id");
+    const { kind, serverName, toolName } = asked;
+    const key = { id, hash: callHash(asked), kind, serverName, toolName };
+    return await journal.once(key, call, async (entry) => {
+      const { signal } = entry;
+      const tell = (json: string) => entry.tell(json); // to all who wait by then
+      return await settled(signal, () => make({ signal, tell, entry }));
+    });
+  }
+
+  async function answer(call: IncomingCall): Promise<string> {
+    const { head } = call;
+    // Before anything is waited for: another execution may begin.
+    const source = head.line === undefined ? undefined : runner.sourceAt(head.line);
+    switch (head.call) {
+      case "run": {
+        const { call: asked, timeoutMs, progress } = await bodyOf(call, parseRunRequest);
+        return await once(call, { kind: "tool", ...asked }, async ({ signal, tell, entry }) => {
+          const onProgress = progress
+            ? (report: ToolProgress) => tell(progressLine(report))
+            : undefined;
+          const limits = { signal, timeoutMs, onProgress };
+          return resultText(await runner.runCall({ ...asked, source, entry }, limits));
+        });
+      }
+      case "catalog": {
+        const { call: asked, timeoutMs } = await bodyOf(call, parseCatalogRequest);
+        const { signal } = call;
+        return resultText(await runner.catalog({ ...asked, source }, { signal, timeoutMs }));
+      }
+      case "approve": {
+        const asked = await bodyOf(call, parseApproveRequest);
+        return await once(
+          call,
+          asked,
+          async ({ signal, entry }) =>
+            approvedText(await runner.approveCall({ ...asked, source }, { signal, entry })),
+        );
+      }
     }
   }
+
+  const handler = (call: IncomingCall) => settled(call.signal, () => answer(call));
+  return new DoorServer({ handler, maxBodyBytes, token });
+}
+
+/** Who waits for a call that is made, and what the journal has of it. */
+interface Attempt extends Pick<IncomingCall, "signal" | "tell"> {
+  readonly entry?: JournalEntry;
 }
 
 async function bodyOf<T>(call: IncomingCall, parse: (body: Uint8Array) => T): Promise<T> {

@@ -27,7 +27,7 @@ import { FirstStarts } from "../servers/first_starts.ts";
 import { McpPool, type ServerPoolOptions } from "../servers/pool.ts";
 import { ResultShapes } from "../servers/shapes.ts";
 import { type GivenServers, ServerRegistry } from "../servers/registry.ts";
-import { Calls, type CatalogCall, type ToolCall } from "./calls.ts";
+import { type ApproveOptions, Calls, type CatalogCall, type ToolCall } from "./calls.ts";
 
 /**
  * Runs tools of registered MCP servers, each call after its approval. Disposing it stops the servers.
@@ -276,7 +276,12 @@ export class ToolRunner implements AsyncDisposable {
    * @throws {ToolCallError} It is refused; the type says why.
    */
   async approve(call: ApprovalCall, signal?: AbortSignal): Promise<ExactObject> {
-    return await this.#calls.approve(call, { signal });
+    return await this.approveCall(call, { signal });
+  }
+
+  /** @internal */
+  async approveCall(call: ApprovalCall, options: ApproveOptions): Promise<ExactObject> {
+    return await this.#calls.approve(call, options);
   }
 
   /**

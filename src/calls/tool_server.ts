@@ -6,6 +6,7 @@ import { LastingServer } from "../base/lasting_server.ts";
 import { ApplicationDoor } from "./application.ts";
 import { randomToken } from "../base/tokens.ts";
 import type { ByteStream } from "../base/streams.ts";
+import type { CallJournal } from "./journal.ts";
 import type { DoorServer } from "./door_server.ts";
 import { kernelDoor } from "./kernel_door.ts";
 import { ToolRunner, type ToolRunnerOptions } from "./runner.ts";
@@ -25,6 +26,20 @@ export interface ToolServerOptions extends ToolRunnerOptions {
    * @default {true}
    */
   kernelPort?: boolean;
+  /**
+   * Makes this the tool server of a durable session: each call is written down there, and made only
+   * once, however often the kernel asks for it. Disposing the tool server leaves the session; the
+   * journal stays open.
+   *
+   * @internal
+   */
+  journal?: CallJournal;
+  /**
+   * The bearer token that a kernel which is running already has.
+   *
+   * @default {undefined} a new one
+   */
+  kernelToken?: string;
   /** How long links to the approval page, and pages that have gone, are waited for. */
   approvalPage?: ApprovalPageOptions;
 }
@@ -82,6 +97,7 @@ export class ToolServer implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   readonly #kernel: DoorServer;
   readonly #kernelPort: number | undefined;
+  readonly #journal: CallJournal | undefined;
 
   private constructor(parts: Parts, stack: AsyncDisposableStack) {
     this.runner = parts.runner;
@@ -89,6 +105,7 @@ export class ToolServer implements AsyncDisposable {
     this.applicationDoor = parts.applicationDoor;
     this.#kernel = parts.kernel;
     this.#kernelPort = parts.kernelPort;
+    this.#journal = parts.journal;
     this.#stack = stack;
   }
 
@@ -109,7 +126,8 @@ export class ToolServer implements AsyncDisposable {
     const page = new ApprovalPage(desk, () => applicationDoor.url);
     const common = { runner, maxBodyBytes, log };
 
-    const kernel = stack.use(kernelDoor(common));
+    const { journal, kernelToken } = options;
+    const kernel = stack.use(kernelDoor({ ...common, journal, kernelToken }));
     const port = kernelPort ? kernel.listen() : undefined;
     const token = randomToken();
     const door: ApplicationDoor = new ApplicationDoor({
@@ -122,7 +140,13 @@ export class ToolServer implements AsyncDisposable {
     const applicationDoor: Door = listen((request) => door.handle(request), { token, log }, stack);
     stack.defer(async () => void await settledWithin(door.close(), FAREWELL_MS));
     stack.use(runner); // ends first: what it still has to answer must not keep the doors open
-    const parts = { runner, page, kernel, kernelPort: port, applicationDoor };
+    if (journal !== undefined) {
+      stack.defer(async () => {
+        kernel.cut(); // the calls are for the next tool server, so they get no answer from this one
+        await journal.leave();
+      });
+    }
+    const parts = { runner, page, kernel, kernelPort: port, applicationDoor, journal };
     return new ToolServer(parts, stack.move());
   }
 
@@ -138,6 +162,7 @@ export class ToolServer implements AsyncDisposable {
    * @returns The token.
    */
   renewKernelToken(): string {
+    this.#journal?.cancelAll();
     return this.#kernel.renew();
   }
 
@@ -189,6 +214,7 @@ interface Parts {
   readonly kernel: DoorServer;
   readonly kernelPort: number | undefined;
   readonly applicationDoor: Door;
+  readonly journal: CallJournal | undefined;
 }
 
 function listen(

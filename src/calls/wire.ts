@@ -1,8 +1,8 @@
 /**
  * What goes through the kernel's door. The Python half is `templates/runtime/ipybox_runtime`.
  *
- * A call is a line `{"token": …, "call": "run" | "catalog" | "approve", "size": …, "line": …}` and then
- * a JSON body of `size` bytes. It is answered with any number of lines `{"progress": …}` and then one
+ * A call is a line `{"token": …, "call": "run" | "catalog" | "approve", "size": …, "line": …, "id": …}`
+ * and then a JSON body of `size` bytes. It is answered with any number of lines `{"progress": …}` and then one
  * with `result`, `approved`, `error`, or, where the call was not looked at, `refused`.
  *
  * @module
@@ -33,6 +33,7 @@ export const TOOL_ERROR_TYPES: readonly ToolErrorType[] = [
   "login_required",
   "unknown_server",
   "cancelled",
+  "outcome_unknown",
   "tool_server_error",
 ];
 
@@ -55,6 +56,7 @@ const callHead = z.strictObject({
   call: z.enum(CALLS),
   size: z.int().min(0),
   line: z.number().optional(),
+  id: z.string().regex(/^[0-9a-f]{32}$/).optional(),
 });
 
 /** The first line of a call. */
@@ -67,6 +69,8 @@ export interface CallHead {
   readonly size: number;
   /** The line of the execution's code that calls. */
   readonly line?: number | undefined;
+  /** Tells the call from all others of the session, also when it comes again. */
+  readonly id?: string | undefined;
 }
 
 /** Reads the first line of a call. */

@@ -95,6 +95,16 @@ export const COMMANDS: readonly Entry[] = [
     load: async () => (await import("./run.ts")).run,
   },
   {
+    name: "attach",
+    summary: "Continue with the code of a detached session",
+    load: async () => (await import("./attach.ts")).attach,
+  },
+  {
+    name: "sessions",
+    summary: "List or end sessions that outlive their program",
+    load: async () => (await import("./sessions.ts")).sessions,
+  },
+  {
     name: "repl",
     summary: "Run code in an interactive session",
     load: async () => (await import("./repl.ts")).repl,

@@ -1,4 +1,5 @@
 import { CodeExecutor } from "../executor/code_executor.ts";
+import { startNamed } from "../executor/named.ts";
 import { type Logger, stderrLogger } from "../base/log.ts";
 import { ServerRegistry } from "../servers/registry.ts";
 import { askAtTerminal } from "./terminal/answerer.ts";
@@ -18,6 +19,10 @@ export const repl: Command = {
     approve: APPROVE,
     "approve-shell": APPROVE_SHELL,
     timeout: { value: "SECONDS", help: "Stop a cell after this time, not counting approvals" },
+    session: {
+      value: "NAME",
+      help: "Continue the session of this name, or begin it; it outlives this command for a day",
+    },
     ...SESSION,
   },
   notes: [
@@ -29,6 +34,7 @@ export const repl: Command = {
     "Example:",
     "",
     "  ipybox repl --workspace project --approve ask",
+    "  ipybox repl --session analysis",
   ].join("\n"),
   run,
 };
@@ -59,18 +65,26 @@ async function run(args: readonly string[], io: CommandIo): Promise<number> {
     workspace,
     history: await openHistory(workspace, io),
     timeoutMs,
+    resumes: parsed.given("session"),
     ...askAtTerminal(io),
   });
   const ending = new AbortController();
   const log = asideOf(session, parsed.has("verbose"));
   const signal = AbortSignal.any([io.signal, ending.signal]);
-  const started = CodeExecutor.start({ ...options, log, signal });
+  const name = parsed.value("session");
+  const started = name === undefined
+    ? CodeExecutor.start({ ...options, log, signal })
+    : startNamed(name, { ...options, log, signal }).then(({ executor }) => executor);
   parts.defer(async () => {
     ending.abort();
     const executor = await started.catch(() => undefined); // told by the session
-    await executor?.[Symbol.asyncDispose]();
+    if (name === undefined) await executor?.[Symbol.asyncDispose]();
+    else await executor?.detach();
   });
   await session.run(started);
+  if (name !== undefined) {
+    io.err(`Session ${name} continues; \`ipybox sessions\` lists and ends it`);
+  }
   return EXIT.ok;
 }
 

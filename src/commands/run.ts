@@ -7,6 +7,7 @@ import { runAction } from "./actions/code_action.ts";
 import {
   type Command,
   type CommandIo,
+  EXIT,
   parseCommandLine,
   type ParsedArgs,
   UsageError,
@@ -28,6 +29,9 @@ export const run: Command = {
     page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
     timeout: { value: "SECONDS", help: "Stop the code after this time, not counting approvals" },
     json: { help: "Print the result as one JSON object" },
+    detach: {
+      help: "Print the id of a session that continues without this command: see `ipybox attach`",
+    },
     ...SESSION,
   },
   notes: [
@@ -39,6 +43,7 @@ export const run: Command = {
     "  ipybox run -c 'print(6 * 7)'",
     "  ipybox run analysis.py --approve allow --timeout 60",
     "  ipybox run convert.py -- people.csv --pretty",
+    "  ipybox run long.py --detach",
   ].join("\n"),
   run: runCommand,
 };
@@ -52,9 +57,17 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
   const timeoutMs = parsed.milliseconds("timeout");
   const workspace = await workspaceOf(parsed);
   const options = await executorOptions(parsed, io, workspace);
+  const detach = parsed.has("detach");
+  const lost = detach ? HOST_ONLY.find((name) => parsed.given(name)) : undefined;
+  if (lost !== undefined) {
+    throw new UsageError(
+      `Options --detach and --${lost} cannot be combined: give it to \`attach\``,
+    );
+  }
   const { code, argv, file } = await scriptOf(parsed);
   await using executor = await CodeExecutor.start({
     ...options,
+    durable: detach ? {} : undefined,
     spareKernel: false, // one execution needs no second kernel
   });
   // A separate execution, so that the lines of the code keep their numbers.
@@ -66,19 +79,34 @@ async function runCommand(args: readonly string[], io: CommandIo): Promise<numbe
       await event.request.reject("No tool may be called before the code runs");
     }
   }
-  const person = askAtTerminal(io);
-  const page = parsed.has("page") ? new PageApprover(io, executor.page) : undefined;
+  if (detach) {
+    const { sessionId = "" } = executor;
+    await executor.detach({ code });
+    io.out(`${sessionId}\n`);
+    return EXIT.ok;
+  }
   return await runAction(executor, code, {
     io,
     json: parsed.has("json"),
     timeoutMs,
     exits: true,
-    ...person,
-    ...(page === undefined ? {} : {
-      decide: (request) => page.decide(request),
-      answer: (request) => page.decide(request),
-    }),
+    ...askedOf(parsed, io, executor),
   });
+}
+
+/** What only counts while this command runs. */
+const HOST_ONLY = ["json", "page", "timeout", "approve"] as const;
+
+/** Who is asked what code and MCP servers ask: the person at the terminal, or at the page. */
+export function askedOf(parsed: ParsedArgs, io: CommandIo, executor: CodeExecutor) {
+  const person = askAtTerminal(io);
+  if (!parsed.has("page")) return person;
+  const page = new PageApprover(io, executor.page);
+  return {
+    ...person,
+    decide: (request: PersonRequest) => page.decide(request),
+    answer: (request: PersonRequest) => page.decide(request),
+  };
 }
 
 /** The code, and the arguments that Python would give it. */

@@ -25,17 +25,21 @@ import { parseRequirement } from "../python/requirement.ts";
 import { ServerApis } from "./apis.ts";
 import { CodeInputs, type RunEvent } from "./code_inputs.ts";
 import type {
+  AttachOptions,
   CheckEvent,
   CheckMode,
   CodeExecutorOptions,
+  DetachOptions,
   ExecuteOptions,
   ExecutionEvent,
   InstallPackagesOptions,
   NoteEvent,
   RegisterServerOptions,
+  ResumeOptions,
   StreamOptions,
 } from "./options.ts";
-import { type RunningParts, startParts } from "./start.ts";
+import { attachParts, type Durably, type RunningParts, startParts } from "./start.ts";
+import { findSession } from "./durable.ts";
 
 /**
  * A running IPython kernel in a sandbox, with the MCP tools that its code may call. Disposing it ends
@@ -72,7 +76,9 @@ export class CodeExecutor implements AsyncDisposable {
   readonly #packages: PackageFolder | undefined;
   readonly #checker: CodeChecker | undefined;
   readonly #checkMode: CheckMode;
+  readonly #durably: Durably | undefined;
   readonly #closed = new AbortController();
+  #found: (NonNullable<Durably["found"]> & { readonly turn: Disposable | undefined }) | undefined;
   #current: Run<RunEvent> | undefined;
   #state: KernelState = "kept";
   #resetting: Promise<void> = Promise.resolve();
@@ -91,6 +97,7 @@ export class CodeExecutor implements AsyncDisposable {
     this.#checker = checker;
     this.#checkMode = checkMode;
     this.#apis = apis;
+    this.#durably = running.durably;
   }
 
   /**
@@ -115,6 +122,127 @@ export class CodeExecutor implements AsyncDisposable {
     await apis.learn();
     const checkMode = logged.check ?? "block";
     return new CodeExecutor(parts.move(), { ...running, checkMode, apis });
+  }
+
+  /**
+   * Attaches to a durable session that another process has started, or this one has detached from. A
+   * process that is attached is detached.
+   *
+   * MCP servers start anew, and policies are read again. What code asked and nobody has decided is asked
+   * again, once {@linkcode resume} is iterated, which comes before other code.
+   *
+   * @param id The session's id, as {@linkcode sessionId} said.
+   * @param options Its servers, approvals and limits.
+   * @returns The executor. Disposing it ends the session; {@linkcode detach} leaves it.
+   * @throws {ConfigError} There is no such session, it is lost, or it refuses this process; the message
+   * says what to do.
+   */
+  static async attach(id: string, options: AttachOptions = {}): Promise<CodeExecutor> {
+    await using parts = new AsyncDisposableStack();
+    const record = await findSession(id);
+    const logged = { ...options, log: options.log ?? stderrLogger() };
+    const running = await attachParts(parts, logged, record);
+    const { workspace, kernel, durably, tools: { runner } } = running;
+    const apis = new ServerApis({ ...logged, workspace, runner });
+    const checkMode = logged.check ?? "block";
+    const executor = new CodeExecutor(parts.move(), { ...running, checkMode, apis });
+    const found = durably?.found;
+    if (found !== undefined) {
+      const turn = found.ended ? undefined : await kernel.turn(executor.#closed.signal);
+      executor.#found = { ...found, turn };
+    } else durably?.follow?.();
+    return executor;
+  }
+
+  /** The id of the durable session; `undefined` where it ends with this process. */
+  get sessionId(): string | undefined {
+    return this.#durably?.id;
+  }
+
+  /**
+   * The code of the session's last execution where no process has seen its end: {@linkcode resume} tells
+   * what became of it. Empty where it was too long to be kept; `undefined` where there is none.
+   */
+  get unfinished(): string | undefined {
+    return this.#found?.ended === false ? this.#found.code : undefined;
+  }
+
+  /**
+   * Aborts when a durable session has ended, or is no longer this process's; `undefined` where it is not
+   * durable. The reason is the error with which its executions end from then on: a
+   * {@linkcode SessionTakenError} where another process has attached.
+   */
+  get sessionEnded(): AbortSignal | undefined {
+    return this.#durably && this.#kernel.gatewayEnded;
+  }
+
+  /**
+   * Leaves a durable session running and closes the executor. An execution under way goes on without
+   * this process, and ends here with an `AbortError`; its tool calls wait for the next process.
+   *
+   * @param options Code that is begun before.
+   * @throws {TypeError} The session is not durable.
+   * @throws {CodeExecutionError} The code is certain to fail, so it was not begun. The executor stays.
+   */
+  async detach(options: DetachOptions = {}): Promise<void> {
+    if (this.#durably === undefined) throw new TypeError("Only durable sessions can be left");
+    if (options.code !== undefined) await this.#begin(options.code);
+    this.#durably.left.is = true;
+    await this.#kernel.leave();
+    await this.#durably.gateway.leave();
+    await this[Symbol.asyncDispose]();
+  }
+
+  /** Runs code until the kernel has begun with it. */
+  async #begin(code: string): Promise<void> {
+    const { promise: begun, resolve } = Promise.withResolvers<void>();
+    const events = this.#run(code, { inputs: true }, (execution) => resolve(execution.begun()));
+    const over = (async () => {
+      while (!(await events.next()).done); // what it asks is asked again by the next host
+    })();
+    await Promise.race([begun, over]);
+    over.catch(() => {}); // it tells the next host
+  }
+
+  /**
+   * Tells what the session's last execution has done since it began, and does: after {@linkcode attach},
+   * once. One that has ended gives its result once more. Leaving the loop cancels the execution.
+   *
+   * @param options Its limits, and which events come.
+   * @returns The events, as of {@linkcode stream}; none where no code has been run.
+   * @throws {CodeExecutionError} The code raised an exception.
+   * @throws {ExecutionTimeoutError} It took longer than `timeoutMs` from now on.
+   * @throws {KernelDiedError} Its kernel died, perhaps while no process was attached.
+   */
+  async *resume(options: ResumeOptions = {}): AsyncGenerator<ExecutionEvent, void, undefined> {
+    const found = this.#found;
+    if (found === undefined) return;
+    this.#found = undefined;
+    const { run, code, inputs } = found;
+    const { chunks = false, inputs: tellsInputs = false } = options;
+    using turn = found.turn ?? await this.#kernel.turn(this.#closed.signal);
+    this.#current = run;
+    using span = startSpan("execute_code");
+    try {
+      const events = this.#events(run, { code, names: undefined, options, turn, inputs, span });
+      for (;;) {
+        const { done, value } = await events.next();
+        if (done) {
+          yield* this.#notes();
+          yield { type: "result", result: value };
+          return;
+        }
+        if (value.type === "input" && !tellsInputs) value.request.end(); // nobody answers it
+        else if (chunks || value.type !== "chunk") yield value;
+      }
+    } catch (error) {
+      yield* this.#notes();
+      if (!run.isCancellation(error)) throw error;
+    } finally {
+      if (!run.isOver) await run.cancel();
+      this.#current = undefined;
+      if (this.#state === "lost") this.#checker?.reset();
+    }
   }
 
   /** The door at which an `ApprovalClient` in another process decides on approvals. */
@@ -427,6 +555,7 @@ export class CodeExecutor implements AsyncDisposable {
   async *#run(
     code: string,
     options: StreamOptions,
+    onRun: (execution: Run<RunEvent>) => void = () => {},
   ): AsyncGenerator<ExecutionEvent, ExecutionResult | undefined, undefined> {
     const { storeHistory, chunks = false, inputs: tellsInputs = false } = options;
     const signal = anySignal(options.signal, this.#closed.signal);
@@ -453,6 +582,7 @@ export class CodeExecutor implements AsyncDisposable {
       if (report !== undefined) yield* this.#judge(report);
       const names = report && shownNames(report.tools);
       ended = "failed";
+      onRun(execution);
       const result = yield* this.#events(execution, { code, names, options, turn, inputs, span });
       ended = "well";
       yield* this.#notes();
@@ -498,6 +628,8 @@ export class CodeExecutor implements AsyncDisposable {
         events.add({ type: "elicitation", request });
       });
     using _cell = span.run(() => runner.enterCell(code, names));
+    this.#durably?.follow?.();
+    this.#durably?.state.begin(execution.id, code);
     const ended = this.#kernel.run(execution, { turn, limit: budget.signal });
     try {
       yield* execution;
@@ -510,6 +642,10 @@ export class CodeExecutor implements AsyncDisposable {
     } finally {
       await ended;
       this.#state = await execution.state;
+      if (this.#durably?.left.is === false) {
+        this.#durably.state.end();
+        if (this.#state === "kept") this.#durably.journal.forgetUnasked();
+      }
       span.set({ "ipybox.kernel.state": this.#state });
     }
   }

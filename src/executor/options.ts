@@ -1,3 +1,4 @@
+import type { DurableOptions } from "./durable.ts";
 import type { CheckReport } from "../check/report.ts";
 import type { ApprovalRequest } from "../approval/request.ts";
 import type { ToolRunnerOptions } from "../calls/runner.ts";
@@ -62,6 +63,35 @@ export interface CodeExecutorOptions extends
    * @default the environment variable `IPYBOX_PYTHON`, else the environment made by `ipybox setup`
    */
   python?: string;
+  /**
+   * Has the session outlive this process: its kernel runs on when the process ends or is killed, and
+   * `CodeExecutor.attach()` continues it. Disposing the executor ends it.
+   *
+   * @default {undefined} the session ends with this process, however that ends
+   */
+  durable?: DurableOptions;
+}
+
+/** Options of `CodeExecutor.attach()`: what holds for the session was said when it was started. */
+export type AttachOptions = Omit<
+  CodeExecutorOptions,
+  | "durable"
+  | "kernelEnv"
+  | "limits"
+  | "nestedWorkspace"
+  | "restoreWorkingDir"
+  | "sandbox"
+  | "spareKernel"
+  | "workspace"
+>;
+
+/** Options of `CodeExecutor.resume()`. */
+export type ResumeOptions = Omit<StreamOptions, "signal" | "storeHistory">;
+
+/** Options of `CodeExecutor.detach()`. */
+export interface DetachOptions {
+  /** Code that is begun before, and goes on. The next process has its result by `resume()`. */
+  readonly code?: string;
 }
 
 /** What becomes of code that is certain to fail. */

@@ -1,15 +1,32 @@
 import { resolve } from "node:path";
 import { guardsShell } from "../approval/policy.ts";
-import { silentLogger } from "../base/log.ts";
+import { ConfigError } from "../base/errors.ts";
+import { type Logger, silentLogger } from "../base/log.ts";
+import { CallJournal } from "../calls/journal.ts";
 import { ToolServer } from "../calls/tool_server.ts";
 import { CodeChecker } from "../check/checker.ts";
 import type { ShellGuard } from "../kernel/bootstrap.ts";
+import type { Run } from "../kernel/execution.ts";
+import { KernelGateway, type KernelGatewayOptions } from "../kernel/gateway.ts";
 import { KernelHost } from "../kernel/host.ts";
+import type { KernelReference } from "../kernel/kernel.ts";
+import { SupervisedLauncher } from "../kernel/supervisor.ts";
 import { findPython, type PythonEnvironment } from "../python/environment.ts";
 import { PackageFolder } from "../python/packages.ts";
 import { makeOwnFolders } from "../sandbox/protect.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
+import { CodeInputs, type RunEvent } from "./code_inputs.ts";
+import {
+  claimName,
+  createSession,
+  folderOf,
+  type KeptState,
+  keptState,
+  removeEnded,
+  type SessionRecord,
+  SessionState,
+} from "./durable.ts";
 import type { CodeExecutorOptions } from "./options.ts";
 
 /** What an executor consists of, running. */
@@ -22,6 +39,31 @@ export interface RunningParts {
   readonly packages: PackageFolder | undefined;
   /** Checks code before it runs, unless that is off. */
   readonly checker: CodeChecker | undefined;
+  /** The durable session that it is, if it is one. */
+  readonly durably: Durably | undefined;
+}
+
+/** What an executor has of its durable session. */
+export interface Durably {
+  readonly id: string;
+  readonly gateway: KernelGateway;
+  readonly state: SessionState;
+  /** Whether the session continues when its parts here are disposed of. */
+  readonly left: { is: boolean };
+  readonly journal: CallJournal;
+  /** The last execution of the host before. */
+  readonly found?: FoundRun | undefined;
+  /** Called when somebody decides on what code asks. */
+  readonly follow?: () => void;
+}
+
+/** An execution that another host has begun. */
+interface FoundRun {
+  readonly run: Run<RunEvent>;
+  readonly code: string;
+  /** Whether a host has seen its end. */
+  readonly ended: boolean;
+  readonly inputs: CodeInputs;
 }
 
 /** Starts the tool server, and then the kernel that it serves. */
@@ -34,32 +76,188 @@ export async function startParts(
   if (!options.nestedWorkspace) await refuseNested(workspace);
   await makeOwnFolders(workspace);
   const python = await findPython({ ...options, workspace });
-  const tools = parts.use(await ToolServer.start({ ...options, workspace, kernelPort: false }));
+  const { durable, restoreWorkingDir = false } = options;
+  using _name = durable?.name === undefined ? undefined : await claimName(durable.name, workspace);
+  const session = durable === undefined ? undefined : await createSession(workspace, durable);
+  const left = { is: false };
+  const journal = session && await openJournal(parts, { id: session.id, left, log: options.log });
+  const tools = parts.use(
+    await ToolServer.start({ ...options, workspace, kernelPort: false, journal }),
+  );
   const { packages, importable } = await openPackages(options, workspace, python);
+  const gateway: KernelGatewayOptions = {
+    ...options,
+    python: python.executable,
+    workspace,
+    kernelDoor: (stream) => tools.serveKernel(stream),
+    sandbox: withReadOnly(options.sandbox, tools.runner.settingsFiles),
+    packages: importable,
+  };
+  const lasting = session === undefined
+    ? undefined
+    : parts.use(await KernelGateway.startLasting(gateway, session));
+  if (lasting && journal) leaveWith(lasting, journal);
+  const state = lasting && new SessionState(lasting, { shell, restoreWorkingDir });
   const kernel = parts.use(
     await KernelHost.start({
       ...options,
-      gateway: {
-        ...options,
-        python: python.executable,
-        workspace,
-        kernelDoor: (stream) => tools.serveKernel(stream),
-        sandbox: withReadOnly(options.sandbox, tools.runner.settingsFiles),
-        packages: importable,
-      },
-      imagesDir: resolve(workspace, options.imagesDir ?? "images"),
-      workingDir: workspace,
-      toolToken: () => tools.renewKernelToken(),
+      ...kernelOptions(options, workspace, { tools, state }),
+      gateway: lasting ?? gateway,
+      endGateway: lasting && (() => lasting[Symbol.asyncDispose]()),
       shell,
     }),
   );
-  const { check = "block", log = silentLogger } = options;
-  const mcptools = resolve(workspace, "mcptools");
-  const checker = check === "off"
-    ? undefined
-    : parts.use(new CodeChecker({ kernel, mcptools, log }));
+  const durably = session && lasting && state && journal &&
+    { id: session.id, gateway: lasting, state, left, journal };
+  const checker = checkerOf(parts, options, { kernel, workspace });
   if (tools.runner.registry.names.length > 0) checker?.warm();
-  return { workspace, kernel, tools, packages, checker };
+  return { workspace, kernel, tools, packages, checker, durably };
+}
+
+/** Attaches to the kernel of a durable session, and starts the tool server that serves it from here on. */
+export async function attachParts(
+  parts: AsyncDisposableStack,
+  options: CodeExecutorOptions,
+  record: SessionRecord,
+): Promise<RunningParts> {
+  const { workspace, id } = record;
+  const { log = silentLogger } = options;
+  const python = await findPython({ ...options, workspace });
+  const { packages } = await openPackages(options, workspace, python);
+  const left = { is: false };
+  const launcher = await SupervisedLauncher.attach(record, log);
+  try {
+    if (launcher.status.tookOver) {
+      log.warn(`Another program was attached to session ${id}; it has been detached`);
+    }
+    const kept = keptState(record, launcher.status);
+    const { shell } = kept;
+    if (shellGuard(options) !== shell) throw otherShell(id, shell);
+    const { toolToken: kernelToken } = kept;
+    const journal = await openJournal(parts, { id, left, log });
+    const tools = parts.use(
+      await ToolServer.start({ ...options, workspace, kernelPort: false, journal, kernelToken }),
+    );
+    // Nobody decides on calls before somebody follows the execution that makes them.
+    const { promise: isFollowed, resolve: follow } = Promise.withResolvers<void>();
+    const gateway = parts.use(
+      await KernelGateway.attach(
+        {
+          ...options,
+          kernelDoor: async (stream) => {
+            await Promise.race([isFollowed, stream.closed]);
+            await tools.serveKernel(stream);
+          },
+        },
+        launcher,
+        kept.gateway,
+      ),
+    );
+    leaveWith(gateway, journal);
+    const state = new SessionState(gateway, kept);
+    let found: FoundRun | undefined;
+    const { execution } = kept;
+    const kernel = parts.use(
+      await KernelHost.start({
+        ...options,
+        ...kernelOptions(options, workspace, { tools, state }),
+        restoreWorkingDir: kept.restoreWorkingDir,
+        gateway,
+        endGateway: () => gateway[Symbol.asyncDispose](),
+        shell,
+        found: {
+          kernel: kept.kernel,
+          execution: execution && {
+            id: execution.id,
+            find: (host, kernel) => {
+              const inputs = new CodeInputs(execution.code, (question) => {
+                tools.runner.questionEnded(question);
+              });
+              found = foundRun(host, { ...execution, inputs });
+              return found.run.find(kernel);
+            },
+          },
+        },
+      }),
+    );
+    const checker = checkerOf(parts, options, { kernel, workspace });
+    const durably = { id, gateway, state, left, journal, found, follow };
+    return { workspace, kernel, tools, packages, checker, durably };
+  } catch (error) {
+    left.is = true; // the session is still there for another attempt
+    await launcher.leave();
+    throw error;
+  }
+}
+
+/** Opens the journal of a session's calls. Where the session ends, its folder goes with it. */
+async function openJournal(
+  parts: AsyncDisposableStack,
+  { id, left, log = silentLogger }: {
+    readonly id: string;
+    readonly left: { readonly is: boolean };
+    readonly log: Logger | undefined;
+  },
+): Promise<CallJournal> {
+  parts.defer(async () => {
+    if (!left.is) await removeEnded(id);
+  });
+  return parts.use(await CallJournal.open(folderOf(id), log));
+}
+
+/** Without its gateway, a host can say nothing of the session's calls any more: the next one can. */
+function leaveWith({ exited }: KernelGateway, journal: CallJournal): void {
+  exited.then(() => journal.leave());
+}
+
+function foundRun(
+  host: KernelHost,
+  { id, code, ended, inputs }: NonNullable<KeptState["execution"]> & {
+    readonly inputs: CodeInputs;
+  },
+): FoundRun {
+  const run: Run<RunEvent> = host.prepare(code, {
+    id,
+    chunks: true,
+    onInput: (request) => inputs.take(request, run),
+  });
+  return { run, code, ended, inputs };
+}
+
+function kernelOptions(
+  { imagesDir = "images", spareKernel }: CodeExecutorOptions,
+  workspace: string,
+  { tools, state }: { readonly tools: ToolServer; readonly state: SessionState | undefined },
+) {
+  return {
+    imagesDir: resolve(workspace, imagesDir),
+    workingDir: workspace,
+    // Another host would not know of a second one.
+    spareKernel: state === undefined ? spareKernel : false,
+    toolToken: () => {
+      const toolToken = tools.renewKernelToken();
+      state?.keep({ toolToken });
+      return toolToken;
+    },
+    onKernel: state && ((kernel: KernelReference) => state.keep({ kernel })),
+  };
+}
+
+function checkerOf(
+  parts: AsyncDisposableStack,
+  { check = "block", log = silentLogger }: CodeExecutorOptions,
+  { kernel, workspace }: { readonly kernel: KernelHost; readonly workspace: string },
+): CodeChecker | undefined {
+  if (check === "off") return undefined;
+  return parts.use(new CodeChecker({ kernel, mcptools: resolve(workspace, "mcptools"), log }));
+}
+
+function otherShell(id: string, shell: ShellGuard): ConfigError {
+  const how = shell === "none" ? "without approval of shell commands" : `with "${shell}" for them`;
+  return new ConfigError(
+    `Cannot attach to session ${id}: it was started ${how}, which cannot be changed while it runs; ` +
+      "attach with the same approval of shell commands",
+  );
 }
 
 /** The packages that code can import, and the folder that further ones are installed into. */

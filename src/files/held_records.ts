@@ -6,10 +6,51 @@
  */
 import { join } from "node:path";
 
+/** A file that this process has locked. Disposing removes what it stands for. */
+export interface Held extends AsyncDisposable {
+  /** Its path. */
+  readonly lock: string;
+  /** Leaves it to another process, which has put a locked file of its own in its place. */
+  leave(): void;
+}
+
+/** Takes what lives as long as something else. */
+export interface Belongings {
+  /** Takes something. */
+  use(held: Held): unknown;
+}
+
+/** What of this process another one will take over, as long as that has not. */
+export class HeldTogether implements Belongings, AsyncDisposable {
+  readonly #held: Held[] = [];
+  #left = false;
+
+  /** Takes something. */
+  use(held: Held): void {
+    this.#held.push(held);
+  }
+
+  /** The files that the other process has to lock. */
+  get locks(): string[] {
+    return this.#held.map(({ lock }) => lock);
+  }
+
+  /** The other process has them. */
+  leave(): void {
+    this.#left = true;
+    for (const held of this.#held) held.leave();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#left) return;
+    for (const held of this.#held.toReversed()) await held[Symbol.asyncDispose]();
+  }
+}
+
 const RECORD = ".json";
 
 /** Writes a record for this process, readable by its user alone. Disposing removes it. */
-export async function holdRecord(folder: string, record: unknown): Promise<AsyncDisposable> {
+export async function holdRecord(folder: string, record: unknown): Promise<Held> {
   const fresh = join(folder, crypto.randomUUID());
   await using parts = new AsyncDisposableStack();
   const file = await Deno.open(fresh, { createNew: true, write: true, mode: 0o600 });
@@ -19,7 +60,12 @@ export async function holdRecord(folder: string, record: unknown): Promise<Async
   await file.lock(true);
   await Deno.writeTextFile(fresh, JSON.stringify(record));
   await Deno.rename(fresh, fresh + RECORD); // nobody ever sees it unlocked, or in part
-  return parts.move();
+  const held = parts.move();
+  return {
+    lock: fresh + RECORD,
+    leave: () => file.close(),
+    [Symbol.asyncDispose]: () => held.disposeAsync(),
+  };
 }
 
 /** Gives the text of each record whose process lives. What others have left is removed. */

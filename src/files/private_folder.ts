@@ -3,6 +3,7 @@ import { ConfigError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { isGranted, mayRead } from "../base/permission.ts";
 import { PathTrust } from "../process/trusted_path.ts";
+import type { Held } from "./held_records.ts";
 import { emptyFolder } from "./remove_tree.ts";
 import { cacheFolder } from "./user_folders.ts";
 
@@ -101,7 +102,7 @@ interface HeldFolderOptions {
  * A new folder, readable by nobody else. Disposing removes it; when this process dies before, the next
  * one that makes a folder beside it does.
  */
-export class HeldFolder implements AsyncDisposable {
+export class HeldFolder implements Held {
   /** The folder, without symbolic links in its path. */
   readonly path: string;
   readonly #lock: Disposable;
@@ -118,6 +119,16 @@ export class HeldFolder implements AsyncDisposable {
     const folder = new HeldFolder(path, await lockFolder(path));
     await removeAbandoned(path, log);
     return folder;
+  }
+
+  /** The file that this process has locked. */
+  get lock(): string {
+    return `${this.path}/${LOCK}`;
+  }
+
+  /** Leaves the folder to another process. */
+  leave(): void {
+    this.#lock[Symbol.dispose]();
   }
 
   /** Removes the folder, whatever was done to it. */

@@ -6,7 +6,7 @@ import {
 } from "../base/errors.ts";
 import { abortable, anySignal, settledWithin } from "../base/signals.ts";
 import type { ArtifactFolder } from "../files/artifact_folder.ts";
-import type { JsonObject, KernelRequest } from "./jupyter.ts";
+import { type JsonObject, KernelRequest, type RequestListeners } from "./jupyter.ts";
 import type { Kernel } from "./kernel.ts";
 import { OutputCollector } from "./output_collector.ts";
 import type { ExecutionResult } from "./outputs.ts";
@@ -119,6 +119,12 @@ export class Execution implements AsyncIterable<OutputChunk> {
 
 /** What a {@linkcode Run} is made of. */
 interface RunParts extends ExecuteOptions {
+  /**
+   * The id of its request, by which another host finds it.
+   *
+   * @default {undefined} one is made
+   */
+  readonly id?: string;
   readonly code: string;
   readonly maxOutputBytes: number;
   readonly images: ArtifactFolder;
@@ -153,6 +159,8 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   readonly result: Promise<ExecutionResult>;
   /** Whether the kernel's variables survived, known at its end. */
   readonly state: Promise<KernelState>;
+  /** The id of its request. */
+  readonly id: string;
   /** Aborts when it is cancelled. */
   readonly signal: AbortSignal;
   /** What iterating yields, as far as there is room for it. */
@@ -163,6 +171,8 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   readonly #outcome = Promise.withResolvers<Outcome>();
   readonly #interrupts: Promise<void>[] = [];
   #running: Running | undefined;
+  #found: KernelRequest | undefined;
+  readonly #sent = Promise.withResolvers<KernelRequest>();
   /** What the code asked last. */
   #question: InputRequest | undefined;
   #ended = false;
@@ -170,6 +180,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   constructor(parts: RunParts) {
     const { maxOutputBytes, images, spill, chunks = true } = parts;
     this.#parts = parts;
+    this.id = parts.id ?? crypto.randomUUID();
     this.signal = anySignal(parts.signal, this.#cancel.signal, parts.closed);
     this.events = new ChunkQueue(Math.max(MAX_UNREAD, maxOutputBytes));
     this.#collector = new OutputCollector({
@@ -230,7 +241,7 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     const { code, storeHistory = false, onInput } = this.#parts;
     const collector = this.#collector;
     try {
-      const request = kernel.request(
+      const request = this.#found ?? kernel.request(
         {
           type: "execute_request",
           silent: false,
@@ -238,12 +249,11 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
           code,
           storeHistory,
         },
-        {
-          onOutput: (message) => collector.add(message),
-          onInput: onInput && ((content) => onInput(this.#ask(content, kernel))),
-        },
+        this.#listeners(() => kernel),
+        this.id,
       );
       this.#running = { kernel, request };
+      this.#sent.resolve(request);
       const reply = await abortable(request.done, cancelled);
       collector.addPayload(reply.payload);
       const state = this.#interrupts.length === 0 ? "kept" : await this.#settle(this.#running);
@@ -261,6 +271,33 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
     } finally {
       this.#question?.withdraw("The code has ended");
     }
+  }
+
+  /**
+   * The request of an execution that another host has begun, which {@linkcode runIn} waits for in place
+   * of sending one. `kernel` is only there once the request has been found.
+   */
+  find(kernel: () => Kernel): KernelRequest {
+    return this.#found = new KernelRequest(this.#listeners(kernel));
+  }
+
+  /** Resolves when the kernel has begun with it, or it has ended. */
+  async begun(): Promise<void> {
+    const begun = this.#sent.promise.then((request) => request.begun);
+    await Promise.race([begun, this.#outcome.promise]);
+  }
+
+  #listeners(kernel: () => Kernel): RequestListeners {
+    const { onInput } = this.#parts;
+    return {
+      onOutput: (message) => this.#collector.add(message),
+      onInput: onInput && ((content) => onInput(this.#ask(content, kernel))),
+    };
+  }
+
+  /** Whether it has ended. */
+  get isOver(): boolean {
+    return this.#ended;
   }
 
   /** Says how it ended. The first time counts. */
@@ -284,10 +321,10 @@ export class Run<Extra = never> implements AsyncIterable<OutputChunk | Extra> {
   }
 
   /** What the code asks now: it waits for one answer at a time. */
-  #ask(content: JsonObject, kernel: Kernel): InputRequest {
+  #ask(content: JsonObject, kernel: () => Kernel): InputRequest {
     this.#question?.withdraw("The code asked again");
     const question = inputQuestion(content);
-    return this.#question = new InputRequest(question, (value) => kernel.reply(value));
+    return this.#question = new InputRequest(question, (value) => kernel().reply(value));
   }
 
   /**

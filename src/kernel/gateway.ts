@@ -8,7 +8,8 @@ import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
 import { LinkPort } from "../link/link.ts";
-import type { ManagedProcess } from "../process/managed_process.ts";
+import { HeldTogether } from "../files/held_records.ts";
+import { namedProgram } from "../process/program.ts";
 import {
   type EffectiveLimits,
   effectiveLimits,
@@ -25,9 +26,17 @@ import {
 import type { SelfTestReport } from "../sandbox/selftest.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import type { CheckerProcess } from "./gateway_connection.ts";
-import { launch, type Launched, untilReady, untilUp } from "./launch.ts";
+import {
+  launch,
+  type Launched,
+  type LauncherProcess,
+  linkTo,
+  untilReady,
+  untilUp,
+} from "./launch.ts";
 import { locatePython, type PythonFiles } from "./python_files.ts";
 import { KERNEL_FOLDERS, SessionFolder } from "./session_folder.ts";
+import { type SessionAddress, startSupervisor, SupervisedLauncher } from "./supervisor.ts";
 
 const DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin";
 
@@ -67,21 +76,25 @@ export class KernelGateway implements AsyncDisposable {
   readonly exited: Promise<ProcessEvidence>;
 
   readonly #parts: AsyncDisposableStack;
-  readonly #process: ManagedProcess;
+  readonly #process: LauncherProcess;
   readonly #checker: () => CheckerProcess | undefined;
+  readonly #lasting:
+    | { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts }
+    | undefined;
   #disposing: Promise<void> | undefined;
 
   private constructor(parts: AsyncDisposableStack, running: Running) {
     this.#parts = parts;
     this.url = new URL(`http://127.0.0.1:${running.port.number}/`);
     this.token = running.token;
-    this.sessionDir = running.folder.session;
+    this.sessionDir = running.sessionDir;
     this.sandboxed = running.sandboxed;
     this.kernelsApart = running.kernelsApart;
     this.limits = running.limits;
     this.exited = running.exited;
     this.#process = running.process;
     this.#checker = running.checker;
+    this.#lasting = running.lasting;
   }
 
   /** The last part of what the gateway and its kernels wrote to stderr. */
@@ -103,13 +116,40 @@ export class KernelGateway implements AsyncDisposable {
    */
   static async start(options: KernelGatewayOptions): Promise<KernelGateway> {
     requirePositive(options, ["startTimeoutMs"]);
+    return await KernelGateway.#open(options, (parts, start) => startIn(parts, start));
+  }
+
+  /** @internal Starts one that outlives this process. */
+  static async startLasting(
+    options: KernelGatewayOptions,
+    session: LastingSession,
+  ): Promise<KernelGateway> {
+    return await KernelGateway.#open(options, (parts, start) => startIn(parts, start, session));
+  }
+
+  /** @internal Attaches to one that another process has started. */
+  static async attach(
+    options: AttachOptions,
+    launcher: SupervisedLauncher,
+    facts: LastingFacts,
+  ): Promise<KernelGateway> {
+    return await KernelGateway.#open(
+      options,
+      (parts, start) => attachIn(parts, { ...start, launcher, facts }),
+    );
+  }
+
+  static async #open<Options extends AttachOptions>(
+    options: Options,
+    open: (parts: AsyncDisposableStack, start: Start<Options>) => Promise<Running>,
+  ): Promise<KernelGateway> {
     const { startTimeoutMs = 60_000, signal } = options;
     const timeout = AbortSignal.timeout(startTimeoutMs);
     const deadline = anySignal(timeout, signal);
     await using parts = new AsyncDisposableStack();
     const state: { launched?: Launched } = {};
     try {
-      const running = await startIn(parts, { options, deadline, state });
+      const running = await open(parts, { options, deadline, state });
       return new KernelGateway(parts.move(), running);
     } catch (error) {
       if (error !== timeout.reason || !timeout.aborted) throw error;
@@ -127,6 +167,17 @@ export class KernelGateway implements AsyncDisposable {
     return this.#checker();
   }
 
+  /** @internal Says what the next host has to know; only one that lasts can. */
+  keep(kept: Readonly<Record<string, unknown>>): void {
+    this.#lasting?.launcher.keep({ ...kept, gateway: this.#lasting.facts });
+  }
+
+  /** @internal Leaves one that lasts to another host. */
+  async leave(): Promise<void> {
+    await this.#lasting?.launcher.leave();
+    await this[Symbol.asyncDispose]();
+  }
+
   /** Ends the gateway, its kernels and all they started, and removes the session's folder. */
   async [Symbol.asyncDispose](): Promise<void> {
     using _stage = stage("end the gateway");
@@ -134,9 +185,35 @@ export class KernelGateway implements AsyncDisposable {
   }
 }
 
+/** Where a session that outlives its host has its state. */
+export interface LastingSession extends Omit<SessionAddress, "socket"> {
+  /** Its folder. It exists, and only the host sees it. */
+  readonly folder: string;
+  /** How long it lasts without a host, in milliseconds. */
+  readonly idleMs: number;
+  /** How long it lasts at all. */
+  readonly maxMs: number;
+  /** Called with its address, before it can be found there. */
+  readonly onSocket: (address: SessionAddress) => Promise<void>;
+}
+
+/** What another host has to know of a gateway. */
+export interface LastingFacts {
+  readonly token: string;
+  readonly sessionDir: string;
+  readonly stubs: string;
+  readonly hasChecker: boolean;
+  readonly sandboxed: boolean;
+  readonly kernelsApart: boolean;
+  readonly limits: EffectiveLimits;
+}
+
+/** Options of a gateway that runs already. */
+type AttachOptions = Pick<KernelGatewayOptions, "kernelDoor" | "startTimeoutMs" | "signal" | "log">;
+
 /** What a start works with. */
-interface Start {
-  readonly options: KernelGatewayOptions;
+interface Start<Options = KernelGatewayOptions> {
+  readonly options: Options;
   readonly deadline: AbortSignal;
   /** What is known of the process so far. */
   readonly state: { launched?: Launched };
@@ -146,20 +223,49 @@ interface Start {
 interface Running {
   readonly port: LinkPort;
   readonly token: string;
-  readonly folder: SessionFolder;
+  readonly sessionDir: string;
   readonly sandboxed: boolean;
   readonly kernelsApart: boolean;
   readonly limits: EffectiveLimits;
-  readonly process: ManagedProcess;
+  readonly process: LauncherProcess;
   readonly exited: Promise<ProcessEvidence>;
   readonly checker: () => CheckerProcess | undefined;
+  readonly lasting?: { readonly launcher: SupervisedLauncher; readonly facts: LastingFacts };
 }
 
-async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Running> {
+/** Opens the link to a gateway that runs. */
+async function attachIn(
+  parts: AsyncDisposableStack,
+  { options, deadline, state, launcher, facts }: Start<AttachOptions> & {
+    readonly launcher: SupervisedLauncher;
+    readonly facts: LastingFacts;
+  },
+): Promise<Running> {
+  const launched = linkTo(parts, launcher, options.kernelDoor);
+  state.launched = launched;
+  await untilReady(launched, facts.sandboxed, deadline);
+  const port = parts.use(LinkPort.open(launched.link));
+  return {
+    ...facts,
+    port,
+    process: launcher,
+    exited: launched.exited,
+    checker: () => openChecker(launched, facts),
+    lasting: { launcher, facts },
+  };
+}
+
+async function startIn(
+  parts: AsyncDisposableStack,
+  start: Start,
+  session?: LastingSession,
+): Promise<Running> {
   const { options, deadline, state } = start;
   const { sandbox = true, packages = [], log = silentLogger } = options;
   const limits = effectiveLimits(options.limits, { sandboxed: sandbox !== false });
-  const folder = parts.use(await SessionFolder.create(log));
+  const held = parts.use(new HeldTogether());
+  const folder = await SessionFolder.create(log);
+  held.use(folder);
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, deadline);
@@ -195,8 +301,8 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
         log,
         signal: deadline,
         path,
-        belongings: parts,
-        waits: true,
+        belongings: held,
+        waits: session === undefined, // else the supervisor waits
       },
     );
   }
@@ -204,11 +310,23 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const command = commandOf(python);
   deadline.throwIfAborted();
   const { kernelDoor } = options;
-  const grouped = parts.use(new LimitedTogether()); // it ends after what is in it
-  const launched = launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log });
+  const grouped = new LimitedTogether();
+  if (session === undefined) parts.use(grouped); // it ends after what is in it
+  const launcher = session === undefined ? undefined : await launchLasting(session, {
+    command: prepared === undefined ? command : [prepared.command, ...prepared.args],
+    env: prepared?.env ?? { LANG: "C.UTF-8" },
+    python: python.executable,
+    folder,
+    held,
+    log,
+  });
+  const launched = launcher === undefined
+    ? launch(parts, { command, prepared, cwd: folder.session, kernelDoor, log })
+    : linkTo(parts, launcher, kernelDoor);
   state.launched = launched;
   grouped.take(launched.process.pid, limits, log);
   await abortable(grouped.taken, deadline);
+  launcher?.begin((await grouped.taken)?.folders ?? []);
   if (prepared?.waits) await beginSandbox(launched);
   const report = await untilReady(launched, prepared !== undefined, deadline);
   log.debug(`The launcher is up: ${JSON.stringify(report)}`);
@@ -220,14 +338,57 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
     gatewaySpec({
       ...{ options, python, folder, workspace, prepared, limits, token, path },
       kernelsApart: prepared !== undefined && hasLandlock(report),
+      durable: session !== undefined,
     }),
   );
   await untilUp(untilAnswers(port.number, token, deadline), launched, deadline);
   const { process, exited } = launched;
   const sandboxed = prepared !== undefined;
   const kernelsApart = sandboxed && (report.platform !== "linux" || hasLandlock(report));
-  const checker = () => openChecker(launched, folder, python);
-  return { port, token, folder, sandboxed, kernelsApart, limits, process, exited, checker };
+  const facts: LastingFacts = {
+    token,
+    sessionDir: folder.session,
+    stubs: folder.stubs,
+    hasChecker: python.checker !== undefined,
+    sandboxed,
+    kernelsApart,
+    limits,
+  };
+  const checker = () => openChecker(launched, facts);
+  const lasting = launcher === undefined ? undefined : { launcher, facts };
+  return { ...facts, port, process, exited, checker, lasting };
+}
+
+/** Has a supervisor start a launcher, and attaches to it. */
+async function launchLasting(
+  session: LastingSession,
+  { command, env, python, folder, held, log }: {
+    readonly command: readonly string[];
+    readonly env: Readonly<Record<string, string>>;
+    readonly python: string;
+    readonly folder: SessionFolder;
+    readonly held: HeldTogether;
+    readonly log: Logger;
+  },
+): Promise<SupervisedLauncher> {
+  const { id, secret, idleMs, maxMs } = session;
+  const address = { id, secret, socket: `${folder.hostPrivate}/socket` };
+  await session.onSocket(address);
+  await startSupervisor({
+    ...address,
+    python: namedProgram(python),
+    hostPrivate: folder.hostPrivate,
+    argv: command,
+    cwd: folder.session,
+    env,
+    idleMs,
+    maxMs,
+    locks: held.locks,
+    remove: [...held.locks.filter((lock) => !lock.startsWith(`${folder.root}/`)), folder.root],
+    folder: session.folder,
+  });
+  held.leave();
+  return await SupervisedLauncher.attach(address, log);
 }
 
 /** Has the sandbox start, now that all that it starts is limited together. */
@@ -239,10 +400,9 @@ async function beginSandbox({ process }: Launched): Promise<void> {
 /** Starts a type checker in the launcher's sandbox, with a folder for its stubs. */
 function openChecker(
   { link }: Launched,
-  { stubs }: SessionFolder,
-  { checker }: PythonFiles,
+  { stubs, hasChecker }: LastingFacts,
 ): CheckerProcess | undefined {
-  if (checker === undefined) return undefined;
+  if (!hasChecker) return undefined;
   const stream = link.startProgram("checker");
   return stream && { stream, stubs: Deno.makeTempDirSync({ dir: stubs }) };
 }
@@ -309,6 +469,8 @@ interface GatewayParts {
   readonly path: string;
   /** Whether kernels can be kept from tracing and signalling each other. */
   readonly kernelsApart: boolean;
+  /** Whether they outlive this process. */
+  readonly durable: boolean;
 }
 
 /** What the launcher is told to start. Only its stdin carries the token. */
@@ -342,6 +504,7 @@ function gatewaySpec(parts: GatewayParts): unknown {
       kernel_env: {
         ...env,
         ...(kernelToken === undefined ? {} : { IPYBOX_TOOL_TOKEN: kernelToken }),
+        ...(parts.durable ? { IPYBOX_TOOL_DURABLE: "1" } : {}),
         ...kernelEnv,
         PYTHONPATH: pythonPath.join(":"),
       },
@@ -351,6 +514,7 @@ function gatewaySpec(parts: GatewayParts): unknown {
       kernels_dir: folder.kernels,
       kernel_folders: KERNEL_FOLDERS,
       resource_dir: folder.launcher,
+      durable: parts.durable,
     },
   };
 }

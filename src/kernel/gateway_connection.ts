@@ -42,7 +42,7 @@ interface GatewayControl {
   /** Whether it ends with the connection, too. */
   readonly owned?: boolean;
   /** Starts a type checker beside its kernels. */
-  readonly openChecker?: () => CheckerProcess | undefined;
+  readonly openChecker?: (() => CheckerProcess | undefined) | undefined;
 }
 
 /** How long a gateway may take to answer whether it is still there. */
@@ -64,8 +64,7 @@ export class GatewayConnection implements AsyncDisposable {
     this.#client = directClient(address.url.hostname);
     this.#options = options;
     address.exited?.then((evidence) => {
-      const message = `The kernel gateway ended: ${describeExit(evidence)}`;
-      this.#end.abort(new KernelDiedError(message, evidence));
+      this.#end.abort(evidence instanceof KernelDiedError ? evidence : endOf(evidence));
     });
   }
 
@@ -209,4 +208,12 @@ function parsed(text: string): unknown {
 
 function kernelPath(id: string): string {
   return `api/kernels/${encodeURIComponent(id)}`;
+}
+
+function endOf(evidence: ProcessEvidence): KernelDiedError {
+  const isKnown = evidence.exitCode !== null || evidence.signal !== null;
+  const message = isKnown
+    ? `The kernel gateway ended: ${describeExit(evidence)}`
+    : "The connection to the kernel gateway has ended";
+  return new KernelDiedError(message, evidence);
 }

@@ -1,4 +1,4 @@
-import type { KernelState } from "../base/errors.ts";
+import { KernelDiedError, type KernelState } from "../base/errors.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
 import { messageOf } from "../base/message_of.ts";
@@ -13,8 +13,8 @@ import {
   type GatewayAddress,
   GatewayConnection,
 } from "./gateway_connection.ts";
-import type { JsonObject, RequestContent } from "./jupyter.ts";
-import { Kernel } from "./kernel.ts";
+import type { JsonObject, KernelRequest, RequestContent } from "./jupyter.ts";
+import { Kernel, type KernelReference } from "./kernel.ts";
 import {
   type CodeCompletions,
   codeCompletions,
@@ -29,6 +29,17 @@ import {
 export interface KernelHostOptions extends Omit<KernelClientOptions, "gateway"> {
   /** A gateway that runs, or how the host starts its own, and a fresh one when that has ended. */
   readonly gateway: GatewayAddress | KernelGatewayOptions;
+  /** Called with each kernel that is to be used, before code runs in it. */
+  readonly onKernel?: (kernel: KernelReference) => void;
+  /** A kernel that another host has started, with its last execution. It is used in place of a new one. */
+  readonly found?: {
+    readonly kernel: KernelReference;
+    readonly execution?: {
+      readonly id: string;
+      /** Makes the request that it is followed by. */
+      readonly find: (host: KernelHost, kernel: () => Kernel) => KernelRequest;
+    } | undefined;
+  };
 }
 
 /** What the host needs of a run, whatever events its reader gets. */
@@ -96,6 +107,8 @@ export class KernelHost implements AsyncDisposable {
   readonly #endings = new Set<Promise<void>>();
   #gateway: GatewayConnection | undefined;
   #state: State;
+  /** The start that looks for the kernel of a host before: where that died, an execution must tell. */
+  #attaching: Promise<Kernel> | undefined;
   #spare: Promise<Kernel> | undefined;
   #spareTimer: ReturnType<typeof setTimeout> | undefined;
   #disposing: Promise<void> | undefined;
@@ -106,7 +119,11 @@ export class KernelHost implements AsyncDisposable {
     this.#log = options.log ?? silentLogger;
     this.#images = new ArtifactFolder(imagesDir);
     this.#spill = spillDir === undefined ? this.#images : new ArtifactFolder(spillDir);
-    const start = this.#start(toolToken?.(), anySignal(signal, this.#closed.signal));
+    const starting = anySignal(signal, this.#closed.signal);
+    const start = options.found === undefined
+      ? this.#start(toolToken?.(), starting)
+      : this.#attach(options.found, starting);
+    if (options.found !== undefined) this.#attaching = start;
     this.#state = { is: "starting", start: this.#watch(start) };
   }
 
@@ -124,6 +141,8 @@ export class KernelHost implements AsyncDisposable {
       await host.#usable();
       return host;
     } catch (error) {
+      // Who attaches to a session hears of its loss by the execution that was lost.
+      if (options.found !== undefined && error instanceof KernelDiedError) return host;
       await host[Symbol.asyncDispose]();
       throw error;
     }
@@ -137,7 +156,7 @@ export class KernelHost implements AsyncDisposable {
   /** Makes an execution for {@linkcode run}. */
   prepare<Extra = never>(
     code: string,
-    options: ExecuteOptions & { readonly chunks?: boolean } = {},
+    options: ExecuteOptions & { readonly chunks?: boolean; readonly id?: string } = {},
   ): Run<Extra> {
     const { maxOutputBytes = 1024 ** 2, interruptGraceMs = INTERRUPT_GRACE_MS } = this.#options;
     return new Run<Extra>({
@@ -219,6 +238,22 @@ export class KernelHost implements AsyncDisposable {
     await (this.#disposing ??= this.#dispose());
   }
 
+  /** Aborts when the gateway has ended, or is no longer this host's; the reason is the error to report. */
+  get gatewayEnded(): AbortSignal | undefined {
+    return this.#gateway?.ended;
+  }
+
+  /** Leaves the kernel to another host. What is under way here ends with an `AbortError`. */
+  async leave(): Promise<void> {
+    const reason = new DOMException("The session was left to another host", "AbortError");
+    const { start } = this.#state;
+    this.#state = { is: "closed", reason };
+    const kernel = await start?.catch(() => undefined);
+    await kernel?.leave(reason);
+    this.#closed.abort(reason);
+    await (this.#disposing ??= Promise.resolve(this.#gateway?.[Symbol.asyncDispose]()));
+  }
+
   async #dispose(): Promise<void> {
     const reason = new DOMException("The kernel client was closed", "AbortError");
     const { start } = this.#state;
@@ -296,6 +331,7 @@ export class KernelHost implements AsyncDisposable {
 
   #watch(start: Promise<Kernel>): Promise<Kernel> {
     start.then((kernel) => {
+      this.#options.onKernel?.(kernel.reference);
       onDeath(kernel, (lifeMs) => this.#died(start, kernel.ended.reason, lifeMs));
       this.#ready(start);
     }, (error) => this.#failed(start, error));
@@ -311,6 +347,10 @@ export class KernelHost implements AsyncDisposable {
   #failed(start: Promise<Kernel>, reason: unknown): void {
     const state = this.#state;
     if (state.start !== start) return;
+    if (start === this.#attaching && reason instanceof KernelDiedError) {
+      this.#state = { is: "lost", reason, told: false, start: undefined };
+      return;
+    }
     if (state.is === "lost") this.#state = { ...state, start: undefined };
     else this.#state = { is: "lost", reason, told: true, start: undefined };
   }
@@ -389,6 +429,28 @@ export class KernelHost implements AsyncDisposable {
     }
   }
 
+  /** The kernel of a host before. */
+  async #attach(
+    { kernel: reference, execution }: NonNullable<KernelHostOptions["found"]>,
+    signal: AbortSignal,
+  ): Promise<Kernel> {
+    const attached: Kernel[] = [];
+    const running = () => {
+      const [kernel] = attached;
+      if (kernel === undefined) throw new Error("The kernel is not attached yet");
+      return kernel;
+    };
+    const gateway = await this.#openGateway(signal);
+    const { startTimeoutMs = 60_000 } = this.#options;
+    const found = execution && { id: execution.id, request: execution.find(this, running) };
+    const kernel = await Kernel.attach(reference, { gateway, log: this.#log }, {
+      signal: anySignal(signal, AbortSignal.timeout(startTimeoutMs)),
+      execution: found,
+    });
+    attached.push(kernel);
+    return kernel;
+  }
+
   async #start(toolToken: string | undefined, signal: AbortSignal): Promise<Kernel> {
     return await this.#startAt(await this.#openGateway(signal), { signal, toolToken });
   }
@@ -407,7 +469,10 @@ export class KernelHost implements AsyncDisposable {
   async #openGateway(signal: AbortSignal): Promise<GatewayConnection> {
     const { gateway, endGateway } = this.#options;
     if ("url" in gateway) {
-      return this.#gateway ??= new GatewayConnection(gateway, { end: endGateway });
+      const openChecker = gateway instanceof KernelGateway
+        ? () => gateway.openChecker()
+        : undefined;
+      return this.#gateway ??= new GatewayConnection(gateway, { end: endGateway, openChecker });
     }
     const old = this.#gateway;
     if (old !== undefined && !this.#needsGateway) return old;

@@ -65,8 +65,10 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 export function encodeRequest(
   request: RequestContent,
   session: string,
+  id?: string,
 ): { id: string; data: string | ArrayBuffer } {
   const message = messageOf(request, session);
+  if (id !== undefined) message.header.msg_id = id;
   return { id: message.header.msg_id, data: serialize(message, KERNEL_PROTOCOL) };
 }
 

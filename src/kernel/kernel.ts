@@ -34,6 +34,14 @@ export interface KernelOptions {
   readonly log: Logger;
 }
 
+/** A kernel that another host has started. */
+export interface KernelReference {
+  /** Its id at its gateway. */
+  readonly id: string;
+  /** The session of its requests. */
+  readonly session: string;
+}
+
 /** How often a kernel is started that ends as it starts. */
 const MAX_ATTEMPTS = 3;
 
@@ -58,8 +66,8 @@ const BEGIN_TIMEOUT_MS = 5000;
 /** One running IPython kernel, set up and reachable. Disposing it ends the kernel. */
 export class Kernel implements AsyncDisposable {
   readonly #id: string;
-  readonly #options: KernelOptions;
-  readonly #session: string = crypto.randomUUID();
+  readonly #options: Pick<KernelOptions, "gateway" | "log">;
+  readonly #session: string;
   /** Of requests about code being typed: what that writes, be it later, belongs to no execution. */
   readonly #asideSession: string = crypto.randomUUID();
   readonly #requests = new Map<string, KernelRequest>();
@@ -69,8 +77,12 @@ export class Kernel implements AsyncDisposable {
   #asking = false;
   #socket: KernelSocket | undefined;
 
-  private constructor(id: string, options: KernelOptions) {
+  private constructor(
+    { id, session }: KernelReference,
+    options: Pick<KernelOptions, "gateway" | "log">,
+  ) {
     this.#id = id;
+    this.#session = session;
     this.#options = options;
     this.#stderrBefore = options.gateway.address.stderrTail ?? "";
     const { ended } = options.gateway; // and with it each of its kernels
@@ -116,13 +128,64 @@ export class Kernel implements AsyncDisposable {
   static async #startOnce(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
     using _stage = stage("start the kernel");
     await using stack = new AsyncDisposableStack();
-    const kernel = stack.use(new Kernel(await createKernel(options, signal), options));
+    const id = await createKernel(options, signal);
+    const kernel = stack.use(new Kernel({ id, session: crypto.randomUUID() }, options));
     const ready = anySignal(signal, kernel.ended);
     await kernel.#connect(ready);
-    await abortable(kernel.#setUp(), ready);
+    await abortable(kernel.#setUp(options.bootstrap), ready);
     options.log.debug(`kernel ${kernel.#id} is ready`);
     stack.move();
     return kernel;
+  }
+
+  /**
+   * Attaches to a kernel that another host has started. `execution` is its last one, whose messages come
+   * again from the first.
+   */
+  static async attach(
+    reference: KernelReference,
+    options: Pick<KernelOptions, "gateway" | "log">,
+    { signal, execution }: { readonly signal: AbortSignal; readonly execution?: FoundExecution },
+  ): Promise<Kernel> {
+    const { gateway } = options;
+    if (!await gateway.knowsKernel(reference.id, signal)) throw diedAlone(gateway);
+    const kernel = new Kernel(reference, options);
+    if (execution !== undefined) kernel.#requests.set(execution.id, execution.request);
+    try {
+      await kernel.#connect(anySignal(signal, kernel.ended));
+    } catch (error) {
+      // Its gateway may not have noticed yet.
+      const reason = error instanceof UnansweredError ? diedAlone(gateway, error) : error;
+      kernel.abandon(reason);
+      throw reason;
+    }
+    if (execution !== undefined) kernel.#follow(execution.request);
+    return kernel;
+  }
+
+  /** What another host needs to attach to it. */
+  get reference(): KernelReference {
+    return { id: this.#id, session: this.#session };
+  }
+
+  /** Leaves it to another host: nothing of it is told any more. */
+  async leave(reason: unknown): Promise<void> {
+    this.abandon(reason);
+    await this.#socket?.[Symbol.asyncDispose]();
+  }
+
+  /** Ends a request that reached no kernel, or whose end was lost: what follows it is answered. */
+  #follow(request: KernelRequest): void {
+    const forget = () => {
+      for (const [id, known] of this.#requests) if (known === request) this.#requests.delete(id);
+    };
+    request.done.then(forget, forget);
+    // Its reply comes after that of the execution, as its idle state does: they are on two channels.
+    this.request({ type: "kernel_info_request" }).done.then(() => {
+      const message =
+        "The end of the execution was lost while no program was attached; variables are kept";
+      request.fail(new Error(message));
+    }, () => {}); // the kernel has ended, of which the request hears
   }
 
   /** The gateway that it runs at. */
@@ -136,9 +199,14 @@ export class Kernel implements AsyncDisposable {
   }
 
   /** Sends a request. */
-  request(content: RequestContent, listeners: RequestListeners = {}): KernelRequest {
+  request(
+    content: RequestContent,
+    listeners: RequestListeners = {},
+    knownId?: string,
+  ): KernelRequest {
     const aside = content.type === "complete_request" || content.type === "is_complete_request";
-    const { id, data } = encodeRequest(content, aside ? this.#asideSession : this.#session);
+    const session = aside ? this.#asideSession : this.#session;
+    const { id, data } = encodeRequest(content, session, knownId);
     const request = new KernelRequest(listeners);
     if (this.ended.aborted) {
       request.fail(this.ended.reason);
@@ -258,13 +326,13 @@ export class Kernel implements AsyncDisposable {
     this.#socket.closed.then((reason) => this.#lost(reason));
   }
 
-  async #setUp(): Promise<void> {
+  async #setUp(bootstrap: BootstrapConfig): Promise<void> {
     // The first request may be lost, as the gateway's subscription to iopub takes its time.
     for (;;) {
       const { done } = this.request({ type: "kernel_info_request" });
       if (await settledWithin(done, HANDSHAKE_RETRY_MS)) break;
     }
-    await this.#runSilently(bootstrapCode(this.#options.bootstrap), "Cannot set up the kernel");
+    await this.#runSilently(bootstrapCode(bootstrap), "Cannot set up the kernel");
   }
 
   /** Runs code of ours. */
@@ -374,6 +442,13 @@ export class Kernel implements AsyncDisposable {
   }
 }
 
+/** An execution that another host has begun, whose messages are to come. */
+export interface FoundExecution {
+  /** The id of its request. */
+  readonly id: string;
+  readonly request: KernelRequest;
+}
+
 /** Has the kernel run code of ours, which leaves no trace in the session. */
 function silently(code: string, expressions: Readonly<Record<string, string>> = {}) {
   return {
@@ -392,6 +467,17 @@ function startError(
   cause?: unknown,
 ): KernelStartError {
   return new KernelStartError(message, { exitCode: null, signal: null, stderrTail }, { cause });
+}
+
+/** The error of a kernel whose end no host has seen. */
+function diedAlone(
+  { address: { stderrTail = "" } }: GatewayConnection,
+  cause?: unknown,
+): KernelDiedError {
+  const message = "The kernel died while no program was attached, and its variables are lost";
+  return new KernelDiedError(message, { exitCode: null, signal: null, stderrTail }, undefined, {
+    cause,
+  });
 }
 
 /** Why a kernel could not be started: the end of the gateway explains a failed request better. */
@@ -420,7 +506,7 @@ async function createKernel(options: KernelOptions, signal: AbortSignal): Promis
  * rejects, but says whether the gateway did.
  */
 async function deleteKernel(
-  { gateway, log }: KernelOptions,
+  { gateway, log }: Pick<KernelOptions, "gateway" | "log">,
   id: string | Promise<string>,
   giveUp: AbortController = new AbortController(),
 ): Promise<boolean> {

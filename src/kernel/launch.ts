@@ -6,6 +6,7 @@
 import { abortable, settledWithin } from "../base/signals.ts";
 import {
   GatewayStartError,
+  type KernelDiedError,
   type ProcessEvidence,
   SandboxUnavailableError,
 } from "../base/errors.ts";
@@ -21,9 +22,16 @@ import { type PreparedSandbox, sandboxFix } from "../sandbox/sandbox.ts";
 import { type SelfTestReport, selfTestSchema } from "../sandbox/selftest.ts";
 import type { KernelDoorTarget } from "./gateway.ts";
 
+/** The process of a launcher, whether this process or a supervisor has started it. */
+export interface LauncherProcess
+  extends Pick<ManagedProcess, "pid" | "pipes" | "stderrTail" | "stop"> {
+  /** What its supervisor says of its end, or of who else has it now. */
+  readonly ending?: KernelDiedError | undefined;
+}
+
 /** A launcher that runs, and the link to it. */
 export interface Launched {
-  readonly process: ManagedProcess;
+  readonly process: LauncherProcess;
   readonly link: Link;
   /** How it ended, and with it what it had started. Never rejects. */
   readonly exited: Promise<ProcessEvidence>;
@@ -54,12 +62,21 @@ export function launch(parts: AsyncDisposableStack, options: LaunchOptions): Lau
     env: prepared?.env ?? { LANG: "C.UTF-8" },
     onStderr: (line) => log.debug(`gateway: ${line}`),
   });
+  return linkTo(parts, process, kernelDoor);
+}
+
+/** Opens the link to a launcher, which ends with `parts`. */
+export function linkTo(
+  parts: AsyncDisposableStack,
+  process: LauncherProcess,
+  kernelDoor: KernelDoorTarget | undefined,
+): Launched {
   const link = Link.open({
     pipes: process.pipes,
     ...(kernelDoor === undefined ? {} : { accept: leadTo(kernelDoor) }),
   });
   parts.use(link);
-  parts.use(process); // ends before the link does, whose last frames are still read
+  parts.defer(async () => void await process.stop()); // before the link ends, whose last frames are still read
   return { process, link, exited: evidence(process, link) };
 }
 
@@ -69,7 +86,7 @@ function leadTo(target: KernelDoorTarget): (stream: ByteStream) => Promise<void>
 }
 
 /** How the gateway ended, from the launcher if it could still say so. */
-async function evidence(process: ManagedProcess, link: Link): Promise<ProcessEvidence> {
+async function evidence(process: LauncherProcess, link: Link): Promise<ProcessEvidence> {
   let broken = "";
   try {
     await link.closed;
@@ -78,7 +95,7 @@ async function evidence(process: ManagedProcess, link: Link): Promise<ProcessEvi
   }
   const own = await process.stop(); // without a link nothing can be done with it
   const exit = await link.exit ?? own;
-  return { ...exit, stderrTail: process.stderrTail + broken };
+  return process.ending ?? { ...exit, stderrTail: process.stderrTail + broken };
 }
 
 /** Waits for the launcher's report on what it can reach. */

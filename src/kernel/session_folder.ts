@@ -2,13 +2,14 @@ import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
 import { asset, assetTree } from "../assets/mod.ts";
 import type { Logger } from "../base/log.ts";
+import type { Held } from "../files/held_records.ts";
 import { HeldFolder } from "../files/private_folder.ts";
 
 /**
  * The folders of one gateway, readable by nobody else, outside the workspace. Disposing removes
  * them.
  */
-export class SessionFolder implements AsyncDisposable {
+export class SessionFolder implements Held {
   /** What kernels see and write. */
   readonly session: string;
   /** Our programs in it, which must not be changed. */
@@ -72,6 +73,16 @@ export class SessionFolder implements AsyncDisposable {
       JUPYTER_DATA_DIR: `${this.session}/jupyter/data`,
       JUPYTER_RUNTIME_DIR: `${this.session}/jupyter/runtime`,
     };
+  }
+
+  /** The file that this process has locked. */
+  get lock(): string {
+    return this.#held.lock;
+  }
+
+  /** Leaves the folders to another process. */
+  leave(): void {
+    this.#held.leave();
   }
 
   /** Removes the folders, whatever was done to them. */

@@ -24,6 +24,23 @@ export const FrameType = {
   START: 6,
   /** What the launcher started has ended (JSON). */
   EXIT: 7,
+  // Between the host and the supervisor of a durable session; 8 and 9 are the supervisor's to the launcher.
+  /** Where the session stands (JSON), the first words of the supervisor. */
+  GREETING: 10,
+  /** Who wants what (JSON), the first words of the host. */
+  HELLO: 11,
+  /** The host is attached (JSON). */
+  WELCOME: 12,
+  /** It is not, or not any more (JSON). */
+  REFUSED: 13,
+  /** A sign of life. */
+  BEAT: 14,
+  /** The session shall end. */
+  END: 15,
+  /** What the next host has to know (JSON). */
+  KEEP: 16,
+  /** What was written to stderr. */
+  STDERR: 17,
 } as const;
 
 /** One of the numbers of {@linkcode FrameType}. */
@@ -51,6 +68,9 @@ const HEADER_LENGTH = 9;
 /** The longest payload that is accepted. */
 export const MAX_PAYLOAD: number = 1 << 16;
 
+/** What a host left for the next one, twice as long where all of it is escaped, and the last of stderr. */
+const MAX_WELCOME = 1 << 19;
+
 const NOTHING = new Uint8Array(0);
 
 /** The exact payload lengths of the frames that have one. */
@@ -59,6 +79,8 @@ const LENGTHS: Readonly<Record<number, number>> = {
   [FrameType.EOF]: 0,
   [FrameType.RST]: 0,
   [FrameType.WIN]: 4,
+  [FrameType.BEAT]: 0,
+  [FrameType.END]: 0,
 };
 
 /** Encodes a frame. */
@@ -129,7 +151,8 @@ function frameType(number: number): FrameType {
 
 function checkLength(type: FrameType, length: number): void {
   const expected = LENGTHS[type];
-  if (length > MAX_PAYLOAD || (expected !== undefined && length !== expected)) {
+  const longest = type === FrameType.WELCOME ? MAX_WELCOME : MAX_PAYLOAD;
+  if (length > longest || (expected !== undefined && length !== expected)) {
     throw new LinkError(`The link carried a frame of type ${type} with ${length} bytes`);
   }
 }

@@ -159,6 +159,8 @@ export class Link implements AsyncDisposable {
         return this.#find(frame)?.receiveCredit(creditOf(frame));
       case FrameType.RST:
         return this.#find(frame)?.abandon();
+      default: // between host and supervisor
+        throw new LinkError(`The link carried a frame of type ${frame.type} from inside`);
     }
   }
 

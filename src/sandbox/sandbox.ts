@@ -5,6 +5,7 @@ import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
+import type { Belongings } from "../files/held_records.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
@@ -74,7 +75,7 @@ interface PrepareSandboxOptions extends SandboxOptions {
   /** Where programs are looked for. */
   path: string;
   /** Takes what has to live as long as the sandbox. */
-  belongings: AsyncDisposableStack;
+  belongings: Belongings;
   /** Accepts other workspaces in this one. */
   nestedWorkspace?: boolean;
   /** Whether it may wait for a line on stdin before it starts anything. */

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { mayUse } from "../base/permission.ts";
 import { isInside } from "../process/trusted_path.ts";
 import { isState } from "./protect.ts";
-import { heldRecords, holdRecord } from "../files/held_records.ts";
+import { type Belongings, heldRecords, holdRecord } from "../files/held_records.ts";
 import { lockUserFolder } from "../files/safe.ts";
 import { isUnwritable, stateFolder } from "../files/user_folders.ts";
 
@@ -22,7 +22,7 @@ export interface SettledPathsOptions {
   /** The folder that the programs of the sandbox may write to, if there is one. */
   readonly writes?: string;
   /** Takes what has to live as long as they do. */
-  readonly belongings: AsyncDisposableStack;
+  readonly belongings: Belongings;
 }
 
 /**

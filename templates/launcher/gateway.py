@@ -5,6 +5,7 @@ no file. `python -I` runs it: neither the workspace nor any configuration file h
 """
 
 import asyncio
+import collections
 import ctypes
 import functools
 import gc
@@ -56,11 +57,8 @@ class LoadingKernel:
         reader, self.writer = os.pipe()
         try:
             self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-s",
-                    SETTINGS["kernel_script"],
-                ],  # no modules of the home directory
+                # -s: no modules of the home directory.
+                [sys.executable, "-s", SETTINGS["kernel_script"]],
                 stdin=reader,
                 env=environment,
                 start_new_session=True,  # an interrupt is for all that its code has started, too
@@ -109,7 +107,13 @@ class LeftOut:
     Importing them is a third of this process's start, and a quarter of its memory.
     """
 
-    NAMES = ("jinja2", "jupyter_events", "jupyter_server.serverapp", "nbformat", "prometheus_client")
+    NAMES = (
+        "jinja2",
+        "jupyter_events",
+        "jupyter_server.serverapp",
+        "nbformat",
+        "prometheus_client",
+    )
 
     def find_spec(self, name, *_):
         if name.startswith(self.NAMES):
@@ -131,6 +135,7 @@ class LeftOut:
 sys.meta_path.insert(0, LeftOut())
 
 from jupyter_client.provisioning import local_provisioner  # noqa: E402
+from jupyter_client.session import DELIM  # noqa: E402
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager, NoSuchKernel  # noqa: E402
 from kernel_gateway.gatewayapp import KernelGatewayApp  # noqa: E402
 from kernel_gateway.services.kernels.manager import (  # noqa: E402
@@ -138,6 +143,7 @@ from kernel_gateway.services.kernels.manager import (  # noqa: E402
     SeedingMappingKernelManager,
 )
 from jupyter_server.services.kernels.connection.base import (  # noqa: E402
+    deserialize_msg_from_ws_v1,
     serialize_msg_to_ws_v1,
 )
 from jupyter_server.services.kernels.connection.channels import (  # noqa: E402
@@ -342,9 +348,101 @@ def remove(names):
         shutil.rmtree(f"{SETTINGS['kernels_dir']}/{name}", ignore_errors=True)
 
 
+# How much of what a kernel said since its last execution began is kept for another host: as much from
+# the beginning and from the end.
+MAX_KEPT = 8 << 20
+# What a part of a message takes beside its bytes.
+PART_SIZE = 100
+
+# What is kept of kernels in a durable session, by their ids.
+KEPT = {}
+
+
+def size_of(message):
+    return sum(len(part) + PART_SIZE for part in message)
+
+
+def is_message(parts):
+    """Whether parts are those of a message: code in the kernel can send anything."""
+    return DELIM in parts and len(parts) - parts.index(DELIM) > 5
+
+
+class Kept:
+    """A kernel's channels, which outlive their connection, and what came on them.
+
+    A host that dies may have read anything or nothing of what was sent to it. So the next one gets all
+    since the last execution began, whether or not another host has got it before.
+    """
+
+    def __init__(self):
+        self.channels = {}
+        self.owner = None  # the connection that has the channels
+        self.begin({})
+
+    def begin(self, request):
+        self.request = request  # the header of the execution's request
+        self.first, self.first_size = [], 0
+        self.last, self.last_size = collections.deque(), 0
+        self.others, self.others_size = collections.deque(), 0
+        self.lost = 0
+
+    def add(self, channel, message):
+        if not is_message(message):
+            return
+        size = size_of(message)
+        if channel != "iopub" or message[0].endswith(b".status"):
+            # Much output can come after the end of an execution, and must not drive it out.
+            self.others.append((channel, message))
+            self.others_size += size
+            while self.others_size > MAX_KEPT:
+                self.others_size -= size_of(self.others.popleft()[1])
+            return
+        if not self.last and self.first_size + size <= MAX_KEPT:
+            self.first.append((channel, message))
+            self.first_size += size
+            return
+        self.last.append((channel, message))
+        self.last_size += size
+        while self.last_size > MAX_KEPT:
+            size = size_of(self.last.popleft()[1])
+            self.last_size -= size
+            self.lost += size
+
+    def answered(self):
+        """Forgets questions that the code has an answer to."""
+        self.others = collections.deque(kept for kept in self.others if kept[0] != "stdin")
+        self.others_size = sum(size_of(message) for _, message in self.others)
+
+    def let_go(self):
+        """Goes on without a connection."""
+        self.owner = None
+        for name, stream in self.channels.items():
+            stream.on_recv(functools.partial(self.add, name))
+
+    def close(self):
+        if self.owner is None:
+            for stream in self.channels.values():
+                stream.close()
+
+
 class KernelManagers(SeedingMappingKernelManager):
     def _kernel_manager_class_default(self):
         return "__main__.KernelManager"
+
+    def start_buffering(self, kernel_id, session_key, channels):
+        # The base class keeps any number of messages.
+        kept = KEPT.get(kernel_id)
+        if kept is not None and kept.channels is channels:
+            kept.let_go()
+        else:
+            for stream in channels.values():
+                stream.close()
+
+    def remove_kernel(self, kernel_id):
+        kept = KEPT.pop(kernel_id, None)
+        if kept is not None:
+            kept.close()
+        return super().remove_kernel(kernel_id)
 
     def start_watching_activity(self, kernel_id):
         # The base class reads each message of a kernel a second time, only to tell whoever lists the
@@ -387,6 +485,65 @@ class Connection(ZMQChannelsWebsocketConnection):
         iopub = self.channels.get("iopub")
         if full and self.unsent <= MAX_UNSENT and iopub and not iopub.closed():
             iopub.on_recv_stream(self.handle_outgoing_message)
+
+    def connect(self):
+        if not SETTINGS["durable"]:
+            return super().connect()
+        kept = KEPT.setdefault(self.kernel_id, Kept())
+        if not kept.channels:
+            connected = super().connect()
+            kept.channels, kept.owner = self.channels, self
+            return connected
+        self.multi_kernel_manager.notify_connect(self.kernel_id)
+        if kept.owner is not None:
+            kept.owner.channels = {}  # its host has gone, which it is yet to notice
+        self.channels, kept.owner = kept.channels, self
+        for act, what in ((self.on_kernel_restarted, "restart"), (self.on_restart_failed, "dead")):
+            self.multi_kernel_manager.add_restart_callback(self.kernel_id, act, what)
+        self._open_sockets.add(self)
+        for stream in self.channels.values():
+            stream.on_recv_stream(self.handle_outgoing_message)
+        self.replay(kept.first)
+        if kept.lost:
+            self.tell_lost(kept)
+        self.replay(kept.last)
+        self.replay(kept.others)
+        connected = asyncio.get_running_loop().create_future()
+        connected.set_result(None)
+        return connected
+
+    def replay(self, messages):
+        for channel, message in messages:
+            try:
+                super().handle_outgoing_message(channel, message)
+            except Exception:
+                # What code sent has the parts of a message, and is none. Others must still arrive.
+                self.log.debug("Cannot pass on what a kernel sent", exc_info=True)
+
+    def tell_lost(self, kept):
+        text = f"\n[ipybox: {kept.lost} bytes of output were lost when the host went away]\n"
+        content = {"name": "stderr", "text": text}
+        message = self.session.msg("stream", content, parent=kept.request)
+        data = serialize_msg_to_ws_v1(message, "iopub", self.session.pack)
+        self.write_message(data, binary=True)
+
+    def handle_incoming_message(self, data):
+        kept = KEPT.get(self.kernel_id)
+        if kept is not None:
+            channel, message = deserialize_msg_from_ws_v1(data)
+            if channel == "stdin":
+                kept.answered()
+            elif channel == "shell":
+                header, content = json.loads(message[0]), json.loads(message[3])
+                if header["msg_type"] == "execute_request" and not content["silent"]:
+                    kept.begin(header)
+        super().handle_incoming_message(data)
+
+    def handle_outgoing_message(self, stream, message):
+        kept = KEPT.get(self.kernel_id)
+        if kept is not None:
+            kept.add(stream.channel, message)
+        super().handle_outgoing_message(stream, message)
 
     async def prepare(self):
         # The base class waits a minute for a kernel that ended while it started.

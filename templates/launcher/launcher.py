@@ -10,6 +10,10 @@ be on their way that the other side has not taken yet.
 
 The server gets a listening socket, and one JSON object on its stdin. When our stdin ends, however
 the host came to its end, the server and everything it started are ended too.
+
+The supervisor of a durable session says when its host has gone (DETACH) and when there is another one
+(ATTACH), both with a number that only grows. In between no stream exists and the door is closed: those
+who come to it wait. Everything begins anew with READY, which has that number.
 """
 
 import collections
@@ -28,7 +32,7 @@ import subprocess
 import sys
 import time
 
-OPEN, DATA, EOF, RST, WIN, READY, START, EXIT = range(8)
+OPEN, DATA, EOF, RST, WIN, READY, START, EXIT, DETACH, ATTACH = range(10)
 HEADER = struct.Struct(">BII")
 CREDIT = struct.Struct(">I")
 
@@ -272,8 +276,9 @@ class Stream:
 class Launcher:
     """The event loop: one thread, no blocking calls."""
 
-    def __init__(self, link_in, link_out):
+    def __init__(self, link_in, link_out, report):
         self.link_in = link_in
+        self.report = report
         self.link_out = link_out
         self.selector = selectors.DefaultSelector()
         self.streams = {}
@@ -286,6 +291,7 @@ class Launcher:
         self.out_registered = False
         self.congested = False
         self.gateway = None  # the address that host-opened streams lead to
+        self.door = None
         self.server = None
         self.programs = {}  # that streams may start, by name
         self.exit = None
@@ -397,6 +403,13 @@ class Launcher:
                 raise LinkError("a second START")
             self.start_server(json.loads(bytes(payload)))
             return
+        if kind == DETACH:
+            self.detach()
+            return
+        if kind == ATTACH:
+            self.watch_door()
+            self.send(READY, sid, self.report)
+            return
         if kind == OPEN:
             if sid % 2 or sid <= self.last_host_sid or self.gateway is None:
                 raise LinkError(f"OPEN of stream {sid}")
@@ -462,11 +475,24 @@ class Launcher:
         ours.setblocking(False)
         self.add(Stream(sid, ours, connecting=False, process=process))
 
-    def on_door(self, _, door=None):
+    def detach(self):
+        """Forgets the streams of a host that has gone."""
+        if self.door is not None:
+            self.selector.unregister(self.door)
+        for stream in list(self.streams.values()):
+            self.close(stream, abort=True)
+        self.last_host_sid = 0
+        self.next_sid = 1
+
+    def watch_door(self):
+        if self.door is not None:
+            self.selector.register(self.door, READ, self.on_door)
+
+    def on_door(self, _):
         """Leads connections to the door to the host."""
         while True:
             try:
-                sock, _ = door.accept()
+                sock, _ = self.door.accept()
             except OSError:
                 return
             if len(self.streams) >= MAX_STREAMS:
@@ -634,7 +660,8 @@ class Launcher:
             door.listen(128)
             door.setblocking(False)
             facts["door_port"] = door.getsockname()[1]
-            self.selector.register(door, READ, lambda events: self.on_door(events, door))
+            self.door = door
+            self.watch_door()
         facts["inherited"] = {k: os.environ[k] for k in spec["inherit"] if k in os.environ}
         for name, value in spec["limits"].items():
             limit(getattr(resource, name), value)
@@ -759,8 +786,9 @@ def limit(which, value):
 def main():
     link_in, link_out = take_descriptors()
     harden()
-    launcher = Launcher(link_in, link_out)
-    launcher.send(READY, 0, json.dumps(self_test(json.loads(sys.argv[1]))).encode())
+    report = json.dumps(self_test(json.loads(sys.argv[1]))).encode()
+    launcher = Launcher(link_in, link_out, report)
+    launcher.send(READY, 0, report)
     launcher.flush()
     try:
         code = launcher.run()

@@ -62,6 +62,8 @@ export interface PythonEnd {
 export interface PythonOptions {
   /** The door that it may call tools by. */
   door?: Door;
+  /** Whether its session outlives the host. */
+  durable?: boolean;
   /** Called with the process's id once it runs. */
   onStart?: (child: Deno.ChildProcess) => void;
   /** The interpreter. */
@@ -70,7 +72,7 @@ export interface PythonOptions {
 
 /** Runs a Python program that can import the runtime. */
 export async function python(code: string, options: PythonOptions = {}): Promise<PythonEnd> {
-  const { door, command = "python3" } = options;
+  const { door, durable = false, command = "python3" } = options;
   const child = new Deno.Command(command, {
     args: ["-W", "error::ResourceWarning", "-c", code],
     env: {
@@ -79,6 +81,7 @@ export async function python(code: string, options: PythonOptions = {}): Promise
       ...(door === undefined
         ? {}
         : { IPYBOX_TOOL_URL: door.url.href, IPYBOX_TOOL_TOKEN: door.token }),
+      ...(durable ? { IPYBOX_TOOL_DURABLE: "1" } : {}),
     },
     stdout: "piped",
     stderr: "piped",

@@ -46,10 +46,10 @@ interface Outcome extends ExecutionResult {
   };
 }
 
-/** Runs a code action on the command line. */
+/** Runs a code action on the command line; without code, the one that a durable session runs. */
 export async function runAction(
   executor: CodeExecutor,
-  code: string,
+  code: string | undefined,
   options: RunActionOptions,
 ): Promise<number> {
   const { io, json = false, exits = false } = options;
@@ -81,7 +81,7 @@ export async function runAction(
 
 async function follow(
   executor: CodeExecutor,
-  code: string,
+  code: string | undefined,
   options: RunActionOptions,
 ): Promise<ExecutionResult> {
   const { io, json = false, timeoutMs, storeHistory, decide, answer, prompt } = options;
@@ -96,14 +96,15 @@ async function follow(
       .finally(() => output.release());
   };
   try {
-    const stream = executor.stream(code, {
+    const common = {
       timeoutMs,
-      signal: io.signal,
       chunks: !json,
-      storeHistory,
       elicitations: answer !== undefined,
       inputs: prompt !== undefined,
-    });
+    };
+    const stream = code === undefined
+      ? executor.resume(common)
+      : executor.stream(code, { ...common, signal: io.signal, storeHistory });
     for await (const event of stream) {
       switch (event.type) {
         case "chunk":

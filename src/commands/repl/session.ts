@@ -25,6 +25,8 @@ interface ReplSessionOptions {
   readonly workspace: string;
   readonly history: InputHistory;
   readonly timeoutMs: number | undefined;
+  /** Whether the session may run code already. */
+  readonly resumes: boolean;
   /** Decides on each tool call. */
   readonly decide: RunActionOptions["decide"];
   /** Answers what MCP servers ask. */
@@ -86,8 +88,11 @@ export class ReplSession implements Disposable {
     const { io, history } = this.#options;
     this.#started = started;
     const failed = new AbortController();
-    started.catch((error: unknown) => failed.abort(error));
+    started.then(({ sessionEnded }) => {
+      sessionEnded?.addEventListener("abort", () => failed.abort(sessionEnded.reason));
+    }).catch((error: unknown) => failed.abort(error));
     const signal = anySignal(io.signal, failed.signal);
+    if (this.#options.resumes) await this.#interruptible(() => this.#runCell(undefined));
     for (;;) {
       const code = await this.#editor.read(`In [${this.#count}]: `, signal);
       if (code === undefined || /^(exit|quit)(\(\))?$|^:q(uit)?$/.test(code)) return;
@@ -182,7 +187,8 @@ export class ReplSession implements Disposable {
     }
   }
 
-  async #runCell(code: string): Promise<void> {
+  /** Runs a cell, or waits for the one that the session runs already. */
+  async #runCell(code: string | undefined): Promise<void> {
     const { io, timeoutMs, decide, answer, prompt } = this.#options;
     const executor = await this.#executor();
     const interrupts = new Interrupts(executor, (text) => io.err(text));
@@ -210,13 +216,14 @@ export class ReplSession implements Disposable {
       });
     } catch (error) {
       if (io.signal.aborted) throw error;
+      if (executor.sessionEnded?.aborted) throw executor.sessionEnded.reason;
       this.#tell(error);
     } finally {
       interrupts.end();
       // What was typed for a question that was then withdrawn is not code.
       if (this.#asked) this.#keys.drop();
     }
-    this.#count++;
+    if (code !== undefined) this.#count++;
     if (executor.state === "lost") {
       io.err("The kernel was restarted; variables are lost.");
       this.#count = 1;

@@ -127,6 +127,12 @@ class ToolCancelledError(ToolCallError):
     type = "cancelled"
 
 
+class OutcomeUnknownError(ToolCallError):
+    """The call may have been made, but what came of it was lost with the host. It is not repeated."""
+
+    type = "outcome_unknown"
+
+
 class ToolServerError(ToolCallError):
     """ipybox's own tool server cannot be reached, or refused the request."""
 
@@ -146,6 +152,7 @@ _CLASSES: tuple[type[ToolCallError], ...] = (
     LoginRequiredError,
     UnknownServerError,
     ToolCancelledError,
+    OutcomeUnknownError,
     ToolServerError,
 )
 

@@ -6,7 +6,9 @@ import json
 import os
 import socket
 import threading
-from typing import Any, Awaitable, Callable, Optional
+import time
+from contextlib import suppress
+from typing import Any, Awaitable, Callable, Iterator, Optional
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
@@ -19,6 +21,8 @@ _MAX_IDLE = 32
 #: server answers more than these two together, but not any number.
 _MAX_CALLS = 64
 _READ_SIZE = 1 << 16
+#: How long to wait before a call is asked for again: twice as long each time, between these seconds.
+_PAUSES = (0.05, 1.0)
 
 
 class Session:
@@ -28,14 +32,19 @@ class Session:
     the answer, after which the stream is kept for another call. A call that is given up, as by Ctrl-C
     or by cancelling its task, closes its stream. By that the tool server knows that it must cancel
     the call.
+
+    A durable session outlives its host. There, each call has an id. When the connection breaks, the
+    call is asked for again with the same id until there is an answer: the tool server knows what has
+    become of it. A call that is given up says so by one more byte.
     """
 
-    def __init__(self, url: str, token: str) -> None:
+    def __init__(self, url: str, token: str, durable: bool = False) -> None:
         parts = urlsplit(url)
         if parts.scheme != "tcp" or parts.hostname is None or parts.port is None:
             raise ToolServerError(f"Not a tool server's address: {url!r}")
         self._address = (parts.hostname, parts.port)
         self._token = json.dumps(token)
+        self._durable = durable
         self._idle: list[_Stream] = []
         self._turns = threading.BoundedSemaphore(_MAX_CALLS)
         self._loop_turns: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
@@ -44,26 +53,15 @@ class Session:
         self, name: str, body: bytes, on_progress: Optional[Callable[[Any], Any]] = None
     ) -> dict[str, Any]:
         """Make a call and wait for its answer."""
+        request, pauses = self._request(name, body), self._pauses()
         with self._turns:
-            stream, is_new = self._stream()
-            try:
-                stream.socket.setblocking(True)
-                with _reaching:
-                    if is_new:
-                        stream.socket.connect(self._address)
-                    stream.socket.sendall(self._request(name, body))
-                lines = _Lines()
-                while True:
-                    with _reaching:
-                        lines.add(stream.socket.recv(_READ_SIZE))
-                    for message in lines.take():
-                        if "progress" not in message:
-                            return self._answer(message, stream)
-                        if on_progress is not None:
-                            on_progress(message["progress"])
-            except BaseException:
-                stream.close()
-                raise
+            while True:
+                try:
+                    return self._attempt(request, on_progress)
+                except ToolServerError as error:
+                    if not (self._durable and _is_lost(error)):
+                        raise
+                time.sleep(next(pauses))
 
     async def call_async(
         self,
@@ -74,30 +72,76 @@ class Session:
         """Make a call and wait for its answer without blocking the event loop."""
         import asyncio
 
+        request, pauses = self._request(name, body), self._pauses()
         loop = asyncio.get_running_loop()
         turns = self._loop_turns.get(loop)
         if turns is None:
             turns = self._loop_turns[loop] = asyncio.Semaphore(_MAX_CALLS)
         async with turns:
-            stream, is_new = self._stream()
-            try:
-                stream.socket.setblocking(False)
+            while True:
+                try:
+                    return await self._attempt_async(loop, request, on_progress)
+                except ToolServerError as error:
+                    if not (self._durable and _is_lost(error)):
+                        raise
+                await asyncio.sleep(next(pauses))
+
+    def _attempt(
+        self, request: bytes, on_progress: Optional[Callable[[Any], Any]]
+    ) -> dict[str, Any]:
+        stream, is_new = self._stream()
+        try:
+            stream.socket.setblocking(True)
+            with _reaching:
+                if is_new:
+                    stream.socket.connect(self._address)
+                stream.socket.sendall(request)
+            lines = _Lines()
+            while True:
                 with _reaching:
-                    if is_new:
-                        await loop.sock_connect(stream.socket, self._address)
-                    await loop.sock_sendall(stream.socket, self._request(name, body))
-                lines = _Lines()
-                while True:
-                    with _reaching:
-                        lines.add(await loop.sock_recv(stream.socket, _READ_SIZE))
-                    for message in lines.take():
-                        if "progress" not in message:
-                            return self._answer(message, stream)
-                        if on_progress is not None:
-                            await on_progress(message["progress"])
-            except BaseException:
-                stream.close()
-                raise
+                    lines.add(stream.socket.recv(_READ_SIZE))
+                for message in lines.take():
+                    if "progress" not in message:
+                        return self._answer(message, stream)
+                    if on_progress is not None:
+                        on_progress(message["progress"])
+        except BaseException as error:
+            self._drop(stream, error)
+            raise
+
+    async def _attempt_async(
+        self, loop: Any, request: bytes, on_progress: Optional[Callable[[Any], Awaitable[Any]]]
+    ) -> dict[str, Any]:
+        stream, is_new = self._stream()
+        try:
+            stream.socket.setblocking(False)
+            with _reaching:
+                if is_new:
+                    await loop.sock_connect(stream.socket, self._address)
+                await loop.sock_sendall(stream.socket, request)
+            lines = _Lines()
+            while True:
+                with _reaching:
+                    lines.add(await loop.sock_recv(stream.socket, _READ_SIZE))
+                for message in lines.take():
+                    if "progress" not in message:
+                        return self._answer(message, stream)
+                    if on_progress is not None:
+                        await on_progress(message["progress"])
+        except BaseException as error:
+            self._drop(stream, error)
+            raise
+
+    def _drop(self, stream: _Stream, error: BaseException) -> None:
+        if self._durable and not _is_lost(error):
+            stream.give_up()
+        stream.close()
+
+    def _pauses(self) -> Iterator[float]:
+        pause, longest = _PAUSES
+        while True:
+            yield pause
+            pause = min(2 * pause, longest)
 
     def _stream(self) -> tuple[_Stream, bool]:
         while True:
@@ -112,7 +156,8 @@ class Session:
     def _request(self, name: str, body: bytes) -> bytes:
         line = calling_line()
         source = "" if line is None else f',"line":{line}'
-        head = f'{{"token":{self._token},"call":"{name}","size":{len(body)}{source}}}\n'
+        call_id = f',"id":"{os.urandom(16).hex()}"' if self._durable else ""
+        head = f'{{"token":{self._token},"call":"{name}","size":{len(body)}{source}{call_id}}}\n'
         # One write: with two, the other side's delayed acknowledgement can cost 40 ms.
         return head.encode("ascii") + body
 
@@ -143,6 +188,11 @@ class _Stream:
         except OSError:
             return False
         return False  # closed, or something came that nobody asked for
+
+    def give_up(self) -> None:
+        """Say that nobody waits for the answer, as far as that can be said without waiting."""
+        with suppress(OSError):
+            self.socket.send(b"\n", socket.MSG_DONTWAIT)
 
     def close(self) -> None:
         self.socket.close()
@@ -191,6 +241,11 @@ class _Reaching:
 _reaching = _Reaching()
 
 
+def _is_lost(error: BaseException) -> bool:
+    """Tell whether it says that the connection broke before the answer."""
+    return isinstance(error, ToolServerError) and isinstance(error.__cause__, OSError)
+
+
 _session: Optional[Session] = None
 
 
@@ -205,7 +260,7 @@ def default_session() -> Session:
                 "Cannot call tools here: IPYBOX_TOOL_URL and IPYBOX_TOOL_TOKEN are not set, "
                 "as they are in ipybox kernels"
             )
-        _session = Session(url, token)
+        _session = Session(url, token, os.environ.get("IPYBOX_TOOL_DURABLE") == "1")
     return _session
 
 

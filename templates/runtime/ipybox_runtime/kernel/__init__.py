@@ -53,10 +53,12 @@ def begin(config_json: str) -> None:
 
 
 def _take_token(config: dict[str, Any]) -> None:
-    """Take the token of the tool server that is this kernel's own, and ends with it."""
+    """Take the token of the tool server that is this kernel's own, and whether it outlives that."""
     token = config.get("toolToken")
     if token is not None:
         os.environ["IPYBOX_TOOL_TOKEN"] = token
+    if config.get("durable") is True:
+        os.environ["IPYBOX_TOOL_DURABLE"] = "1"
 
 
 def _guard_commands(shell: "InteractiveShell", guard: str) -> None:

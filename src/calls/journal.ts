@@ -1,0 +1,423 @@
+import { z } from "zod";
+import type { CallObserver, CallTarget, ObservedCall } from "../approval/observed_call.ts";
+import type { GateDecision } from "../approval/gate.ts";
+import { ToolCallError } from "../base/errors.ts";
+import { limitedLogger, type Logger, silentLogger } from "../base/log.ts";
+import { messageOf } from "../base/message_of.ts";
+import { abortable, settledWithin } from "../base/signals.ts";
+import { sha256 } from "../json/digest.ts";
+import { parseExact, sealObject, stringifyExact } from "../json/exact.ts";
+import { type IncomingCall, LOST } from "./door_server.ts";
+import {
+  type CallRecord,
+  JournalFile,
+  type JournalledCall,
+  type WaitingRecord,
+} from "./journal_file.ts";
+import { errorText } from "./wire.ts";
+
+/** What a journal has of a call that is made now. It follows the call's steps, and writes them down. */
+export interface JournalEntry extends CallObserver {
+  /** The call's id, which was made in the kernel. */
+  readonly id: string;
+  /** When the call was first asked for, if that was before. */
+  readonly askedAt: Date | undefined;
+  /**
+   * Refuses a call that may have been sent before.
+   *
+   * @throws {ToolCallError} It may have been.
+   */
+  requireUnsent(): void;
+  /**
+   * Gives what a person decided of the call before it could be sent.
+   *
+   * @param target What the call would reach now. A decision on anything else does not count.
+   * @returns The decision, if there is one.
+   */
+  decisionFor(target: CallTarget | undefined): GateDecision | undefined;
+}
+
+/** A call that waits for a decision. */
+export interface WaitingCall {
+  /** Its id. */
+  readonly id: string;
+  /** What asks, as in `ApprovalRequest.kind`. */
+  readonly kind: string;
+  /** The registered server. */
+  readonly serverName: string;
+  /** The tool. */
+  readonly toolName: string;
+  /** When it was first asked for. */
+  readonly since: Date;
+}
+
+/** An attempt to get the answer to a call: its stream may end before the call does. */
+type Attempt = Pick<IncomingCall, "signal" | "tell">;
+
+/** Answers that are longer are not kept for another attempt. */
+const MAX_ANSWER = 2 ** 20;
+/** Edited arguments that are longer are not kept: such a call is asked about again. */
+const MAX_EDITED = 2 ** 16;
+/** How long calls that were sent are waited for at the end. */
+const FAREWELL_MS = 2000;
+
+/**
+ * What became of each call of a durable session, for when its code asks again: after the connection
+ * broke, also because the host has been replaced. A call is sent at most once.
+ *
+ * | state | a repeated id |
+ * | --- | --- |
+ * | `waiting` | is asked about again |
+ * | `decided` | is judged again as things are now, and then sent |
+ * | `sent` | fails with `outcome_unknown` |
+ * | `done` | gets the same answer |
+ *
+ * Each state is written before what it announces is done. What cannot be written is not done.
+ */
+export class CallJournal implements Disposable {
+  readonly #file: JournalFile;
+  readonly #log: Logger;
+  readonly #flights = new Map<string, Flight>();
+  #isLeft = false;
+
+  private constructor(file: JournalFile, log: Logger) {
+    this.#file = file;
+    this.#log = limitedLogger(log);
+  }
+
+  /**
+   * Opens the journal of a session for its host, and makes it where there is none.
+   *
+   * @param folder A folder that only the host can see, for this session alone.
+   * @param log Receives calls whose outcome is unknown, and failures.
+   * @returns The journal.
+   * @throws {ConfigError} There is one that cannot be used.
+   */
+  static async open(folder: string, log: Logger = silentLogger): Promise<CallJournal> {
+    const file = await JournalFile.open(folder);
+    file.claimAll();
+    return new CallJournal(file, log);
+  }
+
+  /**
+   * The calls that wait for a decision, the oldest hundred, as the file has them: also those that wait
+   * for a host.
+   */
+  waiting(): WaitingCall[] {
+    return waitingCalls(this.#file.waiting());
+  }
+
+  /**
+   * The same for a session that another host may have.
+   *
+   * @param folder Its folder.
+   * @returns The calls.
+   */
+  static async waitingIn(folder: string): Promise<WaitingCall[]> {
+    return waitingCalls(await JournalFile.waitingIn(folder));
+  }
+
+  /**
+   * Makes a call, or joins it where it is under way, or gives what became of it.
+   *
+   * @param call The call.
+   * @param attempt Who waits for the answer.
+   * @param make Makes it, as its entry allows, until the signal aborts. Gives the answer, which may be an error.
+   * @returns The answer.
+   * @throws {ToolCallError} It cannot be made, or its answer is not known.
+   */
+  async once(
+    call: JournalledCall,
+    attempt: Attempt,
+    make: (entry: Flight) => Promise<string>,
+  ): Promise<string> {
+    for (;;) {
+      attempt.signal.throwIfAborted();
+      if (this.#isLeft) throw new ToolCallError("cancelled", "The session is being left");
+      const flight = this.#flights.get(call.id);
+      if (flight === undefined) break;
+      requireSame(flight.call, call);
+      if (!flight.isLeft) return await flight.join(attempt);
+      await abortable(flight.over, attempt.signal);
+    }
+    const found = this.#write(() => this.#file.begin(call));
+    if (found !== undefined) requireSame({ ...call, hash: found.hash }, call);
+    if (found?.state === "done") return found.answer ?? notKept(call, found);
+    const flight = new Flight(call, {
+      file: this.#file,
+      found,
+      log: this.#log,
+      write: (step) => this.#write(step),
+    });
+    this.#flights.set(call.id, flight);
+    try {
+      return await flight.fly(attempt, make);
+    } finally {
+      this.#flights.delete(call.id);
+    }
+  }
+
+  /**
+   * Forgets calls that wait for a decision, but that no code asks for at the moment: it has ended, or given
+   * them up while no host was there. Where it does ask again after all, the call is a new one.
+   */
+  forgetUnasked(): void {
+    if (this.#isLeft) return;
+    this.#attempt(() => this.#file.forgetWaiting([...this.#flights.keys()]));
+  }
+
+  /** Ends all calls for good that were not sent, and cancels the others: their kernel is gone. */
+  cancelAll(): void {
+    if (this.#isLeft) return; // they are another host's
+    const cancelled = new ToolCallError("cancelled", "The kernel that called is gone");
+    for (const flight of this.#flights.values()) flight.cancel(cancelled);
+    this.#attempt(() => this.#file.endUnsent("cancelled", textOf(cancelled)));
+  }
+
+  /**
+   * Leaves the session to another host: calls that were sent may end for a moment, the others stay as
+   * they are.
+   */
+  async leave(): Promise<void> {
+    this.#isLeft = true;
+    const flights = [...this.#flights.values()];
+    for (const flight of flights) flight.leave();
+    if (await settledWithin(Promise.all(flights.map(({ over }) => over)), FAREWELL_MS)) return;
+    for (const flight of flights) flight.abandon();
+  }
+
+  /** Closes the file. */
+  [Symbol.dispose](): void {
+    this.#isLeft = true;
+    for (const flight of this.#flights.values()) flight.abandon();
+    this.#file[Symbol.dispose]();
+  }
+
+  #attempt(step: () => void): void {
+    try {
+      step();
+    } catch (error) {
+      this.#log.error(`Cannot write the call journal ${this.#file.path}: ${messageOf(error)}`);
+    }
+  }
+
+  #write<T>(step: () => T): T {
+    try {
+      return step();
+    } catch (cause) {
+      this.#log.error(
+        `Cannot write the call journal ${this.#file.path}: ${messageOf(cause)}. No call of this ` +
+          "session is made until it can be written: make room on its disk, or end the session",
+      );
+      const message =
+        "The call was not made: the session's journal cannot be written (see ipybox's log)";
+      throw new ToolCallError("tool_server_error", message, {}, { cause });
+    }
+  }
+}
+
+/** What a {@linkcode Flight} is made with. */
+interface FlightOptions {
+  readonly file: JournalFile;
+  /** What the file had of the call. */
+  readonly found: CallRecord | undefined;
+  readonly log: Logger;
+  /** Writes a step, or fails in words for the code that called. */
+  readonly write: <T>(step: () => T) => T;
+}
+
+const decided = z.object({
+  by: z.literal("approver"),
+  serverHash: z.string().optional(),
+  toolHash: z.string().optional(),
+  edited: z.string().optional(),
+});
+
+/** A call that is made now, for the attempts that wait for it. */
+class Flight implements JournalEntry {
+  readonly call: JournalledCall;
+  readonly askedAt: Date | undefined;
+  /** Resolves, and never rejects, when nothing of it is under way any more. */
+  readonly over: Promise<void>;
+  readonly #options: FlightOptions;
+  readonly #attempts = new Set<Attempt>();
+  readonly #stop = new AbortController();
+  readonly #answer = Promise.withResolvers<string>();
+  #step: "unsent" | "sent" | "left" = "unsent";
+  #status = "error";
+
+  constructor(call: JournalledCall, options: FlightOptions) {
+    const { found } = options;
+    this.call = call;
+    this.#options = options;
+    this.askedAt = found === undefined ? undefined : past(found.asked);
+    this.over = this.#answer.promise.then(() => {}, () => {});
+  }
+
+  get id(): string {
+    return this.call.id;
+  }
+
+  /** Aborts when the call is to end. */
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  /** Whether it ends without an outcome, so that it can be made again. */
+  get isLeft(): boolean {
+    return this.#step === "left";
+  }
+
+  /** Makes the call. The memory of the first attempt is the call's: this ends no earlier. */
+  async fly(attempt: Attempt, make: (entry: Flight) => Promise<string>): Promise<string> {
+    const joined = this.join(attempt);
+    joined.catch(() => {});
+    try {
+      const answer = await make(this);
+      // What was sent before keeps that state: its outcome stays unknown.
+      if (!this.isLeft && this.#options.found?.state !== "sent") this.#note(answer);
+      this.#answer.resolve(answer);
+    } catch (error) {
+      this.#answer.reject(error);
+    }
+    return await joined;
+  }
+
+  /** Waits for the answer as long as an attempt lasts. */
+  async join(attempt: Attempt): Promise<string> {
+    this.#attempts.add(attempt);
+    try {
+      return await abortable(this.#answer.promise, attempt.signal);
+    } finally {
+      this.#attempts.delete(attempt);
+      if (this.#attempts.size === 0 && attempt.signal.aborted) this.#alone(attempt.signal.reason);
+    }
+  }
+
+  /** Sends what comes before the answer to those who wait for it. */
+  tell(json: string): void {
+    for (const attempt of this.#attempts) attempt.tell(json);
+  }
+
+  /** Ends it for good. */
+  cancel(reason: unknown): void {
+    this.#stop.abort(reason);
+  }
+
+  /** Ends it without an outcome, unless it was sent. */
+  leave(): void {
+    if (this.#step !== "sent") this.abandon();
+  }
+
+  /** Ends it without an outcome. */
+  abandon(): void {
+    this.#step = "left";
+    this.#stop.abort(LOST);
+  }
+
+  requireUnsent(): void {
+    const { found, log } = this.#options;
+    if (found?.state !== "sent") return;
+    const name = nameOf(this.call);
+    log.warn(
+      `The outcome of ${name} is unknown: it was sent, and ipybox ended before there was a result. ` +
+        `It is not sent again; look what it has done (call ${this.id})`,
+    );
+    throw new ToolCallError(
+      "outcome_unknown",
+      `${name} was sent, but its result was lost when ipybox was restarted. It is not repeated: ` +
+        "find out what it has done before you call it again",
+    );
+  }
+
+  decisionFor(target: CallTarget | undefined): GateDecision | undefined {
+    const { found } = this.#options;
+    if (found?.state !== "decided" || found.decision === null) return undefined;
+    const { data } = decided.safeParse(JSON.parse(found.decision));
+    if (data === undefined) return undefined;
+    const { by, serverHash, toolHash, edited: editedHash } = data;
+    if (serverHash !== target?.serverHash || toolHash !== target?.toolHash) return undefined;
+    if (editedHash === undefined) return { decision: "allow", by };
+    if (found.edited === null || sha256(found.edited) !== editedHash) return undefined;
+    const edited = sealObject(parseExact(found.edited));
+    return { decision: "allow", by, edited };
+  }
+
+  decided({ decision, target }: Readonly<ObservedCall>): void {
+    if (this.isLeft || decision?.decision !== "allow") return; // a refusal is the end of the call
+    const { by, reason, edited } = decision;
+    const text = edited === undefined ? undefined : stringifyExact(edited);
+    const noted = JSON.stringify({
+      by,
+      reason,
+      time: new Date(),
+      ...target,
+      edited: text === undefined ? undefined : sha256(text),
+    });
+    const kept = text === undefined || text.length > MAX_EDITED ? null : text;
+    const { file, write } = this.#options;
+    this.#require(write(() => file.decide(this.id, noted, kept)));
+  }
+
+  sending(): void {
+    const { file, write } = this.#options;
+    this.#require(!this.isLeft && write(() => file.send(this.id)));
+    this.#step = "sent";
+  }
+
+  ended({ status = "error" }: Readonly<ObservedCall>): void {
+    this.#status = status;
+  }
+
+  #require(isOurs: boolean): void {
+    if (isOurs) return;
+    this.abandon(); // the journal has what the other host makes of it
+    throw new ToolCallError("cancelled", "The session was left before the call was sent");
+  }
+
+  #alone(reason: unknown): void {
+    if (reason !== LOST) this.cancel(reason);
+    else this.leave();
+  }
+
+  #note(answer: string): void {
+    const { file, log } = this.#options;
+    try {
+      file.end(this.id, this.#status, answer.length > MAX_ANSWER ? null : answer);
+    } catch (error) {
+      // It has happened, and who waits for the answer gets it.
+      log.error(`Cannot write the call journal ${file.path}: ${messageOf(error)}`);
+    }
+  }
+}
+
+function requireSame(known: JournalledCall, asked: JournalledCall): void {
+  if (known.hash === asked.hash) return;
+  const message = `${nameOf(asked)} was refused: its id ${asked.id} is that of another call`;
+  throw new ToolCallError("tool_server_error", message);
+}
+
+function notKept(call: JournalledCall, { status }: CallRecord): never {
+  throw new ToolCallError(
+    "outcome_unknown",
+    `${nameOf(call)} was made and ended with "${status}", but its result was not kept, and the ` +
+      "connection broke before it arrived. It is not repeated",
+  );
+}
+
+function nameOf({ serverName, toolName }: JournalledCall): string {
+  return `${serverName}.${toolName}`.slice(0, 200);
+}
+
+function textOf({ type, message }: ToolCallError): string {
+  return errorText({ type, message });
+}
+
+function waitingCalls(records: readonly WaitingRecord[]): WaitingCall[] {
+  return records.map(({ asked, ...call }) => ({ ...call, since: past(asked) }));
+}
+
+/** A clock that was set back has seen the future. */
+function past(time: number): Date {
+  return new Date(Math.min(time, Date.now()));
+}

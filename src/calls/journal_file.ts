@@ -1,0 +1,330 @@
+import { join } from "node:path";
+import type { DatabaseSync, SQLInputValue, StatementSync } from "node:sqlite";
+import { z } from "zod";
+import { ConfigError } from "../base/errors.ts";
+import { messageOf } from "../base/message_of.ts";
+
+/** How far a call is: asked about, decided on but not sent, sent but not answered, or over. */
+export type CallState = "waiting" | "decided" | "sent" | "done";
+
+/** A call, as a journal tells it from others. */
+export interface JournalledCall {
+  /** The id that was made in the kernel. */
+  readonly id: string;
+  /** A hash of all that is asked for. */
+  readonly hash: string;
+  /** What asks, as in `ApprovalRequest.kind`. */
+  readonly kind: string;
+  /** The registered server. */
+  readonly serverName: string;
+  /** The tool. */
+  readonly toolName: string;
+}
+
+/** What a journal has of a call. */
+export interface CallRecord {
+  /** The hash that it had first. */
+  readonly hash: string;
+  /** How far it is. */
+  readonly state: CallState;
+  /** When it was first asked for, in milliseconds. */
+  readonly asked: number;
+  /** What was decided, as JSON. */
+  readonly decision: string | null;
+  /** The arguments that an approver put in place of the call's, as JSON. */
+  readonly edited: string | null;
+  /** How it ended. */
+  readonly status: string | null;
+  /** The line that answers it, if it is kept. */
+  readonly answer: string | null;
+}
+
+const record: z.ZodType<CallRecord> = z.object({
+  hash: z.string(),
+  state: z.enum(["waiting", "decided", "sent", "done"]),
+  asked: z.int(),
+  decision: z.string().nullable(),
+  edited: z.string().nullable(),
+  status: z.string().nullable(),
+  answer: z.string().nullable(),
+});
+
+/** A call on which nobody has decided, and when it was first asked for, in milliseconds. */
+export interface WaitingRecord extends Omit<JournalledCall, "hash"> {
+  /** When it was first asked for, in milliseconds. */
+  readonly asked: number;
+}
+
+const waitingCalls: z.ZodType<WaitingRecord[]> = z.array(z.object({
+  id: z.string(),
+  kind: z.string(),
+  serverName: z.string(),
+  toolName: z.string(),
+  asked: z.int(),
+}));
+
+const WAITING = "SELECT id, kind, server AS serverName, tool AS toolName, asked FROM calls " +
+  "WHERE state = 'waiting' ORDER BY seq LIMIT 100";
+
+const VERSION = 1;
+const TABLE = `CREATE TABLE calls (
+  seq INTEGER PRIMARY KEY,
+  id TEXT NOT NULL UNIQUE,
+  hash TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  server TEXT NOT NULL,
+  tool TEXT NOT NULL,
+  state TEXT NOT NULL,
+  claim TEXT NOT NULL,
+  asked INTEGER NOT NULL,
+  changed INTEGER NOT NULL,
+  decision TEXT,
+  edited TEXT,
+  status TEXT,
+  answer TEXT
+) STRICT`;
+
+/** How many calls are kept, and how much of their answers, before the oldest are forgotten. */
+const KEPT_CALLS = 4096;
+const KEPT_ANSWERS = 32 * 2 ** 20;
+/** After so many calls, or so much of answers, what is too old is removed. */
+const PRUNE_CALLS = 256;
+const PRUNE_ANSWERS = 8 * 2 ** 20;
+/** No file grows beyond this, whatever happens. */
+const MAX_BYTES = 128 * 2 ** 20;
+const PAGE_BYTES = 4096;
+/** How long another host may hold the file. */
+const BUSY_MS = 500;
+
+/**
+ * The file in which a session's calls are written down, in the order of their first row: no clock
+ * counts. Several hosts may have it open. Each step is taken only by the one that has claimed the call
+ * last, so of two hosts that both hold a call at most one sends it.
+ *
+ * Each step is with the system before it is followed by another, and survives the end of this process.
+ * Waiting for the disk would take longer than the call, and gain nothing: the end of the machine ends
+ * the kernel too, so nobody is left to ask again.
+ */
+export class JournalFile implements Disposable {
+  /** Where it is. */
+  readonly path: string;
+  readonly #database: DatabaseSync;
+  readonly #claim = crypto.randomUUID();
+  readonly #statements = new Map<string, StatementSync>();
+  #newCalls = 0;
+  #newAnswers = 0;
+
+  private constructor(path: string, database: DatabaseSync) {
+    this.path = path;
+    this.#database = database;
+  }
+
+  /**
+   * Opens the file, and makes it where there is none.
+   *
+   * @throws {ConfigError} It cannot be used.
+   */
+  static async open(folder: string): Promise<JournalFile> {
+    const path = pathIn(folder);
+    try {
+      await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+      await makePrivate(path);
+      // Only here: Node has it since version 22, and no other session needs it.
+      const { DatabaseSync } = await import("node:sqlite");
+      const database = new DatabaseSync(path);
+      try {
+        prepare(database);
+      } catch (error) {
+        database.close();
+        throw error;
+      }
+      return new JournalFile(path, database);
+    } catch (error) {
+      throw new ConfigError(
+        `Cannot use the call journal ${path}: ${messageOf(error)}. Without it, calls of this ` +
+          "session could be made twice: repair the file, or end the session and start another",
+        { cause: error },
+      );
+    }
+  }
+
+  /** Notes that a call is asked for, or gives what is known of it, and claims it unless it was sent. */
+  begin({ id, hash, kind, serverName, toolName }: JournalledCall): CallRecord | undefined {
+    const now = Date.now();
+    const isNew = this.#run(
+      "INSERT INTO calls (id, hash, kind, server, tool, state, claim, asked, changed) " +
+        "VALUES (?, ?, ?, ?, ?, 'waiting', ?, ?, ?) ON CONFLICT (id) DO NOTHING",
+      id,
+      hash,
+      kind,
+      serverName,
+      toolName,
+      this.#claim,
+      now,
+      now,
+    );
+    if (isNew) {
+      if (++this.#newCalls >= PRUNE_CALLS) this.#prune();
+      return undefined;
+    }
+    this.#run(
+      "UPDATE calls SET claim = ? WHERE id = ? AND hash = ? AND state IN ('waiting', 'decided')",
+      this.#claim,
+      id,
+      hash,
+    );
+    return this.find(id);
+  }
+
+  /** Gives what is known of a call. */
+  find(id: string): CallRecord | undefined {
+    return record.optional().parse(this.#statement("SELECT * FROM calls WHERE id = ?").get(id));
+  }
+
+  /** Notes a decision. `false` where another host has the call. */
+  decide(id: string, decision: string, edited: string | null): boolean {
+    return this.#run(
+      "UPDATE calls SET state = 'decided', decision = ?, edited = ?, changed = ? " +
+        "WHERE id = ? AND claim = ? AND state IN ('waiting', 'decided')",
+      decision,
+      edited,
+      Date.now(),
+      id,
+      this.#claim,
+    );
+  }
+
+  /** Notes that a call is sent from here on. `false` where another host has it, and this one may not. */
+  send(id: string): boolean {
+    return this.#run(
+      "UPDATE calls SET state = 'sent', changed = ? " +
+        "WHERE id = ? AND claim = ? AND state = 'decided'",
+      Date.now(),
+      id,
+      this.#claim,
+    );
+  }
+
+  /** Notes what came of a call; an answer that is too large is not kept. */
+  end(id: string, status: string, answer: string | null): void {
+    const isNoted = this.#run(
+      "UPDATE calls SET state = 'done', status = ?, answer = ?, edited = NULL, changed = ? " +
+        "WHERE id = ? AND claim = ? AND state <> 'done'",
+      status,
+      answer,
+      Date.now(),
+      id,
+      this.#claim,
+    );
+    if (!isNoted) return;
+    this.#newAnswers += answer?.length ?? 0;
+    if (this.#newAnswers >= PRUNE_ANSWERS) this.#prune();
+  }
+
+  /** Ends all calls that were not sent. */
+  endUnsent(status: string, answer: string): void {
+    this.#run(
+      "UPDATE calls SET state = 'done', status = ?, answer = ?, edited = NULL, changed = ? " +
+        "WHERE state IN ('waiting', 'decided')",
+      status,
+      answer,
+      Date.now(),
+    );
+  }
+
+  /** Claims all calls that were not sent: the host before has gone, or has been detached. */
+  claimAll(): void {
+    this.#run("UPDATE calls SET claim = ? WHERE state IN ('waiting', 'decided')", this.#claim);
+  }
+
+  /** Forgets calls on which nobody has decided, but those, and those that another host has by now. */
+  forgetWaiting(but: readonly string[]): void {
+    this.#run(
+      "DELETE FROM calls WHERE state = 'waiting' AND claim = ? " +
+        "AND id NOT IN (SELECT value FROM json_each(?))",
+      this.#claim,
+      JSON.stringify(but),
+    );
+  }
+
+  /** The calls on which nobody has decided, the oldest first, at most a hundred. */
+  waiting(): WaitingRecord[] {
+    return waitingCalls.parse(this.#statement(WAITING).all());
+  }
+
+  /** The same for a file that another process has open. */
+  static async waitingIn(folder: string): Promise<WaitingRecord[]> {
+    const { DatabaseSync } = await import("node:sqlite");
+    using database = new DatabaseSync(pathIn(folder), { readOnly: true });
+    return waitingCalls.parse(database.prepare(WAITING).all());
+  }
+
+  [Symbol.dispose](): void {
+    this.#database.close();
+  }
+
+  /** Forgets what is too old. What was sent stays: forgotten, it could be sent again. */
+  #prune(): void {
+    this.#newCalls = 0;
+    this.#newAnswers = 0;
+    this.#run(
+      "DELETE FROM calls WHERE seq <= (SELECT max(seq) FROM calls) - ? " +
+        "AND state <> 'sent' AND (state = 'done' OR claim <> ?)",
+      KEPT_CALLS,
+      this.#claim,
+    );
+    this.#run(
+      "UPDATE calls SET answer = NULL WHERE seq IN (SELECT seq FROM (SELECT seq, " +
+        "sum(length(answer)) OVER (ORDER BY seq DESC) AS size FROM calls WHERE answer IS NOT NULL) " +
+        "WHERE size > ?)",
+      KEPT_ANSWERS,
+    );
+  }
+
+  /** Whether anything was changed. */
+  #run(sql: string, ...values: readonly SQLInputValue[]): boolean {
+    return this.#statement(sql).run(...values).changes > 0;
+  }
+
+  #statement(sql: string): StatementSync {
+    return this.#statements.getOrInsertComputed(sql, () => this.#database.prepare(sql));
+  }
+}
+
+function pathIn(folder: string): string {
+  return join(folder, "calls.db");
+}
+
+/** SQLite would make the file, and those beside it, readable for others. */
+async function makePrivate(path: string): Promise<void> {
+  try {
+    (await Deno.open(path, { createNew: true, write: true, mode: 0o600 })).close();
+  } catch (error) {
+    if (!(error instanceof Deno.errors.AlreadyExists)) throw error;
+  }
+  const { isFile, uid, mode } = await Deno.lstat(path);
+  if (!isFile) throw new Error("it is not a file");
+  if (uid !== Deno.uid()) throw new Error("it belongs to another user");
+  if (((mode ?? 0) & 0o077) !== 0) await Deno.chmod(path, 0o600);
+}
+
+/** Checks all of what the file has, or makes it. Nothing in a file that was planted runs. */
+function prepare(database: DatabaseSync): void {
+  database.exec(`PRAGMA busy_timeout = ${BUSY_MS}; PRAGMA trusted_schema = OFF`);
+  const { user_version: version } = z.object({ user_version: z.int() })
+    .parse(database.prepare("PRAGMA user_version").get());
+  if (version > VERSION) throw new Error("it was written by a newer version of ipybox");
+  database.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+  database.exec(`PRAGMA max_page_count = ${MAX_BYTES / PAGE_BYTES}`);
+  database.exec(`PRAGMA journal_size_limit = ${PRUNE_ANSWERS}`);
+  database.exec("BEGIN IMMEDIATE");
+  const tables = () => database.prepare("SELECT sql FROM sqlite_schema WHERE sql NOT NULL").all();
+  if (tables().length === 0) database.exec(`${TABLE}; PRAGMA user_version = ${VERSION}`);
+  database.exec("COMMIT");
+  const schema = z.array(z.object({ sql: z.string() })).parse(tables());
+  if (schema.length !== 1 || schema[0]?.sql !== TABLE) throw new Error("it is not a call journal");
+  const [{ quick_check: state } = { quick_check: "" }] = z
+    .array(z.object({ quick_check: z.string() }))
+    .parse(database.prepare("PRAGMA quick_check(1)").all());
+  if (state !== "ok") throw new Error("it is damaged");
+}

@@ -1,0 +1,74 @@
+import { CodeExecutor } from "../executor/code_executor.ts";
+import { findSession } from "../executor/durable.ts";
+import { runAction } from "./actions/code_action.ts";
+import { type Command, type CommandIo, parseCommandLine, UsageError } from "./command.ts";
+import { APPROVE, APPROVE_SHELL, executorOptions } from "./executor_options.ts";
+import { askedOf } from "./run.ts";
+
+/** `ipybox attach`: continues with the code of a durable session. */
+export const attach: Command = {
+  name: "attach",
+  summary: "Continue with the code of a detached session",
+  usage: "ID [OPTIONS]",
+  options: {
+    approve: APPROVE,
+    "approve-shell": APPROVE_SHELL,
+    page: { help: "Ask on a local web page; its one-time link is printed to stderr" },
+    timeout: { value: "SECONDS", help: "Stop the code after this time, not counting approvals" },
+    json: { help: "Print the result as one JSON object" },
+    end: { help: "End the session once its code has ended" },
+    verbose: { short: "v", help: "Log to stderr" },
+  },
+  notes: [
+    "Prints what the session's code has written since it began and writes from now",
+    "on, and asks you what it asks. Tool calls of a session wait while nothing is",
+    "attached to it. sys.exit(N) in the code sets the exit code. Code that has ended",
+    "gives its result again.",
+    "",
+    "Ctrl-C leaves the session running. A program that is attached is detached.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox attach 3f2a9c01d4e8 --approve ask",
+    "  ipybox attach 3f2a9c01d4e8 --json --end",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(attach, args, { max: 1 });
+  const [id] = parsed.positional;
+  if (id === undefined) {
+    throw new UsageError("Specify the session's id: `ipybox sessions` lists those that run");
+  }
+  const timeoutMs = parsed.milliseconds("timeout");
+  const { workspace } = await findSession(id);
+  const options = await executorOptions(parsed, io, workspace);
+  const executor = await CodeExecutor.attach(id, options);
+  let leaving: Promise<void> | undefined;
+  const leave = () => leaving ??= executor.detach();
+  const interrupted = () => void leave();
+  io.signal.addEventListener("abort", interrupted, { once: true });
+  try {
+    const code = await runAction(executor, undefined, {
+      io,
+      json: parsed.has("json"),
+      timeoutMs,
+      exits: true,
+      ...askedOf(parsed, io, executor),
+    });
+    if (parsed.has("end")) await executor[Symbol.asyncDispose]();
+    return code;
+  } catch (error) {
+    if (!io.signal.aborted) {
+      if (parsed.has("end")) await executor[Symbol.asyncDispose]();
+      throw error;
+    }
+    await leave();
+    io.err(`ipybox: session ${id} continues`);
+    return io.signal.reason.exitCode;
+  } finally {
+    io.signal.removeEventListener("abort", interrupted);
+    await leave();
+  }
+}

@@ -1,0 +1,150 @@
+import { endDurable, folderOf, type ListedSession, listSessions } from "../executor/durable.ts";
+import { CallJournal, type WaitingCall } from "../calls/journal.ts";
+import {
+  type Command,
+  type CommandIo,
+  EXIT,
+  parseCommandLine,
+  table,
+  UsageError,
+} from "./command.ts";
+import { WORKSPACE, workspaceOf } from "./shared.ts";
+import { ago, listColumns, printable } from "./terminal/columns.ts";
+
+/** `ipybox sessions`: lists and ends durable sessions. */
+export const sessions: Command = {
+  name: "sessions",
+  summary: "List or end sessions that outlive their program",
+  usage: "[OPTIONS]\nend ID… [OPTIONS]",
+  options: {
+    workspace: {
+      ...WORKSPACE,
+      help: "Only the sessions of this workspace (default: all of yours)",
+    },
+    json: { help: "Print the sessions as JSON" },
+  },
+  notes: [
+    "Sessions of `ipybox run --detach` and of --session NAME outlive the program that",
+    "started them, for at most a day without one and a week in all. Shows whether a",
+    "program is attached, and the calls that wait for your decision: `ipybox attach`",
+    "asks you. A session is lost when its kernel gateway ended or the machine was",
+    "restarted: its variables are gone, its files are not.",
+    "",
+    "Examples:",
+    "",
+    "  ipybox sessions",
+    "  ipybox sessions end 3f2a9c01d4e8",
+  ].join("\n"),
+  run,
+};
+
+async function run(args: readonly string[], io: CommandIo): Promise<number> {
+  const parsed = parseCommandLine(sessions, args, { max: Infinity });
+  const [what = "list", ...ids] = parsed.positional;
+  if (what === "end" && ids.length > 0) {
+    const known = new Set((await listSessions()).map(({ id }) => id));
+    const wrong = ids.find((id) => !known.has(id));
+    if (wrong !== undefined) {
+      throw new UsageError(
+        `There is no session ${wrong}: \`ipybox sessions\` lists those that run`,
+      );
+    }
+    for (const id of ids) await endDurable(id);
+    return EXIT.ok;
+  }
+  if (what !== "list" || ids.length > 0) {
+    throw new UsageError("Specify `end` and the ids of sessions, or nothing");
+  }
+  const workspace = parsed.given("workspace") ? await workspaceOf(parsed) : undefined;
+  const found = await Promise.all(
+    (await listSessions(workspace)).map(async (session) =>
+      describe(session, await waitingIn(session, io))
+    ),
+  );
+  if (parsed.has("json")) io.out(JSON.stringify(found, null, 2) + "\n");
+  else if (found.length === 0) io.err("No session runs: see `ipybox run --help`, option --detach");
+  else {
+    const rows = found.map((session): [string, string] => [session.id, lineOf(session)]);
+    io.out(table(rows, listColumns(io)).join("\n") + "\n");
+  }
+  return EXIT.ok;
+}
+
+/** What is said of a session. */
+interface Described {
+  readonly id: string;
+  readonly name: string | undefined;
+  readonly workspace: string | undefined;
+  readonly state: "attached" | "detached" | "lost" | "unreachable";
+  readonly startedAt: string | undefined;
+  readonly detachedSeconds: number | undefined;
+  readonly error: string | undefined;
+  readonly waiting: readonly {
+    readonly call: string;
+    readonly since: string;
+  }[];
+}
+
+function describe(
+  { id, record, status, error }: ListedSession,
+  waiting: readonly WaitingCall[],
+): Described {
+  const state = error !== undefined
+    ? "unreachable"
+    : status === undefined
+    ? "lost"
+    : status.attached
+    ? "attached"
+    : "detached";
+  return {
+    id,
+    name: record?.name,
+    workspace: record?.workspace,
+    state,
+    startedAt: record && new Date(record.startedAt).toISOString(),
+    detachedSeconds: status?.aloneMs == null ? undefined : Math.round(status.aloneMs / 1000),
+    error: error instanceof Error ? error.message : undefined,
+    waiting: waiting.map(({ serverName, toolName, since }) => ({
+      call: serverName === "" ? toolName : `${serverName}.${toolName}`,
+      since: since.toISOString(),
+    })),
+  };
+}
+
+/** The calls of a session that nobody has decided. A journal that cannot be read hides no session. */
+async function waitingIn(
+  { id, status }: ListedSession,
+  io: CommandIo,
+): Promise<readonly WaitingCall[]> {
+  if (status === undefined) return [];
+  try {
+    return await CallJournal.waitingIn(folderOf(id));
+  } catch (error) {
+    io.err(`ipybox: ${printable(error instanceof Error ? error.message : String(error))}`);
+    return [];
+  }
+}
+
+/** How many calls of a session are named. Code can make any number, with any names. */
+const MAX_WAITING = 3;
+
+function clip(name: string): string {
+  return name.length > 60 ? `${name.slice(0, 60)}…` : name;
+}
+
+function lineOf(session: Described): string {
+  const { id, name, workspace, state, detachedSeconds, error, waiting } = session;
+  const since = detachedSeconds === undefined ? "" : ` for ${ago(detachedSeconds)}`;
+  const parts = [
+    `${state}${since}`,
+    ...(name === undefined ? [] : [`named ${name}`]),
+    ...(workspace === undefined ? [] : [`in ${workspace}`]),
+    ...(error === undefined ? [] : [error]),
+    ...waiting.slice(0, MAX_WAITING).map(({ call, since }) =>
+      `${clip(call)} has waited for ${ago((Date.now() - Date.parse(since)) / 1000)}`
+    ),
+    ...(waiting.length > MAX_WAITING ? ["more calls wait"] : []),
+    ...(waiting.length > 0 && state === "detached" ? [`\`ipybox attach ${id}\` asks you`] : []),
+  ];
+  return printable(parts.join("; "));
+}

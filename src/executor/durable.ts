@@ -1,0 +1,387 @@
+/**
+ * Durable sessions: where they are written down, and what a host leaves for the next one.
+ *
+ * A session's record says where it is found, or that it was lost. All that changes is kept by its
+ * supervisor, so that hosts cannot disagree about it. The supervisor ends with its record.
+ *
+ * @module
+ */
+import { join } from "node:path";
+import { z } from "zod";
+import { ConfigError } from "../base/errors.ts";
+import { randomToken } from "../base/tokens.ts";
+import { openPlainFile, readHostileFile } from "../files/safe.ts";
+import { stateFolder } from "../files/user_folders.ts";
+import type { KernelGateway, LastingFacts } from "../kernel/gateway.ts";
+import {
+  endSession,
+  GarbageError,
+  type SessionAddress,
+  SessionGoneError,
+  type SessionStatus,
+  statusOf,
+} from "../kernel/supervisor.ts";
+import { realWorkspace } from "../sandbox/workspace.ts";
+
+/** How long a durable session lasts. */
+export interface DurableOptions {
+  /**
+   * How long it waits for a host, in milliseconds.
+   *
+   * @default {86400000} a day
+   */
+  readonly idleMs?: number;
+  /**
+   * How long it lasts at all, in milliseconds.
+   *
+   * @default {604800000} a week
+   */
+  readonly maxMs?: number;
+  /** A name for it: letters, digits, `.`, `_` and `-`. One session of a workspace has it. */
+  readonly name?: string;
+}
+
+const DAY_MS = 24 * 60 * 60_000;
+
+const VERSION = 1 as const;
+
+const recordSchema = z.object({
+  version: z.literal(VERSION),
+  id: z.string().regex(/^[0-9a-f]{12}$/),
+  name: z.string().optional(),
+  workspace: z.string(),
+  secret: z.string(),
+  socket: z.string(),
+  startedAt: z.number(),
+  /** How it was lost, if its supervisor could say so. */
+  lost: z.object({
+    exit: z.object({ code: z.number().nullable(), signal: z.string().nullable() }).nullable(),
+    at: z.number(),
+  }).optional(),
+});
+
+/** A durable session, as its record has it. */
+export type SessionRecord = Readonly<z.infer<typeof recordSchema>>;
+
+const limit = z.number().nullable();
+
+const factsSchema: z.ZodType<LastingFacts> = z.object({
+  token: z.string(),
+  sessionDir: z.string(),
+  stubs: z.string(),
+  hasChecker: z.boolean(),
+  sandboxed: z.boolean(),
+  kernelsApart: z.boolean(),
+  limits: z.object({
+    memoryBytes: limit,
+    processes: limit,
+    fileBytes: limit,
+    cpuSeconds: limit,
+  }),
+});
+
+const keptSchema = z.object({
+  version: z.literal(VERSION),
+  gateway: factsSchema,
+  kernel: z.object({ id: z.string(), session: z.string() }),
+  toolToken: z.string(),
+  shell: z.enum(["none", "approval", "escape"]),
+  restoreWorkingDir: z.boolean(),
+  execution: z.object({
+    id: z.string(),
+    /** Empty where it is too long to be kept. */
+    code: z.string(),
+    startedAt: z.number(),
+    /** Whether a host has seen its end. */
+    ended: z.boolean(),
+  }).optional(),
+});
+
+/** What a host leaves for the next one. */
+export type KeptState = Readonly<z.infer<typeof keptSchema>>;
+
+/** The longest code that is left for the next host, which numbers its lines. */
+const MAX_CODE = 8 * 1024;
+
+/** What is known of a session while a host is attached to it. */
+export class SessionState {
+  readonly #gateway: KernelGateway;
+  #kept: Partial<KeptState>;
+
+  constructor(gateway: KernelGateway, kept: Partial<KeptState>) {
+    this.#gateway = gateway;
+    this.#kept = { ...kept, version: VERSION };
+  }
+
+  /** Leaves something for the next host. Before there is a kernel, the session ends with this one. */
+  keep(more: Partial<KeptState>): void {
+    this.#kept = { ...this.#kept, ...more };
+    if (this.#kept.kernel !== undefined) this.#gateway.keep(this.#kept);
+  }
+
+  /** Notes that an execution begins, unless it has before. */
+  begin(id: string, code: string): void {
+    if (this.#kept.execution?.id === id) return;
+    const kept = code.length > MAX_CODE ? "" : code;
+    this.keep({ execution: { id, code: kept, startedAt: Date.now(), ended: false } });
+  }
+
+  /** Notes that its end has been seen. */
+  end(): void {
+    const { execution } = this.#kept;
+    if (execution !== undefined) this.keep({ execution: { ...execution, ended: true } });
+  }
+}
+
+/** Reads what the host before has left. */
+export function keptState({ id }: SessionRecord, { kept }: SessionStatus): KeptState {
+  const parsed = keptSchema.safeParse(kept);
+  if (parsed.success) return parsed.data;
+  throw new ConfigError(
+    `Cannot attach to session ${id}: the program that started it died before the session was ready, ` +
+      `or has another version of ipybox; end it with \`ipybox sessions end ${id}\``,
+    { cause: parsed.error },
+  );
+}
+
+function sessionsRoot(): string {
+  const state = stateFolder();
+  if (state !== undefined) return join(state, "durable");
+  throw new ConfigError("Durable sessions need a home directory: set HOME or XDG_STATE_HOME");
+}
+
+/** The folder of a session's record. */
+export function folderOf(id: string): string {
+  return join(sessionsRoot(), id);
+}
+
+/** Refuses what cannot be the name of a session. */
+export function checkSessionName(name: string): void {
+  if (/^[\w.-]{1,64}$/.test(name)) return;
+  throw new TypeError(`"${name}" is no name of a session: use letters, digits, ".", "_" and "-"`);
+}
+
+/** Makes the folder of a new session. */
+export async function createSession(
+  workspace: string,
+  { idleMs = DAY_MS, maxMs = 7 * DAY_MS, name }: DurableOptions,
+) {
+  for (const [option, value] of Object.entries({ idleMs, maxMs })) {
+    if (value > 0 && Number.isFinite(value)) continue;
+    throw new RangeError(`durable.${option} must be positive and finite, not ${value}`);
+  }
+  if (name !== undefined) checkSessionName(name);
+  const id = randomToken().slice(0, 12);
+  const folder = folderOf(id);
+  await Deno.mkdir(folder, { recursive: true, mode: 0o700 });
+  const common = { version: VERSION, id, name, workspace, startedAt: Date.now() };
+  const onSocket = ({ secret, socket }: SessionAddress) =>
+    writeRecord({ ...common, secret, socket });
+  return { id, secret: randomToken(), folder, idleMs, maxMs, onSocket };
+}
+
+async function writeRecord(record: SessionRecord): Promise<void> {
+  const path = join(folderOf(record.id), "record.json");
+  const fresh = `${path}.${randomToken().slice(0, 12)}`;
+  await Deno.writeTextFile(fresh, JSON.stringify(record), { mode: 0o600 });
+  await Deno.rename(fresh, path);
+}
+
+/** Reads a session's record. */
+async function readRecord(id: string): Promise<SessionRecord | undefined> {
+  const path = join(folderOf(id), "record.json");
+  const text = await readHostileFile(path);
+  if (text === undefined) return undefined;
+  let found: unknown;
+  try {
+    found = JSON.parse(text);
+  } catch (cause) {
+    throw unreadable(id, path, "it is not JSON", cause);
+  }
+  const version = z.object({ version: z.number() }).safeParse(found);
+  if (version.success && version.data.version > VERSION) {
+    throw new ConfigError(
+      `Cannot attach to session ${id}: a newer version of ipybox has started it; use that version`,
+    );
+  }
+  const record = recordSchema.safeParse(found);
+  if (record.success && record.data.id === id) return record.data;
+  throw unreadable(id, path, "it is not a session's record", record.error);
+}
+
+/** A session's record cannot be read, so nobody will find the session. */
+class RecordError extends ConfigError {
+  override readonly name: string = "RecordError";
+}
+
+function unreadable(id: string, path: string, why: string, cause: unknown): RecordError {
+  return new RecordError(
+    `Cannot read ${path}: ${why}; forget the session with \`ipybox sessions end ${id}\``,
+    { cause },
+  );
+}
+
+/** A session as it is listed. */
+export interface ListedSession {
+  readonly id: string;
+  readonly record?: SessionRecord;
+  /** Where it stands; `undefined` where it is lost. */
+  readonly status?: SessionStatus;
+  /** Why nothing is known of it. */
+  readonly error?: unknown;
+}
+
+/** A session of the workspace has the name already. */
+export class NameTakenError extends ConfigError {
+  /** The name of the class. */
+  override readonly name: string = "NameTakenError";
+  /** The session. */
+  readonly id: string;
+
+  /**
+   * @param name The name.
+   * @param id The session.
+   */
+  constructor(name: string, id: string) {
+    super(
+      `Session ${id} of the workspace is named ${name} already: attach to it, or end it with ` +
+        `\`ipybox sessions end ${id}\``,
+    );
+    this.id = id;
+  }
+}
+
+/** How long the start of another named session is waited for. */
+const CLAIM_MS = 90_000;
+const CLAIM_PAUSE_MS = 100;
+
+/**
+ * Reserves a name in a workspace until it is disposed of, by when the session has a record. Named
+ * sessions start one after the other.
+ */
+export async function claimName(
+  name: string,
+  workspace: string,
+  waitMs: number = CLAIM_MS,
+): Promise<Disposable> {
+  using parts = new DisposableStack();
+  const root = sessionsRoot();
+  await Deno.mkdir(root, { recursive: true, mode: 0o700 });
+  const lock = parts.use(await openPlainFile(join(root, "lock")));
+  for (const end = performance.now() + waitMs; !await lock.tryLock(true);) {
+    if (performance.now() > end) {
+      const holder = (await readHostileFile(join(root, "lock")))?.trim() || "another one";
+      throw new ConfigError(
+        `Cannot start a session named ${name}: process ${holder} has been starting another for ` +
+          `${waitMs / 1000} s; try again, or end that process`,
+      );
+    }
+    await new Promise((resolve) => setTimeout(resolve, CLAIM_PAUSE_MS));
+  }
+  await lock.truncate();
+  await lock.write(new TextEncoder().encode(`${Deno.pid}\n`)); // for those who wait
+  const taken = (await listSessions(workspace)).find(({ record }) => record?.name === name);
+  if (taken !== undefined) throw new NameTakenError(name, taken.id);
+  return parts.move();
+}
+
+/** How long a session may take to start. What is younger may be about to have a record, or a supervisor. */
+const STARTING_MS = 10 * 60_000;
+
+/** Lists the user's durable sessions, also those that were lost in the last day. Others are forgotten. */
+export async function listSessions(workspace?: string): Promise<ListedSession[]> {
+  const ids: string[] = [];
+  try {
+    for await (const { name } of Deno.readDir(sessionsRoot())) {
+      if (/^[0-9a-f]{12}$/.test(name)) ids.push(name);
+    }
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  }
+  const sessions = await Promise.all(ids.map(async (id): Promise<ListedSession | undefined> => {
+    try {
+      const record = await readRecord(id);
+      if (record === undefined) {
+        const { mtime } = await Deno.stat(folderOf(id));
+        if (Date.now() - (mtime?.getTime() ?? 0) > STARTING_MS) await removeFolder(folderOf(id));
+        return undefined; // it is being made, or was left so
+      }
+      if (record.lost !== undefined) {
+        if (Date.now() - record.lost.at < DAY_MS) return { id, record };
+        await removeFolder(folderOf(id));
+        return undefined;
+      }
+      try {
+        return { id, record, status: await statusOf(record) };
+      } catch (error) {
+        if (!(error instanceof SessionGoneError)) return { id, record, error };
+        const isOver = Date.now() - record.startedAt > STARTING_MS;
+        if (isOver) await writeRecord({ ...record, lost: { exit: null, at: Date.now() } });
+        return { id, record };
+      }
+    } catch (error) {
+      return error instanceof Deno.errors.NotFound ? undefined : { id, error }; // it has just ended
+    }
+  }));
+  return sessions.filter((session) => session !== undefined)
+    .filter(({ record }) => workspace === undefined || record?.workspace === workspace)
+    .sort((one, other) => (one.record?.startedAt ?? 0) - (other.record?.startedAt ?? 0));
+}
+
+/** Finds a session by its id. */
+export async function findSession(id: string): Promise<SessionRecord> {
+  const record = /^[0-9a-f]{12}$/.test(id) ? await readRecord(id) : undefined;
+  if (record === undefined) {
+    throw new ConfigError(
+      `There is no durable session ${id}: it has ended, or its time was over; ` +
+        "`ipybox sessions` lists those that run",
+    );
+  }
+  if (record.lost !== undefined) {
+    const { exit } = record.lost;
+    const how = exit === null
+      ? "its processes have ended"
+      : `its kernel gateway ended (${exit.signal ?? `exit code ${exit.code}`})`;
+    throw new SessionGoneError(
+      `Session ${id} is lost: ${how}, and its variables are gone; ` +
+        `forget it with \`ipybox sessions end ${id}\``,
+    );
+  }
+  const real = await realWorkspace(record.workspace).catch(() => undefined);
+  if (real === record.workspace) return record;
+  throw new ConfigError(
+    `Cannot attach to session ${id}: its workspace ${record.workspace} is not there any more; ` +
+      `move it back, or end the session with \`ipybox sessions end ${id}\``,
+  );
+}
+
+/** Ends a session, and forgets it. One that does not end is not forgotten. */
+export async function endDurable(id: string): Promise<void> {
+  try {
+    const record = await readRecord(id);
+    if (record !== undefined) await endSession(record);
+  } catch (error) {
+    const isOver = error instanceof SessionGoneError || error instanceof GarbageError;
+    // Without its record, a supervisor ends itself.
+    if (!isOver && !(error instanceof RecordError)) throw error;
+  }
+  await removeFolder(folderOf(id));
+}
+
+/**
+ * Removes the folder of a session that this host has ended, or could not start. Where another one has
+ * attached, or its supervisor cannot be asked, the session has it still.
+ */
+export async function removeEnded(id: string): Promise<void> {
+  const record = await readRecord(id);
+  const isOver = record === undefined || record.lost !== undefined ||
+    await statusOf(record).then(() => false, (error) => error instanceof SessionGoneError);
+  if (isOver) await removeFolder(folderOf(id));
+}
+
+/** Removes the folder of a session that has ended. Its supervisor does so, too. */
+async function removeFolder(folder: string): Promise<void> {
+  await Deno.remove(folder, { recursive: true }).catch((error: unknown) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+}

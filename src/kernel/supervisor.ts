@@ -1,0 +1,508 @@
+/**
+ * The supervisor of a durable session, which runs outside the sandbox and outlives its hosts: how it is
+ * started, and how a host attaches to it.
+ *
+ * @module
+ */
+import { z } from "zod";
+import { asset } from "../assets/mod.ts";
+import {
+  ConfigError,
+  GatewayStartError,
+  KernelDiedError,
+  SessionTakenError,
+} from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import { settledWithin } from "../base/signals.ts";
+import type { ByteStream } from "../base/streams.ts";
+import { joinBytes } from "../base/bytes.ts";
+import { encodeFrame, type Frame, FrameDecoder, FrameType, LinkError } from "../link/frame.ts";
+import { type ExitStatus, ManagedProcess, OutputTail } from "../process/managed_process.ts";
+import type { ProgramPath } from "../process/program.ts";
+
+/** The version of what hosts and supervisors say to each other. */
+const PROTOCOL = 1;
+
+/** Where a durable session is found, and what opens it. */
+export interface SessionAddress {
+  /** Its id. */
+  readonly id: string;
+  /** What opens it. */
+  readonly secret: string;
+  /** The socket at which its supervisor listens. */
+  readonly socket: string;
+}
+
+/** How a supervisor is started. */
+export interface SupervisorOptions extends SessionAddress {
+  /** The Python that runs it. */
+  readonly python: ProgramPath;
+  /** A folder that only the host sees, for its program. */
+  readonly hostPrivate: string;
+  /** The command that it starts. */
+  readonly argv: readonly string[];
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+  /** How long the session lasts without a host, in milliseconds. */
+  readonly idleMs: number;
+  /** How long it lasts at all. */
+  readonly maxMs: number;
+  /** Files that this process has locked, which the supervisor locks in its place. */
+  readonly locks: readonly string[];
+  /** What it removes when the session has ended. */
+  readonly remove: readonly string[];
+  /** The session's folder, which it removes too, unless the session was lost. */
+  readonly folder: string;
+}
+
+/** The longest path of a socket that every system takes. */
+const MAX_SOCKET_PATH = 100;
+
+/** How long a supervisor may take to listen. */
+const START_MS = 30_000;
+
+/** Starts a supervisor, which starts the session's command. */
+export async function startSupervisor(options: SupervisorOptions): Promise<void> {
+  const { python, hostPrivate, idleMs, maxMs, ...spec } = options;
+  if (spec.socket.length > MAX_SOCKET_PATH) {
+    throw new ConfigError(
+      `Cannot use ${spec.socket} as the socket of a durable session: its path is too long; ` +
+        "set TMPDIR to a folder with a shorter one",
+    );
+  }
+  const program = `${hostPrivate}/supervisor.py`;
+  await Deno.writeTextFile(program, asset("launcher/supervisor.py"), { mode: 0o600 });
+  await using process = ManagedProcess.spawn({
+    command: python,
+    args: ["-I", "-S", program],
+    env: { LANG: "C.UTF-8" },
+  });
+  const settings = { ...spec, idle_seconds: idleMs / 1000, max_seconds: maxMs / 1000 };
+  await process.pipes.write(new TextEncoder().encode(JSON.stringify(settings)));
+  await process.pipes.end();
+  await settledWithin(process.exited, START_MS);
+  const exit = await process.stop();
+  if (exit.exitCode === 0) return;
+  throw new GatewayStartError("The supervisor of the durable session did not start", {
+    ...exit,
+    stderrTail: process.stderrTail,
+  });
+}
+
+const greetingSchema = z.object({
+  protocol: z.number(),
+  session: z.string(),
+  epoch: z.number().int().nonnegative(),
+});
+
+/** Where a session stands. */
+export interface SessionStatus {
+  /** How often a host has attached. */
+  readonly epoch: number;
+  /** The process that the supervisor started. */
+  readonly pid: number;
+  /** Whether a host is attached. */
+  readonly attached: boolean;
+  /** Whether another host was detached for this one. */
+  readonly tookOver: boolean;
+  /** For how long no host has been attached. */
+  readonly aloneMs: number | null;
+  /** The last of what was written to stderr. */
+  readonly stderr: string;
+  /** What the host before has left for this one. */
+  readonly kept: unknown;
+}
+
+const welcomeSchema: z.ZodType<SessionStatus> = z.object({
+  epoch: z.number(),
+  pid: z.number(),
+  attached: z.boolean(),
+  tookOver: z.boolean(),
+  aloneMs: z.number().nullable(),
+  stderr: z.string(),
+  kept: z.unknown(),
+});
+
+const refusedSchema = z.object({
+  why: z.string(),
+  protocol: z.number(),
+  /** The process that has attached instead, where the system says. */
+  pid: z.number().nullish(),
+});
+
+/** A session's supervisor does not answer: the session is over. */
+export class SessionGoneError extends ConfigError {
+  /** The name of the class. */
+  override readonly name: string = "SessionGoneError";
+}
+
+/** A session that runs refuses this host. */
+export class SessionRefusedError extends ConfigError {
+  /** The name of the class. */
+  override readonly name: string = "SessionRefusedError";
+}
+
+/** What answers at a session's socket is not its supervisor. */
+export class GarbageError extends SessionRefusedError {
+  /** The name of the class. */
+  override readonly name: string = "GarbageError";
+}
+
+/** How long a supervisor may take to answer. */
+const ANSWER_MS = 10_000;
+/** How long a session may take to end. */
+const END_MS = 20_000;
+/** How long what was said may take to be written when the host leaves. */
+const LEAVE_MS = 2000;
+const BEAT_MS = 15_000;
+const DEAD_MS = 45_000;
+
+/** A launcher that is reached through its supervisor. Closing the connection leaves the session running. */
+export class SupervisedLauncher {
+  readonly pipes: ByteStream;
+  readonly #line: Line;
+  readonly #address: SessionAddress;
+  readonly #tail = new OutputTail();
+  readonly #log: Logger;
+  readonly #status: SessionStatus;
+  readonly #gone = Promise.withResolvers<void>();
+  readonly #beat: ReturnType<typeof setInterval>;
+  #heard = performance.now();
+  #ending: KernelDiedError | undefined;
+
+  private constructor(
+    line: Line,
+    { address, status, log }: {
+      readonly address: SessionAddress;
+      readonly status: SessionStatus;
+      readonly log: Logger;
+    },
+  ) {
+    this.#line = line;
+    this.#address = address;
+    this.#status = status;
+    this.#log = log;
+    for (const text of status.stderr.split("\n")) if (text !== "") this.#tail.keep(text);
+    this.#beat = setInterval(() => this.#keepAlive(), BEAT_MS);
+    this.pipes = {
+      closed: this.#gone.promise,
+      read: () => this.#read(),
+      write: (bytes) => this.#line.write(bytes),
+      end: () => Promise.resolve(),
+      close: () => this.#close(),
+    };
+  }
+
+  /** Attaches to a session. Another host that is attached is detached. */
+  static async attach(address: SessionAddress, log: Logger): Promise<SupervisedLauncher> {
+    const { line, answer } = await meet(address, "attach");
+    return new SupervisedLauncher(line, { address, status: answer, log });
+  }
+
+  /** What the supervisor said when this host was attached. */
+  get status(): SessionStatus {
+    return this.#status;
+  }
+
+  /** The process that the supervisor started. */
+  get pid(): number {
+    return this.#status.pid;
+  }
+
+  /** The last of what was written to stderr, without terminal escapes. */
+  get stderrTail(): string {
+    return this.#tail.text;
+  }
+
+  /** Why the session is no longer this host's, where its supervisor has said so. */
+  get ending(): KernelDiedError | undefined {
+    return this.#ending;
+  }
+
+  /** Says what the next host has to know. */
+  keep(kept: unknown): void {
+    this.#send(json(FrameType.KEEP, { kept }));
+  }
+
+  /** Starts the command, now that it is in control groups, which are removed at the end. */
+  begin(folders: readonly string[]): void {
+    this.#send(json(FrameType.KEEP, { folders }));
+  }
+
+  /** Ends the session, unless it is no longer this host's. */
+  async stop(): Promise<ExitStatus> {
+    if (!this.#line.closed) {
+      this.#send(encodeFrame(FrameType.END, 0));
+      // The link reads to the end.
+      if (!await settledWithin(this.#gone.promise, END_MS)) {
+        this.#log.warn("A durable session does not end");
+      }
+      this.#close();
+    }
+    return { exitCode: null, signal: null };
+  }
+
+  /** Closes the connection, once all is written that was said. The session continues. */
+  async leave(): Promise<void> {
+    await settledWithin(this.#line.written, LEAVE_MS);
+    this.#close();
+  }
+
+  #close(): void {
+    clearInterval(this.#beat);
+    this.#line.close();
+    this.#gone.resolve();
+  }
+
+  /** Sends without waiting. A failure shows where frames are read. */
+  #send(bytes: Uint8Array): void {
+    this.#line.write(bytes).catch(() => {});
+  }
+
+  #keepAlive(): void {
+    if (performance.now() - this.#heard > DEAD_MS) {
+      this.#ending = endingOf("The session's supervisor does not answer");
+      return this.#close();
+    }
+    this.#send(encodeFrame(FrameType.BEAT, 0));
+  }
+
+  /** The next frames of the launcher. */
+  async #read(): Promise<Uint8Array | null> {
+    for (;;) {
+      const frames = await this.#line.next();
+      if (frames === undefined) {
+        this.#close();
+        return null;
+      }
+      this.#heard = performance.now();
+      const own = frames.flatMap((frame) => this.#take(frame));
+      if (own.length > 0) return joinBytes(...own);
+    }
+  }
+
+  #take(frame: Frame): Uint8Array[] {
+    switch (frame.type) {
+      case FrameType.BEAT:
+        return [];
+      case FrameType.STDERR:
+        for (const line of this.#tail.push(frame.payload)) this.#log.debug(`gateway: ${line}`);
+        return [];
+      case FrameType.REFUSED: {
+        const { why, pid } = parse(refusedSchema, frame, this.#address);
+        this.#ending = why === "taken"
+          ? takenBy(pid, this.#address)
+          : endingOf(why === "time" ? "The session has lasted as long as it may" : ENDED);
+        return [];
+      }
+      default:
+        return [encodeFrame(frame.type, frame.stream, frame.payload)];
+    }
+  }
+}
+
+/** Asks where a session stands. */
+export async function statusOf(address: SessionAddress): Promise<SessionStatus> {
+  const { line, answer } = await meet(address, "status");
+  line.close();
+  return answer;
+}
+
+/** Ends a session, whether or not a host is attached. */
+export async function endSession(address: SessionAddress): Promise<void> {
+  const line = await Line.open(address);
+  try {
+    await greet(line, address, "end");
+    const ended = (async () => {
+      while (await line.next() !== undefined);
+    })();
+    if (!await settledWithin(ended, END_MS)) throw unanswered(address, END_MS);
+    await ended;
+  } catch (error) {
+    throw error instanceof LinkError ? garbage(address, error) : error;
+  } finally {
+    line.close();
+  }
+}
+
+async function meet(
+  address: SessionAddress,
+  want: "attach" | "status",
+): Promise<{ readonly line: Line; readonly answer: SessionStatus }> {
+  const line = await Line.open(address);
+  try {
+    await greet(line, address, want);
+    const frame = await line.one();
+    if (frame?.type === FrameType.WELCOME) {
+      return { line, answer: parse(welcomeSchema, frame, address) };
+    }
+    if (frame?.type !== FrameType.REFUSED) throw garbage(address);
+    throw refusal(parse(refusedSchema, frame, address), address);
+  } catch (error) {
+    line.close();
+    throw error instanceof LinkError ? garbage(address, error) : error;
+  }
+}
+
+/** Says who we are. The session's own epoch decides between hosts that come together. */
+async function greet(line: Line, address: SessionAddress, want: string): Promise<void> {
+  const frame = await line.one();
+  if (frame?.type !== FrameType.GREETING) throw garbage(address);
+  const { protocol, session, epoch } = parse(greetingSchema, frame, address);
+  if (protocol !== PROTOCOL) throw refusal({ why: "protocol", protocol }, address);
+  if (session !== address.id) throw garbage(address);
+  const { secret } = address;
+  await line.write(json(FrameType.HELLO, { protocol, secret, want, epoch: epoch + 1 }));
+}
+
+const ENDED = "The session was ended by another program";
+const UNKNOWN_EXIT = { exitCode: null, signal: null, stderrTail: "" };
+
+function endingOf(message: string): KernelDiedError {
+  return new KernelDiedError(message, UNKNOWN_EXIT);
+}
+
+function takenBy(pid: number | null | undefined, { id }: SessionAddress): SessionTakenError {
+  const which = pid == null ? "Another program" : `Another program, process ${pid},`;
+  return new SessionTakenError(
+    `${which} has attached to session ${id}, which continues there; ` +
+      `take it back with \`ipybox attach ${id}\``,
+    UNKNOWN_EXIT,
+  );
+}
+
+function refusal(
+  { why, protocol }: z.infer<typeof refusedSchema>,
+  { id }: SessionAddress,
+): SessionRefusedError {
+  switch (why) {
+    case "secret":
+      return new SessionRefusedError(
+        `Cannot attach to session ${id}: its record has another secret than the session; ` +
+          "its record was changed, so end its processes and start another session",
+      );
+    case "protocol":
+      return new SessionRefusedError(
+        `Cannot attach to session ${id}: it was started by another version of ipybox ` +
+          `(protocol ${protocol}, this one has ${PROTOCOL}); use that version`,
+      );
+    default:
+      return new SessionRefusedError(
+        `Cannot attach to session ${id}: another host attached to it at the same time; try again`,
+      );
+  }
+}
+
+function unanswered({ id, socket }: SessionAddress, timeoutMs: number): SessionRefusedError {
+  return new SessionRefusedError(
+    `The supervisor of session ${id}, at ${socket}, has not answered for ${timeoutMs / 1000} s; ` +
+      "try again, or end its process",
+  );
+}
+
+function garbage({ id, socket }: SessionAddress, cause?: unknown): GarbageError {
+  return new GarbageError(
+    `Cannot attach to session ${id}: what answers at ${socket} is not its supervisor; ` +
+      `remove it with \`ipybox sessions end ${id}\``,
+    { cause },
+  );
+}
+
+function parse<T>(schema: z.ZodType<T>, frame: Frame, address: SessionAddress): T {
+  try {
+    return schema.parse(JSON.parse(new TextDecoder().decode(frame.payload)));
+  } catch (cause) {
+    throw garbage(address, cause);
+  }
+}
+
+function json(type: FrameType, content: unknown): Uint8Array {
+  return encodeFrame(type, 0, new TextEncoder().encode(JSON.stringify(content)));
+}
+
+/** The size of one read. */
+const CHUNK = 1 << 16;
+
+/** A connection to a supervisor: frames in both directions, each written whole. */
+class Line {
+  readonly #connection: Deno.UnixConn;
+  readonly #address: SessionAddress;
+  readonly #decoder = new FrameDecoder();
+  #waiting: Frame[] = [];
+  #writing: Promise<void> = Promise.resolve();
+  #closed = false;
+
+  private constructor(connection: Deno.UnixConn, address: SessionAddress) {
+    this.#connection = connection;
+    this.#address = address;
+  }
+
+  static async open(address: SessionAddress): Promise<Line> {
+    const { id, socket } = address;
+    try {
+      return new Line(await Deno.connect({ transport: "unix", path: socket }), address);
+    } catch (cause) {
+      if (cause instanceof Deno.errors.NotCapable) throw cause;
+      const { ConnectionRefused, NotFound, PermissionDenied } = Deno.errors;
+      const isGone = cause instanceof NotFound || cause instanceof ConnectionRefused;
+      if (!isGone) {
+        const why = cause instanceof PermissionDenied ? "it belongs to another user" : cause;
+        throw new SessionRefusedError(
+          `Cannot attach to session ${id}: cannot connect to ${socket}: ${why}`,
+          { cause },
+        );
+      }
+      throw new SessionGoneError(
+        `Session ${id} is lost: its processes have ended, and its variables with them; ` +
+          `forget it with \`ipybox sessions end ${id}\``,
+        { cause },
+      );
+    }
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** Resolves when all so far is written, or cannot be. */
+  get written(): Promise<void> {
+    return this.#writing;
+  }
+
+  /** The next frames; `undefined` at the end of the connection. */
+  async next(): Promise<Frame[] | undefined> {
+    while (this.#waiting.length === 0) {
+      const buffer = new Uint8Array(CHUNK);
+      const count = await this.#connection.read(buffer).catch(() => null);
+      if (count === null) return undefined;
+      this.#waiting = [...this.#decoder.push(buffer.subarray(0, count))];
+    }
+    const frames = this.#waiting;
+    this.#waiting = [];
+    return frames;
+  }
+
+  /** The next frame, which must come soon. */
+  async one(): Promise<Frame | undefined> {
+    const frames = this.next();
+    if (!await settledWithin(frames, ANSWER_MS)) throw unanswered(this.#address, ANSWER_MS);
+    const [first, ...others] = await frames ?? [];
+    this.#waiting = others;
+    return first;
+  }
+
+  /** Writes bytes after those that were written before. */
+  write(bytes: Uint8Array): Promise<void> {
+    const writing = this.#writing.then(async () => {
+      for (let at = 0; at < bytes.length;) at += await this.#connection.write(bytes.subarray(at));
+    });
+    this.#writing = writing.catch(() => {}); // its caller hears of it
+    return writing;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#connection.close();
+  }
+}

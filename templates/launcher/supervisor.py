@@ -1,0 +1,749 @@
+"""Keeps a durable session running while its host is away.
+
+It runs outside the sandbox, as the user, with the standard library only (`python -I -S`). It starts the
+command that the host would start, forwards the frames of `launcher.py` between that command and the host,
+and lets one host at a time attach at a Unix socket in a folder that only the user can open.
+
+Its settings come as one JSON object on stdin, so that the secret is in no argument and no environment.
+When nobody is attached for too long, when the session is too old, when the command ends, or when a host
+says so, it ends the command and removes what the session leaves: processes, folders, records, the socket.
+"""
+
+import collections
+import ctypes
+import fcntl
+import hmac
+import itertools
+import json
+import os
+import selectors
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import time
+
+PROTOCOL = 1
+
+# Frames of the link; the launcher and the host have the same numbers.
+OPEN, DATA, EOF, RST, WIN, READY, START, EXIT, DETACH, ATTACH = range(10)
+# Frames between the host and this process.
+GREETING, HELLO, WELCOME, REFUSED, BEAT, END, KEEP, STDERR = range(10, 18)
+
+FROM_HOST = {OPEN, DATA, EOF, RST, WIN, START}
+FROM_LAUNCHER = {OPEN, DATA, EOF, RST, WIN, READY, EXIT}
+
+HEADER = struct.Struct(">BII")
+MAX_PAYLOAD = 1 << 16
+MAX_START = 1 << 22
+CONGESTED = 1 << 20
+CHUNK = 1 << 18
+MAX_STDERR = 1 << 14
+MAX_NAMES = 10_000  # that are looked at together where a folder is removed
+MAX_WAITING = 8  # connections that have not shown the secret
+
+BEAT_SECONDS = 15
+DEAD_SECONDS = 45
+HELLO_SECONDS = 10
+FIRST_HOST_SECONDS = 120  # a host that dies while it starts a session must not leave it behind
+EXIT_SECONDS = 10  # the launcher's own grace periods are shorter
+KILL_SECONDS = 2
+REMOVE_SECONDS = 600  # code that was not ended, and still writes, is followed for so long
+LOOK_SECONDS = 20  # how often it looks whether its record is still there
+MAX_SLEEP_SECONDS = 3600
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Broken(Exception):
+    """The other side sent what it must not send."""
+
+
+def frame(kind, sid=0, payload=b""):
+    return HEADER.pack(kind, sid, len(payload)) + payload
+
+
+def message(kind, **content):
+    return frame(kind, 0, json.dumps(content).encode())
+
+
+def frames(inbox, allowed):
+    """Takes the whole frames out of what came in, one by one."""
+    at, end = 0, len(inbox)
+    try:
+        while end - at >= HEADER.size:
+            kind, sid, length = HEADER.unpack_from(inbox, at)
+            if kind not in allowed or length > (MAX_START if kind == START else MAX_PAYLOAD):
+                raise Broken(f"a frame of type {kind} with {length} bytes")
+            begin, stop = at, at + HEADER.size + length
+            if stop > end:
+                return
+            at = stop
+            yield kind, sid, bytes(inbox[begin:stop])
+    finally:
+        del inbox[:at]
+
+
+class Host:
+    """A connection at the socket."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.inbox = bytearray()
+        self.outbox = collections.deque()
+        self.outbox_size = 0
+        self.heard = time.monotonic()
+        self.events = 0
+
+    def send(self, data):
+        self.outbox.append(data)
+        self.outbox_size += len(data)
+
+
+class Supervisor:
+    """The event loop: one thread, no blocking calls before the end."""
+
+    def __init__(self, spec, listener, locks):
+        self.spec = spec
+        self.listener = listener
+        self.locks = locks
+        self.selector = selectors.DefaultSelector()
+        self.started = time.monotonic()
+        self.alone_since = self.looked = self.started
+        self.epoch = 0
+        self.resets = 0  # how often a host has gone
+        self.awaits_ready = False  # frames of before the last one that went are dropped
+        self.kept = None  # what the host knows of the session, for the next one
+        self.folders = []  # control groups
+        self.held_back = True  # the command waits until it is in its control group
+        self.host = None
+        self.strangers = set()
+        self.refused = set()  # those who are yet to hear that
+        self.enders = set()  # those who wait for the end
+        self.inbox = bytearray()
+        self.outbox = collections.deque()
+        self.outbox_size = 0
+        self.out_events = 0
+        self.in_events = 0
+        self.stderr = b""
+        self.exit = None
+        self.ending = None  # since when, and whether it was asked for
+        self.wake_in, wake_out = os.pipe()
+        for fd in (self.wake_in, wake_out):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self.end(asked=True))
+        for name in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(name, signal.SIG_IGN)
+        self.process = subprocess.Popen(
+            ["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", *spec["argv"]],
+            cwd=spec["cwd"],
+            env=spec["env"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            # What is ignored here must not be ignored in what runs code.
+            preexec_fn=lambda: [
+                signal.signal(name, signal.SIG_DFL) for name in (signal.SIGINT, signal.SIGHUP)
+            ],
+        )
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self.selector.register(self.wake_in, READ, self.on_wake)
+        self.selector.register(listener, READ, self.on_listener)
+        self.selector.register(self.process.stderr, READ, self.on_stderr)
+
+    def run(self):
+        try:
+            while self.process is not None:
+                for key, events in self.selector.select(self.timeout()):
+                    key.data(events)
+                self.check_times()
+                self.flush()
+                self.watch()
+        finally:
+            # Without this process, nothing would end the session.
+            if self.process is not None:
+                self.kill()
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def deadlines(self):
+        """What is due when."""
+        if self.ending is not None:
+            yield self.ending[0] + EXIT_SECONDS, self.kill
+            return
+        yield self.started + self.spec["max_seconds"], lambda: self.end_for("time")
+        yield self.looked + LOOK_SECONDS, self.look
+        if self.host is None:
+            seconds = self.spec["idle_seconds"]
+            if self.epoch == 0:
+                seconds = min(seconds, FIRST_HOST_SECONDS)
+            yield self.alone_since + seconds, lambda: self.end(asked=True)
+        else:
+            host = self.host
+            yield host.heard + DEAD_SECONDS, lambda: self.lose(host)
+            yield self.beat + BEAT_SECONDS, self.send_beat
+        for guest in self.strangers | self.refused:
+            yield guest.heard + HELLO_SECONDS, lambda guest=guest: self.lose(guest)
+
+    def timeout(self):
+        """How long to wait: the system takes 24 days at most."""
+        seconds = min(when for when, _ in self.deadlines()) - time.monotonic()
+        return max(0, min(seconds, MAX_SLEEP_SECONDS))
+
+    def check_times(self):
+        now = time.monotonic()
+        for act in [act for when, act in self.deadlines() if when <= now]:
+            act()
+
+    def end_for(self, why):
+        """Ends the session, and says why to a host that did not ask for it."""
+        if self.host is not None:
+            self.host.send(message(REFUSED, why=why, protocol=PROTOCOL))
+        self.end(asked=True)
+
+    def look(self):
+        """Ends a session that was forgotten: without its record, no host will find it."""
+        self.looked = time.monotonic()
+        if not os.path.lexists(f"{self.spec['folder']}/record.json"):
+            self.end_for("ended")
+
+    def send_beat(self):
+        self.beat = time.monotonic()
+        if self.host is not None:
+            self.host.send(frame(BEAT))
+
+    # --- the launcher -------------------------------------------------------------------------
+
+    def to_launcher(self, data):
+        self.outbox.append(data)
+        self.outbox_size += len(data)
+
+    def on_launcher(self, _):
+        data = self.read(self.process.stdout.fileno())
+        if data is None:
+            return
+        if not data:
+            self.selector.unregister(self.process.stdout)
+            self.in_events = None
+            self.end(asked=False)
+            return
+        self.inbox += data
+        try:
+            for kind, sid, whole in frames(self.inbox, FROM_LAUNCHER):
+                self.from_launcher(kind, sid, whole)
+        except (Broken, ValueError) as error:
+            self.stderr = (self.stderr + f"The launcher sent {error}\n".encode())[-MAX_STDERR:]
+            self.inbox.clear()
+            self.kill()
+
+    def from_launcher(self, kind, sid, whole):
+        if kind == EXIT:
+            self.exit = json.loads(whole[HEADER.size :])
+        if self.awaits_ready:
+            if kind != READY or sid != self.resets or self.host is None:
+                return
+            self.awaits_ready = False
+            whole = frame(READY, 0, whole[HEADER.size :])
+        if self.host is not None:
+            self.host.send(whole)
+
+    def on_stderr(self, _):
+        data = self.read(self.process.stderr.fileno())
+        if data is None:
+            return
+        if not data:
+            self.selector.unregister(self.process.stderr)
+            return
+        self.stderr = (self.stderr + data)[-MAX_STDERR:]
+        if self.host is not None and self.host.outbox_size < CONGESTED:
+            for at in range(0, len(data), MAX_PAYLOAD):
+                self.host.send(frame(STDERR, 0, data[at : at + MAX_PAYLOAD]))
+
+    def read(self, fd):
+        try:
+            return os.read(fd, CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def on_wake(self, _):
+        try:
+            os.read(self.wake_in, 4096)
+        except BlockingIOError:
+            pass
+        if self.process.poll() is not None:
+            self.finish()
+
+    # --- hosts --------------------------------------------------------------------------------
+
+    def on_listener(self, _):
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        if self.ending is not None or len(self.strangers) >= MAX_WAITING or not is_ours(sock):
+            sock.close()
+            return
+        stranger = Host(sock)
+        self.strangers.add(stranger)
+        stranger.send(
+            message(GREETING, protocol=PROTOCOL, session=self.spec["id"], epoch=self.epoch)
+        )
+
+    def on_host(self, host, events):
+        if not events & READ:
+            return
+        try:
+            data = host.sock.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.lose(host)
+            return
+        host.heard = time.monotonic()
+        host.inbox += data
+        try:
+            if host in self.strangers:
+                if len(host.inbox) > HEADER.size + MAX_PAYLOAD:
+                    raise Broken("too much before the secret")
+                for _, _, whole in frames(host.inbox, {HELLO}):
+                    self.hello(host, json.loads(whole[HEADER.size :]))
+                    break
+            elif host is self.host:
+                for kind, _, whole in frames(host.inbox, FROM_HOST | {BEAT, END, KEEP}):
+                    self.from_host(kind, whole)
+        except (Broken, ValueError, KeyError, TypeError, AttributeError):
+            self.lose(host)
+
+    def hello(self, stranger, said):
+        self.strangers.discard(stranger)
+        epoch = said["epoch"]
+        if not hmac.compare_digest(str(said["secret"]).encode(), self.spec["secret"].encode()):
+            self.refuse(stranger, "secret")
+        elif said["protocol"] != PROTOCOL:
+            self.refuse(stranger, "protocol")
+        elif said["want"] == "end":
+            self.enders.add(stranger)
+            self.end_for("ended")
+        elif said["want"] == "status":
+            self.enders.add(stranger)  # it hangs up
+            stranger.send(self.welcome())
+        elif type(epoch) is not int or epoch <= self.epoch:
+            self.refuse(stranger, "epoch")
+        else:
+            self.attach(stranger, epoch)
+
+    def attach(self, stranger, epoch):
+        other = self.host
+        if other is not None:
+            # The first frame may be on its way in part. The others are for nobody.
+            while len(other.outbox) > 1:
+                other.outbox.pop()
+            self.refuse(other, "taken", pid=peer_of(stranger.sock)[0])
+            self.leave()
+        self.epoch = epoch
+        self.host = stranger
+        self.beat = time.monotonic()
+        stranger.send(self.welcome(took_over=other is not None))
+        if self.resets:
+            self.to_launcher(frame(ATTACH, self.resets))
+
+    def welcome(self, took_over=False):
+        now = time.monotonic()
+        return message(
+            WELCOME,
+            epoch=self.epoch,
+            pid=self.process.pid,
+            attached=self.host is not None,
+            tookOver=took_over,
+            aloneMs=None if self.host is not None else int((now - self.alone_since) * 1000),
+            stderr=self.stderr.decode(errors="replace"),
+            kept=self.kept,
+        )
+
+    def refuse(self, host, why, **more):
+        """Says why, and hangs up once that is sent."""
+        host.send(message(REFUSED, why=why, protocol=PROTOCOL, **more))
+        host.heard = time.monotonic()
+        self.refused.add(host)
+
+    def from_host(self, kind, whole):
+        if kind in FROM_HOST:
+            self.to_launcher(whole)
+        elif kind == END:
+            self.end(asked=True)
+        elif kind == KEEP:
+            said = json.loads(whole[HEADER.size :])
+            if "kept" in said:
+                self.kept = said["kept"]
+            if "folders" in said and self.held_back:
+                self.folders = [str(folder) for folder in said["folders"]]
+                self.held_back = False
+                self.to_launcher(b"\n")
+
+    def lose(self, host):
+        """A connection is over."""
+        if host is self.host:
+            self.leave()
+        for group in (self.strangers, self.refused, self.enders):
+            group.discard(host)
+        self.close(host)
+
+    def leave(self):
+        """The launcher hears that the host has gone; what it says until the next one is dropped."""
+        self.host = None
+        self.alone_since = time.monotonic()
+        self.resets += 1
+        self.awaits_ready = True
+        self.to_launcher(frame(DETACH, self.resets))
+        if self.kept is None:
+            # It has not started all of the session, and another one cannot go on from there.
+            self.end(asked=True)
+
+    def connections(self):
+        return [*filter(None, [self.host]), *self.strangers, *self.refused, *self.enders]
+
+    def close(self, host):
+        if host.events:
+            self.selector.unregister(host.sock)
+            host.events = 0
+        host.sock.close()
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def flush(self):
+        while self.outbox:
+            try:
+                written = os.write(self.process.stdin.fileno(), self.outbox[0])
+            except BlockingIOError:
+                break
+            except OSError:
+                self.outbox.clear()  # it has ended, as its output will show
+                self.outbox_size = 0
+                break
+            except ValueError:
+                break  # closed by us
+            self.outbox_size -= written
+            if written == len(self.outbox[0]):
+                self.outbox.popleft()
+            else:
+                self.outbox[0] = self.outbox[0][written:]
+        for host in self.connections():
+            if not self.write(host) or (host in self.refused and not host.outbox):
+                self.lose(host)
+
+    def write(self, host):
+        while host.outbox:
+            try:
+                written = host.sock.send(host.outbox[0])
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            host.outbox_size -= written
+            if written == len(host.outbox[0]):
+                host.outbox.popleft()
+            else:
+                host.outbox[0] = host.outbox[0][written:]
+        return True
+
+    def watch(self):
+        """Registers for exactly those events that can be acted upon."""
+        if self.process is None:
+            return
+        if self.in_events is not None:
+            # Before the first host, what the launcher says waits in its pipe.
+            takes = (self.host is not None or self.resets > 0) and (
+                self.host is None or self.host.outbox_size < CONGESTED
+            )
+            self.in_events = self.register(
+                self.process.stdout, self.in_events, READ if takes else 0, self.on_launcher
+            )
+        if not self.process.stdin.closed:
+            self.out_events = self.register(
+                self.process.stdin, self.out_events, WRITE if self.outbox else 0, lambda _: None
+            )
+        for host in self.connections():
+            takes = host not in self.refused and (
+                host is not self.host or self.outbox_size < CONGESTED
+            )
+            events = (READ if takes else 0) | (WRITE if host.outbox else 0)
+            host.events = self.register(
+                host.sock, host.events, events, lambda got, host=host: self.on_host(host, got)
+            )
+
+    def register(self, file, before, events, act):
+        if events != before:
+            if not before:
+                self.selector.register(file, events, act)
+            elif not events:
+                self.selector.unregister(file)
+            else:
+                self.selector.modify(file, events, act)
+        return events
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def end(self, asked):
+        """Has the launcher end all that it started."""
+        if self.ending is not None or self.process is None:
+            return
+        self.ending = (time.monotonic(), asked)
+        if self.out_events:
+            self.selector.unregister(self.process.stdin)
+            self.out_events = 0
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+
+    def kill(self):
+        self.end(asked=False)
+        for name in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self.process.pid, name)
+            except OSError:
+                pass  # it has ended
+            try:
+                self.process.wait(KILL_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+        self.finish()
+
+    def finish(self):
+        """The command has ended: removes what is left, and says how it came where nobody asked for it."""
+        process, self.process = self.process, None
+        if process is None:
+            return
+        unsent = b""
+        for data in iter(lambda: self.read(process.stderr.fileno()), None):
+            if not data:
+                break
+            self.stderr = (self.stderr + data)[-MAX_STDERR:]
+            unsent += data
+        # The last frames, such as how the gateway ended.
+        for data in iter(lambda: self.read(process.stdout.fileno()), None):
+            if not data:
+                break
+            self.inbox += data
+        try:
+            for kind, sid, whole in frames(self.inbox, FROM_LAUNCHER):
+                self.from_launcher(kind, sid, whole)
+        except (Broken, ValueError):
+            pass
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except OSError:
+            pass  # its group is empty, as it should be
+        if self.host is not None:
+            self.host.send(frame(STDERR, 0, unsent[-MAX_STDERR:]))
+        asked = self.ending is not None and self.ending[1]
+        self.listener.close()
+        for path in self.spec["remove"]:
+            attempt(remove, path)
+        for path in self.folders:
+            attempt(remove_group, path)
+        if asked:
+            attempt(remove, self.spec["folder"])
+        else:
+            attempt(self.bury)
+        for host in self.connections():
+            attempt(self.say_last, host)
+
+    def say_last(self, host):
+        host.sock.settimeout(1)
+        try:
+            for data in host.outbox:
+                host.sock.sendall(data)
+        finally:
+            host.sock.close()
+
+    def bury(self):
+        """Leaves a note of how the session was lost, for whoever looks for it."""
+        path = f"{self.spec['folder']}/record.json"
+        with open(path) as file:
+            record = json.load(file)
+        record["lost"] = {"exit": self.exit, "at": time.time() * 1000}
+        with open(f"{path}.new", "w") as file:
+            json.dump(record, file)
+        os.rename(f"{path}.new", path)
+
+
+def peer_of(sock):
+    """The process and the user that a connection comes from, where the system says."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None, None
+    size = struct.calcsize("3i")
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return pid or None, uid  # 0 in another namespace
+
+
+def is_ours(sock):
+    """Whether a connection comes from this user. Elsewhere the folder's mode is all there is."""
+    _, uid = peer_of(sock)
+    return uid is None or uid == os.getuid()
+
+
+def take_lock(path):
+    """Puts a file that this process has locked in the place of one that the host has."""
+    fresh = f"{path}.next"
+    with open(path, "rb") as file:
+        content = file.read()
+    fd = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    os.write(fd, content)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    os.rename(fresh, path)
+    return fd
+
+
+def attempt(act, *args):
+    """Takes one step of the end. Where it fails, the others are taken all the same: nobody could be told,
+    and what is left in a folder with a lock is removed by the next session that starts."""
+    try:
+        act(*args)
+    except Exception:
+        pass
+
+
+def remove(path):
+    """Removes a file, or a folder whatever code did to it.
+
+    As in remove_tree.ts, no link is followed, and neither the stack nor paths grow with the depth of
+    folders: those in a folder are moved up, beside it. The lock goes last: what is left with it, the next
+    session that starts finds and removes.
+    """
+    if os.path.islink(path) or not os.path.isdir(path):
+        os.unlink(path)
+        return
+    deadline = time.monotonic() + REMOVE_SECONDS
+    while time.monotonic() < deadline:
+        with os.scandir(path) as entries:
+            names = [entry.name for entry in itertools.islice(entries, MAX_NAMES)]
+        if names == ["lock"] or not names:
+            for name in names:
+                os.unlink(f"{path}/{name}")
+            os.rmdir(path)
+            return
+        removals = [remove_in(path, name) for name in names if name != "lock"]
+        if not any(removals):
+            return
+
+
+def remove_in(top, name):
+    """Removes what is directly in a folder that code cannot write to. Says whether anything changed."""
+    path = f"{top}/{name}"
+    changed = False
+    try:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return True
+        os.chmod(path, 0o700)
+        with os.scandir(path) as entries:
+            for entry in entries:
+                changed = take_out(top, f"{path}/{entry.name}") or changed
+        os.rmdir(path)
+        return True
+    except OSError:
+        return changed
+
+
+def take_out(top, path):
+    """Removes a file or an empty folder; moves another folder up. Code may replace it at any time."""
+    try:
+        try:
+            os.unlink(path)
+        except (IsADirectoryError, PermissionError):
+            target = f"{top}/{os.urandom(8).hex()}"
+            try:
+                os.rename(path, target)
+            except PermissionError:
+                open_up(path)
+                os.rename(path, target)
+        return True
+    except OSError:
+        return False
+
+
+def open_up(path):
+    """Gives its owner all rights to a folder, and to no link's target in its place."""
+    if os.chmod in os.supports_follow_symlinks:
+        os.chmod(path, 0o700, follow_symlinks=False)
+        return
+    fd = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.chmod(f"/proc/self/fd/{fd}", 0o700)
+    finally:
+        os.close(fd)
+
+
+def remove_group(path):
+    """Removes a control group, which the system keeps for a moment after its last process."""
+    deadline = time.monotonic() + 2
+    while os.path.isdir(path) and time.monotonic() < deadline:
+        try:
+            os.rmdir(path)
+        except OSError:
+            time.sleep(0.01)
+
+
+def listen(path):
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    listener.bind(path)
+    os.umask(before)
+    listener.listen(8)
+    listener.setblocking(False)
+    return listener
+
+
+def close_inherited():
+    """Closes what the host inherited: its callers wait for the end of their pipes."""
+    for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # the one that listed the folder, already closed
+
+
+def main():
+    close_inherited()
+    spec = json.load(sys.stdin)
+    listener = listen(spec["socket"])
+    told, tell = os.pipe()
+    if os.fork():
+        os.close(tell)
+        said = os.read(told, 4096).decode()
+        sys.stderr.write(said)
+        sys.stderr.flush()
+        os._exit(1 if said else 0)
+    os.close(told)
+    os.setsid()
+    try:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: keeps the secret from others
+        locks = [take_lock(path) for path in spec["locks"]]
+        supervisor = Supervisor(spec, listener, locks)
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd in (0, 1, 2):
+            os.dup2(null, fd)
+        os.close(tell)
+    except BaseException as error:
+        os.write(tell, f"Cannot start the session's supervisor: {error}\n".encode())
+        os._exit(1)
+    supervisor.run()
+
+
+if __name__ == "__main__":
+    main()

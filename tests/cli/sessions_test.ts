@@ -1,0 +1,51 @@
+import { assert, assertEquals, assertMatch, assertStringIncludes } from "@std/assert";
+import { ipybox } from "../support/cli.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+const env = { IPYBOX_PYTHON: testPython() };
+
+Deno.test("ipybox run --detach, sessions and attach: code runs on, and gives its exit code", async () => {
+  await using workspace = await TempFolder.create();
+  const at = ["--workspace", workspace.path];
+  const code = "import sys; print('begun'); x = 6 * 7; print(x, sys.argv); sys.exit(3)";
+  const detached = await ipybox(["run", "-c", code, "--detach", ...at, "--", "a"], { env });
+  assertEquals(detached.code, 0, detached.stderr);
+  const id = detached.stdout.trim();
+  assertMatch(id, /^[0-9a-f]{12}$/);
+
+  const listed = await ipybox(["sessions", ...at, "--json"], { env });
+  const [session, ...others] = JSON.parse(listed.stdout);
+  assertEquals([session.id, session.state, session.waiting, others], [id, "detached", [], []]);
+
+  for (const more of [[], ["--end"]]) {
+    const attached = await ipybox(["attach", id, ...more], { env });
+    assertEquals([attached.code, attached.stdout], [3, "begun\n42 ['-c', 'a']\n"], attached.stderr);
+  }
+  const gone = await ipybox(["attach", id], { env });
+  assertEquals([gone.code, gone.stdout], [2, ""]);
+  assertStringIncludes(gone.stderr, `There is no durable session ${id}`);
+});
+
+Deno.test("ipybox sessions end ends a session whose code runs", async () => {
+  await using workspace = await TempFolder.create();
+  const at = ["--workspace", workspace.path];
+  const code = "import time; time.sleep(1000)";
+  const { stdout } = await ipybox(["run", "-c", code, "--detach", ...at], { env });
+  const id = stdout.trim();
+  const shown = await ipybox(["sessions", ...at], { env });
+  assertStringIncludes(shown.stdout, `${id}  detached for `);
+  const ended = await ipybox(["sessions", "end", id], { env });
+  assertEquals([ended.code, ended.stderr], [0, ""]);
+  const after = await ipybox(["sessions", ...at], { env });
+  assertEquals([after.code, after.stdout], [0, ""]);
+  const again = await ipybox(["sessions", "end", id], { env });
+  assertEquals(again.code, 2);
+  assertStringIncludes(again.stderr, `There is no session ${id}`);
+});
+
+Deno.test("ipybox run --detach refuses what only counts while it runs", async () => {
+  const { code, stderr } = await ipybox(["run", "-c", "1", "--detach", "--timeout", "5"], { env });
+  assertEquals(code, 2);
+  assert(stderr.includes("--detach and --timeout cannot be combined"), stderr);
+});

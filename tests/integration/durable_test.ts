@@ -1,0 +1,524 @@
+/** Sessions that outlive the process that started them. */
+import { assert, assertEquals, assertMatch, assertRejects } from "@std/assert";
+import { DatabaseSync } from "node:sqlite";
+import { callHash } from "../../src/approval/call_text.ts";
+import { silentLogger } from "../../src/base/log.ts";
+import { ConfigError, KernelDiedError, SessionTakenError } from "../../src/base/errors.ts";
+import { CodeExecutor } from "../../src/executor/code_executor.ts";
+import { startNamed } from "../../src/executor/named.ts";
+import {
+  claimName,
+  endDurable,
+  findSession,
+  folderOf,
+  listSessions,
+  NameTakenError,
+} from "../../src/executor/durable.ts";
+import { settledWithin } from "../../src/base/signals.ts";
+import { parseExact, sealObject } from "../../src/json/exact.ts";
+import { SessionGoneError } from "../../src/kernel/supervisor.ts";
+import { ManagedProcess } from "../../src/process/managed_process.ts";
+import { ownProgram } from "../../src/process/program.ts";
+import { ipybox } from "../support/cli.ts";
+import { rawServer } from "../support/mcp.ts";
+import { processesWith, untilNoneWith } from "../support/processes.ts";
+import { testPython } from "../support/python.ts";
+import { TempFolder } from "../support/temp_folder.ts";
+
+/** Waits for a condition; on a busy machine that takes a while. */
+async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 90_000;
+  while (!await condition()) {
+    if (Date.now() > end) throw new Error(`Waited too long for ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** Whether hosts are killed for as long as it takes, as `deno task soak` does. */
+const SOAK = Deno.env.has("IPYBOX_SOAK");
+
+const CALLS = 8;
+const PARALLEL = `
+import asyncio
+from ipybox_runtime import ToolRunner
+raw = ToolRunner("raw")
+before = 40
+async def call(n):
+    try:
+        return (await raw.run("mark", {"name": str(n), "ms": 100})).text and "done"
+    except Exception as error:
+        return type(error).__name__
+outcomes = await asyncio.gather(*map(call, range(${CALLS})))
+print(",".join(outcomes), before + 2)
+`;
+
+/** A session in a workspace of its own. Disposing ends it. */
+class TestSession implements AsyncDisposable {
+  readonly #parts: AsyncDisposableStack;
+  readonly effects: string;
+
+  private constructor(parts: AsyncDisposableStack, readonly workspace: string) {
+    this.#parts = parts;
+    this.effects = `${workspace}-effects`;
+  }
+
+  static async create(): Promise<TestSession> {
+    await using parts = new AsyncDisposableStack();
+    const { path } = parts.use(await TempFolder.create());
+    const session = new TestSession(parts.move(), path);
+    session.#parts.defer(async () => {
+      await Deno.remove(session.effects).catch(() => {}); // where no call was made
+    });
+    return session;
+  }
+
+  /** Starts a host of its own process. */
+  host(decide: string, how: "start" | "attach", what: string): Host {
+    const host = new Host([this.workspace, this.effects, decide, how, what]);
+    return this.#parts.use(host);
+  }
+
+  options() {
+    return { servers: { raw: rawServer("normal", this.effects) }, log: silentLogger };
+  }
+
+  async attach(id: string): Promise<CodeExecutor> {
+    return this.#parts.use(
+      await CodeExecutor.attach(id, { ...this.options(), python: testPython() }),
+    );
+  }
+
+  /** Whether code has made a file in the workspace. */
+  async has(name: string): Promise<boolean> {
+    return await Deno.stat(`${this.workspace}/${name}`).then(() => true, () => false);
+  }
+
+  async start(): Promise<CodeExecutor> {
+    const { workspace } = this;
+    const durable = { idleMs: 120_000 };
+    const options = { ...this.options(), workspace, durable, python: testPython() };
+    return this.#parts.use(await CodeExecutor.start(options));
+  }
+
+  /** How often each call reached its server. */
+  async sent(): Promise<number[]> {
+    const text = await Deno.readTextFile(this.effects).catch(() => "");
+    const lines = text.split("\n");
+    return Array.from(
+      { length: CALLS },
+      (_, n) => lines.filter((line) => line === `mark ${n}`).length,
+    );
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#parts.disposeAsync();
+  }
+}
+
+const HOST = new URL("../fixtures/durable_host.ts", import.meta.url).pathname;
+
+/** A host in a process of its own. */
+class Host implements AsyncDisposable {
+  readonly #process: ManagedProcess;
+  readonly lines: string[] = [];
+  #over = false;
+
+  constructor(args: readonly string[]) {
+    this.#process = ManagedProcess.spawn({
+      command: ownProgram(),
+      args: ["run", "-A", HOST, ...args],
+      env: { ...Deno.env.toObject(), IPYBOX_PYTHON: testPython() },
+    });
+    this.#read();
+  }
+
+  async #read(): Promise<void> {
+    const decoder = new TextDecoder();
+    let open = "";
+    for (;;) {
+      const bytes = await this.#process.pipes.read();
+      if (bytes === null) {
+        this.#over = true;
+        return;
+      }
+      const lines = (open + decoder.decode(bytes, { stream: true })).split("\n");
+      open = lines.pop() ?? "";
+      this.lines.push(...lines);
+    }
+  }
+
+  /** Waits until it has said something so many times. */
+  async said(what: string, times = 1): Promise<string> {
+    const said = () => this.lines.filter((line) => line.startsWith(what));
+    await until(() => said().length >= times || this.#over);
+    if (said().length < times) throw new Error(`The host has ended: ${this.#process.stderrTail}`);
+    return said()[0]?.slice(what.length + 1) ?? "";
+  }
+
+  async kill(): Promise<void> {
+    Deno.kill(this.#process.pid, "SIGKILL");
+    await this.ended();
+  }
+
+  async ended(): Promise<void> {
+    await this.#process.exited;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#process.stop();
+  }
+}
+
+/** Follows the execution of a session to its end, and accepts what it asks. */
+async function follow(executor: CodeExecutor): Promise<string | null> {
+  for await (const event of executor.resume()) {
+    if (event.type === "approval") await event.request.accept();
+    if (event.type === "result") return event.result.text;
+  }
+  return null;
+}
+
+/** Checks that nothing is left of a session. */
+async function assertGone(id: string, root: string): Promise<void> {
+  await untilNoneWith(root);
+  for (const path of [root, folderOf(id)]) {
+    await until(() => Deno.lstat(path).then(() => false, () => true));
+  }
+}
+
+async function rootOf(id: string): Promise<string> {
+  const { socket } = await findSession(id);
+  return socket.replace("/host/socket", "");
+}
+
+Deno.test("a killed host's waiting calls are decided by the next one, and sent once", async () => {
+  await using session = await TestSession.create();
+  const host = session.host("wait", "start", PARALLEL);
+  const id = await host.said("id");
+  await host.said("asked", CALLS);
+  await host.kill();
+  const root = await rootOf(id);
+  assert((await processesWith(root)).length >= 3); // supervisor, launcher, gateway
+  const { stdout } = await ipybox(["sessions", "--workspace", session.workspace]);
+  assertMatch(stdout, /(raw\.mark has waited for \d+ s; ){3}more calls wait; `ipybox attach /);
+
+  {
+    await using executor = await session.attach(id);
+    assertEquals(await follow(executor), `${Array(CALLS).fill("done")} 42`);
+    assertEquals(await session.sent(), Array(CALLS).fill(1));
+    assertEquals((await executor.execute("before")).text, "40");
+  }
+  await assertGone(id, root);
+});
+
+/** Compares what the code got of each call with the effects, and with the journal. */
+async function assertOnce(session: TestSession, id: string, text: string | null): Promise<void> {
+  const [outcomes = "", ...rest] = (text ?? "").split(" ");
+  assertEquals([outcomes.split(",").length, rest], [CALLS, ["42"]], String(text));
+  const sent = await session.sent();
+  using journal = new DatabaseSync(`${folderOf(id)}/calls.db`, { readOnly: true });
+  for (const [n, outcome] of outcomes.split(",").entries()) {
+    const args = sealObject(parseExact(`{"name":"${n}","ms":100}`));
+    const call = { kind: "tool", serverName: "raw", toolName: "mark", arguments: args } as const;
+    const row = journal.prepare("SELECT state FROM calls WHERE hash = ?").get(callHash(call));
+    const what = `call ${n} of ${text}: sent ${sent[n]} times`;
+    assertEquals(row?.state, outcome === "done" ? "done" : "sent", what);
+    if (outcome === "done") assertEquals(sent[n], 1, what);
+    else assert(outcome === "OutcomeUnknownError" && (sent[n] ?? 0) <= 1, what);
+  }
+}
+
+Deno.test("hosts that are killed at random moments send no call twice", async () => {
+  await using session = await TestSession.create();
+  let host = session.host("accept", "start", PARALLEL);
+  const id = await host.said("id");
+  await host.said("asked");
+  for (let round = 0; round < (SOAK ? 20 : 6); round++) {
+    const ended = host.said("ended");
+    if (await settledWithin(ended, Math.random() * 500)) break;
+    await host.kill();
+    await ended.catch(() => {}); // it has said nothing more
+    host = session.host(round % 2 === 0 ? "accept" : "wait", "attach", id);
+    await host.said("id");
+  }
+  await host.kill();
+  await using executor = await session.attach(id);
+  await assertOnce(session, id, await follow(executor));
+});
+
+Deno.test("a host that is killed before or after a step of the journal leaves each call once", async () => {
+  await using session = await TestSession.create();
+  const moments = ["before-decide", "before-send", "before-end", "after-end"] as const;
+  let id = "";
+  for (const moment of moments) {
+    const host = id === ""
+      ? session.host(moment, "start", PARALLEL)
+      : session.host(moment, "attach", id);
+    id = await host.said("id");
+    await host.ended();
+  }
+  using journal = new DatabaseSync(`${folderOf(id)}/calls.db`, { readOnly: true });
+  const states = () =>
+    journal.prepare("SELECT state FROM calls ORDER BY state").all().map(({ state }) => state);
+  assertEquals(states().filter((state) => state === "done").length, 1);
+  await using executor = await session.attach(id);
+  const text = await follow(executor);
+  assert(text?.includes("OutcomeUnknownError"), `${text}`);
+  await assertOnce(session, id, text);
+});
+
+Deno.test("output of code that ran without a host is there, and a result is given again", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  await started.execute("x = 1");
+  await started.detach({
+    code: "import time\nfor i in range(3): print(i); time.sleep(.2)\nx += 1\nx",
+  });
+  for (let round = 0; round < 2; round++) {
+    const executor = await session.attach(id);
+    assertEquals(await follow(executor), "0\n1\n2\n2");
+    assertEquals((await executor.execute("x")).text, "2");
+    if (round === 0) await executor.detach({ code: "print('0\\n1\\n2'); x" });
+    else await executor[Symbol.asyncDispose]();
+  }
+});
+
+Deno.test("more output than is kept without a host is left out in the middle, and said so", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  const code = `print('first')
+for i in range(300): print('x' * 99_999)
+print('last')
+import time; time.sleep(.5)  # for what is still on its way
+open('done', 'w')`;
+  await started.detach({ code });
+  await until(() => session.has("done"));
+  const executor = await session.attach(id);
+  let text = "";
+  for await (const event of executor.resume({ chunks: true })) {
+    if (event.type === "chunk") text += event.text;
+  }
+  assert(text.startsWith("first\n"));
+  assert(text.includes("\nlast\n"));
+  assert(/\[ipybox: \d+ bytes of output were lost/.test(text));
+});
+
+Deno.test("a host that attaches takes the session over from another one", async () => {
+  await using session = await TestSession.create();
+  const first = await session.start();
+  const { sessionId: id = "" } = first;
+  const code = "import os, time; y = 7; open('begun', 'w')\n" +
+    "while not os.path.exists('go'): time.sleep(.01)\ny";
+  const running = first.execute(code);
+  running.catch(() => {}); // asserted below
+  await until(() => session.has("begun"));
+  assertEquals((await listSessions(session.workspace))[0]?.status?.attached, true);
+  const second = await session.attach(id);
+  const message = `process ${Deno.pid}, has attached to session ${id}`;
+  await assertRejects(() => running, SessionTakenError, message);
+  await assertRejects(() => first.execute("y"), SessionTakenError, message);
+  assert(first.sessionEnded?.reason instanceof SessionTakenError);
+  await Deno.writeTextFile(`${session.workspace}/go`, "");
+  assertEquals(await follow(second), "7");
+  await first[Symbol.asyncDispose](); // ends nothing that is not its own any more
+  assertEquals((await findSession(id)).id, id);
+  assertEquals([second.sessionEnded?.aborted, (await second.execute("y")).text], [false, "7"]);
+});
+
+Deno.test("a kernel that died without a host is told of by the next execution", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  const root = await rootOf(id);
+  await started.detach({ code: "import os, time\ntime.sleep(.5)\nos._exit(3)" });
+  await until(async () => (await processesWith(`${root}/session/launcher/kernel.py`)).length === 0);
+  const executor = await session.attach(id);
+  await assertRejects(() => follow(executor), KernelDiedError);
+  assertEquals((await executor.execute("1 + 1")).text, "2");
+});
+
+Deno.test("a session whose gateway ended is lost, and can be forgotten", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  const root = await rootOf(id);
+  await started.detach();
+  for (const pid of await processesWith(`${root}/session/launcher`)) {
+    try {
+      Deno.kill(pid, "SIGKILL");
+    } catch {
+      // It has ended with another one.
+    }
+  }
+  await untilNoneWith(root);
+  await assertRejects(() => session.attach(id), SessionGoneError, "is lost");
+  const [listed] = await listSessions(session.workspace);
+  assertEquals([listed?.id, listed?.status], [id, undefined]);
+  await Deno.remove(folderOf(id), { recursive: true });
+});
+
+Deno.test("a session ends itself when no host comes, and leaves nothing", async () => {
+  await using session = await TestSession.create();
+  const { workspace } = session;
+  const options = { ...session.options(), workspace, python: testPython() };
+  const executor = await CodeExecutor.start({ ...options, durable: { idleMs: 500 } });
+  const { sessionId: id = "" } = executor;
+  const root = await rootOf(id);
+  await executor.detach();
+  await assertGone(id, root);
+  await assertRejects(() => session.attach(id), ConfigError, "There is no durable session");
+});
+
+Deno.test("what is wrong with a session's record is said, and what to do", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  await started.detach();
+  const path = `${folderOf(id)}/record.json`;
+  const record = await Deno.readTextFile(path);
+  const refuses = async (text: string, message: string) => {
+    await Deno.writeTextFile(path, text);
+    await assertRejects(() => session.attach(id), ConfigError, message);
+  };
+  const changed = (change: object) => JSON.stringify({ ...JSON.parse(record), ...change });
+  await refuses(record.slice(0, 40), "it is not JSON");
+  await refuses("[]", "it is not a session's record");
+  await refuses(changed({ version: 2 }), "a newer version of ipybox");
+  await refuses(changed({ secret: "f".repeat(64) }), "another secret");
+  await refuses(changed({ workspace: "/no/such/folder" }), "is not there any more");
+  await refuses(changed({ socket: "/no/such/socket" }), "is lost");
+  await Deno.writeTextFile(path, record);
+  const executor = await session.attach(id);
+  assertEquals((await executor.execute("1")).text, "1");
+});
+
+Deno.test("attach and kill, again and again, leave one session and then nothing", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  const root = await rootOf(id);
+  await started.execute("n = 0");
+  await started.detach();
+  const before = (await processesWith(root)).length;
+  const [supervisor] = await processesWith(`${root}/host/supervisor.py`);
+  const openFiles = () => [...Deno.readDirSync(`/proc/${supervisor}/fd`)].length;
+  const files = openFiles();
+  for (let round = 1; round <= (SOAK ? 200 : 10); round++) {
+    if (SOAK || round % 5 === 0) {
+      const host = session.host("wait", "attach", id);
+      if (round % 2 === 0) await host.said("ended");
+      else await settledWithin(host.said("id"), Math.random() * 3000);
+      await host.kill();
+    }
+    const executor = await session.attach(id);
+    assertEquals((await executor.execute("n += 1; n")).text, String(round));
+    await executor.detach();
+  }
+  await until(async () => (await processesWith(root)).length === before && openFiles() === files);
+  { // Other processes remove what nobody holds.
+    using lock = await Deno.open(`${root}/lock`, { write: true });
+    assertEquals(await lock.tryLock(true), false);
+  }
+  await (await session.attach(id))[Symbol.asyncDispose]();
+  await assertGone(id, root);
+});
+
+Deno.test("code that was begun without a host asks the next one", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  await started.detach({ code: "name = input('name? '); name.upper()" });
+  const executor = await session.attach(id);
+  let text: string | null = null;
+  for await (const event of executor.resume({ inputs: true })) {
+    if (event.type === "input") await event.request.answer(`${event.request.prompt}ana`);
+    if (event.type === "result") text = event.result.text;
+  }
+  assertEquals(text, "'NAME? ANA'");
+});
+
+Deno.test("a name has one session, also where two begin it; a lost one is not replaced", async () => {
+  await using session = await TestSession.create();
+  const { workspace } = session;
+  const options = { ...session.options(), workspace, python: testPython() };
+  const both = await Promise.all([startNamed("ana", options), startNamed("ana", options)]);
+  assertEquals(both.map(({ before }) => before).sort(), ["itself", "nothing"]);
+  const [id = "", other] = both.map(({ executor }) => executor.sessionId);
+  assertEquals(other, id);
+  assertEquals((await listSessions(workspace)).length, 1);
+  await assertRejects(
+    () => CodeExecutor.start({ ...options, durable: { name: "ana" } }),
+    NameTakenError,
+    `Session ${id} of the workspace is named ana already`,
+  );
+  {
+    using _held = await claimName("eva", workspace);
+    await assertRejects(
+      () => claimName("ida", workspace, 200),
+      ConfigError,
+      `process ${Deno.pid} has been starting another for 0.2 s`,
+    );
+  }
+  const root = await rootOf(id);
+  for (const { executor } of both) await executor.detach();
+  for (const pid of await processesWith(`${root}/host/supervisor.py`)) Deno.kill(pid, "SIGKILL");
+  await untilNoneWith(root);
+  await assertRejects(() => startNamed("ana", options), SessionGoneError, "is lost");
+  const { executor, before } = await startNamed("ana", { ...options, replacesLost: true });
+  await using fresh = executor;
+  assertEquals(before, "lost");
+  assert(fresh.sessionId !== id);
+});
+
+Deno.test("what is left of sessions is forgotten in time", async () => {
+  const day = 24 * 60 * 60_000;
+  const [empty, old, recent] = ["e0e0e0e0e0e0", "d0d0d0d0d0d0", "c0c0c0c0c0c0"] as const;
+  const workspace = "/no/such/workspace";
+  const record = { version: 1, workspace, secret: "s", socket: "/no/such/socket", startedAt: 0 };
+  for (const id of [empty, old, recent]) await Deno.mkdir(folderOf(id), { recursive: true });
+  await Deno.utime(folderOf(empty), new Date(0), new Date(0));
+  const lost = { exit: null, at: Date.now() - day - 1 };
+  await Deno.writeTextFile(
+    `${folderOf(old)}/record.json`,
+    JSON.stringify({ ...record, id: old, lost }),
+  );
+  await Deno.writeTextFile(
+    `${folderOf(recent)}/record.json`,
+    JSON.stringify({ ...record, id: recent }),
+  );
+  try {
+    for (let round = 0; round < 2; round++) {
+      assertEquals((await listSessions(workspace)).map(({ id }) => id), [recent]);
+    }
+    const { lost: noted } = JSON.parse(await Deno.readTextFile(`${folderOf(recent)}/record.json`));
+    assert(Date.now() - noted.at < day); // it is listed for a day from now on
+    for (const id of [empty, old]) await assertRejects(() => Deno.stat(folderOf(id)));
+  } finally {
+    await endDurable(recent);
+  }
+});
+
+Deno.test("output of a thread that goes on does not drive out the result", async () => {
+  await using session = await TestSession.create();
+  const started = await session.start();
+  const { sessionId: id = "" } = started;
+  const code = `import threading, time
+def flood(count):
+    for i in range(count): print('x' * 99_999)
+def later():
+    time.sleep(1)
+    flood(200)
+    time.sleep(.5)  # for what is still on its way
+    open('done', 'w')
+flood(100)
+threading.Thread(target=later).start()
+6 * 7`;
+  await started.detach({ code });
+  await until(() => session.has("done"));
+  const executor = await session.attach(id);
+  const [last] = (await follow(executor) ?? "").split("\n").slice(-1);
+  assert(last !== undefined);
+  assertEquals((await executor.execute("1 + 1")).text, "2");
+});
