@@ -269,7 +269,7 @@ async function startIn(
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, deadline);
-  located.catch(() => {}); // who needs it is told
+  parts.defer(async () => void await located.catch(() => {})); // where the start fails before it is needed
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
   const commandOf = ({ executable }: PythonFiles) => [
