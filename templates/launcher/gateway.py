@@ -8,6 +8,7 @@ import asyncio
 import ctypes
 import functools
 import gc
+import inspect
 import json
 import logging
 import os
@@ -206,6 +207,9 @@ def strays(kept):
 # The managers whose kernels run.
 LIVE = set()
 
+START = inspect.unwrap(KernelGatewayIOLoopKernelManager._async_start_kernel)
+SHUT_DOWN = inspect.unwrap(KernelGatewayIOLoopKernelManager._async_shutdown_kernel)
+
 
 class KernelManager(KernelGatewayIOLoopKernelManager):
     """Starts kernels with exactly the environment that the host asked for.
@@ -228,8 +232,24 @@ class KernelManager(KernelGatewayIOLoopKernelManager):
     def write_connection_file(self, **_):
         pass  # the kernel is told on its stdin
 
+    async def start_kernel(self, **options):
+        await self.promptly(START(self, **options))
+
+    async def shutdown_kernel(self, now=False, restart=False):
+        await self.promptly(SHUT_DOWN(self, now, restart))
+
+    async def promptly(self, work):
+        """Does what the base class does, without the 10 ms that its tests need to look at it."""
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            await work
+        except Exception as error:
+            self._ready.set_exception(error)
+            raise
+        self._ready.set_result(None)
+
     async def _async_wait(self, pollinterval=0.1):
-        await super()._async_wait(pollinterval=min(pollinterval, 0.005))
+        await super()._async_wait(pollinterval=min(pollinterval, 0.001))
 
     async def _async_cleanup_resources(self, restart=False):
         await super()._async_cleanup_resources(restart)
