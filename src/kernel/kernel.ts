@@ -1,6 +1,7 @@
 import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
 import {
   beginCode,
@@ -113,6 +114,7 @@ export class Kernel implements AsyncDisposable {
   }
 
   static async #startOnce(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
+    using _stage = stage("start the kernel");
     await using stack = new AsyncDisposableStack();
     const kernel = stack.use(new Kernel(await createKernel(options, signal), options));
     const ready = anySignal(signal, kernel.ended);
@@ -227,6 +229,7 @@ export class Kernel implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("end the kernel");
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     await this.#socket?.[Symbol.asyncDispose]();
     // Also one that is said to have died: its code may have said so, to live on.

@@ -6,6 +6,7 @@
 import { dirname, join } from "node:path";
 import { EnvironmentNotReadyError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { ifPresent } from "../files/safe.ts";
 import { requireOwnProgram } from "../sandbox/workspace.ts";
 import { inspectInterpreter, isNewEnough } from "./interpreter.ts";
@@ -77,6 +78,7 @@ export interface FindPythonOptions {
  * ```
  */
 export async function findPython(options: FindPythonOptions = {}): Promise<PythonEnvironment> {
+  using _stage = stage("find Python");
   const { log = silentLogger } = options;
   const named = options.python ?? (Deno.env.get("IPYBOX_PYTHON") || undefined);
   if (named !== undefined) {

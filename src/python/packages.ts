@@ -9,6 +9,7 @@ import { Mutex } from "../base/mutex.ts";
 import { abortable, anySignal, FairTurns } from "../base/signals.ts";
 import { ConfigError, EnvironmentNotReadyError, PackageInstallError } from "../base/errors.ts";
 import { type Logger, silentLogger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { bytesOf } from "../base/streams.ts";
 import { hostEnv, isGranted, mayRead } from "../base/permission.ts";
 import { ManagedProcess, OutputTail } from "../process/managed_process.ts";
@@ -182,6 +183,7 @@ export class PackageFolder {
     python: PythonEnvironment,
     options: PackageFolderOptions = {},
   ): Promise<PackageFolder> {
+    using _stage = stage("open packages");
     const folder = await folderOf(workspace, options.cacheDir);
     await Deno.mkdir(dirname(folder), { recursive: true });
     if (await madeFolder(folder, workspace)) await removeAbandoned(dirname(folder));

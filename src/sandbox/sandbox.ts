@@ -4,6 +4,7 @@ import { ConfigError, SandboxUnavailableError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
+import { stage } from "../base/stages.ts";
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";
@@ -101,6 +102,7 @@ export async function prepareSandbox(
   command: readonly string[],
   options: PrepareSandboxOptions,
 ): Promise<PreparedSandbox> {
+  using _stage = stage("prepare the sandbox");
   const { log, signal } = options;
   const { workspace, hostPrivate } = folders;
   const path = await trustedPath(options.path, [workspace, folders.session]);

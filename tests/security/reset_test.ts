@@ -168,7 +168,9 @@ Deno.test("L4: what code has not written yet is written when its kernel is reset
   await using test = await TestExecutor.start();
   const { executor, workspace } = test;
   await executor.execute("file = open('kept', 'w'); file.write('all of it')");
-  await executor.execute("x = [open('kept in a cycle', 'w')]; x[0].write('this, too'); x.append(x)");
+  await executor.execute(
+    "x = [open('kept in a cycle', 'w')]; x[0].write('this, too'); x.append(x)",
+  );
   await executor.reset();
   assertEquals(await Deno.readTextFile(`${workspace}/kept`), "all of it");
   assertEquals(await Deno.readTextFile(`${workspace}/kept in a cycle`), "this, too");
