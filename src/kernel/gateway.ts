@@ -162,11 +162,12 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const folder = parts.use(await SessionFolder.create(log));
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
-  const python = await locatePython(options.python, deadline);
+  const located = locatePython(options.python, deadline);
+  located.catch(() => {}); // who needs it is told
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
-  const command = [
-    python.executable,
+  const commandOf = ({ executable }: PythonFiles) => [
+    executable,
     "-I",
     "-S",
     `${folder.launcher}/launcher.py`,
@@ -177,18 +178,17 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
-    const readable = [...python.readable, ...packages];
-    // The host runs that Python, too.
-    const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
+    const contents = located.then((python) => {
+      const readable = [...python.readable, ...packages];
+      // The host runs that Python, too.
+      const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
+      const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
+      return { command: commandOf(python), readable, readOnly };
+    });
+    contents.catch(() => {});
     prepared = await prepareSandbox(
-      {
-        session: folder.session,
-        readOnly: [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace],
-        hostPrivate: folder.hostPrivate,
-        workspace,
-        readable,
-      },
-      command,
+      { session: folder.session, hostPrivate: folder.hostPrivate, workspace },
+      contents,
       {
         ...(sandbox === true ? {} : sandbox),
         nestedWorkspace: options.nestedWorkspace,
@@ -200,6 +200,8 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
       },
     );
   }
+  const python = await located;
+  const command = commandOf(python);
   deadline.throwIfAborted();
   const { kernelDoor } = options;
   const grouped = parts.use(new LimitedTogether()); // it ends after what is in it

@@ -158,7 +158,7 @@ async function removeWhenEmpty(folder: string): Promise<void> {
       return;
     } catch (error) {
       if (error instanceof Deno.errors.NotFound || Date.now() > end) return;
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await new Promise((resolve) => setTimeout(resolve, 2));
     }
   }
 }
