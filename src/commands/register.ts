@@ -5,7 +5,7 @@ import { ConfigError, McpConnectionError, McpLoginRequiredError } from "../base/
 import { canonicalJson } from "../json/digest.ts";
 import { toExact } from "../json/exact.ts";
 import type { Logger } from "../base/log.ts";
-import type { OAuthParams } from "../mcp/oauth/client.ts";
+import type { OAuthParams } from "../mcp/oauth/params.ts";
 import { parseServerParams, type ServerParams } from "../mcp/params.ts";
 import { startEvidence } from "../servers/first_starts.ts";
 import { parseServersFile } from "../servers/foreign.ts";
