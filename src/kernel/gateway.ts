@@ -163,7 +163,8 @@ async function startIn(parts: AsyncDisposableStack, start: Start): Promise<Runni
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, deadline);
-  located.catch(() => {}); // who needs it is told
+  // A start that fails earlier leaves no process either. Who needs its answer gets the error.
+  parts.defer(() => located.then(() => {}, () => {}));
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
   const commandOf = ({ executable }: PythonFiles) => [
