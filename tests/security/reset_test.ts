@@ -68,7 +68,7 @@ if os.fork() == 0:
 }
 
 Deno.test("L4: code neither traces nor signals the kernel that will replace its own", async () => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ spareKernel: true });
   const { executor } = test;
   const code = `
 import os, signal, time
