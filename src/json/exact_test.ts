@@ -1,4 +1,4 @@
-import { assertEquals, assertFalse, assertThrows } from "@std/assert";
+import { assert, assertEquals, assertFalse, assertThrows } from "@std/assert";
 import fc from "fast-check";
 import { parseExact, sealObject, stringifyExact, toExact, toPlain } from "./exact.ts";
 

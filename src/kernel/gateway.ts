@@ -269,12 +269,8 @@ async function startIn(
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
   const located = locatePython(options.python, deadline);
-<<<<<<< HEAD
-  parts.defer(async () => void await located.catch(() => {})); // where the start fails before it is needed
-=======
   // A start that fails earlier leaves no process either. Who needs its answer gets the error.
   parts.defer(() => located.then(() => {}, () => {}));
->>>>>>> h17
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
   const commandOf = ({ executable }: PythonFiles) => [

@@ -154,7 +154,6 @@ async function bySystemd(
   return success;
 }
 
-<<<<<<< HEAD
 /** What is younger may be about to get its process. */
 const STARTING_MS = 60_000;
 
@@ -170,10 +169,7 @@ async function removeAbandoned(folder: string): Promise<void> {
   }
 }
 
-/** How long the system may take to forget processes that have ended. */
-=======
 /** How long the system may keep a group after its processes have ended. */
->>>>>>> ht
 const FORGET_MS = 2000;
 
 /** Removes a group, which the system keeps for a moment after its last process has ended. */

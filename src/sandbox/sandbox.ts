@@ -5,10 +5,7 @@ import type { Logger } from "../base/log.ts";
 import { hostEnv } from "../base/permission.ts";
 import { allDone } from "../base/signals.ts";
 import { stage } from "../base/stages.ts";
-<<<<<<< HEAD
 import type { Belongings } from "../files/held_records.ts";
-=======
->>>>>>> h17
 import type { ProgramPath } from "../process/program.ts";
 import { isInside, trustedPath } from "../process/trusted_path.ts";
 import { parseSandboxConfig, readSandboxConfig, type SandboxConfig } from "./config.ts";

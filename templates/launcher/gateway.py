@@ -107,7 +107,6 @@ class LeftOut:
     Importing them is a third of this process's start, and a quarter of its memory.
     """
 
-<<<<<<< HEAD
     NAMES = (
         "jinja2",
         "jupyter_events",
@@ -115,9 +114,6 @@ class LeftOut:
         "nbformat",
         "prometheus_client",
     )
-=======
-    NAMES = ("jinja2", "jupyter_events", "jupyter_server.serverapp", "nbformat", "prometheus_client")
->>>>>>> h17
 
     def find_spec(self, name, *_):
         if name.startswith(self.NAMES):
