@@ -163,8 +163,8 @@ async function removeAbandoned(folder: string): Promise<void> {
   for await (const { name } of Deno.readDir(parent)) {
     if (!name.startsWith(PREFIX)) continue;
     const path = join(parent, name);
-    const { mtime } = await Deno.lstat(path);
-    if (Date.now() - (mtime?.getTime() ?? Infinity) < STARTING_MS) continue;
+    const made = await Deno.lstat(path).then(({ mtime }) => mtime?.getTime(), () => undefined);
+    if (made === undefined || Date.now() - made < STARTING_MS) continue; // or it has just ended
     await Deno.remove(path).catch(() => {}); // it is in use, or another process was quicker
   }
 }
