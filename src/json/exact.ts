@@ -59,8 +59,11 @@ const MAX_NESTING = 2000;
 /** The deepest nesting of arguments. Deeper ones cause stack overflows on one of the two sides. */
 const MAX_DEPTH = 200;
 
-/** A string or a number of a JSON text. */
-const STRING_OR_NUMBER = /"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g;
+/**
+ * A number of a JSON text, or a piece of a string with up to 64 escapes: a pattern for whole strings
+ * overflows the engine's stack where a string has millions of them.
+ */
+const NUMBER_OR_PIECE = /-?\d[\d.eE+-]*|(?:"|\\.)(?:[^"\\]*\\.){0,63}[^"\\]*"?/g;
 
 /**
  * Parses JSON without losing how numbers are spelled.
@@ -73,8 +76,8 @@ export function parseExact(text: string): ExactJson {
   if (!UNUSUAL_NUMBER.test(text)) return value;
   const mark = crypto.randomUUID(); // no text has it
   let isMarked = false;
-  const marked = text.replace(STRING_OR_NUMBER, (token) => {
-    if (token.startsWith('"') || String(Number(token)) === token) return token;
+  const marked = text.replace(NUMBER_OR_PIECE, (token) => {
+    if (!/^[-\d]/.test(token) || String(Number(token)) === token) return token;
     isMarked = true;
     return `"${mark}${token}"`;
   });
