@@ -13,7 +13,7 @@ import { loadPolicy } from "../approval/rules/file.ts";
 import type { ResourceLimits } from "../sandbox/limits.ts";
 import type { SandboxOptions } from "../sandbox/sandbox.ts";
 import { type CommandIo, type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
-import { WORKSPACE } from "./shared.ts";
+import { WRITTEN_WORKSPACE } from "./shared.ts";
 
 /** `--approve MODE`, an option of every command that makes tool calls. */
 export const APPROVE: OptionSpec = {
@@ -44,7 +44,7 @@ export const KERNEL: Readonly<Record<string, OptionSpec>> = {
 
 /** The options about where and how code runs, of every command that runs code in a workspace. */
 export const EXECUTOR: Readonly<Record<string, OptionSpec>> = {
-  workspace: WORKSPACE,
+  ...WRITTEN_WORKSPACE,
   ...KERNEL,
   verbose: { short: "v", help: "Log to stderr" },
 };
@@ -61,9 +61,6 @@ export const SESSION: Readonly<Record<string, OptionSpec>> = {
     many: true,
     help:
       "Set a resource limit: memoryBytes, processes, fileBytes or cpuSeconds; N is none for no limit",
-  },
-  "nested-workspace": {
-    help: "Allow a workspace inside another one, or with others inside it (docs/workspace.md)",
   },
 };
 

@@ -4,6 +4,7 @@ import { type Logger, silentLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { hostEnv } from "../base/permission.ts";
 import { abortable, anySignal } from "../base/signals.ts";
+import { stage } from "../base/stages.ts";
 import type { ByteStream } from "../base/streams.ts";
 import { randomToken } from "../base/tokens.ts";
 import { LinkPort } from "../link/link.ts";
@@ -179,6 +180,7 @@ export class KernelGateway implements AsyncDisposable {
 
   /** Ends the gateway, its kernels and all they started, and removes the session's folder. */
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("end the gateway");
     await (this.#disposing ??= this.#parts.disposeAsync());
   }
 }
@@ -266,11 +268,13 @@ async function startIn(
   held.use(folder);
   const workspace = await realFolder(options.workspace);
   await requireOwnProgram(options.python, { workspace, what: "Python" });
-  const python = await locatePython(options.python, deadline);
+  const located = locatePython(options.python, deadline);
+  // A start that fails earlier leaves no process either. Who needs its answer gets the error.
+  parts.defer(() => located.then(() => {}, () => {}));
   using canaryPort = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const probe = { file: folder.canary, port: canaryPort.addr.port, process: Deno.pid };
-  const command = [
-    python.executable,
+  const commandOf = ({ executable }: PythonFiles) => [
+    executable,
     "-I",
     "-S",
     `${folder.launcher}/launcher.py`,
@@ -281,18 +285,17 @@ async function startIn(
   if (sandbox === false) {
     log.warn("No sandbox: executed code can do everything that this user can do");
   } else {
-    const readable = [...python.readable, ...packages];
-    // The host runs that Python, too.
-    const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
+    const contents = located.then((python) => {
+      const readable = [...python.readable, ...packages];
+      // The host runs that Python, too.
+      const inWorkspace = readable.filter((path) => path.startsWith(`${workspace}/`));
+      const readOnly = [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace];
+      return { command: commandOf(python), readable, readOnly };
+    });
+    contents.catch(() => {});
     prepared = await prepareSandbox(
-      {
-        session: folder.session,
-        readOnly: [folder.launcher, folder.runtime, folder.stubs, ...inWorkspace],
-        hostPrivate: folder.hostPrivate,
-        workspace,
-        readable,
-      },
-      command,
+      { session: folder.session, hostPrivate: folder.hostPrivate, workspace },
+      contents,
       {
         ...(sandbox === true ? {} : sandbox),
         nestedWorkspace: options.nestedWorkspace,
@@ -304,6 +307,8 @@ async function startIn(
       },
     );
   }
+  const python = await located;
+  const command = commandOf(python);
   deadline.throwIfAborted();
   const { kernelDoor } = options;
   const grouped = new LimitedTogether();

@@ -1,6 +1,7 @@
 import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
+import { stage } from "../base/stages.ts";
 import { abortable, anySignal, LONGEST_TIMER_MS, settledWithin } from "../base/signals.ts";
 import {
   beginCode,
@@ -125,6 +126,7 @@ export class Kernel implements AsyncDisposable {
   }
 
   static async #startOnce(options: KernelOptions, signal: AbortSignal): Promise<Kernel> {
+    using _stage = stage("start the kernel");
     await using stack = new AsyncDisposableStack();
     const id = await createKernel(options, signal);
     const kernel = stack.use(new Kernel({ id, session: crypto.randomUUID() }, options));
@@ -295,6 +297,7 @@ export class Kernel implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
+    using _stage = stage("end the kernel");
     this.abandon(new DOMException("The kernel was closed", "AbortError"));
     await this.#socket?.[Symbol.asyncDispose]();
     // Also one that is said to have died: its code may have said so, to live on.

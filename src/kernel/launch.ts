@@ -11,6 +11,7 @@ import {
   SandboxUnavailableError,
 } from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
+import { stage } from "../base/stages.ts";
 import { Link } from "../link/link.ts";
 import type { Logger } from "../base/log.ts";
 import { type ByteStream, joinStreams, TcpStream } from "../base/streams.ts";
@@ -103,6 +104,7 @@ export async function untilReady(
   sandboxed: boolean,
   deadline: AbortSignal,
 ): Promise<SelfTestReport> {
+  using _stage = stage("bwrap and self-test");
   return parseReport(await firstWords(launched, sandboxed, deadline), launched);
 }
 
@@ -159,6 +161,7 @@ export async function untilUp(
   { process, exited }: Launched,
   deadline: AbortSignal,
 ): Promise<void> {
+  using _stage = stage("start the gateway");
   try {
     return await answer;
   } catch (cause) {

@@ -3,10 +3,7 @@ import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
 import { refuseNested } from "../sandbox/workspace.ts";
 import { serverFor } from "./connection.ts";
-import { BearerTokens } from "./http/bearer_tokens.ts";
-import { HttpMcpServer } from "./http/server.ts";
-import { type HttpSessionsOptions, SessionPool } from "./http/sessions.ts";
-import { refuseUnshareable } from "./http/workspace_share.ts";
+import type { HttpSessionsOptions } from "./http/sessions.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
 import { type McpServerOptions, Session } from "./session.ts";
 
@@ -135,6 +132,11 @@ export class McpServer implements AsyncDisposable {
    */
   static async serveHttp(options: McpHttpServerOptions = {}): Promise<McpServer> {
     requirePositive(options, ["maxSessions", "sessionIdleMs"]);
+    // On stdio, an answer would have to wait for all of this.
+    const { BearerTokens } = await import("./http/bearer_tokens.ts");
+    const { HttpMcpServer } = await import("./http/server.ts");
+    const { SessionPool } = await import("./http/sessions.ts");
+    const { refuseUnshareable } = await import("./http/workspace_share.ts");
     const { port = 0, hostname = "127.0.0.1", allowedHosts = [], tokens, ...more } = options;
     const { version = "0", allowRegistrations = false, workspace, ...session } = more;
     const { log = stderrLogger(), shareWorkspace: share } = session;

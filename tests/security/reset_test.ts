@@ -68,7 +68,7 @@ if os.fork() == 0:
 }
 
 Deno.test("L4: code neither traces nor signals the kernel that will replace its own", async () => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ spareKernel: true });
   const { executor } = test;
   const code = `
 import os, signal, time
@@ -168,8 +168,12 @@ Deno.test("L4: what code has not written yet is written when its kernel is reset
   await using test = await TestExecutor.start();
   const { executor, workspace } = test;
   await executor.execute("file = open('kept', 'w'); file.write('all of it')");
+  await executor.execute(
+    "x = [open('kept in a cycle', 'w')]; x[0].write('this, too'); x.append(x)",
+  );
   await executor.reset();
   assertEquals(await Deno.readTextFile(`${workspace}/kept`), "all of it");
+  assertEquals(await Deno.readTextFile(`${workspace}/kept in a cycle`), "this, too");
   const again = await executor.execute(
     "%store?\nimport os; os.makedirs(os.environ['TMPDIR'], exist_ok=True)",
   );
