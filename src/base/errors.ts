@@ -161,7 +161,7 @@ export class KernelDiedError extends ProcessError implements PartialResult {
   }
 }
 
-/** Another program has attached to the durable session. Its kernel lives, but is not this program's. */
+/** The durable session goes on, but is not this program's any more: another one has attached. */
 export class SessionTakenError extends KernelDiedError {
   /** The name of the class. */
   override readonly name: string = "SessionTakenError";

@@ -6,6 +6,7 @@ import {
   assertRejects,
   assertStringIncludes,
 } from "@std/assert";
+import { SessionTakenError } from "../../src/base/errors.ts";
 import { joinBytes } from "../../src/base/bytes.ts";
 import { silentLogger } from "../../src/base/log.ts";
 import { CallJournal } from "../../src/calls/journal.ts";
@@ -280,6 +281,27 @@ ${WAIT}`);
   assertEquals([why, pid], ["taken", Deno.pid]);
   await next.leave();
 });
+
+for (const isCut of [false, true]) {
+  const how = isCut ? "where it cannot be told" : "also when it writes before it reads";
+  Deno.test(`a host that was detached learns who has the session, ${how}`, async () => {
+    await using session = await Supervised.start(WAIT);
+    const host = await SupervisedLauncher.attach(session.address, silentLogger);
+    host.keep({});
+    host.begin([]);
+    if (isCut) await host.pipes.write(new Uint8Array([200, 0, 0, 0, 0, 0, 0, 0, 0])); // hung up on
+    await until(async () => (await statusOf(session.address)).attached === !isCut);
+    const next = await SupervisedLauncher.attach(session.address, silentLogger);
+    await statusOf(session.address); // by now it has been hung up on, and each write fails
+    await host.pipes.write(encodeFrame(FrameType.BEAT, 0));
+    while (await host.pipes.read() !== null);
+    assert(host.ending instanceof SessionTakenError, `${host.ending}`);
+    assertStringIncludes(host.ending.message, "nother program");
+    await host.stop();
+    assertEquals((await statusOf(session.address)).epoch, 2);
+    await next.leave();
+  });
+}
 
 Deno.test("what a host says last is kept", async () => {
   await using session = await Supervised.start(WAIT);
