@@ -21,7 +21,8 @@ the outside only through tools of registered MCP servers; find them with search_
   from mcptools.github import search_repositories
   print(search_repositories.run(query="ipybox").items[0].full_name)
 
-Chain calls in one cell, keep results in variables, print only what you need: long output is cut. A call that the user refuses raises ApprovalRejectedError: do not retry, ask the user.
+Chain calls in one cell, keep results in variables, print only what you need: long output is cut. A call that \
+the user refuses raises ApprovalRejectedError: do not retry, ask the user.
 `.trim();
 
 /** Adds `execute_ipython_cell`. */
