@@ -177,6 +177,12 @@ export class SessionTakenError extends KernelDiedError {
   }
 }
 
+/** How an execution ended was not kept while no program was attached to its durable session. */
+export class OutcomeLostError extends Error {
+  /** The name of the class. */
+  override readonly name: string = "OutcomeLostError";
+}
+
 /** The executed code raised an exception. The fields are those of Jupyter's `error` message. */
 export class CodeExecutionError extends Error implements PartialResult {
   /** The name of the class. */

@@ -13,6 +13,7 @@ import {
   KernelStartError,
   McpConnectionError,
   McpLoginRequiredError,
+  OutcomeLostError,
   PackageInstallError,
   ToolCallError,
 } from "../base/errors.ts";
@@ -299,6 +300,7 @@ function isMachineTrouble(error: unknown): error is Error {
 function isExpected(error: unknown): error is Error {
   return [
     McpConnectionError,
+    OutcomeLostError,
     PackageInstallError,
     ToolCallError,
   ]

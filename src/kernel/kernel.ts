@@ -1,4 +1,9 @@
-import { KernelDiedError, KernelStartError, ProcessError } from "../base/errors.ts";
+import {
+  KernelDiedError,
+  KernelStartError,
+  OutcomeLostError,
+  ProcessError,
+} from "../base/errors.ts";
 import { messageOf } from "../base/message_of.ts";
 import type { Logger } from "../base/log.ts";
 import { stage } from "../base/stages.ts";
@@ -182,9 +187,11 @@ export class Kernel implements AsyncDisposable {
     request.done.then(forget, forget);
     // Its reply comes after that of the execution, as its idle state does: they are on two channels.
     this.request({ type: "kernel_info_request" }).done.then(() => {
-      const message =
-        "The end of the execution was lost while no program was attached; variables are kept";
-      request.fail(new Error(message));
+      request.fail(
+        new OutcomeLostError(
+          "The end of the execution was lost while no program was attached; variables are kept",
+        ),
+      );
     }, () => {}); // the kernel has ended, of which the request hears
   }
 

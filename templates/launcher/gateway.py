@@ -384,6 +384,7 @@ class Kept:
         self.first, self.first_size = [], 0
         self.last, self.last_size = collections.deque(), 0
         self.others, self.others_size = collections.deque(), 0
+        self.ends = {}  # of the execution, one for each channel
         self.lost = 0
 
     def add(self, channel, message):
@@ -391,7 +392,10 @@ class Kept:
             return
         size = size_of(message)
         if channel != "iopub" or message[0].endswith(b".status"):
-            # Much output can come after the end of an execution, and must not drive it out.
+            # Neither much output nor anything else that comes later drives out the end.
+            if channel not in self.ends and size <= MAX_KEPT and self.is_end(message):
+                self.ends[channel] = message
+                return
             self.others.append((channel, message))
             self.others_size += size
             while self.others_size > MAX_KEPT:
@@ -407,6 +411,18 @@ class Kept:
             size = size_of(self.last.popleft()[1])
             self.last_size -= size
             self.lost += size
+
+    def is_end(self, message):
+        """Whether it answers the execution, or says that the kernel has done with it."""
+        try:
+            header, parent, _, content = message[message.index(DELIM) + 2 :][:4]
+            if json.loads(parent)["msg_id"] != self.request["msg_id"]:
+                return False
+            if json.loads(header)["msg_type"] == "execute_reply":
+                return True
+            return json.loads(content)["execution_state"] == "idle"
+        except Exception:
+            return False  # code can send anything
 
     def answered(self):
         """Forgets questions that the code has an answer to."""
@@ -508,6 +524,7 @@ class Connection(ZMQChannelsWebsocketConnection):
             self.tell_lost(kept)
         self.replay(kept.last)
         self.replay(kept.others)
+        self.replay(kept.ends.items())
         connected = asyncio.get_running_loop().create_future()
         connected.set_result(None)
         return connected

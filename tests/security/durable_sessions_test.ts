@@ -520,6 +520,40 @@ Deno.test("what code sends instead of messages keeps nobody from attaching, and 
   assertEquals((await next.execute("y")).text, "42");
 });
 
+/** Sends, once it has ended, more of what is no output than is kept. */
+const LATE_FLOOD = `
+import threading, time
+kernel = get_ipython().kernel
+busy = {"execution_state": "busy", "more": "y" * 60_000}
+ended = threading.Event()
+def flood():
+    ended.wait()
+    time.sleep(1)
+    for _ in range(200):
+        kernel.session.send(kernel.iopub_thread, "status", busy, ident=b"kernel.x.status")
+    time.sleep(1)
+    open("flooded", "w")
+threading.Thread(target=flood, daemon=True).start()
+get_ipython().events.register("post_execute", ended.set)
+6 * 7
+`;
+
+Deno.test("what code sends after its end does not drive that out", async () => {
+  await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
+  const { executor, workspace } = session;
+  await executor.detach({ code: LATE_FLOOD });
+  await until(() => Deno.stat(`${workspace}/flooded`).then(() => true, () => false));
+  await using next = await CodeExecutor.attach(executor.sessionId ?? "", {
+    python: testPython(),
+    log: silentLogger,
+  });
+  const texts: string[] = [];
+  for await (const event of next.resume()) {
+    if (event.type === "result") texts.push(`${event.result.text}`);
+  }
+  assertEquals(texts, ["42"]);
+});
+
 Deno.test("a session that does not answer is not forgotten", async () => {
   await using session = await TestExecutor.start({ durable: { idleMs: 60_000 } });
   const { executor } = session;
