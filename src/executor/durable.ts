@@ -87,6 +87,8 @@ const keptSchema = z.object({
   toolToken: z.string(),
   shell: z.enum(["none", "approval", "escape"]),
   restoreWorkingDir: z.boolean(),
+  /** The settings of servers' sandboxes that code cannot write to. */
+  settingsFiles: z.array(z.string()).readonly(),
   execution: z.object({
     id: z.string(),
     /** Empty where it is too long to be kept. */
