@@ -370,15 +370,12 @@ export async function compareTools(
 async function storedTools(path: string): Promise<readonly Json[]> {
   try {
     // Code in the sandbox can write here, and must not make the host read another file.
-    const { isFile, size } = await Deno.lstat(path);
-    if (!isFile || size > MAX_SIZE) return [];
-    const stored = toJson(JSON.parse(await Deno.readTextFile(path)));
+    const bytes = await readHostileBytes(path, MAX_SIZE);
+    const stored = bytes && toJson(JSON.parse(new TextDecoder().decode(bytes)));
     const tools = isObject(stored) ? stored.get("tools") : undefined;
     return isArray(tools) ? tools : [];
   } catch (error) {
-    const isUnreadable = error instanceof Deno.errors.NotFound || error instanceof SyntaxError ||
-      error instanceof RangeError;
-    if (!isUnreadable) throw error;
+    if (!(error instanceof SyntaxError || error instanceof RangeError)) throw error;
     return []; // what cannot be compared counts as new
   }
 }
