@@ -421,6 +421,10 @@ Deno.test("ipybox repl --session goes on where it was left", async () => {
   assertEquals(second.code, 0, second.output);
   assertStringIncludes(second.output, "\na is 42\n");
 
+  const misnamed = await ipyboxAtTerminal(["repl", "--session", "a b"], [], options);
+  assertEquals(misnamed.code, 2, misnamed.output);
+  assertStringIncludes(misnamed.output, 'Option --session: "a b" is no name of a session');
+
   const taken = at([["In [1]: ", "open('begun', 'w').close()\r"], ["has attached", null]]);
   await until(() => Deno.stat(`${home.workspace}/begun`).then(() => true, () => false));
   const idOf = async () => JSON.parse((await ipybox(["sessions", "--json"], options)).stdout)[0].id;
