@@ -5,7 +5,7 @@
  */
 import { join, resolve } from "node:path";
 import { checkServerName } from "../mcp/params.ts";
-import { refuseNested } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import { type OptionSpec, type ParsedArgs, UsageError } from "./command.ts";
 
 /** `--workspace DIR`, an option of every command that works on one. */
@@ -40,7 +40,7 @@ export async function workspaceOf(args: ParsedArgs): Promise<string> {
     throw new UsageError(`Workspace "${workspace}" does not exist: create it or name another`);
   }
   if (!info.isDirectory) throw new UsageError(`Workspace "${workspace}" is not a directory`);
-  return await Deno.realPath(workspace);
+  return await realWorkspace(workspace);
 }
 
 /** Checks a server's name that the command line gives, before it becomes a path. */

@@ -1,7 +1,7 @@
 import { stderrLogger } from "../base/log.ts";
 import { requirePositive } from "../base/numbers.ts";
 import { randomToken } from "../base/tokens.ts";
-import { refuseNested } from "../sandbox/workspace.ts";
+import { realWorkspace, refuseNested } from "../sandbox/workspace.ts";
 import { serverFor } from "./connection.ts";
 import type { HttpSessionsOptions } from "./http/sessions.ts";
 import { serveStdio, StdioServerTransport } from "./sdk.ts";
@@ -144,7 +144,7 @@ export class McpServer implements AsyncDisposable {
     const given = token === undefined ? tokens : [token];
     const bearers = given === undefined || given === false ? undefined : new BearerTokens(given);
     await using parts = new AsyncDisposableStack();
-    const root = await Deno.realPath(workspace ?? Deno.cwd());
+    const root = await realWorkspace(workspace ?? ".");
     if (!session.nestedWorkspace) await refuseNested(root);
     if (share !== undefined) await refuseUnshareable(root, share, session.sandbox);
     const pool = parts.use(

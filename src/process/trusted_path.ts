@@ -168,7 +168,8 @@ export async function realPathIfSeen(path: string): Promise<string> {
   return await Deno.realPath(path).catch(() => path); // not there, so it leads nowhere
 }
 
-function ownId(): number | undefined {
+/** The number of the user; `undefined` where that cannot be told. */
+export function ownId(): number | undefined {
   return isGranted({ name: "sys", kind: "uid" }) ? Deno.uid() ?? undefined : undefined;
 }
 

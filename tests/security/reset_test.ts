@@ -151,7 +151,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 });
 
 Deno.test("L4: a file of the workspace does not run in a kernel before code that imports it", async () => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ spareKernel: true });
   const { executor, workspace } = test;
   for (const name of ["sitecustomize", "usercustomize", "code", "random", "sqlite3"]) {
     await Deno.writeTextFile(`${workspace}/${name}.py`, `print("PLANTED", flush=True)\n1/0\n`);
@@ -165,7 +165,7 @@ Deno.test("L4: a file of the workspace does not run in a kernel before code that
 });
 
 Deno.test("L4: what code has not written yet is written when its kernel is reset", async () => {
-  await using test = await TestExecutor.start();
+  await using test = await TestExecutor.start({ spareKernel: true });
   const { executor, workspace } = test;
   await executor.execute("file = open('kept', 'w'); file.write('all of it')");
   await executor.execute(
