@@ -388,6 +388,12 @@ Deno.test("what is wrong with a session's record is said, and what to do", async
   await refuses(changed({ version: 2 }), "a newer version of ipybox");
   await refuses(changed({ secret: "f".repeat(64) }), "another secret");
   await refuses(changed({ workspace: "/no/such/folder" }), "is not there any more");
+  const { workspace } = JSON.parse(record);
+  await Deno.rename(workspace, `${workspace}-moved`);
+  await Deno.mkdir(workspace);
+  await refuses(record, "is not there any more"); // another folder is
+  await Deno.remove(workspace);
+  await Deno.rename(`${workspace}-moved`, workspace);
   await refuses(changed({ socket: "/no/such/socket" }), "is lost");
   await Deno.writeTextFile(path, record);
   const executor = await session.attach(id);
