@@ -109,7 +109,7 @@ async function readPresent(
 async function requireFolder(folder: string): Promise<boolean> {
   const info = await lstatIfPresent(folder);
   if (info === undefined || info.isDirectory) return info !== undefined;
-  const what = info.isSymlink ? "a symbolic link" : "not a folder";
+  const what = info.isSymlink ? "a symbolic link" : "a file";
   throw new ConfigError(`Cannot write to ${folder}: it is ${what}. Remove it first`);
 }
 
